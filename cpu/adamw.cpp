@@ -1,0 +1,50 @@
+#include "layers/adamw.hpp"
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+
+namespace abh {
+
+namespace {
+
+// Weights that one task updates: four arrays of it fit a second-level cache, and a task outlasts its own start.
+constexpr Index weights_per_task = 8192;
+
+}  // namespace
+
+template <class Device, class T>
+void adamw_update(Device& device, T* weight, Accum<T>* first_moment, Accum<T>* second_moment, const Accum<T>* d_weight,
+                  const AdamwSettings& settings, const StepState* state, Index count) {
+  // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
+  const T beta1 = T(settings.beta1), beta1_complement = T(1 - settings.beta1);
+  const T beta2 = T(settings.beta2), beta2_complement = T(1 - settings.beta2);
+  const T epsilon = T(settings.epsilon);
+  const T clip_scale = T(state->clip_scale);
+  const T mean_correction = T(state->first_moment_correction);
+  const T square_correction = T(state->second_moment_correction);
+  const T learning_rate = T(state->learning_rate);
+  const T decay = T(state->learning_rate * settings.weight_decay);
+
+  parallel_for(device, (count + weights_per_task - 1) / weights_per_task, [&](Index task, Index) {
+    const Index begin = task * weights_per_task;
+    const Index n = begin + weights_per_task < count ? weights_per_task : count - begin;
+    for_lanes<T>(n, [&]<class L>(Index offset) {
+      const Index i = begin + offset;
+      const L gradient = clip_scale * load<L>(d_weight + i);                                           // (adamw.1)
+      const L first = beta1 * load<L>(first_moment + i) + beta1_complement * gradient;                 // (adamw.2)
+      const L second = beta2 * load<L>(second_moment + i) + beta2_complement * (gradient * gradient);  // (adamw.3)
+      const L mean = first * mean_correction;                                                          // (adamw.4)
+      const L square = second * square_correction;                                                     // (adamw.5)
+      const L old = load<L>(weight + i);
+      const L direction = mean / (square_root<L>(square) + epsilon);
+      store<L>(weight + i, old - (learning_rate * direction + decay * old));  // (adamw.6)
+      store<L>(first_moment + i, first);
+      store<L>(second_moment + i, second);
+    });
+  });
+}
+
+#define INSTANTIATE(T) template decltype(adamw_update<Cpu, T>) adamw_update<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

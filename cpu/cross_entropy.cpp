@@ -1,0 +1,109 @@
+#include "layers/cross_entropy.hpp"
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr Index rows_per_task = 32;
+
+template <class Device, class Body>
+void for_rows(Device& device, Index rows, const Body& body) {
+  parallel_for(device, (rows + rows_per_task - 1) / rows_per_task, [&](Index task, Index) {
+    const Index begin = task * rows_per_task;
+    const Index end = begin + rows_per_task < rows ? begin + rows_per_task : rows;
+    for (Index row = begin; row < end; ++row) body(row);
+  });
+}
+
+// A NaN may get lost here; the sum of exponentials keeps it.
+template <class T>
+T largest_of_row(const T* in_v, Index V) {
+  Wide<T> wide = splat<Wide<T>>(T(-__builtin_inf()));
+  T scalar = in_v[V - 1];
+  for_lanes<T>(V, [&]<class L>(Index v) {
+    if constexpr (width_of<L> == lane_width<T>) {
+      wide = larger<L>(wide, load<L>(in_v + v));
+    } else {
+      scalar = larger<L>(scalar, in_v[v]);
+    }
+  });
+  return larger<T>(max_lanes<Wide<T>>(wide), scalar);
+}
+
+// The two levels of the target distribution: every token gets on_each, the target on_target more.
+template <class T>
+struct TargetShare {
+  TargetShare(double label_smoothing, Index V)
+      : on_target(T(1 - label_smoothing)), on_each(T(label_smoothing / static_cast<double>(V))) {}  // (cross_entropy.1)
+  T on_target, on_each;
+};
+
+}  // namespace
+
+template <class Device, class T>
+void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
+  const Index V = a.V;
+  const TargetShare<T> q(a.label_smoothing, V);
+  for_rows(device, a.BC, [&](Index bc) {
+    a.loss_bc[bc] = a.log_sum_exp_bc[bc] = T(0);
+    const Token target = a.targets_bc[bc];
+    if (target == ignored_target) return;
+    const T* logits_v = a.logits_bcv + bc * V;
+
+    const T max = largest_of_row<T>(logits_v, V);
+    RowSum<T> sum_exp;
+    RowSum<T> sum_shifted;
+    for_lanes<T>(V, [&]<class L>(Index v) {
+      const L shifted = load<L>(logits_v + v) - max;
+      sum_exp += exponential<L>(shifted);
+      sum_shifted += shifted;
+    });
+    const T log_sum = natural_log<T>(sum_exp.total());
+    a.log_sum_exp_bc[bc] = max + log_sum;  // (cross_entropy.2)
+
+    T loss = log_sum - q.on_target * (logits_v[target] - max);  // (cross_entropy.3)
+    // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
+    if (a.label_smoothing > 0) loss -= q.on_each * sum_shifted.total();
+    a.loss_bc[bc] = loss;
+  });
+
+  // On one thread, so in one order.
+  Index count = 0;
+  for (Index bc = 0; bc < a.BC; ++bc) count += a.targets_bc[bc] != ignored_target;
+  RowSum<T> sum;
+  for_lanes<T>(a.BC, [&]<class L>(Index bc) { sum += load<L>(a.loss_bc + bc); });
+  *a.loss = count > 0 ? sum.total() / T(count) : T(0);  // (cross_entropy.4)
+  *a.count = count;
+}
+
+template <class Device, class T>
+void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
+  const Index V = a.V;
+  const TargetShare<T> q(a.label_smoothing, V);
+  const T row_weight = *a.count > 0 ? T(1) / T(*a.count) : T(0);
+  for_rows(device, a.BC, [&](Index bc) {
+    const T* logits_v = a.logits_bcv + bc * V;
+    T* d_logits_v = a.d_logits_bcv + bc * V;
+    const Token target = a.targets_bc[bc];
+    if (target == ignored_target) {
+      for (Index v = 0; v < V; ++v) d_logits_v[v] = T(0);
+      return;
+    }
+    const T log_sum_exp = a.log_sum_exp_bc[bc];
+    for_lanes<T>(V, [&]<class L>(Index v) {
+      const L probability = exponential<L>(load<L>(logits_v + v) - log_sum_exp);
+      store<L>(d_logits_v + v, (probability - q.on_each) * row_weight);  // (cross_entropy.5)
+    });
+    d_logits_v[target] -= q.on_target * row_weight;
+  });
+}
+
+#define INSTANTIATE(T)                                                            \
+  template decltype(cross_entropy_forward<Cpu, T>) cross_entropy_forward<Cpu, T>; \
+  template decltype(cross_entropy_backward<Cpu, T>) cross_entropy_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

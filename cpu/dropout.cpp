@@ -1,0 +1,60 @@
+#include "layers/dropout.hpp"
+
+#include "cpu/dropout_mask.hpp"
+#include "cpu/lanes.hpp"
+
+namespace abh {
+
+namespace {
+
+// Elements that one task handles: long enough to be worth waking a thread for.
+constexpr Index elements_per_task = 32 * dropout_run;
+
+// Calls body(begin, size) for the runs of at most dropout_run elements that [0, count) is cut into, in parallel.
+template <class Device, class Body>
+void for_runs(Device& device, Index count, const Body& body) {
+  parallel_for(device, (count + elements_per_task - 1) / elements_per_task, [&](Index task, Index) {
+    const Index task_end = (task + 1) * elements_per_task < count ? (task + 1) * elements_per_task : count;
+    for (Index begin = task * elements_per_task; begin < task_end; begin += dropout_run) {
+      body(begin, task_end - begin < dropout_run ? task_end - begin : dropout_run);
+    }
+  });
+}
+
+}  // namespace
+
+template <class Device, class T>
+void dropout_forward(Device& device, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
+  if (dropout.p == 0 && out == in && !residual) return;
+  for_runs(device, count, [&](Index begin, Index size) {
+    T factor[dropout_run];
+    if (dropout.p > 0) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
+    for_lanes<T>(size, [&]<class L>(Index i) {
+      L sum = load<L>(in + begin + i);
+      if (dropout.p > 0) sum *= load<L>(factor + i);  // (dropout.2)
+      if (residual) sum += load<L>(residual + begin + i);
+      store<L>(out + begin + i, sum);
+    });
+  });
+}
+
+template <class Device, class T>
+void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
+  if (dropout.p == 0 && d_in == d_out) return;
+  for_runs(device, count, [&](Index begin, Index size) {
+    T factor[dropout_run];
+    if (dropout.p > 0) dropout_factors(factor, dropout, begin, size);
+    for_lanes<T>(size, [&]<class L>(Index i) {
+      L d = load<L>(d_out + begin + i);
+      if (dropout.p > 0) d *= load<L>(factor + i);  // (dropout.3)
+      store<L>(d_in + begin + i, d);
+    });
+  });
+}
+
+#define INSTANTIATE(T)                                                \
+  template decltype(dropout_forward<Cpu, T>) dropout_forward<Cpu, T>; \
+  template decltype(dropout_backward<Cpu, T>) dropout_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

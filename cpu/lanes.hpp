@@ -1,0 +1,159 @@
+#pragma once
+
+// A row kernel is written once over a lane type L: a scalar (float, double, in tests Dual) or a vector of 4, 8 or 16
+// floats that computes that many neighbouring elements at once. for_lanes() walks a row with the widest lane type of
+// this instruction set and finishes the rest of the row with scalars.
+//
+// This header means something else in every instruction set, so all of it lives in a namespace of that set; files in
+// cpu/ keep their own helpers in unnamed namespaces and use no standard-library templates, or the linker could pick
+// another set's version of them.
+
+#include <cstring>
+
+#include "cpu/cpu.hpp"
+
+#if defined(ABH_SCALAR_LANES)
+#define ABH_ISA scalar
+#define ABH_LANE_BYTES 4
+#elif defined(__AVX512F__)
+#define ABH_ISA avx512
+#define ABH_LANE_BYTES 64
+#elif defined(__AVX2__)
+#define ABH_ISA avx2
+#define ABH_LANE_BYTES 32
+#else
+#define ABH_ISA baseline
+#define ABH_LANE_BYTES 16
+#endif
+
+namespace abh {
+inline namespace ABH_ISA {
+
+using Cpu = CpuDevice<Isa::ABH_ISA>;
+
+template <class T, int width>
+struct LanesOf {
+  typedef T type __attribute__((vector_size(width * sizeof(T))));
+};
+template <class T>
+struct LanesOf<T, 1> {
+  using type = T;
+};
+
+// Floats in the widest lane type; every other type is computed one by one.
+template <class T>
+inline constexpr int lane_width = 1;
+template <>
+inline constexpr int lane_width<float> = ABH_LANE_BYTES / 4;
+
+template <class T>
+using Wide = typename LanesOf<T, lane_width<T>>::type;
+
+// The scalar type of a lane type, and how many of them it holds.
+template <class L>
+struct LaneTraits {
+  using Scalar = L;
+  static constexpr int width = 1;
+};
+#if ABH_LANE_BYTES > 4
+template <>
+struct LaneTraits<Wide<float>> {
+  using Scalar = float;
+  static constexpr int width = lane_width<float>;
+};
+#endif
+template <class L>
+using ScalarOf = typename LaneTraits<L>::Scalar;
+template <class L>
+inline constexpr int width_of = LaneTraits<L>::width;
+
+template <class L>
+inline L load(const ScalarOf<L>* from) {
+  L lanes;
+  std::memcpy(&lanes, from, sizeof(L));
+  return lanes;
+}
+
+template <class L>
+inline void store(ScalarOf<L>* to, const L& lanes) {
+  std::memcpy(to, &lanes, sizeof(L));
+}
+
+// All lanes equal to x.
+template <class L>
+inline L splat(ScalarOf<L> x) {
+  if constexpr (width_of<L> == 1) {
+    return x;
+  } else {
+    return x - L{};
+  }
+}
+
+// Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)).
+template <class L>
+inline ScalarOf<L> sum_lanes(L lanes) {
+  if constexpr (width_of<L> == 1) {
+    return lanes;
+  } else {
+    for (int half = width_of<L> / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    }
+    return lanes[0];
+  }
+}
+
+template <class L>
+inline L larger(L a, L b) {
+  return a > b ? a : b;
+}
+
+template <class L>
+inline ScalarOf<L> max_lanes(L lanes) {
+  if constexpr (width_of<L> == 1) {
+    return lanes;
+  } else {
+    ScalarOf<L> most = lanes[0];
+    for (int i = 1; i < width_of<L>; ++i) most = larger<ScalarOf<L>>(most, lanes[i]);
+    return most;
+  }
+}
+
+// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then T.
+template <class T, class Body>
+inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
+  Index i = 0;
+  if constexpr (lane_width<T> > 1) {
+    for (; i + lane_width<T> <= n; i += lane_width<T>) body.template operator()<Wide<T>>(i);
+  }
+  for (; i < n; ++i) body.template operator()<T>(i);
+}
+
+// A sum over a row, fed by for_lanes: one accumulator for wide pieces, one for the scalars at the end.
+template <class T>
+class RowSum {
+ public:
+  void operator+=(const Wide<T>& lanes) { wide_ += lanes; }
+  void operator+=(const T& x)
+    requires(lane_width<T> > 1)
+  {
+    scalar_ += x;
+  }
+  T total() const { return sum_lanes<Wide<T>>(wide_) + scalar_; }
+
+ private:
+  Wide<T> wide_ = splat<Wide<T>>(T(0));
+  T scalar_ = T(0);
+};
+
+}  // namespace ABH_ISA
+}  // namespace abh
+
+// The scalar types that a layer is instantiated for: float in every instruction set, double once, and in the tests Dual
+// (tests/dual.hpp, which the build includes there).
+#if defined(ABH_SCALAR_LANES)
+#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(Dual)
+#elif ABH_LANE_BYTES == 16
+#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(double)
+#else
+#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float)
+#endif

@@ -1,0 +1,112 @@
+#include "layers/layernorm.hpp"
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+
+namespace abh {
+
+namespace {
+
+// Rows that one task handles. Weight gradients are summed within a task, then over the tasks in order: the order of
+// summation depends on the shape only.
+constexpr Index rows_per_task = 32;
+
+Index tasks_of(Index rows) { return (rows + rows_per_task - 1) / rows_per_task; }
+
+template <class Body>
+void for_rows_of_task(Index task, Index rows, const Body& body) {
+  const Index begin = task * rows_per_task;
+  const Index end = begin + rows_per_task < rows ? begin + rows_per_task : rows;
+  for (Index row = begin; row < end; ++row) body(row);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* rstd_bc, const T* in_bcd,
+                       const T* weight_d, const T* bias_d, Index BC, Index D) {
+  parallel_for(device, tasks_of(BC), [&](Index task, Index) {
+    for_rows_of_task(task, BC, [&](Index bc) {
+      const T* in_d = in_bcd + bc * D;
+      T* out_d = out_bcd + bc * D;
+
+      RowSum<T> sum;
+      for_lanes<T>(D, [&]<class L>(Index d) { sum += load<L>(in_d + d); });
+      const T mean = sum.total() / T(D);  // (layernorm.1)
+
+      RowSum<T> squares;
+      for_lanes<T>(D, [&]<class L>(Index d) {
+        const L centred = load<L>(in_d + d) - mean;
+        squares += centred * centred;
+      });
+      const T rstd = T(1) / square_root(squares.total() / T(D) + T(layernorm_epsilon));  // (layernorm.2)
+
+      for_lanes<T>(D, [&]<class L>(Index d) {
+        const L normed = (load<L>(in_d + d) - mean) * rstd;
+        store<L>(out_d + d, load<L>(weight_d + d) * normed + load<L>(bias_d + d));  // (layernorm.3)
+      });
+      mean_bc[bc] = mean;
+      rstd_bc[bc] = rstd;
+    });
+  });
+}
+
+template <class Device, class T>
+void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
+  const Index D = a.D;
+  const Index tasks = tasks_of(a.BC);
+  typename Device::Scope scratch(device.workspace);
+  T* d_weight_td = scratch.template take<T>(tasks * D);  // t: task
+  T* d_bias_td = scratch.template take<T>(tasks * D);
+
+  parallel_for(device, tasks, [&](Index task, Index) {
+    T* d_weight_d = d_weight_td + task * D;
+    T* d_bias_d = d_bias_td + task * D;
+    for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = T(0);
+
+    for_rows_of_task(task, a.BC, [&](Index bc) {
+      const T* in_d = a.in_bcd + bc * D;
+      const T* d_out_d = a.d_out_bcd + bc * D;
+      const T mean = a.mean_bc[bc];
+      const T rstd = a.rstd_bc[bc];
+
+      RowSum<T> sum_u;
+      RowSum<T> sum_u_normed;
+      for_lanes<T>(D, [&]<class L>(Index d) {
+        const L normed = (load<L>(in_d + d) - mean) * rstd;
+        const L d_out = load<L>(d_out_d + d);
+        const L u = load<L>(a.weight_d + d) * d_out;
+        sum_u += u;
+        sum_u_normed += u * normed;
+        store<L>(d_weight_d + d, load<L>(d_weight_d + d) + d_out * normed);  // (layernorm.5)
+        store<L>(d_bias_d + d, load<L>(d_bias_d + d) + d_out);               // (layernorm.6)
+      });
+      const T mean_u = sum_u.total() / T(D);
+      const T mean_u_normed = sum_u_normed.total() / T(D);
+
+      const T* d_residual_d = a.d_residual_bcd ? a.d_residual_bcd + bc * D : nullptr;
+      T* d_in_d = a.d_in_bcd + bc * D;
+      for_lanes<T>(D, [&]<class L>(Index d) {
+        const L normed = (load<L>(in_d + d) - mean) * rstd;
+        const L u = load<L>(a.weight_d + d) * load<L>(d_out_d + d);
+        L d_in = rstd * (u - mean_u - normed * mean_u_normed);  // (layernorm.4)
+        if (d_residual_d) d_in += load<L>(d_residual_d + d);
+        store<L>(d_in_d + d, d_in);
+      });
+    });
+  });
+
+  for (Index task = 0; task < tasks; ++task) {
+    for_lanes<T>(D, [&]<class L>(Index d) {
+      store<L>(a.d_weight_d + d, load<L>(a.d_weight_d + d) + load<L>(d_weight_td + task * D + d));
+      store<L>(a.d_bias_d + d, load<L>(a.d_bias_d + d) + load<L>(d_bias_td + task * D + d));
+    });
+  }
+}
+
+#define INSTANTIATE(T)                                                         \
+  template decltype(layernorm_forward<Cpu, T>) layernorm_forward<Cpu, T>;      \
+  template decltype(layernorm_backward<Cpu, T>) layernorm_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,171 @@
+#pragma once
+
+// Elementary functions over lane types: exponential, natural_log, error_function, hyperbolic_tangent, square_root.
+//
+// For floats, of any width, they are polynomials of ours: range reduction, one minimax polynomial, no table, no branch.
+// Every width runs the same operations in the same order. Scalars other than float (double, in tests Dual) take the
+// library's functions, found by argument-dependent lookup. NaN stays NaN everywhere.
+//
+// Coefficients: Remez exchange at 40 digits for the relative error of the function (for the tail of erf: its absolute
+// error), then rounded to float. Largest errors in units of the last place, as tests/test_math.cpp checks them:
+//
+//   exponential         1.0    subnormal results are rounded once, not flushed: 0 below -103.97; infinity above 88.72
+//   error_function      1.2
+//   hyperbolic_tangent  1.4
+//   natural_log, square_root: those of the library and of the machine
+
+#include <cmath>
+#include <cstdint>
+
+#include "cpu/lanes.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+template <class T>
+inline constexpr bool is_float = false;
+template <>
+inline constexpr bool is_float<float> = true;
+
+// As many 32-bit integers as L has floats.
+template <class L>
+using IntegersOf = typename LanesOf<std::int32_t, width_of<L>>::type;
+
+template <class To, class From>
+inline To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+// x between two bounds; NaN stays.
+template <class L>
+inline L clamped(const L& x, ScalarOf<L> low, ScalarOf<L> high) {
+  const L at_least = splat<L>(low) > x ? splat<L>(low) : x;
+  return at_least > splat<L>(high) ? splat<L>(high) : at_least;
+}
+
+// |x| with the sign bit cleared, and y with the sign of x (y >= 0). Floats only.
+template <class L>
+inline L magnitude(const L& x) {
+  return bits_as<L>(bits_as<IntegersOf<L>>(x) & 0x7fffffff);
+}
+template <class L>
+inline L with_sign_of(const L& y, const L& x) {
+  const IntegersOf<L> sign = bits_as<IntegersOf<L>>(x) & std::int32_t{-0x7fffffff - 1};
+  return bits_as<L>(bits_as<IntegersOf<L>>(y) | sign);
+}
+
+// a where a comparison holds, else b. Through integers: a plain ?: lets g++ split a product and a sum that it would
+// otherwise round once, at some widths and not at others.
+template <class L>
+inline L where(const IntegersOf<L>& mask, const L& a, const L& b) {
+  return bits_as<L>((bits_as<IntegersOf<L>>(a) & mask) | (bits_as<IntegersOf<L>>(b) & ~mask));
+}
+template <class L>
+inline IntegersOf<L> less(const L& a, ScalarOf<L> b) {
+  if constexpr (width_of<L> == 1) {
+    return -std::int32_t{a < b};
+  } else {
+    return a < splat<L>(b);
+  }
+}
+
+// coefficients[0] + coefficients[1] x + ..., by Horner's rule.
+template <class L, int count>
+inline L polynomial(const L& x, const float (&coefficients)[count]) {
+  L sum = splat<L>(coefficients[count - 1]);
+  for (int i = count - 2; i >= 0; --i) sum = sum * x + coefficients[i];
+  return sum;
+}
+
+template <class L>
+inline L exponential(const L& x) {
+  if constexpr (is_float<ScalarOf<L>>) {
+    // x = n log 2 + r with |r| <= log(2) / 2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+    constexpr float round = 12582912.0f;
+    constexpr float log2_high = 0.693359375f;  // 9 bits: its product with n is exact
+    constexpr float log2_low = -2.12194440e-4f;
+    constexpr float coefficients[] = {0.499999930507f, 0.166665147914f, 0.0416684567868f, 0.0083694188354f,
+                                      0.00138131446827f};
+    const L bounded = clamped<L>(x, -104.5f, 89.0f);
+    const L shifted = bounded * 1.44269504f + round;
+    const L n = shifted - round;
+    const L r = (bounded - n * log2_high) - n * log2_low;
+    const L power = polynomial<L>(r, coefficients) * (r * r) + r + 1.0f;
+    // 2^n in two factors: either is a normal number, so that only the last product can overflow or become subnormal.
+    const IntegersOf<L> exponent = bits_as<IntegersOf<L>>(shifted) - bits_as<std::int32_t>(round);
+    const IntegersOf<L> half = exponent >> 1;
+    return power * bits_as<L>((half + 127) << 23) * bits_as<L>((exponent - half + 127) << 23);
+  } else {
+    using std::exp;
+    return exp(x);
+  }
+}
+
+// Lane by lane through the library: it is called once a row, not once an element.
+template <class L>
+inline L natural_log(const L& x) {
+  if constexpr (is_float<L>) {
+    return __builtin_logf(x);
+  } else if constexpr (is_float<ScalarOf<L>>) {
+    L result;
+    for (int i = 0; i < width_of<L>; ++i) result[i] = __builtin_logf(x[i]);
+    return result;
+  } else {
+    using std::log;
+    return log(x);
+  }
+}
+
+template <class L>
+inline L error_function(const L& x) {
+  if constexpr (is_float<ScalarOf<L>>) {
+    // Up to 1: x (1 + P(x^2)). From there on: 1 - exp(-Q(|x|)), Q fitted to -log(1 - erf) up to 4, where the result
+    // is 1.
+    constexpr float near[] = {0.12837916573f,    -0.376126258243f,   0.112835851499f,  -0.0268538119877f,
+                              0.00518832778431f, -0.00080101944751f, 7.85386409972e-5f};
+    constexpr float far[] = {0.000353722667962f, 1.12704002236f,    0.638225701236f,    0.103037346773f,
+                             -0.0218053072505f,  0.00293960439612f, -0.000185573700117f};
+    const L size = clamped<L>(magnitude<L>(x), 0.0f, 4.0f);
+    const L below_one = size + size * polynomial<L>(size * size, near);
+    const L above_one = 1.0f - exponential<L>(-polynomial<L>(size, far));
+    return with_sign_of<L>(where<L>(less<L>(size, 1.0f), below_one, above_one), x);
+  } else {
+    using std::erf;
+    return erf(x);
+  }
+}
+
+template <class L>
+inline L hyperbolic_tangent(const L& x) {
+  if constexpr (is_float<ScalarOf<L>>) {
+    // Below 0.625, where 1 - 2 / (exp(2 |x|) + 1) would cancel: x + x^3 P(x^2).
+    constexpr float near[] = {-0.333332819422f, 0.133314422011f, -0.0537397152183f, 0.020639087393f,
+                              -0.00570498692536f};
+    const L size = magnitude<L>(x);
+    const L square = size * size;
+    const L small = size + size * square * polynomial<L>(square, near);
+    const L large = 1.0f - 2.0f / (exponential<L>(size + size) + 1.0f);
+    return with_sign_of<L>(where<L>(less<L>(size, 0.625f), small, large), x);
+  } else {
+    using std::tanh;
+    return tanh(x);
+  }
+}
+
+template <class L>
+inline L square_root(const L& x) {
+  if constexpr (width_of<L> == 1) {
+    using std::sqrt;
+    return sqrt(x);
+  } else {
+    L root;
+    for (int i = 0; i < width_of<L>; ++i) root[i] = __builtin_sqrtf(x[i]);
+    return root;
+  }
+}
+
+}  // namespace ABH_ISA
+}  // namespace abh

@@ -1,0 +1,121 @@
+#include "layers/metric_attention.hpp"
+
+#include "cpu/lanes.hpp"
+#include "layers/linear.hpp"
+
+namespace abh {
+
+namespace {
+
+// Where row k of a packed triangle begins: with its diagonal element.
+Index packed_row(Index k, Index K) { return k * K - k * (k - 1) / 2; }
+
+// The matrices M_nkk of all heads, whatever the form. `full_nkk` is scratch for N K K numbers, used by packed metrics.
+template <class Device, class T>
+const T* full_metric(Device& device, T* full_nkk, const T* metric, MetricForm form, Index N, Index K) {
+  if (form == MetricForm::full) return metric;
+  parallel_for(device, N, [&](Index n, Index) {
+    const T* metric_l = metric + n * K * (K + 1) / 2;
+    T* full_kk = full_nkk + n * K * K;
+    for (Index k = 0; k < K; ++k) {  // (metric.1)
+      for (Index other = k; other < K; ++other) {
+        full_kk[k * K + other] = full_kk[other * K + k] = metric_l[packed_row(k, K) + other - k];
+      }
+    }
+  });
+  return full_nkk;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const T* metric, MetricForm form, Index BC,
+                        Index N, Index K) {
+  typename Device::Scope scratch(device.workspace);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
+  for (Index n = 0; n < N; ++n) {
+    linear_forward<Device, T>(device, {.out_bco = key_bch + n * K,  // (metric.2)
+                                       .in_bci = project_bch + n * K,
+                                       .weight_oi = metric_nkk + n * K * K,
+                                       .BC = BC,
+                                       .I = K,
+                                       .O = K,
+                                       .in_stride = N * K,
+                                       .out_stride = N * K});
+  }
+}
+
+template <class Device, class T>
+void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, const T* d_key_bch, const T* project_bch,
+                         const T* metric, MetricForm form, Index BC, Index N, Index K) {
+  typename Device::Scope scratch(device.workspace);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
+  Accum<T>* gradient_nkk = d_metric;  // G; a full metric's gradient is G itself
+  if (form == MetricForm::packed) {
+    gradient_nkk = scratch.template take<Accum<T>>(N * K * K);
+    for (Index i = 0; i < N * K * K; ++i) gradient_nkk[i] = Accum<T>(0);
+  }
+
+  for (Index n = 0; n < N; ++n) {
+    linear_backward_input<Device, T>(device, {.d_in_bci = d_project_bch + n * K,  // (metric.3)
+                                              .d_out_bco = d_key_bch + n * K,
+                                              .weight_oi = metric_nkk + n * K * K,
+                                              .BC = BC,
+                                              .I = K,
+                                              .O = K,
+                                              .in_stride = N * K,
+                                              .out_stride = N * K,
+                                              .accumulate = true});
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric.4)
+                                               .d_out_bco = d_key_bch + n * K,
+                                               .in_bci = project_bch + n * K,
+                                               .BC = BC,
+                                               .I = K,
+                                               .O = K,
+                                               .in_stride = N * K,
+                                               .out_stride = N * K});
+  }
+  if (form == MetricForm::full) return;
+
+  parallel_for(device, N, [&](Index n, Index) {
+    Accum<T>* d_metric_l = d_metric + n * K * (K + 1) / 2;
+    const Accum<T>* gradient_kk = gradient_nkk + n * K * K;
+    for (Index k = 0; k < K; ++k) {  // (metric.5)
+      d_metric_l[packed_row(k, K)] += gradient_kk[k * K + k];
+      for (Index other = k + 1; other < K; ++other) {
+        d_metric_l[packed_row(k, K) + other - k] += gradient_kk[k * K + other] + gradient_kk[other * K + k];
+      }
+    }
+  });
+}
+
+// Reads every stored number of M once: row k of the triangle is also what stands below the diagonal in column k.
+template <class Device, class T>
+void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric, MetricForm form, Index N, Index K) {
+  for (Index h = 0; h < N * K; ++h) query_h[h] = T(0);
+  for (Index n = 0; n < N; ++n) {
+    const T* project_k = project_h + n * K;
+    T* query_k = query_h + n * K;
+    for (Index k = 0; k < K; ++k) {  // (metric.6)
+      const Index begin = form == MetricForm::packed ? k : 0;
+      const T* row_k = form == MetricForm::packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k
+                                                  : metric + (n * K + k) * K;
+      RowSum<T> mirrored;
+      for_lanes<T>(K - begin, [&]<class L>(Index i) {
+        const Index other = begin + i;
+        const L element = load<L>(row_k + other);
+        store<L>(query_k + other, load<L>(query_k + other) + project_k[k] * element);
+        mirrored += element * load<L>(project_k + other);
+      });
+      if (form == MetricForm::packed) query_k[k] += mirrored.total() - row_k[k] * project_k[k];
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                            \
+  template decltype(metric_key_forward<Cpu, T>) metric_key_forward<Cpu, T>;       \
+  template decltype(metric_key_backward<Cpu, T>) metric_key_backward<Cpu, T>;     \
+  template decltype(metric_query_step<Cpu, T>) metric_query_step<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

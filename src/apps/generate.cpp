@@ -1,0 +1,70 @@
+// generate: continues a text with a trained model.
+
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "checkpoint.hpp"
+#include "error.hpp"
+#include "flags.hpp"
+#include "generator.hpp"
+#include "threads.hpp"
+
+namespace abh {
+namespace {
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int body(int argc, char** argv) {
+  std::string checkpoint_path = "runs/tiny";
+  std::string prompt = "\n";
+  std::string device = "auto";
+  Index tokens = 500;
+  Index threads = available_threads();
+  SamplingSettings settings{.temperature = 0.8};
+  Flags flags("generate", "Continues a text with a trained model and prints it as it comes.");
+  flags.section("Model");
+  flags.text("checkpoint", checkpoint_path, "RUN|FILE", "run folder of train, or a model.safetensors");
+  flags.section("Text");
+  flags.text("prompt", prompt, "TEXT|-", "what to go on from; -: read it from standard input");
+  flags.integer("tokens", tokens, "TOKENS", "how many to add", 0);
+  flags.real("temperature", settings.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
+             {0, 1e6});
+  flags.integer("top-k", settings.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);
+  flags.real("top-p", settings.top_p, "P", "draw from the likeliest tokens that make up P together", {0, 1});
+  flags.seed("seed", settings.seed, "of the drawing");
+  flags.section("Machine");
+  flags.choice("device", device, {"auto", "cpu", "cuda", "emulated"}, "where to compute; auto: cuda if it is there");
+  flags.integer("threads", threads, "N", "threads of the CPU device", 1, 1024);
+  if (const auto status = flags.parse(argc, argv)) return *status;
+
+  const Checkpoint checkpoint =
+      read_checkpoint(is_folder(checkpoint_path) ? model_path(checkpoint_path) : checkpoint_path);
+  if (prompt == "-") {
+    prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+    if (std::cin.bad()) throw Error("standard input: cannot be read");
+  }
+  std::vector<Token> prompt_tokens = checkpoint.tokenizer.encode(prompt, "prompt");
+  Generator generator(device, threads, checkpoint);
+  std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+  // Nothing to go on from: begin where a text begins, with the first token of the vocabulary.
+  if (prompt_tokens.empty()) prompt_tokens.push_back(0);
+  for (Token token : prompt_tokens) generator.feed(token);
+  for (Index i = 0; i < tokens; ++i) {
+    const std::string piece = checkpoint.tokenizer.decode(generator.next(settings));
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    flush_standard_output();
+  }
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+}  // namespace
+}  // namespace abh
+
+int main(int argc, char** argv) { return abh::run_program("generate", argc, argv, abh::body); }

@@ -1,0 +1,5 @@
+#include "golden.hpp"
+
+#include "flags.hpp"
+
+int main(int argc, char** argv) { return abh::run_program("golden", argc, argv, abh::golden_main); }

@@ -1,0 +1,185 @@
+// train: trains a language model on a text file and writes what it learned into a run folder.
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "error.hpp"
+#include "flags.hpp"
+#include "model.hpp"
+#include "threads.hpp"
+#include "training.hpp"
+
+namespace abh {
+namespace {
+
+struct Arguments {
+  std::string data = "data/tinyshakespeare.txt";
+  std::string tokenizer = "char";
+  std::string preset = "tiny";
+  std::string out = "runs/tiny";
+  std::string resume;
+  std::string device = "auto";
+  Index threads = available_threads();
+  ModelConfig model;
+  TrainingConfig training;
+};
+
+void add_flags(Flags& flags, Arguments& a) {
+  flags.section("Data and output");
+  flags.text("data", a.data, "FILE", "text to train on; its last 10 % are the validation split");
+  flags.choice("tokenizer", a.tokenizer, {"char", "byte"}, "one token a Unicode character, or a byte");
+  flags.text("out", a.out, "RUN", "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing");
+  flags.text("resume", a.resume, "RUN", "go on in this folder; only --data, --steps, --threads, --device may be given");
+  flags.section("Model");
+  flags.choice("preset", a.preset, {"tiny", "baby", "fastformer"}, "starting point; other flags override it");
+  flags.integer("layers", a.model.layers, "N", "layers", 1, largest_layers);
+  flags.integer("heads", a.model.heads, "N", "heads a layer; they divide the channels", 1, largest_channels);
+  flags.integer("channels", a.model.channels, "N", "embedding channels", 1, largest_channels);
+  flags.integer("context", a.model.context, "TOKENS", "length of a training sequence", 1, largest_context);
+  flags.text("mixer", a.model.mixer, "LIST", "additive, metric, quadratic or dot; one, or a comma list, one a layer");
+  flags.text("window", a.model.window, "LIST", "tokens that additive pooling sees, 0: all; one, or one a layer");
+  flags.choice("additive-values", a.model.additive_values, {"shared", "own"}, "values of additive attention");
+  flags.toggle("additive-projection", a.model.additive_projection, "project the pooled query");
+  flags.choice("additive-skip", a.model.additive_skip, {"stream", "normed"}, "what additive attention is added to");
+  flags.integer("conv-kernel", a.model.conv_kernel, "TOKENS", "kernel of the convolution before each mixer; 0: none", 0,
+                largest_conv_kernel);
+  flags.integer("conv-groups", a.model.conv_groups, "N", "groups of the convolution; 0: one a channel (depthwise)", 0,
+                largest_channels);
+  flags.toggle("ffn-bias", a.model.ffn_bias, "biases in the feed-forward net");
+  flags.toggle("embedding-norm", a.model.embedding_norm, "layernorm after the embedding");
+  flags.toggle("final-norm", a.model.final_norm, "layernorm before the logits");
+  flags.toggle("logit-bias", a.model.logit_bias, "bias of the logits");
+  flags.choice("positions", a.model.positions, {"learned", "none"}, "position embedding");
+  flags.section("Training");
+  flags.integer("steps", a.training.steps, "STEPS", "optimizer steps", 0, largest_steps);
+  flags.integer("batch", a.training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
+  flags.real("learning-rate", a.training.learning_rate, "RATE", "highest learning rate", {0, 1e6});
+  flags.integer("warmup", a.training.warmup, "STEPS", "linear rise before the cosine falls to 10 %", 0, largest_steps);
+  flags.real("weight-decay", a.training.weight_decay, "RATE", "AdamW's decay of matrices", {0, 1e6});
+  flags.real("clip", a.training.clip, "NORM", "largest norm of the gradient; 0: no clipping", {0, 1e30});
+  flags.real("dropout", a.training.dropout, "P", "share of elements left out", {0, 1});
+  flags.real("label-smoothing", a.training.label_smoothing, "P", "share of the target spread evenly", {0, 1});
+  flags.real("init-std", a.training.init_std, "STD", "standard deviation of initial matrices", {0, 1e6});
+  flags.seed("seed", a.training.seed, "of weights, batches, dropout and sample");
+  flags.integer("eval-every", a.training.eval_every, "STEPS", "0: only at the end", 0, largest_steps);
+  flags.integer("checkpoint-every", a.training.checkpoint_every, "STEPS", "0: only at the end", 0, largest_steps);
+  flags.integer("log-every", a.training.log_every, "STEPS", "0: only at the end", 0, largest_steps);
+  flags.section("Machine");
+  flags.choice("device", a.device, {"auto", "cpu", "cuda", "emulated"}, "where to compute; auto: cuda if it is there");
+  flags.integer("threads", a.threads, "N", "threads of the CPU device", 1, 1024);
+}
+
+void make_folder(const std::string& path) {
+  for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    struct stat status {};
+    if (mkdir(part.c_str(), 0777) != 0 && !(stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) {
+      const int reason = errno == EEXIST ? ENOTDIR : errno;
+      throw Error(path + ": cannot make this folder: " + std::strerror(reason));
+    }
+    if (slash == std::string::npos) return;
+  }
+}
+
+// What a resumed run is made of stands in its file; of the command line only the end and the machine count.
+void require_resumable_flags(const Flags& flags) {
+  for (const std::string& name : flags.given_names()) {
+    if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device") continue;
+    throw UsageError("--" + name + ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +
+                     " be given with --resume");
+  }
+}
+
+std::string list_of(const ModelConfig& model) {
+  std::string text = model.mixer;
+  if (model.mixer.find("additive") != std::string::npos && model.window != "0") text += " (window " + model.window + ")";
+  if (model.conv_kernel) {
+    text += " + convolution of kernel " + to_text(model.conv_kernel) + " in " + to_text(model.convolution_groups()) +
+            (model.convolution_groups() == 1 ? " group" : " groups");
+  }
+  return text;
+}
+
+void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory& memory) {
+  const ModelConfig& m = a.model;
+  const TrainingConfig& t = a.training;
+  const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  std::printf("data: %s, %lld tokens for training, %lld for validation, vocabulary %lld (%s)\n", data.name().c_str(),
+              static_cast<long long>(data.training_size()), static_cast<long long>(data.validation_size()),
+              static_cast<long long>(m.vocabulary), a.tokenizer.c_str());
+  std::printf("model: %lld layers, %lld channels, %lld heads, context %lld, mixer %s\n", static_cast<long long>(m.layers),
+              static_cast<long long>(m.channels), static_cast<long long>(m.heads), static_cast<long long>(m.context),
+              list_of(m).c_str());
+  std::printf("training: %lld steps of %lld x %lld tokens, learning rate %s after %lld steps of warm-up, weight decay %s,",
+              static_cast<long long>(t.steps), static_cast<long long>(t.batch), static_cast<long long>(m.context),
+              to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup), to_text(t.weight_decay).c_str());
+  std::printf(" clip %s, dropout %s, label smoothing %s, seed %llu\n", to_text(t.clip).c_str(),
+              to_text(t.dropout).c_str(), to_text(t.label_smoothing).c_str(), static_cast<unsigned long long>(t.seed));
+  std::printf("parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
+              static_cast<long long>(memory.weights), mebibytes(memory.total()),
+              mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes),
+              mebibytes(memory.activation_bytes), mebibytes(memory.workspace_bytes));
+  std::fflush(stdout);
+}
+
+int body(int argc, char** argv) {
+  Arguments a;
+  if (const auto preset = peek_flag(argc, argv, "preset")) {
+    if (*preset == "tiny" || *preset == "baby" || *preset == "fastformer") a.preset = *preset;
+  }
+  apply_preset(a.preset, a.model, a.training);
+  a.out = "runs/" + a.preset;
+  Flags flags("train", "Trains a small language model on a text file.");
+  add_flags(flags, a);
+  if (const auto status = flags.parse(argc, argv)) return *status;
+
+  TrainingRun run;
+  if (!a.resume.empty()) {
+    require_resumable_flags(flags);
+    run.resume = read_run_state(resume_path(a.resume));
+    a.out = a.resume;
+    a.model = run.resume->config;
+    const Index steps = flags.given("steps") ? a.training.steps : run.resume->training.steps;
+    a.training = run.resume->training;
+    a.training.steps = steps;
+    a.tokenizer = run.resume->tokenizer.kind();
+    if (steps < run.resume->step) {
+      throw UsageError("--steps: the run in " + a.resume + " has made " + to_text(run.resume->step) +
+                       " steps already, expected at least as many, found " + to_text(steps));
+    }
+  } else {
+    a.model.vocabulary = 1;
+    a.model.check();  // what the command line alone decides is said before any file is read
+  }
+
+  const std::string text = read_text_file(a.data);
+  const std::string data_fingerprint = fingerprint(text);
+  if (run.resume && run.resume->data_fingerprint != data_fingerprint) {
+    throw Error(a.data + ": not the text that the run in " + a.resume + " was trained on: expected " +
+                run.resume->data_fingerprint + ", found " + data_fingerprint);
+  }
+  const Tokenizer tokenizer = a.tokenizer == "byte" ? Tokenizer::of_bytes() : Tokenizer::of_characters(text, a.data);
+  a.model.vocabulary = tokenizer.size();
+  a.model.check();
+  const Dataset data(a.data, text, tokenizer, a.model.context);
+
+  const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true});
+  print_settings(a, data, memory);
+  require_memory(memory.total());
+  make_folder(a.out);
+
+  run.model = a.model;
+  run.training = a.training;
+  run.run = a.out;
+  run.device = a.device;
+  run.threads = a.threads;
+  return train(run, data, tokenizer, data_fingerprint);
+}
+
+}  // namespace
+}  // namespace abh
+
+int main(int argc, char** argv) { return abh::run_program("train", argc, argv, abh::body); }

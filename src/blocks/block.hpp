@@ -1,0 +1,57 @@
+#pragma once
+
+#include "layers/dropout.hpp"
+#include "layout.hpp"
+#include "random.hpp"
+#include "step_state.hpp"
+#include "types.hpp"
+
+namespace abh {
+
+// What one pass over a batch needs to know. B and C may be smaller than what the network was built for.
+struct Pass {
+  Index B, C;
+  const Token* mask_bc = nullptr;    // 1: real, 0: padding; null: all real
+  const StepState* state = nullptr;  // dropout is on when given
+  Index BC() const { return B * C; }
+};
+
+// What a network is built for: batches with a backward pass, batches forward only, or one token after the other. Memory
+// is only laid out for what the purpose needs.
+struct BlockExtent {
+  Index B, C;       // largest batch
+  Index positions;  // longest cache of step-by-step inference; 0: none
+};
+
+// How a block stands in its network. The golden files also want blocks without their norm or residual, and attention
+// that sees every position.
+struct BlockOptions {
+  bool norm = true;
+  bool residual = true;
+  bool causal = true;
+  double dropout = 0;
+  std::uint32_t layer = 0;  // which one, for the dropout sites
+};
+
+// x_out = block(x): it owns its norm, projections, dropout and residual, and only calls layers.
+template <class Device, class T>
+class Block {
+ public:
+  virtual ~Block() = default;
+
+  // in_bcd stays untouched and is needed again by backward.
+  virtual void forward(Device&, T* out_bcd, const T* in_bcd, const Pass&) = 0;
+  // d_x_bcd holds the gradient of the output and is overwritten with that of the input. Adds to the weights' gradients.
+  virtual void backward(Device&, T* d_x_bcd, const T* in_bcd, const Pass&) = 0;
+
+  // Step-by-step inference for one sequence: forget everything, then one position after the other.
+  virtual void start(Device&) {}
+  virtual void step(Device&, T* out_d, const T* in_d, Index position) = 0;
+};
+
+// A dropout of this pass: off when the pass carries no state.
+inline Dropout dropout_of(const Pass& pass, const BlockOptions& options, sites::LayerUse use) {
+  return {pass.state ? options.dropout : 0.0, sites::layer_site(options.layer, use), pass.state};
+}
+
+}  // namespace abh

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <string>
+
+#include "blocks/norm.hpp"
+#include "config.hpp"
+#include "layers/causal_conv.hpp"
+
+namespace abh {
+
+// The convolution block: every position sees its kernel - 1 predecessors before the mixer does. Chapter:
+// docs/layers/conv.md.
+//
+//   h_bcd   = layernorm(x_bcd), positions before the first are 0 after the norm   (conv.1)
+//   y_bcd   = causal_conv(h_bcd, weight_dgj)                                      (conv.2)
+//   out_bcd = x_bcd + dropout(y_bcd)                                              (conv.3)
+//
+// Backward, d_y = dropout'(d_out):
+//
+//   d_h_bcd = causal_conv'(d_y_bcd)                                               (conv.4)
+//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                                     (conv.5)
+//
+// Saved: the norm's statistics and output. Step by step: a ring of the last kernel - 1 normed rows.
+template <class Device, class T>
+class ConvBlock : public Block<Device, T> {
+ public:
+  ConvBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+            const BlockOptions& options)
+      : shape_{1, 1, config.channels, config.convolution_groups(), config.conv_kernel},
+        options_(options),
+        norm_(layout, prefix + "norm_", options.norm, config.channels, extent) {
+    weight_ = layout.weight(prefix + "weight_dgj", {shape_.D, shape_.D / shape_.groups, shape_.kernel},
+                            Init::normal_residual, true);
+    if (extent.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
+  }
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    const T* h_bcd = norm_.forward(device, in_bcd, pass.BC());                                       // (conv.1)
+    causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));           // (conv.2)
+    dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
+                               pass.BC() * shape_.D);  // (conv.3)
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index count = pass.BC() * shape_.D;
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(count);
+    T* d_h_bcd = scratch.template take<T>(count);
+    dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), count);
+    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, norm_.normed(in_bcd), weight_.value,
+                                    shape_of(pass));                                                  // (conv.4)
+    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, pass.BC());  // (conv.5)
+  }
+
+  void start(Device& device) override { device.set_zero(state_jd_, (shape_.kernel - 1) * shape_.D); }
+
+  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+    const T* h_d = norm_.forward(device, in_d, 1);
+    causal_conv_step<Device, T>(device, out_d, state_jd_, h_d, weight_.value, position, shape_);
+    dropout_forward<Device, T>(device, out_d, out_d, options_.residual ? in_d : nullptr, Dropout{}, shape_.D);
+  }
+
+ private:
+  CausalConvShape shape_of(const Pass& pass) const {
+    return {pass.B, pass.C, shape_.D, shape_.groups, shape_.kernel};
+  }
+  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::conv); }
+
+  CausalConvShape shape_;
+  BlockOptions options_;
+  Norm<Device, T> norm_;
+  Weight<T> weight_;
+  T* state_jd_ = nullptr;
+};
+
+}  // namespace abh

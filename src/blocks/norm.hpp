@@ -1,0 +1,64 @@
+#pragma once
+
+#include <string>
+
+#include "blocks/block.hpp"
+#include "layers/layernorm.hpp"
+
+namespace abh {
+
+// A layernorm with its weights, PREFIXweight_d and PREFIXbias_d, and what it saves for its backward pass. Where the
+// norm is not present it hands its input on.
+template <class Device, class T>
+class Norm {
+ public:
+  Norm(Layout<T>& layout, const std::string& prefix, bool present, Index D, const BlockExtent& extent)
+      : present_(present), D_(D) {
+    if (!present_) return;
+    weight_ = layout.weight(prefix + "weight_d", {D}, Init::one, false);
+    bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, false);
+    mean_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
+    rstd_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
+    normed_bcd_ = layout.template activation<T>(extent.B * extent.C * D);
+  }
+
+  // The normed rows; saved until backward.
+  const T* forward(Device& device, const T* in_bcd, Index BC) {
+    if (!present_) return in_bcd;
+    layernorm_forward<Device, T>(device, normed_bcd_, mean_bc_, rstd_bc_, in_bcd, weight_.value, bias_.value, BC, D_);
+    return normed_bcd_;
+  }
+
+  // What forward returned.
+  const T* normed(const T* in_bcd) const { return present_ ? normed_bcd_ : in_bcd; }
+
+  // d_in_bcd = gradient through the norm + d_residual_bcd (left out when null). d_in_bcd may be d_residual_bcd.
+  void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
+                Index BC) {
+    if (!present_) {
+      dropout_forward<Device, T>(device, d_in_bcd, d_normed_bcd, d_residual_bcd, Dropout{}, BC * D_);
+      return;
+    }
+    layernorm_backward<Device, T>(device, {.d_in_bcd = d_in_bcd,
+                                           .d_weight_d = weight_.gradient,
+                                           .d_bias_d = bias_.gradient,
+                                           .d_out_bcd = d_normed_bcd,
+                                           .d_residual_bcd = d_residual_bcd,
+                                           .in_bcd = in_bcd,
+                                           .mean_bc = mean_bc_,
+                                           .rstd_bc = rstd_bc_,
+                                           .weight_d = weight_.value,
+                                           .BC = BC,
+                                           .D = D_});
+  }
+
+ private:
+  bool present_;
+  Index D_;
+  Weight<T> weight_, bias_;
+  Accum<T>* mean_bc_ = nullptr;
+  Accum<T>* rstd_bc_ = nullptr;
+  T* normed_bcd_ = nullptr;
+};
+
+}  // namespace abh

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "types.hpp"
+
+namespace abh {
+
+// Cross entropy between the softmax of the logits and a target token, with label smoothing: the loss of the language
+// model. Label smoothing: Szegedy, Vanhoucke, Ioffe, Shlens, Wojna, "Rethinking the Inception architecture for computer
+// vision", 2016. Derivation: docs/layers/cross_entropy.md. With epsilon = label_smoothing and t = targets_bc:
+//
+//   q_bcv           = (1 - epsilon) [v = t] + epsilon / V                                      (cross_entropy.1)
+//   log_sum_exp_bc  = max_bc + log sum_v exp(logits_bcv - max_bc),  max_bc = max_v logits_bcv  (cross_entropy.2)
+//   loss_bc         = log_sum_exp_bc - sum_v q_bcv logits_bcv                                  (cross_entropy.3)
+//   loss            = 1/count sum_bc loss_bc                                                   (cross_entropy.4)
+//
+// Backward:
+//
+//   d_logits_bcv    = (exp(logits_bcv - log_sum_exp_bc) - q_bcv) / count                       (cross_entropy.5)
+//
+// Both sums of (cross_entropy.3) are formed from logits less max_bc, which changes nothing as q sums to 1 and keeps the
+// digits when the logits are large. Rows whose target is ignored_target take no part: loss and gradient are 0 there,
+// and count is the number of the others. A NaN or +infinity among the logits of a row that counts makes its loss NaN.
+inline constexpr Token ignored_target = -100;
+
+// logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target (not checked here). BC >= 0, V >= 1,
+// label_smoothing in [0, 1). The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row
+// once from memory.
+template <class T>
+struct CrossEntropyForward {
+  Accum<T>* loss;            // one number: the mean over the rows that count, 0 when there are none
+  Accum<T>* loss_bc;         // (BC)
+  Accum<T>* log_sum_exp_bc;  // (BC), saved for backward; 0 for ignored rows
+  Index* count;              // one number, saved for backward
+  const T* logits_bcv;
+  const Token* targets_bc;
+  double label_smoothing = 0;
+  Index BC, V;
+};
+template <class Device, class T>
+void cross_entropy_forward(Device&, const CrossEntropyForward<T>&);
+
+// The gradient of the mean loss. Sizes, targets and label_smoothing as in forward. About 20 flops a logit; reads and
+// writes each row once.
+template <class T>
+struct CrossEntropyBackward {
+  T* d_logits_bcv;  // overwritten; may be logits_bcv itself
+  const T* logits_bcv;
+  const Accum<T>* log_sum_exp_bc;
+  const Index* count;
+  const Token* targets_bc;
+  double label_smoothing = 0;
+  Index BC, V;
+};
+template <class Device, class T>
+void cross_entropy_backward(Device&, const CrossEntropyBackward<T>&);
+
+}  // namespace abh

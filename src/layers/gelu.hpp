@@ -1,0 +1,33 @@
+#pragma once
+
+#include "types.hpp"
+
+namespace abh {
+
+// Gaussian error linear unit, element by element: the input times the probability that a standard normal number is
+// smaller. Hendrycks, Gimpel, "Gaussian error linear units (GELUs)", 2016. Derivation: docs/layers/gelu.md.
+//
+// With Phi(x) = (1 + erf(x / sqrt 2)) / 2 and phi(x) = exp(-x^2 / 2) / sqrt(2 pi), form `erf`:
+//
+//   out  = in Phi(in)                                                              (gelu.1)
+//   d_in = d_out (Phi(in) + in phi(in))                                            (gelu.3)
+//
+// With tau = tanh(kappa (in + alpha in^3)), kappa = sqrt(2 / pi), alpha = 0.044715, form `tanh`:
+//
+//   out  = in/2 (1 + tau)                                                          (gelu.2)
+//   d_in = d_out ((1 + tau)/2 + in/2 (1 - tau^2) kappa (1 + 3 alpha in^2))         (gelu.4)
+//
+// The forms differ by up to 4.73e-4 (near |in| = 2.7). The models use `erf`. Infinite inputs are limits: minus infinity
+// gives 0 and gradient 0, plus infinity itself and gradient d_out. NaN stays NaN.
+enum class GeluForm { erf, tanh };
+
+// in, out: `count` >= 0 elements of any shape; out may be `in` itself only when no backward pass follows. Nothing but
+// the input is needed by the backward pass. About 45 flops an element (erf), 30 (tanh); reads and writes 1 array each.
+template <class Device, class T>
+void gelu_forward(Device&, T* out, const T* in, Index count, GeluForm form);
+
+// d_in is overwritten and may be d_out itself. About 65 flops an element (erf), 40 (tanh); reads 2 arrays, writes 1.
+template <class Device, class T>
+void gelu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count, GeluForm form);
+
+}  // namespace abh

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "step_state.hpp"
+#include "types.hpp"
+
+namespace abh {
+
+// Length of the gradient of all weights as one vector, and the factor that cuts it to at most `clip`. Pascanu, Mikolov,
+// Bengio, "On the difficulty of training recurrent neural networks", 2013. Derivation: docs/layers/global_norm.md.
+//
+//   gradient_norm = (sum_i gradient_i^2)^(1/2)                                     (global_norm.1)
+//   clip_scale    = min(1, clip / gradient_norm), 1 where clip = 0                 (global_norm.2)
+//
+// Nothing is saved and there is no backward pass: adamw multiplies the gradient by clip_scale when it reads it.
+//
+// Squares and sums are in double, where no float can overflow or vanish: the norm is infinite or NaN only if a gradient
+// is (in double: if one is beyond 1e150). Then clip_scale is NaN, whatever clip is: a factor of clip / infinity = 0
+// would turn a broken step into one that looks like rest.
+//
+// Writes *state, reads `count` >= 0 elements of the gradient arena once; clip >= 0. 2 flops an element. The order of
+// summation depends on count only.
+template <class Device, class T>
+void global_norm(Device&, StepState* state, const Accum<T>* gradient, double clip, Index count);
+
+}  // namespace abh

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "types.hpp"
+
+namespace abh {
+
+// A linear map of every row. Derivation: docs/layers/linear.md.
+//
+//   out_bco     = scale (sum_i in_bci weight_oi [+ bias_o])                        (linear.1)
+//
+// Backward:
+//
+//   d_in_bci    = scale sum_o d_out_bco weight_oi      [+ d_in_bci]                (linear.2)
+//   d_weight_oi += scale sum_bc d_out_bco in_bci                                   (linear.3)
+//   d_bias_o    += scale sum_bc d_out_bco                                          (linear.4)
+//
+// Rows may be slices of wider ones: a stride is the distance, in elements, between the starts of two consecutive rows,
+// 0 for rows that touch. weight_oi is (O, I), rows touching, as PyTorch stores it. Weights that stand one after the
+// other in memory (query, key, value) are one weight with a larger O. BC >= 0, I >= 1, O >= 1. No output overlaps an
+// input. Each of the three products takes 2 BC I O flops and moves at least (BC I + BC O + I O) elements; backward needs
+// the input and the weight, nothing else is saved.
+template <class T>
+struct LinearForward {
+  T* out_bco;  // overwritten
+  const T* in_bci;
+  const T* weight_oi;
+  const T* bias_o = nullptr;
+  Index BC, I, O;
+  Index in_stride = 0, out_stride = 0;
+  double scale = 1;
+};
+
+template <class Device, class T>
+void linear_forward(Device&, const LinearForward<T>&);
+
+template <class T>
+struct LinearBackwardInput {
+  T* d_in_bci;  // overwritten, or added to where `accumulate` is set
+  const T* d_out_bco;
+  const T* weight_oi;
+  Index BC, I, O;
+  Index in_stride = 0, out_stride = 0;  // of d_in_bci, of d_out_bco
+  double scale = 1;
+  bool accumulate = false;
+};
+
+template <class Device, class T>
+void linear_backward_input(Device&, const LinearBackwardInput<T>&);
+
+template <class T>
+struct LinearBackwardWeight {
+  Accum<T>* d_weight_oi;         // added to
+  Accum<T>* d_bias_o = nullptr;  // added to, where given
+  const T* d_out_bco;
+  const T* in_bci;
+  Index BC, I, O;
+  Index in_stride = 0, out_stride = 0;
+  double scale = 1;
+};
+
+template <class Device, class T>
+void linear_backward_weight(Device&, const LinearBackwardWeight<T>&);
+
+}  // namespace abh

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "types.hpp"
+
+namespace abh {
+
+// Metric attention scores a pair of positions by a bilinear form of one projection, score = p_c^T M p_c'. It is the core
+// of dot_product_attention with query = value = p and key = M p; this layer computes that key, and its part of the
+// backward pass. The equations are those of docs/layers/metric_attention.md, derived there; after the Metaformer
+// README, whose errors the chapter lists.
+//
+// packed: M is symmetric, metric_nl holds its upper triangle k <= k' row by row, N x K(K+1)/2 (metric attention).
+// full: M is free, metric_nkk is N x K x K (quadratic attention).
+//
+//   M_nkk' = M_nk'k = metric_nl,  l = k K - k (k-1)/2 + (k' - k)  for k <= k'  (packed only)   (metric.1)
+//   key_bcnk = sum_k' M_nkk' project_bcnk'                                     (metric.2)
+//
+// Backward:
+//
+//   d_project_bcnk' += sum_k d_key_bcnk M_nkk'                                 (metric.3)
+//   G_nkk' = sum_bc d_key_bcnk project_bcnk'                                   (metric.4)
+//   d_metric_nl += G_nkk if k = k', else G_nkk' + G_nk'k   (packed; full: d_metric_nkk += G_nkk')   (metric.5)
+//
+// One step of inference, where the rows of p are the only cache:
+//
+//   query_nk' = sum_k project_nk M_nkk'                                        (metric.6)
+enum class MetricForm { packed, full };
+
+inline Index metric_count(MetricForm form, Index N, Index K) {
+  return N * (form == MetricForm::packed ? K * (K + 1) / 2 : K * K);
+}
+
+// key_bch, project_bch: BC rows of N heads of K channels that touch; not the same array. 2 BC N K^2 flops; reads
+// project_bch and writes key_bch once. Nothing is saved. BC >= 0, N, K >= 1.
+template <class Device, class T>
+void metric_key_forward(Device&, T* key_bch, const T* project_bch, const T* metric, MetricForm, Index BC, Index N,
+                        Index K);
+
+// Adds to d_project_bch (where the gradients of query and value already stand) and to d_metric. 4 BC N K^2 flops.
+template <class Device, class T>
+void metric_key_backward(Device&, T* d_project_bch, Accum<T>* d_metric, const T* d_key_bch, const T* project_bch,
+                         const T* metric, MetricForm, Index BC, Index N, Index K);
+
+// The query of one new position: its dot product with a cached row p_c' is p_c^T M p_c', so that the core's step takes
+// the cache of p for keys and for values. query_h and project_h: N K numbers, not the same array. 2 N K^2 flops.
+template <class Device, class T>
+void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric, MetricForm, Index N, Index K);
+
+}  // namespace abh

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+#include "types.hpp"
+
+namespace abh {
+
+// How a weight starts. Matrices are normal with standard deviation --init-std; those that write into the residual
+// stream are divided by sqrt(2 layers), so that the stream's variance does not grow with depth.
+enum class Init { zero, one, normal, normal_residual, identity_packed, identity_full };
+
+// One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
+struct Parameter {
+  std::string name;
+  std::vector<Index> shape;
+  Init init;
+  bool decays;   // weight decay: matrices only
+  Index offset;  // elements from the start of the arena
+  Index count;
+};
+
+// A weight and its gradient, where a block finds them.
+template <class T>
+struct Weight {
+  T* value = nullptr;
+  Accum<T>* gradient = nullptr;
+};
+
+// An amount of memory that grows as parts of it are claimed; every part is aligned to 64 bytes.
+class Extent {
+ public:
+  std::size_t claim(Index count, std::size_t element_size) {
+    std::size_t bytes = 0;
+    if (count < 0 || __builtin_mul_overflow(static_cast<std::size_t>(count), element_size, &bytes) ||
+        __builtin_add_overflow(bytes, 63, &bytes) || __builtin_add_overflow(end_, bytes / 64 * 64, &end_)) {
+      throw Error("the network asks for more memory than any machine can address");
+    }
+    return end_ - bytes / 64 * 64;
+  }
+  std::size_t bytes() const { return end_; }
+
+ private:
+  std::size_t end_ = 0;
+};
+
+// Lays out the memory of a network. The network is built twice: first with no memory, to learn how much each arena
+// needs, then on the real arenas, where every claim returns its pointer. Weights that decay come first in their arena,
+// so that the optimizer handles each kind in one piece; within a kind they keep the order of their claims, without
+// gaps, so that query, key and value weights claimed one after the other are also one taller weight.
+template <class T>
+class Layout {
+ public:
+  Layout() = default;
+  // `measured` is a layout of the same network without memory.
+  Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* states)
+      : weights_(weights),
+        gradients_(gradients),
+        activations_(activations),
+        states_(states),
+        first_undecayed_(measured.decayed_) {}
+
+  Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, bool decays) {
+    Index count = 1;
+    for (Index extent : shape) {
+      if (__builtin_mul_overflow(count, extent, &count)) throw Error(name + ": more elements than can be counted");
+    }
+    Index& end = decays ? decayed_ : undecayed_;
+    const Index offset = (decays ? 0 : first_undecayed_) + end;
+    if (__builtin_add_overflow(end, count, &end)) throw Error(name + ": more elements than can be counted");
+    parameters_.push_back({name, std::move(shape), init, decays, offset, count});
+    if (!weights_) return {};
+    return {weights_ + offset, gradients_ ? gradients_ + offset : nullptr};
+  }
+
+  // Saved by a forward pass for its backward pass.
+  template <class Element>
+  Element* activation(Index count) {
+    const std::size_t offset = activation_extent_.claim(count, sizeof(Element));
+    return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
+  }
+
+  // Kept from one position to the next in step-by-step inference.
+  template <class Element>
+  Element* state(Index count) {
+    const std::size_t offset = state_extent_.claim(count, sizeof(Element));
+    return states_ ? reinterpret_cast<Element*>(states_ + offset) : nullptr;
+  }
+
+  // The table, in the order of the claims. While measuring, the place of the weights that do not decay is only known
+  // at the end: behind all that do.
+  std::vector<Parameter> parameters() const {
+    std::vector<Parameter> table = parameters_;
+    for (Parameter& parameter : table) {
+      if (!parameter.decays) parameter.offset += decayed_ - first_undecayed_;
+    }
+    return table;
+  }
+  Index weight_count() const { return decayed_ + undecayed_; }
+  Index decayed_count() const { return decayed_; }
+  std::size_t activation_bytes() const { return activation_extent_.bytes(); }
+  std::size_t state_bytes() const { return state_extent_.bytes(); }
+
+ private:
+  T* weights_ = nullptr;
+  Accum<T>* gradients_ = nullptr;
+  std::byte* activations_ = nullptr;
+  std::byte* states_ = nullptr;
+  Index first_undecayed_ = 0;
+  Index decayed_ = 0, undecayed_ = 0;
+  Extent activation_extent_, state_extent_;
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace abh

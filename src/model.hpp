@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config.hpp"
+#include "layout.hpp"
+#include "network.hpp"
+#include "types.hpp"
+
+namespace abh {
+
+// A network on some device, for programs that need not know which: float weights, losses and logits on the host.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // What the device is, for people: "cpu, avx512, 2 threads".
+  virtual std::string device_name() const = 0;
+
+  // The arenas of DESIGN: the weights, and what the optimizer keeps for each of them.
+  enum class Arena { weights, first_moments, second_moments };
+  virtual Index weight_count() const = 0;
+  virtual std::vector<float> read(Arena) = 0;
+  virtual void write(Arena, const std::vector<float>&) = 0;
+
+  // One step on a batch of training.batch x C tokens: loss, gradient, clipping, AdamW. The update is not made when the
+  // loss or the norm of the gradient is not finite.
+  struct StepResult {
+    double loss;           // mean, nats per token, label smoothing included
+    double gradient_norm;  // before clipping
+  };
+  virtual StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
+                                const TrainingConfig& training, Index step) = 0;
+
+  // Sum of the losses over the targets that count, without dropout or smoothing, and how many these are.
+  struct LossSum {
+    double sum;
+    Index count;
+  };
+  virtual LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) = 0;
+
+  // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
+  virtual void start() = 0;
+  virtual std::span<const float> step(Token token, Index position) = 0;
+};
+
+// `device`: auto, cpu, cuda or emulated. Error if this build or this machine does not have it.
+std::unique_ptr<Model> make_model(const std::string& device, Index threads, const ModelConfig& config,
+                                  const NetworkExtent& extent, double dropout = 0);
+
+// The table of weights of a network that is not built, in the order of its arena, and the memory that one takes.
+std::vector<Parameter> parameter_table(const ModelConfig& config);
+NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent);
+
+// Bytes that this process may still use: of the machine, and of its control group where there is one.
+std::size_t available_memory();
+
+// Error, naming the sizes, if `wanted` bytes are more than available.
+void require_memory(std::size_t wanted);
+
+// Draws the weights of a new model. Weight i of table row p is number i of the normal sequence of (seed, step p).
+std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,
+                                   std::uint64_t seed);
+
+}  // namespace abh

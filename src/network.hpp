@@ -1,0 +1,321 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blocks/additive.hpp"
+#include "blocks/conv.hpp"
+#include "blocks/dot_product.hpp"
+#include "blocks/ffn.hpp"
+#include "blocks/metric.hpp"
+#include "blocks/norm.hpp"
+#include "config.hpp"
+#include "layers/adamw.hpp"
+#include "layers/cross_entropy.hpp"
+#include "layers/embedding.hpp"
+#include "layers/global_norm.hpp"
+#include "layers/linear.hpp"
+#include "layout.hpp"
+#include "memory.hpp"
+
+namespace abh {
+
+// The mixer block of one layer.
+template <class Device, class T>
+std::unique_ptr<Block<Device, T>> make_mixer(Mixer mixer, Index window, Layout<T>& layout, const std::string& prefix,
+                                             const ModelConfig& config, const BlockExtent& extent,
+                                             const BlockOptions& options) {
+  switch (mixer) {
+    case Mixer::additive:
+      return std::make_unique<AdditiveBlock<Device, T>>(layout, prefix, config, window, extent, options);
+    case Mixer::metric:
+      return std::make_unique<MetricBlock<Device, T>>(layout, prefix, config, MetricForm::packed, extent, options);
+    case Mixer::quadratic:
+      return std::make_unique<MetricBlock<Device, T>>(layout, prefix, config, MetricForm::full, extent, options);
+    case Mixer::dot:
+      break;
+  }
+  return std::make_unique<DotProductBlock<Device, T>>(layout, prefix, config, extent, options);
+}
+
+// What a network is built for.
+struct NetworkExtent {
+  Index B = 1, C = 1;   // largest batch
+  bool training = false;  // gradients and optimizer moments too
+  Index positions = 0;  // step-by-step inference with at most this many cached positions; 0: none
+};
+
+// The weights, moments and saved activations of a network, in bytes.
+struct NetworkMemory {
+  Index weights = 0;  // how many
+  std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
+  // Scratch memory of one step, an upper bound for the blocks of this project.
+  std::size_t workspace_bytes = 0;
+  std::size_t total() const {
+    return weight_bytes + gradient_bytes + moment_bytes + activation_bytes + state_bytes + workspace_bytes;
+  }
+};
+
+// The language model, from token ids to logits and back:
+//
+//   x_bcd      = dropout(norm(token_vd[t] + position_cd))      the norm is optional
+//   x_bcd      = conv(x), mixer(x), ffn(x)                     for each layer; the convolution is optional
+//   logits_bcv = scale (norm(x_bcd) token_vd^T + bias_v)       tied weights; norm and bias are optional
+//
+// One template for every device and number type; the blocks hold the order of computation, the layers the arithmetic.
+template <class Device, class T>
+class Network {
+ public:
+  Network(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0)
+      : device_(device),
+        config_(config),
+        extent_(extent),
+        dropout_(dropout),
+        measured_(measure(config, extent)),
+        weights_(device.memory(), bytes_of<T>(measured_.weight_count())),
+        gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        activations_(device.memory(), measured_.activation_bytes()),
+        states_(device.memory(), measured_.state_bytes()),
+        layout_(measured_, weights(), extent.training ? gradients() : nullptr, activations_.as<std::byte>(),
+                states_.as<std::byte>()),
+        parts_(layout_, config, extent, dropout) {
+    device_.set_zero(weights(), weight_count());
+    if (extent.training) {
+      device_.set_zero(gradients(), weight_count());
+      device_.set_zero(first_moments(), weight_count());
+      device_.set_zero(second_moments(), weight_count());
+    }
+  }
+
+  std::vector<Parameter> parameters() const { return measured_.parameters(); }
+  Index weight_count() const { return measured_.weight_count(); }
+  T* weights() { return weights_.as<T>(); }
+  Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }
+  Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
+  Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
+  const T* logits_bcv() const { return parts_.logits_bcv; }
+
+  // The table of weights of a network that is not built.
+  static std::vector<Parameter> parameter_table(const ModelConfig& config) {
+    return measure(config, NetworkExtent{}).parameters();
+  }
+
+  // Memory of a network that is not built. Error if it cannot even be counted.
+  static NetworkMemory memory(const ModelConfig& config, const NetworkExtent& extent) {
+    const Layout<T> layout = measure(config, extent);
+    NetworkMemory memory;
+    memory.weights = layout.weight_count();
+    memory.weight_bytes = bytes_of<T>(layout.weight_count());
+    if (extent.training) {
+      memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
+      memory.moment_bytes = 2 * memory.gradient_bytes;
+      // A block's backward pass holds a few arrays as wide as its projections beside the gradient of the stream.
+      const Index widest = config.ffn_channels() + 6 * config.channels + 8 * config.heads * config.mixer_head_channels();
+      memory.workspace_bytes = static_cast<std::size_t>(extent.B * extent.C * widest) * sizeof(T);
+    }
+    memory.activation_bytes = layout.activation_bytes();
+    memory.state_bytes = layout.state_bytes();
+    return memory;
+  }
+
+  // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs. Tokens are in device memory.
+  void forward(const Token* tokens_bc, const Pass& pass) {
+    const Index D = config_.channels;
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, parts_.position.value, pass.B, pass.C, D);
+    const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.embedded_bcd, pass.BC());
+    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i) parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
+    const T* h_bcd = parts_.final_norm.forward(device_, parts_.x_bcd.back(), pass.BC());
+    project_to_logits(h_bcd, pass.BC());
+  }
+
+  // The mean loss over the targets that count, and how many these are, in device memory; after forward.
+  struct Loss {
+    const Accum<T>* mean;
+    const Index* count;
+  };
+  Loss loss(const Token* targets_bc, double label_smoothing, const Pass& pass) {
+    cross_entropy_forward<Device, T>(device_, {.loss = parts_.loss,
+                                               .loss_bc = parts_.loss_bc,
+                                               .log_sum_exp_bc = parts_.log_sum_exp_bc,
+                                               .count = parts_.count,
+                                               .logits_bcv = parts_.logits_bcv,
+                                               .targets_bc = targets_bc,
+                                               .label_smoothing = label_smoothing,
+                                               .BC = pass.BC(),
+                                               .V = config_.vocabulary});
+    return {parts_.loss, parts_.count};
+  }
+
+  // Adds the gradient of the mean loss to the weights' gradients; after loss. Overwrites the logits.
+  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass) {
+    const Index BC = pass.BC(), D = config_.channels, V = config_.vocabulary;
+    T* d_logits_bcv = parts_.logits_bcv;
+    cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv,
+                                                .logits_bcv = parts_.logits_bcv,
+                                                .log_sum_exp_bc = parts_.log_sum_exp_bc,
+                                                .count = parts_.count,
+                                                .targets_bc = targets_bc,
+                                                .label_smoothing = label_smoothing,
+                                                .BC = BC,
+                                                .V = V});
+    typename Device::Scope scratch(device_.workspace);
+    T* d_x_bcd = scratch.template take<T>(BC * D);
+    linear_backward_weight<Device, T>(device_, {.d_weight_oi = parts_.token.gradient,
+                                                .d_bias_o = parts_.logit_bias.gradient,
+                                                .d_out_bco = d_logits_bcv,
+                                                .in_bci = parts_.final_norm.normed(parts_.x_bcd.back()),
+                                                .BC = BC,
+                                                .I = D,
+                                                .O = V,
+                                                .scale = config_.logit_scale});
+    linear_backward_input<Device, T>(device_, {.d_in_bci = d_x_bcd,
+                                               .d_out_bco = d_logits_bcv,
+                                               .weight_oi = parts_.token.value,
+                                               .BC = BC,
+                                               .I = D,
+                                               .O = V,
+                                               .scale = config_.logit_scale});
+    if (config_.final_norm) parts_.final_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.x_bcd.back(), BC);
+    for (std::size_t i = parts_.blocks.size(); i-- > 0;) parts_.blocks[i]->backward(device_, d_x_bcd, parts_.x_bcd[i], pass);
+    dropout_backward<Device, T>(device_, d_x_bcd, d_x_bcd, embedding_dropout(pass), BC * D);
+    if (config_.embedding_norm) parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
+    embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B, pass.C, D,
+                                  V);
+  }
+
+  // The norm of the accumulated gradients and the scale that clips them, into `state`.
+  void measure_gradient(const TrainingConfig& training, StepState* state) {
+    global_norm<Device, T>(device_, state, gradients(), training.clip, weight_count());
+  }
+
+  // One optimizer step on the accumulated gradients, which are then zero again; after measure_gradient.
+  void update(const TrainingConfig& training, StepState* state) {
+    AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
+    const Index decayed = measured_.decayed_count();
+    const auto update_range = [&](Index begin, Index count) {
+      adamw_update<Device, T>(device_, weights() + begin, first_moments() + begin, second_moments() + begin,
+                              gradients() + begin, settings, state, count);
+    };
+    update_range(0, decayed);
+    settings.weight_decay = 0;
+    update_range(decayed, weight_count() - decayed);
+    device_.set_zero(gradients(), weight_count());
+  }
+
+  // Step-by-step inference for one sequence: forget everything, then one token after the other. Returns the logits of
+  // the token that follows, (V), in device memory. `token` is in device memory; position < extent.positions for mixers
+  // with a cache and for learned positions.
+  void start() {
+    for (const auto& block : parts_.blocks) block->start(device_);
+  }
+  const T* step(const Token* token, Index position) {
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value, parts_.position.value, 1, 1, config_.channels,
+                                 position);
+    const T* normed_d = parts_.embedding_norm.forward(device_, parts_.embedded_bcd, 1);
+    device_.copy(parts_.x_bcd[0], normed_d, config_.channels);
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i) parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
+    project_to_logits(parts_.final_norm.forward(device_, parts_.x_bcd.back(), 1), 1);
+    return parts_.logits_bcv;
+  }
+
+ private:
+  template <class Element>
+  static std::size_t bytes_of(Index count) {
+    Extent extent;
+    extent.claim(count, sizeof(Element));
+    return extent.bytes();
+  }
+
+  // What the network is made of: first built without memory, to measure, then on the arenas.
+  struct Parts {
+    Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
+        : token(layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, true)),
+          position(config.positions == "learned"
+                       ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal, false)
+                       : Weight<T>{}),
+          embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
+          blocks(make_blocks(layout, config, extent, dropout)),
+          final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
+      if (config.logit_bias) logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, false);
+      const Index BC = extent.B * extent.C;
+      embedded_bcd = layout.template activation<T>(BC * config.channels);
+      for (std::size_t i = 0; i <= blocks.size(); ++i) {
+        x_bcd.push_back(layout.template activation<T>(BC * config.channels));
+      }
+      logits_bcv = layout.template activation<T>(BC * config.vocabulary);
+      loss = layout.template activation<Accum<T>>(1);
+      loss_bc = layout.template activation<Accum<T>>(BC);
+      log_sum_exp_bc = layout.template activation<Accum<T>>(BC);
+      count = layout.template activation<Index>(1);
+    }
+
+    Weight<T> token, position, logit_bias;
+    Norm<Device, T> embedding_norm;
+    std::vector<std::unique_ptr<Block<Device, T>>> blocks;
+    Norm<Device, T> final_norm;
+    T* embedded_bcd;
+    std::vector<T*> x_bcd;  // the residual stream: x_bcd[i] enters block i, the last one leaves the last block
+    T* logits_bcv;
+    Accum<T>* loss;
+    Accum<T>* loss_bc;
+    Accum<T>* log_sum_exp_bc;
+    Index* count;
+  };
+
+  static BlockExtent block_extent(const NetworkExtent& extent) { return {extent.B, extent.C, extent.positions}; }
+
+  static std::vector<std::unique_ptr<Block<Device, T>>> make_blocks(Layout<T>& layout, const ModelConfig& config,
+                                                                    const NetworkExtent& extent, double dropout) {
+    const BlockExtent block = block_extent(extent);
+    const std::vector<Mixer> mixers = config.mixers();
+    const std::vector<Index> windows = config.windows();
+    std::vector<std::unique_ptr<Block<Device, T>>> blocks;
+    for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+      const std::string prefix = "blocks." + std::to_string(layer) + ".";
+      const BlockOptions options{.causal = config.causal, .dropout = dropout, .layer = static_cast<std::uint32_t>(layer)};
+      if (config.conv_kernel) {
+        blocks.push_back(std::make_unique<ConvBlock<Device, T>>(layout, prefix + "conv.", config, block, options));
+      }
+      blocks.push_back(make_mixer<Device, T>(mixers[layer], windows[layer], layout, prefix + "mixer.", config, block,
+                                             options));
+      blocks.push_back(std::make_unique<FfnBlock<Device, T>>(layout, prefix + "ffn.", config, block, options));
+    }
+    return blocks;
+  }
+
+  static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
+    Layout<T> layout;
+    Parts(layout, config, extent, 0);
+    return layout;
+  }
+
+  void project_to_logits(const T* h_bcd, Index BC) {
+    linear_forward<Device, T>(device_, {.out_bco = parts_.logits_bcv,
+                                        .in_bci = h_bcd,
+                                        .weight_oi = parts_.token.value,
+                                        .bias_o = parts_.logit_bias.value,
+                                        .BC = BC,
+                                        .I = config_.channels,
+                                        .O = config_.vocabulary,
+                                        .scale = config_.logit_scale});
+  }
+
+  Dropout embedding_dropout(const Pass& pass) const {
+    return {pass.state ? dropout_ : 0.0, sites::embedding_dropout, pass.state};
+  }
+
+  Device& device_;
+  ModelConfig config_;
+  NetworkExtent extent_;
+  double dropout_;
+  Layout<T> measured_;
+  DeviceMemory weights_, gradients_, first_moments_, second_moments_, activations_, states_;
+  Layout<T> layout_;
+  Parts parts_;
+};
+
+}  // namespace abh

@@ -1,0 +1,59 @@
+#pragma once
+
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011). A number depends on (seed, index, step, site) alone, so any thread on any device can draw any element of
+// any mask without state, and a backward pass can draw it again instead of storing it.
+
+#include <array>
+#include <cstdint>
+
+namespace abh {
+
+// Which use of randomness a number belongs to; documented in docs/architecture.md. Within a network layer i, the uses
+// of layer_site(i, use) are dropouts of its blocks.
+namespace sites {
+inline constexpr std::uint32_t initial_weights = 0;
+inline constexpr std::uint32_t batch = 1;
+inline constexpr std::uint32_t sampling = 2;
+inline constexpr std::uint32_t embedding_dropout = 3;
+
+enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3 };
+
+inline constexpr std::uint32_t layer_site(std::uint32_t layer, LayerUse use) {
+  return 16 + 16 * layer + static_cast<std::uint32_t>(use);
+}
+}  // namespace sites
+
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+// The four words of counter `counter` under key `seed`: ten rounds of multiply, swap and xor.
+inline constexpr PhiloxBlock philox_block(std::uint64_t seed, PhiloxBlock counter) {
+  std::uint32_t key0 = static_cast<std::uint32_t>(seed);
+  std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(product1),
+               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// Word index%4 of the block with key (seed low, seed high) and counter (index/4 low, index/4 high, step, site).
+inline constexpr std::uint32_t philox_word(std::uint64_t seed, std::uint64_t index, std::uint32_t step,
+                                           std::uint32_t site) {
+  const std::uint64_t block = index / 4;
+  return philox_block(seed,
+                      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site})[index % 4];
+}
+
+// A uniform number in (0, 1) from a word: its middle, never 0 or 1.
+inline constexpr double uniform_of(std::uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
+
+// Element `index` of a standard normal sequence (Box-Muller, one cosine a pair of words). Host only: libm's log and cos
+// are not the same bits on every device.
+double normal_number(std::uint64_t seed, std::uint64_t index, std::uint32_t step, std::uint32_t site);
+
+}  // namespace abh

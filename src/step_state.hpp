@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace abh {
+
+// What changes from one training step to the next. It lives in device memory and every layer reads it through a pointer,
+// so that a captured sequence of kernels can be replayed for every step.
+struct StepState {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;  // the step being made, from 0
+  float learning_rate = 0;
+  double first_moment_correction = 1;   // 1 / (1 - beta1^(step+1)), AdamW
+  double second_moment_correction = 1;  // 1 / (1 - beta2^(step+1))
+  double gradient_norm = 0;             // written by global_norm
+  double clip_scale = 1;                // min(1, clip / gradient_norm), written by global_norm
+};
+
+}  // namespace abh

@@ -1,0 +1,162 @@
+#include "tokenizer.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+
+#include "error.hpp"
+
+namespace abh {
+namespace {
+
+constexpr char32_t invalid = 0xFFFFFFFF;
+constexpr char32_t code_points = 0x110000;
+
+// Reads the code point at `position` and moves past it; returns `invalid`, and stays, where no valid sequence starts.
+char32_t next_code_point(std::string_view text, std::size_t& position) {
+  const auto first = static_cast<unsigned char>(text[position]);
+  if (first < 0x80) {
+    ++position;
+    return first;
+  }
+  // 0x80..0xC1 are continuations and overlong two-byte forms; above 0xF4 lies nothing below U+110000.
+  if (first < 0xC2 || first > 0xF4) return invalid;
+  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (text.size() - position < length) return invalid;
+  char32_t code = first & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto byte = static_cast<unsigned char>(text[position + i]);
+    if ((byte & 0xC0U) != 0x80) return invalid;
+    code = (code << 6) | (byte & 0x3FU);
+  }
+  const char32_t smallest = length == 2 ? 0x80 : length == 3 ? 0x800 : 0x10000;
+  if (code < smallest || code >= code_points || (code >= 0xD800 && code < 0xE000)) return invalid;
+  position += length;
+  return code;
+}
+
+void append_utf8(std::string& out, char32_t code) {
+  const auto append = [&out](char32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
+  if (code < 0x80) {
+    append(code);
+  } else if (code < 0x800) {
+    append(0xC0 | (code >> 6));
+    append(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    append(0xE0 | (code >> 12));
+    append(0x80 | ((code >> 6) & 0x3F));
+    append(0x80 | (code & 0x3F));
+  } else {
+    append(0xF0 | (code >> 18));
+    append(0x80 | ((code >> 12) & 0x3F));
+    append(0x80 | ((code >> 6) & 0x3F));
+    append(0x80 | (code & 0x3F));
+  }
+}
+
+// "'é' (U+00E9)"; the code alone for what a terminal would not show on its line (controls, line separators, BOM).
+std::string describe(char32_t code) {
+  char number[16];
+  std::snprintf(number, sizeof number, "U+%04X", static_cast<unsigned>(code));
+  const bool hidden = code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200B && code <= 0x200F) ||
+                      (code >= 0x2028 && code <= 0x202E) || code == 0xFEFF;
+  if (hidden) return number;
+  std::string text = "'";
+  append_utf8(text, code);
+  return text + "' (" + number + ")";
+}
+
+[[noreturn]] void throw_invalid_utf8(std::string_view text, std::size_t position, const std::string& source) {
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(position), '\n');
+  char byte[8];
+  std::snprintf(byte, sizeof byte, "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[position])));
+  throw Error(source + ": invalid UTF-8 at byte offset " + std::to_string(position) + " (line " + std::to_string(line) +
+              ", byte " + byte + "); for a text that is not UTF-8 use --tokenizer byte");
+}
+
+// Calls visit(code point) for each character of `text`.
+template <class Visit>
+void for_each_character(std::string_view text, const std::string& source, Visit visit) {
+  for (std::size_t position = 0; position < text.size();) {
+    const char32_t code = next_code_point(text, position);
+    if (code == invalid) throw_invalid_utf8(text, position, source);
+    visit(code);
+  }
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::of_characters(std::string_view text, const std::string& source) {
+  if (text.empty()) throw Error(source + ": is empty, expected text");
+  std::vector<bool> seen(code_points, false);
+  for_each_character(text, source, [&](char32_t code) { seen[code] = true; });
+  Tokenizer tokenizer;
+  for (char32_t code = 0; code < code_points; ++code) {
+    if (seen[code]) tokenizer.characters_.push_back(code);
+  }
+  return tokenizer;
+}
+
+Tokenizer Tokenizer::of_bytes() { return {}; }
+
+Tokenizer Tokenizer::from_metadata(const std::string& kind, const std::string& vocabulary, const std::string& source) {
+  if (kind == "byte") {
+    if (!vocabulary.empty()) throw Error(source + ": a byte tokenizer has no vocabulary of its own, but one is stored");
+    return of_bytes();
+  }
+  if (kind != "char") throw Error(source + ": unknown tokenizer '" + kind + "', expected char or byte");
+  if (vocabulary.empty()) throw Error(source + ": the stored vocabulary is empty");
+  Tokenizer tokenizer;
+  for (std::size_t position = 0; position < vocabulary.size();) {
+    const char32_t code = next_code_point(vocabulary, position);
+    if (code == invalid) {
+      throw Error(source + ": the stored vocabulary is invalid UTF-8 at byte offset " + std::to_string(position));
+    }
+    if (!tokenizer.characters_.empty() && code <= tokenizer.characters_.back()) {
+      throw Error(source + ": the stored vocabulary must be strictly ascending, but " + describe(code) +
+                  " comes after " + describe(tokenizer.characters_.back()));
+    }
+    tokenizer.characters_.push_back(code);
+  }
+  return tokenizer;
+}
+
+Index Tokenizer::size() const { return characters_.empty() ? 256 : static_cast<Index>(characters_.size()); }
+
+std::vector<Token> Tokenizer::encode(std::string_view text, const std::string& what) const {
+  std::vector<Token> ids;
+  ids.reserve(text.size());
+  if (characters_.empty()) {
+    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+    return ids;
+  }
+  for_each_character(text, what, [&](char32_t code) {
+    const auto found = std::lower_bound(characters_.begin(), characters_.end(), code);
+    if (found == characters_.end() || *found != code) {
+      throw Error(what + ": character " + std::to_string(ids.size() + 1) + ", " + describe(code) +
+                  ", is not one of the " + std::to_string(characters_.size()) + " characters of the vocabulary");
+    }
+    ids.push_back(static_cast<Token>(found - characters_.begin()));
+  });
+  return ids;
+}
+
+std::string Tokenizer::decode(Token id) const {
+  if (id < 0 || id >= size()) {
+    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(size()));
+  }
+  if (characters_.empty()) return std::string(1, static_cast<char>(static_cast<unsigned char>(id)));
+  std::string text;
+  append_utf8(text, characters_[static_cast<std::size_t>(id)]);
+  return text;
+}
+
+std::string Tokenizer::kind() const { return characters_.empty() ? "byte" : "char"; }
+
+std::string Tokenizer::vocabulary() const {
+  std::string text;
+  for (const char32_t code : characters_) append_utf8(text, code);
+  return text;
+}
+
+}  // namespace abh

@@ -1,0 +1,245 @@
+#include "training.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <deque>
+#include <numeric>
+#include <vector>
+
+#include "atomic_file.hpp"
+#include "error.hpp"
+#include "flags.hpp"
+#include "generator.hpp"
+#include "model.hpp"
+#include "report.hpp"
+
+namespace abh {
+
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+// Ctrl-C and SIGTERM let the step end, then the run saves and leaves. A second signal ends the program at once.
+class StopOnSignals {
+ public:
+  StopOnSignals() {
+    stop_signal = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int signal) { stop_signal = signal; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGINT, &action, &old_interrupt_);
+    sigaction(SIGTERM, &action, &old_terminate_);
+  }
+  ~StopOnSignals() {
+    sigaction(SIGINT, &old_interrupt_, nullptr);
+    sigaction(SIGTERM, &old_terminate_, nullptr);
+  }
+  StopOnSignals(const StopOnSignals&) = delete;
+  StopOnSignals& operator=(const StopOnSignals&) = delete;
+
+ private:
+  struct sigaction old_interrupt_ {}, old_terminate_ {};
+};
+
+// Time spent training, with everything else left out.
+class Stopwatch {
+ public:
+  void start() { begin_ = Clock::now(); }
+  void stop() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double seconds() const { return seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_{};
+  double seconds_ = 0;
+};
+
+constexpr std::size_t recent_steps = 50;  // the training loss that is shown is the mean of this many steps
+constexpr Index sample_length = 1000;
+
+class Trainer {
+ public:
+  Trainer(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& fingerprint)
+      : run_(run),
+        data_(data),
+        C_(run.model.context),
+        model_(make_model(run.device, run.threads, run.model, {run.training.batch, C_, true}, run.training.dropout)),
+        log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
+        progress_(run.training.steps, Progress::on_terminal()) {
+    if (run.resume) {
+      state_ = *run.resume;
+      model_->write(Model::Arena::weights, state_.weights);
+      model_->write(Model::Arena::first_moments, state_.first_moments);
+      model_->write(Model::Arena::second_moments, state_.second_moments);
+    } else {
+      state_.tokenizer = tokenizer;
+      state_.data_fingerprint = fingerprint;
+      model_->write(Model::Arena::weights, initial_weights(parameter_table(run.model), run.model,
+                                                           run.training.init_std, run.training.seed));
+    }
+    state_.config = run.model;
+    state_.training = run.training;
+    recent_losses_.assign(state_.recent_losses.begin(), state_.recent_losses.end());
+  }
+
+  int train() {
+    const StopOnSignals signals;
+    const TrainingConfig& training = run_.training;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(training.batch * C_)), targets_bc(tokens_bc.size());
+    while (state_.step < training.steps && !stop_signal) {
+      watch_.start();
+      data_.training_batch(tokens_bc.data(), targets_bc.data(), training.batch, C_, training.seed,
+                           static_cast<std::uint32_t>(state_.step));
+      const Model::StepResult result = model_->train_step(tokens_bc, targets_bc, training, state_.step);
+      watch_.stop();
+      require_finite(result);
+      recent_losses_.push_back(result.loss);
+      if (recent_losses_.size() > recent_steps) recent_losses_.pop_front();
+      ++state_.step;
+      ++steps_made_;
+      state_.last_loss.reset();
+      after_step(result);
+    }
+    if (state_.step < training.steps) return stop();
+    finish();
+    return 0;
+  }
+
+ private:
+  static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
+
+  // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is.
+  void after_step(const Model::StepResult& result) {
+    const TrainingConfig& training = run_.training;
+    const bool last = state_.step == training.steps;
+    std::optional<double> val_loss;
+    if (last || due(state_.step, training.eval_every)) val_loss = evaluate();
+    if (val_loss || due(state_.step, training.log_every)) {
+      const double seconds_left = watch_.seconds() / static_cast<double>(steps_made_) *
+                                  static_cast<double>(training.steps - state_.step);
+      log_.append({.step = state_.step,
+                   .train_loss = recent_loss(),
+                   .val_loss = val_loss,
+                   .learning_rate = learning_rate_at(training, state_.step - 1),
+                   .grad_norm = result.gradient_norm,
+                   .tokens_per_s = tokens_per_second()});
+      progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left);
+    }
+    if (!last && due(state_.step, training.checkpoint_every)) save();
+  }
+
+  void require_finite(const Model::StepResult& result) {
+    if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
+    const bool loss = !std::isfinite(result.loss);
+    progress_.finish();
+    throw Error(std::string(loss ? "the loss" : "the gradient") + " is not finite at step " +
+                std::to_string(state_.step) + " (" + to_text(loss ? result.loss : result.gradient_norm) +
+                "): the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+  }
+
+  // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
+  double evaluate() {
+    const Index B = run_.training.batch;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C_)), targets_bc(tokens_bc.size());
+    double sum = 0;
+    for (Index row = 0; row < data_.validation_rows(C_); row += B) {
+      data_.validation_batch(tokens_bc.data(), targets_bc.data(), B, C_, row);
+      sum += model_->evaluate(tokens_bc, targets_bc).sum;
+    }
+    const double loss = sum / static_cast<double>(data_.validation_targets());
+    if (!std::isfinite(loss)) {
+      throw Error("the validation loss is not finite after step " + std::to_string(state_.step) + " (" + to_text(loss) +
+                  "): the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+    }
+    state_.last_loss = loss;
+    if (!state_.best_loss || loss < *state_.best_loss) {
+      state_.best_loss = loss;
+      state_.best_step = state_.step;
+      state_.best_weights = model_->read(Model::Arena::weights);
+    }
+    return loss;
+  }
+
+  // The best weights, or before the first evaluation those of now; then where the run stands.
+  void save() {
+    state_.weights = model_->read(Model::Arena::weights);
+    for (float weight : state_.weights) {
+      if (!std::isfinite(weight)) {
+        throw Error("a weight is not finite after step " + std::to_string(state_.step) +
+                    ": the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+      }
+    }
+    state_.first_moments = model_->read(Model::Arena::first_moments);
+    state_.second_moments = model_->read(Model::Arena::second_moments);
+    state_.recent_losses.assign(recent_losses_.begin(), recent_losses_.end());
+    write_checkpoint(model_path(run_.run), best());
+    write_run_state(resume_path(run_.run), state_);
+    write_file_atomically(run_.run + "/loss.svg", loss_svg(log_.rows(), "Loss on " + data_.name()));
+  }
+
+  Checkpoint best() const {
+    if (!state_.best_loss) return {run_.model, state_.tokenizer, state_.weights, state_.step, std::nullopt};
+    return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss};
+  }
+
+  int stop() {
+    save();
+    const int signal = stop_signal;
+    progress_.line("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run);
+    progress_.finish();
+    return 128 + signal;
+  }
+
+  void finish() {
+    if (!state_.last_loss) evaluate();  // a run of no steps, or one that was stopped before its last evaluation
+    save();
+    write_sample();
+    progress_.finish();
+    std::printf("%s\n", final_line(data_.name(), state_.step, recent_loss(), *state_.last_loss, *state_.best_loss,
+                                   state_.best_step, tokens_per_second())
+                            .c_str());
+  }
+
+  // What the best weights write after a line break (or, where there is none, the first token of the vocabulary).
+  void write_sample() {
+    const Checkpoint checkpoint = best();
+    const Tokenizer& tokenizer = checkpoint.tokenizer;
+    const bool has_line_break = tokenizer.kind() == "byte" || tokenizer.vocabulary().find('\n') != std::string::npos;
+    const std::string prompt = has_line_break ? "\n" : tokenizer.decode(0);
+    const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
+    const std::string text = generate_text(run_.device, 1, checkpoint, prompt, sample_length, settings);
+    write_file_atomically(run_.run + "/sample.txt", text);
+  }
+
+  std::optional<double> recent_loss() const {
+    if (recent_losses_.empty()) return std::nullopt;
+    return std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
+           static_cast<double>(recent_losses_.size());
+  }
+
+  Index tokens_per_second() const {
+    if (steps_made_ == 0) return 0;
+    return static_cast<Index>(static_cast<double>(steps_made_ * run_.training.batch * C_) / watch_.seconds());
+  }
+
+  const TrainingRun& run_;
+  const Dataset& data_;
+  Index C_;
+  std::unique_ptr<Model> model_;
+  RunLog log_;
+  Progress progress_;
+  RunState state_;
+  std::deque<double> recent_losses_;
+  Stopwatch watch_;
+  Index steps_made_ = 0;  // by this process
+};
+
+}  // namespace
+
+int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer,
+          const std::string& data_fingerprint) {
+  return Trainer(run, data, tokenizer, data_fingerprint).train();
+}
+
+}  // namespace abh

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "checkpoint.hpp"
+#include "config.hpp"
+#include "dataset.hpp"
+#include "tokenizer.hpp"
+
+namespace abh {
+
+// One training run into a folder.
+struct TrainingRun {
+  ModelConfig model;
+  TrainingConfig training;
+  std::string run;              // the folder
+  std::string device = "auto";
+  Index threads = 1;
+  std::optional<RunState> resume;  // go on from here
+};
+
+// Trains and writes the checkpoints, log.csv, loss.svg and sample.txt. Progress goes to standard output, and the last
+// line of it is the result. Returns the program's status: 0, or 130 or 143 after Ctrl-C or SIGTERM, which save first.
+// Error if a loss is not finite (the last good checkpoint stays), or a file cannot be written.
+int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& data_fingerprint);
+
+}  // namespace abh

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace abh {
+
+// Sizes, positions and element counts. Signed, so that differences and reverse loops need no care.
+using Index = std::int64_t;
+
+// A token id, or a cross-entropy target; targets of -100 are ignored.
+using Token = std::int32_t;
+
+// What sums, statistics, pooling logits and weight gradients of a T are kept in: T itself, but float for 16-bit types.
+template <class T>
+struct AccumOf {
+  using type = T;
+};
+template <class T>
+using Accum = typename AccumOf<T>::type;
+
+}  // namespace abh

@@ -1,0 +1,196 @@
+#pragma once
+
+// Turns any block into a Case of layer_case.hpp, and checks what blocks promise besides: that they are causal, bit by
+// bit, and that step-by-step inference is the parallel pass.
+//
+// The inputs of the case are in_bcd, then the weights in the order of the block's table.
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blocks/block.hpp"
+#include "config.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+
+// The spread of a weight's test data: what keeps activations at unit scale.
+inline Slot slot_of(const Parameter& parameter) {
+  Index fan_in = 1;
+  for (std::size_t i = 1; i < parameter.shape.size(); ++i) fan_in *= parameter.shape[i];
+  if (parameter.init == Init::one) return weight(parameter.name, parameter.count, 0.3, 1);
+  if (parameter.name.find("pool_nk") != std::string::npos) return weight(parameter.name, parameter.count);
+  if (parameter.init == Init::zero) return weight(parameter.name, parameter.count, 0.3);
+  // A metric's rows are K wide, whether the table holds them packed or not.
+  const bool metric = parameter.init == Init::identity_packed || parameter.init == Init::identity_full;
+  if (metric) fan_in = parameter.init == Init::identity_full ? parameter.shape.back() : parameter.shape.back() / 2 + 1;
+  return weight(parameter.name, parameter.count, 1 / std::sqrt(static_cast<double>(fan_in)));
+}
+
+// A block on memory of its own. What its forward pass saves starts as NaN, so that nothing unwritten is used.
+template <class Make, class Device, class T>
+class BuiltBlock {
+ public:
+  BuiltBlock(Device& device, const Make& make, const ModelConfig& config, const BlockExtent& extent,
+             const BlockOptions& options)
+      : measured_(measure(make, config, extent, options)),
+        weights_(device.memory(), bytes(measured_.weight_count(), sizeof(T))),
+        gradients_(device.memory(), bytes(measured_.weight_count(), sizeof(T))),
+        activations_(device.memory(), measured_.activation_bytes()),
+        states_(device.memory(), measured_.state_bytes()),
+        layout_(measured_, weights_.template as<T>(), gradients_.template as<T>(),
+                activations_.template as<std::byte>(), states_.template as<std::byte>()) {
+    fill_with_nan(activations_, measured_.activation_bytes());
+    fill_with_nan(states_, measured_.state_bytes());
+    block_ = make.template operator()<Device, T>(layout_, config, extent, options);
+  }
+
+  Block<Device, T>& operator*() { return *block_; }
+  Block<Device, T>* operator->() { return block_.get(); }
+
+  // values[0] is the activation; the rest are the weights, or their gradients.
+  void put_weights(const Values<T>& values) { put(weights_, values); }
+  void put_gradients(const Values<T>& values) { put(gradients_, values); }
+  void get_gradients(Values<T>& values) const {
+    for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
+      const T* from = gradients_.template as<T>() + layout_.parameters()[p].offset;
+      for (std::size_t i = 0; i < values[p + 1].size(); ++i) values[p + 1][i] = from[i];
+    }
+  }
+
+  static Layout<T> measure(const Make& make, const ModelConfig& config, const BlockExtent& extent,
+                           const BlockOptions& options) {
+    Layout<T> layout;
+    make.template operator()<Device, T>(layout, config, extent, options);
+    return layout;
+  }
+
+ private:
+  static std::size_t bytes(Index count, std::size_t size) { return static_cast<std::size_t>(count) * size; }
+  // Every bit set is a NaN in every floating-point type.
+  static void fill_with_nan(DeviceMemory& memory, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) memory.as<std::byte>()[i] = std::byte{0xFF};
+  }
+  void put(DeviceMemory& memory, const Values<T>& values) {
+    for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
+      T* to = memory.as<T>() + layout_.parameters()[p].offset;
+      for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = values[p + 1][i];
+    }
+  }
+
+  Layout<T> measured_;
+  DeviceMemory weights_, gradients_, activations_, states_;
+  Layout<T> layout_;
+  std::unique_ptr<Block<Device, T>> block_;
+};
+
+// Make is a type with
+//   template <class Device, class T>
+//   std::unique_ptr<Block<Device, T>> operator()(Layout<T>&, const ModelConfig&, const BlockExtent&,
+//                                                const BlockOptions&) const;
+template <class Make>
+struct BlockCase {
+  Make make;
+  ModelConfig config;
+  Index B = 2, C = 5;
+  BlockOptions options = {};
+  std::vector<Token> mask_bc = {};
+  StepState state = {.seed = 77, .step = 3};  // read only where options.dropout > 0
+
+  Pass pass() const {
+    return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? &state : nullptr};
+  }
+  Index activation_count() const { return B * C * config.channels; }
+
+  std::vector<Slot> inputs() const {
+    std::vector<Slot> slots = {activation("in_bcd", activation_count())};
+    const Layout<double> layout =
+        BuiltBlock<Make, CpuDevice<Isa::baseline>, double>::measure(make, config, {B, C, 0}, options);
+    for (const Parameter& parameter : layout.parameters()) slots.push_back(slot_of(parameter));
+    return slots;
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", activation_count())}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options);
+    block.put_weights(in);
+    block->forward(device, out[0].data(), in[0].data(), pass());
+  }
+
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options);
+    block.put_weights(in);
+    block.put_gradients(d_in);
+    std::vector<T> out_bcd(in[0].size());
+    block->forward(device, out_bcd.data(), in[0].data(), pass());
+    d_in[0] = d_out[0];  // a block's backward works in place
+    block->backward(device, d_in[0].data(), in[0].data(), pass());
+    block.get_gradients(d_in);
+  }
+};
+
+// Outputs at and before a position do not change by one bit when inputs behind it do, in any instruction set.
+template <class Make>
+void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
+  const Values<float> in = converted<float>(random_values(block.inputs(), seed));
+  const Index D = block.config.channels;
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    const Values<float> out = run_forward<float>(block, device, in);
+    for (Index last = 0; last + 1 < block.C; ++last) {
+      Values<float> changed = in;
+      for (Index b = 0; b < block.B; ++b) {
+        for (Index i = (b * block.C + last + 1) * D; i < (b + 1) * block.C * D; ++i) {
+          changed[0][static_cast<std::size_t>(i)] = 30 - 7 * changed[0][static_cast<std::size_t>(i)];
+        }
+      }
+      const Values<float> other = run_forward<float>(block, device, changed);
+      Index differences = 0;
+      for (Index b = 0; b < block.B; ++b) {
+        for (Index i = b * block.C * D; i < (b * block.C + last + 1) * D; ++i) {
+          const std::size_t at = static_cast<std::size_t>(i);
+          differences += !(out[0][at] == other[0][at]);
+        }
+      }
+      INFO(isa << ", inputs changed behind position " << last);
+      CHECK(differences == 0);
+      CHECK(other[0] != out[0]);
+    }
+  });
+}
+
+// The outputs of step-by-step inference for a batch of one sequence, twice: the second time after a new start.
+template <class T, class Make, class Device>
+Values<T> run_steps(const BlockCase<Make>& block, Device& device, const Values<T>& in) {
+  const Index D = block.config.channels;
+  BuiltBlock<Make, Device, T> built(device, block.make, block.config, {1, 1, block.C}, block.options);
+  built.put_weights(in);
+  Values<T> out;
+  for (int time = 0; time < 2; ++time) {
+    std::vector<T>& out_cd = out.emplace_back(in[0].size());
+    built->start(device);
+    for (Index c = 0; c < block.C; ++c) built->step(device, out_cd.data() + c * D, in[0].data() + c * D, c);
+  }
+  return out;
+}
+
+template <class Make>
+void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
+  REQUIRE(block.B == 1);
+  const std::vector<Slot> slots = {block.outputs()[0], block.outputs()[0]};
+  const Values<float> in = converted<float>(random_values(block.inputs(), seed));
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> parallel = run_forward<double>(block, device, converted<double>(in));
+  const Values<double> reference = {parallel[0], parallel[0]};
+  require_close(slots, run_steps<double>(block, device, converted<double>(in)), reference, 1e-11, "steps in double");
+  for_each_cpu(1, [&](auto& any, const std::string& isa) {
+    require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4, "steps in float, " + isa);
+  });
+}
+
+}  // namespace abh

@@ -1,0 +1,34 @@
+// Runs the tests; the last line printed is "N passed, N failed".
+
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+#include <catch2/catch_session.hpp>
+using ListenerBase = Catch::EventListenerBase;
+#else
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+using ListenerBase = Catch::TestEventListenerBase;
+#endif
+
+#include <cstdio>
+
+namespace {
+
+Catch::Counts cases;
+
+class CountCases : public ListenerBase {
+ public:
+  using ListenerBase::ListenerBase;
+  void testRunEnded(const Catch::TestRunStats& stats) override { cases = stats.totals.testCases; }
+};
+
+}  // namespace
+
+CATCH_REGISTER_LISTENER(CountCases)
+
+int main(int argc, char** argv) {
+  const int status = Catch::Session().run(argc, argv);
+  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(cases.passed + cases.failedButOk),
+              static_cast<unsigned long long>(cases.failed));
+  return status;
+}

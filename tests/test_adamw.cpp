@@ -1,0 +1,176 @@
+#include "layers/adamw.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+template <class T>
+struct Tensor {
+  std::vector<T> weight, first_moment, second_moment;
+
+  explicit Tensor(std::vector<T> start)
+      : weight(std::move(start)), first_moment(weight.size(), T(0)), second_moment(weight.size(), T(0)) {}
+
+  template <class Device>
+  void update(Device& device, const std::vector<T>& d_weight, const AdamwSettings& settings, const StepState& state) {
+    adamw_update<Device, T>(device, weight.data(), first_moment.data(), second_moment.data(), d_weight.data(), settings,
+                            &state, static_cast<Index>(weight.size()));
+  }
+  bool operator==(const Tensor&) const = default;
+};
+
+std::vector<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
+  return random_values(activation("numbers", count, scale), seed, 0);
+}
+
+StepState state_of(std::uint32_t step, const AdamwSettings& settings, float learning_rate, double clip_scale = 1) {
+  StepState state;
+  state.step = step;
+  state.learning_rate = learning_rate;
+  state.clip_scale = clip_scale;
+  set_adamw_corrections(state, settings);
+  return state;
+}
+
+// Fifteen steps with learning rate and clip scale changing, as a training run has them.
+template <class T, class Device>
+Tensor<T> run(Device& device, Index count, const AdamwSettings& settings) {
+  Tensor<T> tensor(converted<T>(Values<double>{numbers(count, 1)})[0]);
+  for (std::uint32_t step = 0; step < 15; ++step) {
+    const std::vector<T> d_weight = converted<T>(Values<double>{numbers(count, 2 + step, step == 7 ? 1e-3 : 3)})[0];
+    tensor.update(device, d_weight, settings,
+                  state_of(step, settings, 0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1));
+  }
+  return tensor;
+}
+
+TEST_CASE("adamw: against the algorithm as published", "[adamw]") {
+  const AdamwSettings settings{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .weight_decay = 0.3};
+  const Index count = 37;
+  CpuDevice<Isa::baseline> device(1);
+  const Tensor<double> got = run<double>(device, count, settings);
+
+  // Straight from the paper: corrections by repeated products, decay as a factor on the weight.
+  for (Index i = 0; i < count; ++i) {
+    const std::size_t at = static_cast<std::size_t>(i);
+    double weight = numbers(count, 1)[at], m = 0, v = 0, beta1_power = 1, beta2_power = 1;
+    for (std::uint32_t step = 0; step < 15; ++step) {
+      const double gradient = (step % 2 ? 0.125 : 1) * numbers(count, 2 + step, step == 7 ? 1e-3 : 3)[at];
+      const double learning_rate = 0.25f / (1.0f + static_cast<float>(step));
+      beta1_power *= settings.beta1;
+      beta2_power *= settings.beta2;
+      m = settings.beta1 * m + (1 - settings.beta1) * gradient;
+      v = settings.beta2 * v + (1 - settings.beta2) * gradient * gradient;
+      weight *= 1 - learning_rate * settings.weight_decay;
+      weight -= learning_rate * (m / (1 - beta1_power)) / (std::sqrt(v / (1 - beta2_power)) + settings.epsilon);
+    }
+    CHECK_FALSE(!(std::abs(got.weight[at] - weight) <= 1e-13));
+    CHECK_FALSE(!(std::abs(got.first_moment[at] - m) <= 1e-14));
+    CHECK_FALSE(!(std::abs(got.second_moment[at] - v) <= 1e-14 * (1 + v)));
+  }
+}
+
+TEST_CASE("adamw: float in every instruction set against double, any number of threads", "[adamw]") {
+  const AdamwSettings settings{.weight_decay = 0.1};
+  const Index count = 2 * 8192 + 29;
+  CpuDevice<Isa::baseline> reference_device(1);
+  const Tensor<double> reference = run<double>(reference_device, count, settings);
+  const std::vector<Slot> slots = {activation("weight", count), activation("first_moment", count),
+                                   activation("second_moment", count)};
+  std::vector<Tensor<float>> results;
+  for (Index threads : {1, 2, 3}) {
+    for_each_cpu(threads, [&](auto& device, const std::string& isa) {
+      const Tensor<float> got = run<float>(device, count, settings);
+      require_close(slots, converted<double>(Values<float>{got.weight, got.first_moment, got.second_moment}),
+                    {reference.weight, reference.first_moment, reference.second_moment}, 1e-5, isa);
+      results.push_back(got);
+    });
+  }
+  const std::size_t devices = results.size() / 3;
+  for (std::size_t i = devices; i < results.size(); ++i) CHECK(results[i] == results[i % devices]);
+}
+
+TEST_CASE("adamw: the corrections", "[adamw]") {
+  const AdamwSettings settings;
+  StepState state = state_of(0, settings, 1);
+  CHECK_FALSE(!(std::abs(state.first_moment_correction - 10) <= 1e-13));
+  CHECK_FALSE(!(std::abs(state.second_moment_correction - 100) <= 1e-11));
+  state = state_of(1, settings, 1);
+  CHECK_FALSE(!(std::abs(state.first_moment_correction - 1 / 0.19) <= 1e-13));
+  state = state_of(4000000000u, settings, 1);
+  CHECK(state.first_moment_correction == 1);
+  CHECK(state.second_moment_correction == 1);
+}
+
+TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size", "[adamw]") {
+  const AdamwSettings settings;
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    Tensor<float> tensor(std::vector<float>(5, 1));
+    tensor.update(device, {1e-4f, -1e-4f, 1, -30, 1e6f}, settings, state_of(0, settings, 0.5f));
+    const std::vector<float> expected = {0.5f, 1.5f, 0.5f, 1.5f, 0.5f};
+    for (std::size_t i = 0; i < 5; ++i) CHECK_FALSE(!(std::abs(tensor.weight[i] - expected[i]) <= 1e-4f));
+  });
+}
+
+TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw]") {
+  for_each_cpu(1, [](auto& device, const std::string& isa) {
+    INFO(isa);
+    const std::vector<float> start = converted<float>(Values<double>{numbers(21, 5)})[0];
+    AdamwSettings settings;
+    Tensor<float> resting(start);
+    for (std::uint32_t step = 0; step < 3; ++step)
+      resting.update(device, std::vector<float>(21, 0), settings, state_of(step, settings, 0.5f));
+    CHECK(resting == Tensor<float>(start));
+
+    settings.weight_decay = 0.5;
+    Tensor<float> decaying(start);
+    for (std::uint32_t step = 0; step < 2; ++step)
+      decaying.update(device, std::vector<float>(21, 0), settings, state_of(step, settings, 0.5f));
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      CHECK_FALSE(!(std::abs(decaying.weight[i] - 0.5625f * start[i]) <= 1e-6f * std::abs(start[i])));
+    }
+    CHECK(decaying.first_moment == std::vector<float>(21, 0));  // decay is no part of the gradient
+  });
+}
+
+TEST_CASE("adamw: a NaN in the clip scale reaches every weight", "[adamw]") {
+  const AdamwSettings settings;
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    Tensor<float> tensor(std::vector<float>(19, 1));
+    tensor.update(device, std::vector<float>(19, 0), settings,
+                  state_of(0, settings, 0.5f, std::numeric_limits<double>::quiet_NaN()));
+    for (float x : tensor.weight) CHECK(std::isnan(x));
+  });
+}
+
+TEST_CASE("adamw: no weights", "[adamw]") {
+  const AdamwSettings settings;
+  CpuDevice<Isa::baseline> device(2);
+  Tensor<float> tensor({});
+  tensor.update(device, {}, settings, state_of(0, settings, 0.5f));
+  CHECK(tensor.weight.empty());
+}
+
+TEST_CASE("adamw: finds the minimum of a quadratic of condition 1e4", "[adamw]") {
+  // f(w) = 1/2 sum_i h_i (w_i - a_i)^2 with h from 0.01 to 100. Steps are at most about the learning rate long, so the
+  // distance of 2 takes at least 40 steps of 0.05; a cosine to 0 then brings the error far below one step.
+  const AdamwSettings settings;
+  const std::vector<double> curvature = {0.01, 1, 100}, minimum = {2, -1, 0.5};
+  CpuDevice<Isa::baseline> device(1);
+  Tensor<double> tensor({0, 0, 0});
+  const std::uint32_t steps = 400;
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    std::vector<double> d_weight;
+    for (std::size_t i = 0; i < 3; ++i) d_weight.push_back(curvature[i] * (tensor.weight[i] - minimum[i]));
+    const double done = static_cast<double>(step) / steps;
+    const double learning_rate = 0.05 * 0.5 * (1 + std::cos(3.141592653589793 * done));
+    tensor.update(device, d_weight, settings, state_of(step, settings, static_cast<float>(learning_rate)));
+    if (step == 19) CHECK(std::abs(tensor.weight[0] - 2) > 0.9);
+  }
+  for (std::size_t i = 0; i < 3; ++i) CHECK_FALSE(!(std::abs(tensor.weight[i] - minimum[i]) <= 1e-3));
+}
+
+}  // namespace
+}  // namespace abh

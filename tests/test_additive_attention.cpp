@@ -1,0 +1,576 @@
+#include "layers/additive_attention.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+std::size_t size(Index count) { return static_cast<std::size_t>(count); }
+
+// Copies rows of H numbers between arrays of two strides.
+template <class T>
+void copy_rows(std::vector<T>& to, Index to_stride, const std::vector<T>& from, Index from_stride, Index rows,
+               Index H) {
+  for (Index row = 0; row < rows; ++row) {
+    for (Index h = 0; h < H; ++h) to[size(row * to_stride + h)] = from[size(row * from_stride + h)];
+  }
+}
+
+// ---- the layer's functions as cases ----
+
+// x is a slice of rows of N K + gap elements; its gradient is added to, as that of a weight.
+struct LogitsCase {
+  Index B, C, N, K, gap = 0;
+  Index stride() const { return N * K + gap; }
+
+  std::vector<Slot> inputs() const { return {weight("x_bch", B * C * stride()), weight("pool_nk", N * K)}; }
+  std::vector<Slot> outputs() const { return {activation("logit_bnc", B * N * C)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    additive_logits_forward<Device, T>(device, out[0].data(), in[0].data(), gap > 0 ? stride() : 0, in[1].data(), B, C,
+                                       N, K);
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    additive_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
+                                                 .d_x_stride = gap > 0 ? stride() : 0,
+                                                 .d_pool_nk = d_in[1].data(),
+                                                 .d_logit_bnc = d_out[0].data(),
+                                                 .x_bch = in[0].data(),
+                                                 .x_stride = gap > 0 ? stride() : 0,
+                                                 .pool_nk = in[1].data(),
+                                                 .B = B,
+                                                 .C = C,
+                                                 .N = N,
+                                                 .K = K});
+  }
+};
+
+// What pooling saves.
+template <class T>
+struct Saved {
+  std::vector<T> max_bnc, sum_bnc;
+  explicit Saved(const AdditivePoolingShape& s) : max_bnc(size(s.B * s.N * s.C)), sum_bnc(max_bnc) {}
+};
+
+struct PoolingCase {
+  AdditivePoolingShape shape;
+  std::vector<Token> mask_bc = {};
+  bool accumulate = false;
+  Index gap = 0, d_gap = 0;
+
+  Index H() const { return shape.N * shape.K; }
+  Index rows() const { return shape.B * shape.C; }
+  const Token* mask() const { return mask_bc.empty() ? nullptr : mask_bc.data(); }
+
+  std::vector<Slot> inputs() const {
+    const Slot x = accumulate ? weight("x_bch", rows() * H()) : activation("x_bch", rows() * H());
+    return {activation("logit_bnc", shape.N * rows()), x};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bch", rows() * H())}; }
+
+  template <class Device, class T>
+  void run(Device& device, std::vector<T>& out_bch, Saved<T>& saved, const Values<T>& in) const {
+    std::vector<T> x_bch(size(rows() * (H() + gap)), T(77));
+    copy_rows(x_bch, H() + gap, in[1], H(), rows(), H());
+    additive_pooling_forward<Device, T>(device, {.out_bch = out_bch.data(),
+                                                 .max_bnc = saved.max_bnc.data(),
+                                                 .sum_bnc = saved.sum_bnc.data(),
+                                                 .logit_bnc = in[0].data(),
+                                                 .x_bch = x_bch.data(),
+                                                 .x_stride = gap > 0 ? H() + gap : 0,
+                                                 .mask_bc = mask(),
+                                                 .shape = shape});
+  }
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    Saved<T> saved(shape);
+    run(device, out[0], saved, in);
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    Saved<T> saved(shape);
+    std::vector<T> out_bch(in[1].size());
+    run(device, out_bch, saved, in);
+    const Index stride = H() + gap;
+    const Index d_stride = H() + d_gap;
+    std::vector<T> x_bch(size(rows() * stride), T(77));
+    std::vector<T> d_x_bch(size(rows() * d_stride), T(55));
+    copy_rows(x_bch, stride, in[1], H(), rows(), H());
+    copy_rows(d_x_bch, d_stride, d_in[1], H(), rows(), H());
+    additive_pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch.data(),
+                                                  .d_x_stride = d_gap > 0 ? d_stride : 0,
+                                                  .accumulate = accumulate,
+                                                  .d_logit_bnc = d_in[0].data(),
+                                                  .d_out_bch = d_out[0].data(),
+                                                  .out_bch = out_bch.data(),
+                                                  .max_bnc = saved.max_bnc.data(),
+                                                  .sum_bnc = saved.sum_bnc.data(),
+                                                  .logit_bnc = in[0].data(),
+                                                  .x_bch = x_bch.data(),
+                                                  .x_stride = gap > 0 ? stride : 0,
+                                                  .mask_bc = mask(),
+                                                  .shape = shape});
+    copy_rows(d_in[1], H(), d_x_bch, d_stride, rows(), H());
+    Index touched = 0;  // of the elements between the rows
+    for (Index i = 0; i < rows() * d_stride; ++i) touched += i % d_stride >= H() && !(d_x_bch[size(i)] == T(55));
+    CHECK(touched == 0);
+  }
+};
+
+// Logits made from the payload they pool, as in the block: the gradient of x has two parts.
+struct OwnLogitsCase {
+  AdditivePoolingShape shape;
+
+  std::vector<Slot> inputs() const {
+    return {activation("x_bch", shape.B * shape.C * shape.N * shape.K), weight("pool_nk", shape.N * shape.K)};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bch", shape.B * shape.C * shape.N * shape.K)}; }
+
+  template <class Device, class T>
+  std::vector<T> logits(Device& device, const Values<T>& in) const {
+    std::vector<T> logit_bnc(size(shape.B * shape.N * shape.C));
+    additive_logits_forward<Device, T>(device, logit_bnc.data(), in[0].data(), 0, in[1].data(), shape.B, shape.C,
+                                       shape.N, shape.K);
+    return logit_bnc;
+  }
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    PoolingCase{shape}.forward(device, Values<T>{logits(device, in), in[0]}, out);
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    Values<T> d_pooling = {std::vector<T>(size(shape.B * shape.N * shape.C)), d_in[0]};
+    PoolingCase{shape}.backward(device, Values<T>{logits(device, in), in[0]}, d_out, d_pooling);
+    d_in[0] = d_pooling[1];
+    additive_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
+                                                 .d_pool_nk = d_in[1].data(),
+                                                 .d_logit_bnc = d_pooling[0].data(),
+                                                 .x_bch = in[0].data(),
+                                                 .pool_nk = in[1].data(),
+                                                 .B = shape.B,
+                                                 .C = shape.C,
+                                                 .N = shape.N,
+                                                 .K = shape.K});
+  }
+};
+
+struct GateCase {
+  Index BC, D;
+  bool residual = false;
+  Dropout dropout = {};
+  Index gap = 0;
+
+  std::vector<Slot> inputs() const {
+    return {activation("residual_bcd", residual ? BC * D : 0), activation("pooled_bcd", BC * D),
+            weight("gate_bcd", BC * (D + gap))};  // a weight, so that the gap may keep what it held
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", BC * D)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    additive_gate_forward<Device, T>(device, {.out_bcd = out[0].data(),
+                                              .residual_bcd = residual ? in[0].data() : nullptr,
+                                              .pooled_bcd = in[1].data(),
+                                              .gate_bcd = in[2].data(),
+                                              .gate_stride = gap > 0 ? D + gap : 0,
+                                              .dropout = dropout,
+                                              .BC = BC,
+                                              .D = D});
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    if (residual) d_in[0] = d_out[0];
+    std::vector<T> d_gate_bcd(d_in[2].size(), T(0));
+    additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_in[1].data(),
+                                               .d_gate_bcd = d_gate_bcd.data(),
+                                               .d_gate_stride = gap > 0 ? D + gap : 0,
+                                               .d_out_bcd = d_out[0].data(),
+                                               .pooled_bcd = in[1].data(),
+                                               .gate_bcd = in[2].data(),
+                                               .gate_stride = gap > 0 ? D + gap : 0,
+                                               .dropout = dropout,
+                                               .BC = BC,
+                                               .D = D});
+    for (std::size_t i = 0; i < d_gate_bcd.size(); ++i) d_in[2][i] += d_gate_bcd[i];
+  }
+};
+
+// ---- the definition ----
+
+// Outputs and gradients straight from out_c = sum over the window of softmax(logit) x, position by position.
+struct Definition {
+  Values<double> out, d_in;
+};
+Definition by_definition(const PoolingCase& layer, const Values<double>& in, const Values<double>& d_out) {
+  const Index B = layer.shape.B, C = layer.shape.C, N = layer.shape.N, K = layer.shape.K;
+  const Index w = layer.shape.window > 0 ? layer.shape.window : C;
+  const std::vector<double>&logit = in[0], &x = in[1];
+  Definition result{{std::vector<double>(x.size())},
+                    {std::vector<double>(logit.size()), std::vector<double>(x.size())}};
+  std::vector<double>& out = result.out[0];
+  for (Index bn = 0; bn < B * N; ++bn) {
+    const auto row = [&](Index c) { return (bn / N * C + c) * N * K + bn % N * K; };
+    const auto real = [&](Index c) { return layer.mask_bc.empty() || layer.mask_bc[size(bn / N * C + c)] != 0; };
+    for (Index c = 0; c < C; ++c) {
+      const Index first = std::max<Index>(0, c - w + 1);
+      double most = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (Index i = first; i <= c; ++i) most = real(i) ? std::max(most, logit[size(bn * C + i)]) : most;
+      std::vector<double> share(size(C), 0.0);
+      for (Index i = first; i <= c; ++i) {
+        if (real(i)) sum += share[size(i)] = std::exp(logit[size(bn * C + i)] - most);
+      }
+      if (sum == 0) continue;
+      for (Index i = first; i <= c; ++i) {
+        for (Index k = 0; k < K; ++k) out[size(row(c) + k)] += share[size(i)] / sum * x[size(row(i) + k)];
+      }
+      for (Index i = first; i <= c; ++i) {
+        for (Index k = 0; k < K; ++k) {
+          const double pulled = share[size(i)] / sum * d_out[0][size(row(c) + k)];
+          result.d_in[1][size(row(i) + k)] += pulled;
+          result.d_in[0][size(bn * C + i)] += pulled * (x[size(row(i) + k)] - out[size(row(c) + k)]);
+        }
+      }
+    }
+  }
+  return result;
+}
+
+// Gradients in float. The windowed d_logit is a difference of sums as large as x . d_x, which may vanish while they do
+// not (a position that outweighs all others): its error is measured against them.
+void require_close_gradients(const PoolingCase& layer, const Values<double>& in, const Values<double>& got,
+                             const Values<double>& expected, double tolerance, const std::string& isa) {
+  const std::vector<Slot> slots = layer.inputs();
+  const bool windowed = layer.shape.window > 0 && layer.shape.window < layer.shape.C;
+  require_close({slots[1]}, {got[1]}, {expected[1]}, tolerance, "float backward, " + isa);
+  if (!windowed) require_close(slots, got, expected, tolerance, "float backward, " + isa, false);
+  double scale = largest(expected[0]);
+  for (std::size_t head = 0; head < in[1].size(); head += size(layer.shape.K)) {
+    double dot = 0;
+    for (std::size_t k = 0; k < size(layer.shape.K); ++k) dot += in[1][head + k] * expected[1][head + k];
+    scale = std::max(scale, std::abs(dot));
+  }
+  for (std::size_t i = 0; i < got[0].size(); ++i) {
+    if (std::abs(got[0][i] - expected[0][i]) <= tolerance * scale) continue;
+    FAIL_CHECK("float backward, " << isa << ", d_logit " << i << ": " << got[0][i] << ", not " << expected[0][i]);
+  }
+}
+
+// Double against the definition, and float in every instruction set.
+void check_definition(const PoolingCase& layer, const Values<float>& in, double tolerance_float = 1e-5) {
+  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 99));
+  const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
+  const Definition expected = by_definition(layer, in_double, d_out_double);
+  CpuDevice<Isa::baseline> device(1);
+  require_close(layer.outputs(), run_forward<double>(layer, device, in_double), expected.out, 1e-12, "forward");
+  require_close(layer.inputs(), run_backward<double>(layer, device, in_double, d_out_double), expected.d_in, 1e-12,
+                "backward", false);
+  for_each_cpu(1, [&](auto& any, const std::string& isa) {
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), expected.out, tolerance_float,
+                  "float forward, " + isa);
+    require_close_gradients(layer, in_double, run_backward<float>(layer, any, in, d_out), expected.d_in,
+                            2 * tolerance_float, isa);
+  });
+}
+void check_definition(const PoolingCase& layer, double logit_scale = 1) {
+  std::vector<Slot> slots = layer.inputs();
+  slots[0].scale = logit_scale;
+  check_definition(layer, converted<float>(random_values(slots, 5)));
+}
+
+// Two rows of C positions: one with a masked beginning, a masked end and holes, one masked throughout.
+std::vector<Token> holes_and_nothing(Index C) {
+  std::vector<Token> mask_bc(size(2 * C), 0);
+  for (Index c = 0; c < C; ++c) mask_bc[size(c)] = c >= C / 4 && c % 3 != 1 && c < C - 2;
+  return mask_bc;
+}
+
+// ---- derivatives ----
+
+TEST_CASE("additive attention: logits, every derivative, every width", "[additive_attention]") {
+  check_layer(LogitsCase{2, 5, 3, 7});
+  check_layer(LogitsCase{1, 37, 2, 19, 5});
+  check_layer(LogitsCase{1, 1, 1, 1});
+}
+
+TEST_CASE("additive attention: logits of many rows", "[additive_attention]") {
+  // More rows than 64 tasks of 32: the order of summation of d_pool is the other one.
+  check_float(LogitsCase{3, 701, 2, 3}, 1);
+  check_threads(LogitsCase{3, 701, 2, 3}, 1);
+}
+
+TEST_CASE("additive attention: global pooling, every derivative, every width", "[additive_attention]") {
+  check_layer(PoolingCase{{2, 9, 3, 5}});
+  check_layer(PoolingCase{{3, 5, 6, 3}});    // enough heads for one task a head
+  check_layer(PoolingCase{{1, 4, 1, 150}});  // parts of 64, 64 and 22 channels
+  check_layer(PoolingCase{{4, 3, 4, 66}});   // many channels in one part
+  check_layer(PoolingCase{{2, 1, 2, 3}});
+  check_layer(PoolingCase{{1, 1, 1, 1}});
+}
+
+TEST_CASE("additive attention: windowed pooling, every derivative, every width", "[additive_attention]") {
+  for (Index window : {1, 2, 3, 4, 8, 9, 10, 1000}) check_layer(PoolingCase{{2, 9, 2, 5, window}});
+  check_layer(PoolingCase{{3, 7, 6, 3, 3}});
+  check_layer(PoolingCase{{1, 5, 1, 150, 2}});
+  check_layer(PoolingCase{{1, 1, 2, 3, 1}});
+}
+
+TEST_CASE("additive attention: masks, strides, gradients added up", "[additive_attention]") {
+  for (Index window : {0, 1, 2, 4, 10}) {
+    check_layer(PoolingCase{{2, 11, 2, 3, window}, holes_and_nothing(11)});
+    check_layer(PoolingCase{{2, 11, 2, 3, window}, {}, true});
+    check_layer(PoolingCase{{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9});
+    check_layer(PoolingCase{{2, 7, 2, 3, window}, {}, false, 1, 5});
+  }
+}
+
+TEST_CASE("additive attention: logits from the payload", "[additive_attention]") {
+  for (Index window : {0, 3}) {
+    check_layer(OwnLogitsCase{{2, 7, 3, 5, window}});
+    check_layer(OwnLogitsCase{{1, 5, 1, 67, window}});
+  }
+}
+
+TEST_CASE("additive attention: gates, every derivative, every width", "[additive_attention]") {
+  const StepState state{.seed = 7, .step = 3};
+  const Dropout dropout{.p = 0.4, .site = 18, .state = &state};
+  check_layer(GateCase{5, 7});
+  check_layer(GateCase{35, 3, true});
+  check_layer(GateCase{4, 19, false, dropout, 3});
+  check_layer(GateCase{2, 261, true, dropout});  // a row longer than a run of the mask
+  check_layer(GateCase{33, 5, true, dropout, 2});
+}
+
+// ---- the definition, and what is hard about it ----
+
+TEST_CASE("additive attention: pooling is its definition", "[additive_attention]") {
+  for (Index C : {1, 2, 31, 64}) {
+    for (Index window : {Index{0}, Index{1}, Index{2}, Index{4}, Index{7}, C - 1, C, C + 5}) {
+      INFO("C " << C << ", window " << window);
+      check_definition(PoolingCase{{2, C, 2, 5, window}});
+      check_definition(PoolingCase{{2, C, 1, 17, window}, holes_and_nothing(C)});
+    }
+  }
+}
+
+TEST_CASE("additive attention: logits of any size", "[additive_attention]") {
+  const Index C = 45;
+  for (Index window : {0, 1, 4, 7, 44}) {
+    const PoolingCase layer{{2, C, 2, 9, window}};
+    const PoolingCase masked{{2, C, 2, 9, window}, holes_and_nothing(C)};
+    INFO("window " << window);
+    for (double scale : {20.0, 1e4}) check_definition(layer, scale);
+
+    // All large, all small, changing sign, rising and falling by leaps.
+    const auto patterns = std::vector<double (*)(Index)>{
+        [](Index c) { return 1e4 + static_cast<double>(c % 3); },
+        [](Index c) { return -1e4 - static_cast<double>(c % 3); },
+        [](Index c) { return c % 2 == 0 ? 1e4 : -1e4; },
+        [](Index c) { return c % 5 == 2 ? 1e4 : -1e4 + 0.5 * static_cast<double>(c % 4); },
+        [](Index c) { return -1e4 + 450.0 * static_cast<double>(c); },
+        [](Index c) { return 1e4 - 450.0 * static_cast<double>(c); }};
+    for (std::size_t p = 0; p < patterns.size(); ++p) {
+      INFO("pattern " << p);
+      Values<float> in = converted<float>(random_values(layer.inputs(), p));
+      for (std::size_t i = 0; i < in[0].size(); ++i)
+        in[0][i] = static_cast<float>(patterns[p](static_cast<Index>(i) % C));
+      check_definition(layer, in);
+      check_definition(masked, in);
+    }
+  }
+}
+
+TEST_CASE("additive attention: adding a constant to all logits changes nothing, so their gradients add up to 0",
+          "[additive_attention]") {
+  for (Index window : {0, 3, 8}) {
+    const PoolingCase layer{{2, 21, 3, 5, window}, holes_and_nothing(21)};
+    CpuDevice<Isa::baseline> device(1);
+    const std::vector<double> d_logit_bnc =
+        run_backward<double>(layer, device, random_values(layer.inputs(), 1), random_values(layer.outputs(), 2))[0];
+    CHECK(largest(d_logit_bnc) > 0.1);
+    for (Index bn = 0; bn < 6; ++bn) {
+      double sum = 0;
+      for (Index c = 0; c < 21; ++c) sum += d_logit_bnc[size(bn * 21 + c)];
+      CHECK_FALSE(!(std::abs(sum) <= 1e-13));
+    }
+  }
+}
+
+TEST_CASE("additive attention: what is masked is 0 and gets exactly 0", "[additive_attention]") {
+  for (Index window : {0, 2, 5}) {
+    const PoolingCase layer{{2, 12, 1, 4, window}, holes_and_nothing(12)};
+    CpuDevice<Isa::baseline> device(1);
+    const Values<double> in = random_values(layer.inputs(), 1);
+    const std::vector<double> out = run_forward<double>(layer, device, in)[0];
+    const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 2));
+    for (Index bc = 0; bc < 24; ++bc) {
+      for (Index k = 0; k < 4; ++k) {
+        if (bc < 3 || bc >= 12) CHECK(out[size(bc * 4 + k)] == 0);  // a masked beginning, a masked row
+        if (layer.mask_bc[size(bc)] == 0) CHECK(d_in[1][size(bc * 4 + k)] == 0);
+      }
+      if (layer.mask_bc[size(bc)] == 0) CHECK(d_in[0][size(bc)] == 0);
+    }
+  }
+}
+
+TEST_CASE("additive attention: what lies outside the window has no influence on a single bit", "[additive_attention]") {
+  const Index C = 23, K = 21, H = 2 * K;
+  for (Index window : {0, 1, 4, 6}) {
+    const PoolingCase layer{{1, C, 2, K, window}};
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+    for_each_cpu(1, [&](auto& device, const std::string& isa) {
+      const Values<float> out = run_forward<float>(layer, device, in);
+      for (Index changed = 0; changed < C; ++changed) {
+        Values<float> other = in;
+        for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
+        for (Index h = 0; h < H; ++h) other[1][size(changed * H + h)] = 1e6f;
+        const Values<float> got = run_forward<float>(layer, device, other);
+        Index wrong = 0;
+        for (Index c = 0; c < C; ++c) {
+          const bool sees = changed <= c && (window == 0 || changed > c - window);
+          for (Index h = 0; h < H; ++h) wrong += (got[0][size(c * H + h)] == out[0][size(c * H + h)]) == sees;
+        }
+        INFO(isa << ", window " << window << ", position " << changed);
+        CHECK(wrong == 0);
+      }
+    });
+  }
+}
+
+TEST_CASE("additive attention: no sequences, no positions", "[additive_attention]") {
+  CpuDevice<Isa::baseline> device(2);
+  for (const AdditivePoolingShape shape : {AdditivePoolingShape{0, 5, 2, 3}, AdditivePoolingShape{0, 5, 2, 3, 2},
+                                           AdditivePoolingShape{2, 0, 2, 3}, AdditivePoolingShape{0, 5, 1, 150}}) {
+    const PoolingCase layer{shape};
+    CHECK(run_forward<double>(layer, device, {{}, {}})[0].empty());
+    CHECK(run_backward<double>(layer, device, {{}, {}}, {{}})[1].empty());
+  }
+  CHECK(run_backward<double>(LogitsCase{0, 5, 1, 2}, device, {{}, {1, 2}}, {{}})[1] == std::vector<double>{0, 0});
+  CHECK(run_backward<double>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
+}
+
+// ---- step by step ----
+
+// Pools position by position, one sequence of the shape's B after another.
+template <class T, class Device>
+std::vector<double> steps(Device& device, const AdditivePoolingShape& shape, const Values<double>& in) {
+  const auto [B, C, N, K, window] = shape;
+  const Values<T> values = converted<T>(in);
+  std::vector<T> state(size(additive_pooling_state_size(shape)),
+                       static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+  std::vector<double> out;
+  for (Index b = 0; b < B; ++b) {
+    additive_pooling_start<Device, T>(device, state.data(), shape);
+    for (Index c = 0; c < C; ++c) {
+      std::vector<T> logit_n, out_h(size(N * K));
+      for (Index n = 0; n < N; ++n) logit_n.push_back(values[0][size((b * N + n) * C + c)]);
+      additive_pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(),
+                                       values[1].data() + (b * C + c) * N * K, shape);
+      out.insert(out.end(), out_h.begin(), out_h.end());
+    }
+  }
+  return out;
+}
+
+TEST_CASE("additive attention: step by step equals all at once", "[additive_attention]") {
+  for (Index window : {0, 1, 2, 5, 8, 36, 37, 50}) {
+    for (double scale : {1.0, 30.0, 1e4}) {
+      const PoolingCase layer{{2, 37, 3, 19, window}};
+      std::vector<Slot> slots = layer.inputs();
+      slots[0].scale = scale;
+      const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+      CpuDevice<Isa::baseline> device(1);
+      const Values<double> expected = run_forward<double>(layer, device, in);
+      INFO("window " << window << ", logits of " << scale);
+      require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
+      for_each_cpu(1, [&](auto& any, const std::string& isa) {
+        require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, isa);
+      });
+    }
+  }
+}
+
+TEST_CASE("additive attention: a logit of -infinity leaves a step out", "[additive_attention]") {
+  for (Index window : {0, 1, 3, 7}) {
+    PoolingCase layer{{2, 17, 2, 5, window}, holes_and_nothing(17)};
+    Values<double> in = random_values(layer.inputs(), 4);
+    CpuDevice<Isa::baseline> device(1);
+    const Values<double> expected = run_forward<double>(layer, device, in);
+    for (Index i = 0; i < 2 * 2 * 17; ++i) {
+      if (layer.mask_bc[size(i / 34 * 17 + i % 17)] == 0) in[0][size(i)] = -std::numeric_limits<double>::infinity();
+    }
+    INFO("window " << window);
+    require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "steps");
+    layer.mask_bc.clear();
+    require_close(layer.outputs(), run_forward<double>(layer, device, in), expected, 0, "all at once");
+  }
+}
+
+TEST_CASE("additive attention: the state does not grow, and a long stream stays right", "[additive_attention]") {
+  CHECK(additive_pooling_state_size({1, 64, 4, 8}) == 4 * 10);
+  CHECK(additive_pooling_state_size({5, 100000, 4, 8}) == 4 * 10);
+  CHECK(additive_pooling_state_size({1, 64, 4, 8, 3}) == 1 + 4 * 40);
+  for (Index window : {0, 16}) {
+    const PoolingCase layer{{1, 5000, 1, 3, window}};
+    const Values<double> in = random_values(layer.inputs(), 4);
+    CpuDevice<Isa::baseline> device(1);
+    require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, run_forward<double>(layer, device, in),
+                  1e-5, "5000 steps");
+  }
+}
+
+// ---- dropout in the gates ----
+
+TEST_CASE("additive attention: gates keep what the counter-based mask keeps", "[additive_attention]") {
+  const Index BC = 7, D = 301;
+  const StepState state{.seed = 0x123456789abcdef, .step = 9};
+  for (double p : {0.0, 0.1, 0.5, 1.0}) {
+    const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? &state : nullptr};
+    const Values<float> in = {{}, std::vector<float>(size(BC * D), 3.0f), std::vector<float>(size(BC * D), 2.0f)};
+    std::vector<float> expected;
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(BC * D); ++i) {
+      const bool kept = philox_word(state.seed, i, state.step, dropout.site) >= std::ceil(p * 0x1p32);
+      expected.push_back(kept ? 3.0f * static_cast<float>(1 / (1 - p)) * 2.0f : 0.0f);
+    }
+    for_each_cpu(2, [&](auto& device, const std::string& isa) {
+      INFO(isa << ", p " << p);
+      CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
+    });
+  }
+}
+
+TEST_CASE("additive attention: gates may work in place", "[additive_attention]") {
+  const StepState state{.seed = 7, .step = 3};
+  const GateCase layer{9, 13, true, {.p = 0.3, .site = 18, .state = &state}};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+  CpuDevice<Isa::baseline> device(1);
+  const Values<float> expected = run_forward<float>(layer, device, in);
+  for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
+    Values<float> at = in;
+    additive_gate_forward<CpuDevice<Isa::baseline>, float>(device, {.out_bcd = at[place].data(),
+                                                                    .residual_bcd = at[0].data(),
+                                                                    .pooled_bcd = at[1].data(),
+                                                                    .gate_bcd = at[2].data(),
+                                                                    .dropout = layer.dropout,
+                                                                    .BC = 9,
+                                                                    .D = 13});
+    CHECK(at[place] == expected[0]);
+  }
+  Values<float> apart = {in[0], in[1], std::vector<float>(in[2].size())};
+  layer.backward(device, in, d_out, apart);
+  std::vector<float> d_pooled = d_out[0], d_gate(in[2].size());
+  additive_gate_backward<CpuDevice<Isa::baseline>, float>(device, {.d_pooled_bcd = d_pooled.data(),
+                                                                   .d_gate_bcd = d_gate.data(),
+                                                                   .d_out_bcd = d_pooled.data(),
+                                                                   .pooled_bcd = in[1].data(),
+                                                                   .gate_bcd = in[2].data(),
+                                                                   .dropout = layer.dropout,
+                                                                   .BC = 9,
+                                                                   .D = 13});
+  CHECK(d_pooled == apart[1]);
+  CHECK(d_gate == apart[2]);
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,202 @@
+#include <type_traits>
+#include <vector>
+
+#include "layers/causal_conv.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+struct CausalConvCase {
+  CausalConvShape shape;
+
+  Index taps() const { return shape.D * (shape.D / shape.groups) * shape.kernel; }
+  Index activations() const { return shape.B * shape.C * shape.D; }
+
+  std::vector<Slot> inputs() const { return {activation("in_bcd", activations()), weight("weight_dgj", taps())}; }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", activations())}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    causal_conv_forward<Device, T>(device, out[0].data(), in[0].data(), in[1].data(), shape);
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    causal_conv_backward<Device, T>(device, d_in[0].data(), d_in[1].data(), d_out[0].data(), in[0].data(), in[1].data(),
+                                    shape);
+  }
+
+  // Equation causal_conv.1 as it stands in the header.
+  std::vector<double> by_definition(const Values<double>& in) const {
+    const auto [B, C, D, groups, J] = shape;
+    const Index G = D / groups;
+    std::vector<double> out_bcd;
+    for (Index b = 0; b < B; ++b) {
+      for (Index c = 0; c < C; ++c) {
+        for (Index d = 0; d < D; ++d) {
+          double sum = 0;
+          for (Index j = 0; j < J; ++j) {
+            const Index from = c - (J - 1) + j;
+            if (from < 0) continue;
+            for (Index g = 0; g < G; ++g) {
+              sum += in[1][static_cast<std::size_t>((d * G + g) * J + j)] *
+                     in[0][static_cast<std::size_t>((b * C + from) * D + d - d % G + g)];
+            }
+          }
+          out_bcd.push_back(sum);
+        }
+      }
+    }
+    return out_bcd;
+  }
+};
+
+// Narrow and wide groups, kernels longer than the sequence, more than one task, D not a multiple of any lane width.
+const std::vector<CausalConvShape> shapes = {
+    {2, 2, 12, 1, 1},  {2, 2, 12, 1, 3},  {1, 2, 12, 1, 4},  {1, 2, 12, 1, 5},  {2, 2, 12, 2, 1}, {2, 2, 12, 2, 3},
+    {2, 2, 12, 2, 4},  {2, 2, 12, 2, 5},  {2, 2, 12, 3, 1},  {2, 2, 12, 3, 3},  {2, 2, 12, 3, 4}, {2, 2, 12, 3, 5},
+    {2, 2, 12, 12, 1}, {2, 2, 12, 12, 3}, {2, 2, 12, 12, 4}, {2, 2, 12, 12, 5}, {1, 1, 1, 1, 1},  {2, 1, 1, 1, 4},
+    {1, 7, 38, 19, 3}, {2, 9, 16, 2, 4},  {1, 66, 6, 6, 3},  {1, 5, 37, 37, 2}, {1, 5, 9, 1, 3},  {1, 67, 7, 1, 2},
+};
+
+template <class Body>
+void for_each_shape(const Body& body) {
+  for (const CausalConvShape& s : shapes) {
+    INFO("B " << s.B << ", C " << s.C << ", D " << s.D << ", groups " << s.groups << ", kernel " << s.kernel);
+    body(CausalConvCase{s});
+  }
+}
+
+TEST_CASE("causal_conv: every derivative, every width", "[causal_conv]") {
+  for_each_shape([](const CausalConvCase& layer) { check_layer(layer); });
+}
+
+TEST_CASE("causal_conv: many positions, every width, any number of threads", "[causal_conv]") {
+  for (const CausalConvShape& s : {CausalConvShape{3, 131, 67, 67, 4}, CausalConvShape{2, 131, 68, 34, 3},
+                                   CausalConvShape{2, 131, 66, 2, 4}, CausalConvShape{2, 70, 70, 1, 3}}) {
+    INFO("D " << s.D << ", groups " << s.groups);
+    check_float(CausalConvCase{s}, 2);
+    check_threads(CausalConvCase{s}, 2);
+  }
+}
+
+TEST_CASE("causal_conv: the plain definition", "[causal_conv]") {
+  CpuDevice<Isa::baseline> device(1);
+  for_each_shape([&](const CausalConvCase& layer) {
+    const Values<double> in = random_values(layer.inputs(), 3);
+    require_close(layer.outputs(), run_forward<double>(layer, device, in), {layer.by_definition(in)}, 1e-14,
+                  "against the definition");
+  });
+}
+
+// A convolution with narrow groups is a dense one whose weight is zero between groups; the two take different paths.
+TEST_CASE("causal_conv: narrow groups give what one wide group with a block-diagonal weight gives", "[causal_conv]") {
+  CpuDevice<Isa::baseline> device(1);
+  const Index D = 24, kernel = 3;
+  const CausalConvCase wide{{2, 7, D, 1, kernel}};
+  for (const Index groups : {Index(4), Index(8), Index(12), Index(24)}) {
+    INFO(groups << " groups");
+    const Index G = D / groups;
+    const CausalConvCase narrow{{2, 7, D, groups, kernel}};
+    const Values<double> in = random_values(narrow.inputs(), 4);
+    const Values<double> d_out = random_values(narrow.outputs(), 5);
+    // Element (d, g, j) of the narrow weight is element (d, base + g, j) of the wide one.
+    const auto wide_index = [&](Index i) {
+      const Index d = i / (G * kernel);
+      return static_cast<std::size_t>((d * D + d - d % G) * kernel + i % (G * kernel));
+    };
+    Values<double> wide_in = {in[0], std::vector<double>(static_cast<std::size_t>(wide.taps()))};
+    for (Index i = 0; i < narrow.taps(); ++i) wide_in[1][wide_index(i)] = in[1][static_cast<std::size_t>(i)];
+
+    require_close(narrow.outputs(), run_forward<double>(narrow, device, in), run_forward<double>(wide, device, wide_in),
+                  1e-13, "forward");
+    const Values<double> wide_gradients = run_backward<double>(wide, device, wide_in, d_out);
+    Values<double> expected = {wide_gradients[0], {}};
+    for (Index i = 0; i < narrow.taps(); ++i) expected[1].push_back(wide_gradients[1][wide_index(i)]);
+    require_close(narrow.inputs(), run_backward<double>(narrow, device, in, d_out), expected, 1e-13, "backward");
+  }
+}
+
+TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[causal_conv]") {
+  for (const CausalConvShape& s : {CausalConvShape{2, 70, 19, 19, 4}, CausalConvShape{2, 70, 40, 20, 3},
+                                   CausalConvShape{2, 70, 34, 2, 4}, CausalConvShape{2, 70, 17, 1, 5}}) {
+    const CausalConvCase layer{s};
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 6));
+    for_each_cpu(1, [&](auto& device, const std::string& isa) {
+      INFO(isa << ", D " << s.D << ", groups " << s.groups);
+      const std::vector<float> out_bcd = run_forward<float>(layer, device, in)[0];
+      for (const Index changed : {Index(0), Index(1), Index(63), Index(64), Index(69)}) {
+        Values<float> other = in;
+        const auto first = static_cast<std::size_t>(changed * s.D);  // of sequence 0
+        const auto end = static_cast<std::size_t>(s.C * s.D);
+        for (std::size_t i = first; i < end; ++i) other[0][i] += 1000;
+        std::vector<float> out = run_forward<float>(layer, device, other)[0];
+        Index changed_before = 0, same_at = 0, changed_elsewhere = 0;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          changed_before += i < first && out[i] != out_bcd[i];
+          same_at += i >= first && i < first + static_cast<std::size_t>(s.D) && out[i] == out_bcd[i];
+          changed_elsewhere += i >= end && out[i] != out_bcd[i];
+        }
+        CHECK(changed_before == 0);
+        CHECK(changed_elsewhere == 0);
+        CHECK(same_at == 0);
+      }
+    });
+  }
+}
+
+template <class T, class Device>
+Values<T> run_steps(const CausalConvCase& layer, Device& device, const Values<T>& in) {
+  const CausalConvShape& s = layer.shape;
+  std::vector<T> out_bcd(in[0].size());
+  for (Index b = 0; b < s.B; ++b) {
+    std::vector<T> state_jd(static_cast<std::size_t>((s.kernel - 1) * s.D), T(0));
+    for (Index c = 0; c < s.C; ++c) {
+      const Index at = (b * s.C + c) * s.D;
+      causal_conv_step<Device, T>(device, out_bcd.data() + at, state_jd.data(), in[0].data() + at, in[1].data(), c, s);
+    }
+  }
+  return {out_bcd};
+}
+
+TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv]") {
+  const auto check_steps = [](const CausalConvCase& layer) {
+    const Values<double> in = random_values(layer.inputs(), 7);
+    CpuDevice<Isa::baseline> device(1);
+    const Values<double> out = run_forward<double>(layer, device, in);
+    require_close(layer.outputs(), run_steps<double>(layer, device, in), out, 1e-11, "double");
+    for_each_cpu(2, [&](auto& any, const std::string& isa) {
+      require_close(layer.outputs(), converted<double>(run_steps<float>(layer, any, converted<float>(in))), out, 1e-4,
+                    isa);
+    });
+  };
+  for_each_shape(check_steps);
+  check_steps(CausalConvCase{{1, 20, 150, 1, 3}});  // more than one task
+}
+
+TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv]") {
+  const CausalConvShape s{1, 1, 6, 3, 3};
+  const CausalConvCase layer{s};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 8));
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    std::vector<float> x_d = in[0], state_jd(12, 0.0f);
+    causal_conv_step<std::remove_reference_t<decltype(device)>, float>(device, x_d.data(), state_jd.data(), x_d.data(),
+                                                                       in[1].data(), 0, s);
+    CHECK(x_d == run_steps<float>(layer, device, in)[0]);
+    CHECK(std::vector<float>(state_jd.begin(), state_jd.begin() + 6) == in[0]);
+  });
+}
+
+TEST_CASE("causal_conv: no sequences", "[causal_conv]") {
+  CpuDevice<Isa::baseline> device(2);
+  for (const Index groups : {1, 6, 12}) {
+    const CausalConvCase layer{{0, 5, 12, groups, 3}};
+    const Values<double> in = random_values(layer.inputs(), 1);
+    CHECK(run_backward<double>(layer, device, in, {{}})[1] == std::vector<double>(in[1].size(), 0.0));
+    CHECK(run_forward<double>(layer, device, in)[0].empty());
+  }
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,87 @@
+#include "blocks/conv.hpp"
+
+#include "tests/block_case.hpp"
+
+namespace abh {
+namespace {
+
+struct MakeConv {
+  template <class Device, class T>
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+                                               const BlockOptions& options) const {
+    return std::make_unique<ConvBlock<Device, T>>(layout, "conv.", config, extent, options);
+  }
+};
+
+BlockCase<MakeConv> conv_case(Index D, Index groups, Index kernel, Index B, Index C) {
+  BlockCase<MakeConv> block;
+  block.config.channels = D;
+  block.config.conv_groups = groups;
+  block.config.conv_kernel = kernel;
+  block.B = B;
+  block.C = C;
+  return block;
+}
+
+TEST_CASE("conv: every derivative, every width", "[conv]") {
+  check_layer(conv_case(6, 0, 4, 2, 7));  // depthwise
+  check_layer(conv_case(6, 2, 3, 1, 5));
+  check_layer(conv_case(5, 1, 4, 2, 3));  // dense; the kernel is longer than the sequence
+  check_layer(conv_case(9, 3, 1, 2, 3));  // one tap: every position alone
+  check_layer(conv_case(1, 1, 2, 1, 1));
+}
+
+TEST_CASE("conv: with dropout and its fixed mask", "[conv]") {
+  BlockCase<MakeConv> block = conv_case(6, 0, 3, 2, 5);
+  block.options.dropout = 0.3;
+  block.options.layer = 1;
+  check_layer(block);
+
+  block.options.residual = false;
+  CpuDevice<Isa::baseline> device(1);
+  const std::vector<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::conv));
+    CHECK((out[i] == 0) == (word < static_cast<std::uint32_t>(std::ceil(0.3 * 0x1p32))));
+  }
+}
+
+TEST_CASE("conv: without norm, without residual", "[conv]") {
+  BlockCase<MakeConv> block = conv_case(4, 2, 3, 1, 5);
+  block.options.norm = false;
+  check_layer(block);
+  block.options.residual = false;
+  check_layer(block);
+  block.options.norm = true;
+  check_layer(block);
+}
+
+TEST_CASE("conv: what lies before the first position is 0 after the norm", "[conv]") {
+  // With weights of 0 in all taps but the first, the first kernel - 1 positions pass unchanged, although the norm's bias
+  // is not 0; the next one gets what the norm made of position 0.
+  const BlockCase<MakeConv> block = conv_case(3, 0, 3, 1, 4);
+  Values<double> in = random_values(block.inputs(), 11);
+  REQUIRE(block.inputs()[3].name == "conv.weight_dgj");
+  for (std::size_t d = 0; d < 3; ++d) in[3][3 * d + 0] = 1, in[3][3 * d + 1] = 0, in[3][3 * d + 2] = 0;
+  CpuDevice<Isa::baseline> device(1);
+  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  for (std::size_t i = 0; i < 6; ++i) CHECK(out[i] == in[0][i]);
+  double mean = 0, variance = 0;
+  for (std::size_t d = 0; d < 3; ++d) mean += in[0][d] / 3;
+  for (std::size_t d = 0; d < 3; ++d) variance += (in[0][d] - mean) * (in[0][d] - mean) / 3;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const double normed = in[1][d] * (in[0][d] - mean) / std::sqrt(variance + layernorm_epsilon) + in[2][d];
+    CHECK_FALSE(!(std::abs(out[6 + d] - (in[0][6 + d] + normed)) <= 1e-13));
+  }
+}
+
+TEST_CASE("conv: causal, and step by step the same", "[conv]") {
+  check_causality(conv_case(6, 0, 4, 2, 9));
+  check_causality(conv_case(6, 2, 4, 1, 9));
+  for (const Index groups : {0, 1, 2}) {
+    for (const Index kernel : {1, 2, 4}) check_steps(conv_case(6, groups, kernel, 1, 11));
+  }
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,261 @@
+#include "layers/cross_entropy.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+// Every third row or so is ignored, and the first and last token of the vocabulary are targets.
+std::vector<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
+  std::vector<Token> targets_bc;
+  for (Index bc = 0; bc < BC; ++bc) {
+    const std::uint32_t word = philox_word(seed, static_cast<std::uint64_t>(bc), 0, 1000);
+    const bool ignored = bc > 1 && word % 3 == 0;
+    const Token target = static_cast<Token>(word / 3 % static_cast<std::uint32_t>(V));
+    targets_bc.push_back(ignored ? ignored_target : bc == 0 ? static_cast<Token>(V - 1) : bc == 1 ? 0 : target);
+  }
+  return targets_bc;
+}
+
+template <class T>
+struct Result {
+  T loss;
+  std::vector<T> loss_bc, log_sum_exp_bc, d_logits_bcv;
+  Index count;
+};
+
+// Forward and backward; everything that must be written holds NaN before.
+template <class T, class Device>
+Result<T> run(Device& device, const std::vector<T>& logits_bcv, const std::vector<Token>& targets_bc, Index V,
+              double label_smoothing = 0) {
+  const T nan = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+  const Index BC = static_cast<Index>(targets_bc.size());
+  const std::vector<T> nan_bc(targets_bc.size(), nan);
+  Result<T> result{nan, nan_bc, nan_bc, std::vector<T>(logits_bcv.size(), nan), -1};
+  cross_entropy_forward<Device, T>(device, {.loss = &result.loss,
+                                            .loss_bc = result.loss_bc.data(),
+                                            .log_sum_exp_bc = result.log_sum_exp_bc.data(),
+                                            .count = &result.count,
+                                            .logits_bcv = logits_bcv.data(),
+                                            .targets_bc = targets_bc.data(),
+                                            .label_smoothing = label_smoothing,
+                                            .BC = BC,
+                                            .V = V});
+  cross_entropy_backward<Device, T>(device, {.d_logits_bcv = result.d_logits_bcv.data(),
+                                             .logits_bcv = logits_bcv.data(),
+                                             .log_sum_exp_bc = result.log_sum_exp_bc.data(),
+                                             .count = &result.count,
+                                             .targets_bc = targets_bc.data(),
+                                             .label_smoothing = label_smoothing,
+                                             .BC = BC,
+                                             .V = V});
+  return result;
+}
+
+struct CrossEntropyCase {
+  Index BC, V;
+  double label_smoothing = 0;
+
+  std::vector<Slot> inputs() const { return {activation("logits_bcv", BC * V)}; }
+  std::vector<Slot> outputs() const { return {activation("loss", 1)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    out[0][0] = run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).loss;
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    d_in[0] = run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).d_logits_bcv;
+    for (T& x : d_in[0]) x *= d_out[0][0];
+  }
+};
+
+std::vector<double> random_logits(Index count, double scale = 1) {
+  return random_values(activation("logits_bcv", count, scale), 11, 0);
+}
+
+TEST_CASE("cross_entropy: every derivative, every width", "[cross_entropy]") {
+  check_layer(CrossEntropyCase{5, 65});
+  check_layer(CrossEntropyCase{7, 21, 0.1});
+  check_layer(CrossEntropyCase{3, 256, 0.05});
+  check_layer(CrossEntropyCase{70, 3, 0.3});
+  check_layer(CrossEntropyCase{4, 2});
+}
+
+TEST_CASE("cross_entropy: the definition, row by row", "[cross_entropy]") {
+  const Index BC = 67, V = 37;
+  const double label_smoothing = GENERATE(0.0, 0.1, 0.9);
+  const std::vector<double> logits_bcv = random_logits(BC * V, 2);
+  const std::vector<Token> targets_bc = some_targets(BC, V);
+  CpuDevice<Isa::baseline> device(2);
+  const Result<double> got = run<double>(device, logits_bcv, targets_bc, V, label_smoothing);
+
+  double sum = 0;
+  Index count = 0;
+  for (Index bc = 0; bc < BC; ++bc) {
+    const std::size_t row = static_cast<std::size_t>(bc);
+    double expected = 0;
+    if (targets_bc[row] != ignored_target) {
+      const double* logits_v = logits_bcv.data() + bc * V;
+      double sum_exp = 0;
+      for (Index v = 0; v < V; ++v) sum_exp += std::exp(logits_v[v]);
+      for (Index v = 0; v < V; ++v) {
+        const double q = (v == targets_bc[row] ? 1 - label_smoothing : 0) + label_smoothing / static_cast<double>(V);
+        expected -= q * std::log(std::exp(logits_v[v]) / sum_exp);
+      }
+      ++count;
+    }
+    sum += expected;
+    CHECK_FALSE(!(std::abs(got.loss_bc[row] - expected) <= 1e-13 * (1 + std::abs(expected))));
+  }
+  CHECK(count < BC);
+  CHECK(got.count == count);
+  CHECK_FALSE(!(std::abs(got.loss - sum / static_cast<double>(count)) <= 1e-13));
+}
+
+TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_entropy]") {
+  const Index BC = 9, V = 65;
+  const std::vector<Token> targets_bc = some_targets(BC, V);
+  CpuDevice<Isa::baseline> device(1);
+  const Result<double> got = run<double>(device, random_logits(BC * V, 3), targets_bc, V, 0.1);
+  for (Index bc = 0; bc < BC; ++bc) {
+    double sum = 0, sum_of_magnitudes = 0;
+    for (Index v = 0; v < V; ++v) {
+      const double d_logit = got.d_logits_bcv[static_cast<std::size_t>(bc * V + v)];
+      sum += d_logit;
+      sum_of_magnitudes += std::abs(d_logit);
+    }
+    CHECK_FALSE(!(std::abs(sum) <= 1e-15));
+    if (targets_bc[static_cast<std::size_t>(bc)] == ignored_target) {
+      CHECK(sum_of_magnitudes == 0);
+    } else {
+      CHECK(sum_of_magnitudes > 1e-3);
+    }
+  }
+}
+
+TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy]") {
+  for_each_cpu(2, [](auto& device, const std::string& isa) {
+    INFO(isa);
+    const std::vector<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
+    const Result<float> ignored = run<float>(device, logits_bcv, std::vector<Token>(3, ignored_target), 21, 0.1);
+    CHECK(ignored.loss == 0);
+    CHECK(ignored.count == 0);
+    CHECK(ignored.loss_bc == std::vector<float>(3, 0));
+    CHECK(ignored.d_logits_bcv == std::vector<float>(3 * 21, 0));
+
+    const Result<float> empty = run<float>(device, {}, {}, 21);
+    CHECK(empty.loss == 0);
+    CHECK(empty.count == 0);
+  });
+}
+
+TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cross_entropy]") {
+  for_each_cpu(1, [](auto& device, const std::string& isa) {
+    INFO(isa);
+    const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
+    CHECK_FALSE(!(std::abs(got.loss) <= 1e-6f));
+    CHECK_FALSE(!(std::abs(got.d_logits_bcv[0]) <= 1e-6f));
+    CHECK(got.log_sum_exp_bc == std::vector<float>{3.5f, -2.0f});
+  });
+}
+
+TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy]") {
+  const Index V = 21;
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    std::vector<float> logits_bcv(4 * V, -1e4f);
+    logits_bcv[5] = 1e4f;      // row 0: certain and right
+    logits_bcv[V + 5] = 1e4f;  // row 1: certain and wrong
+    for (Index v = 0; v < V; ++v) logits_bcv[static_cast<std::size_t>(3 * V + v)] = 1e4f;
+    const Result<float> got = run<float>(device, logits_bcv, {5, 6, 0, 20}, V);  // rows 2, 3: all equal
+    const float log_V = std::log(static_cast<float>(V));
+    CHECK(got.loss_bc[0] == 0);
+    CHECK(got.loss_bc[1] == 2e4f);
+    CHECK_FALSE(!(std::abs(got.loss_bc[2] - log_V) <= 1e-6f));
+    CHECK_FALSE(!(std::abs(got.loss_bc[3] - log_V) <= 1e-6f));
+    CHECK(got.d_logits_bcv[5] == 0);
+    CHECK(got.d_logits_bcv[V + 5] == 0.25f);
+    CHECK(got.d_logits_bcv[V + 6] == -0.25f);
+    // A log-sum-exp of 1e4 has steps of 0.001 in float, and so has a probability formed from it.
+    CHECK_FALSE(!(std::abs(got.d_logits_bcv[3 * V] - 0.25f / static_cast<float>(V)) <= 1e-3f * 0.25f));
+
+    const Result<float> smoothed = run<float>(device, logits_bcv, {5, 6, 0, 20}, V, 0.1);
+    CHECK_FALSE(!(std::abs(smoothed.loss_bc[0] - 0.1f * 20 / 21 * 2e4f) <= 1e-2f));
+    CHECK(std::isfinite(smoothed.loss));
+  });
+}
+
+TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy]") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    std::vector<float> logits_v(20, -infinity);
+    logits_v[3] = logits_v[18] = 1;
+    const Result<float> got = run<float>(device, logits_v, {18}, 20);
+    CHECK_FALSE(!(std::abs(got.loss - std::log(2.0f)) <= 1e-6f));
+    CHECK_FALSE(!(std::abs(got.d_logits_bcv[3] - 0.5f) <= 1e-6f));
+    CHECK(got.d_logits_bcv[0] == 0);
+    CHECK(run<float>(device, logits_v, {0}, 20).loss == infinity);
+  });
+}
+
+TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_entropy]") {
+  const Index V = 37;  // two wide pieces and a rest of scalars at every width
+  const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+                             std::numeric_limits<float>::infinity());
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    for (std::size_t position = 0; position < static_cast<std::size_t>(2 * V); ++position) {
+      INFO(isa << ", position " << position);
+      std::vector<float> logits_bcv = converted<float>(Values<double>{random_logits(2 * V)})[0];
+      logits_bcv[position] = bad;
+      CHECK(std::isnan(run<float>(device, logits_bcv, {0, 36}, V).loss));
+      CHECK(std::isnan(run<float>(device, logits_bcv, {0, 36}, V, 0.1).loss));
+    }
+    // Not the business of the loss: a row that is left out.
+    std::vector<float> logits_bcv(2 * V, 0);
+    logits_bcv[0] = bad;
+    const Result<float> got = run<float>(device, logits_bcv, {ignored_target, 0}, V);
+    CHECK_FALSE(!(std::abs(got.loss - std::log(37.0f)) <= 1e-6f));
+    CHECK(got.d_logits_bcv[0] == 0);
+  });
+}
+
+TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
+  // The entropy of the target distribution, reached by its own logarithms as logits.
+  const Index V = 21;
+  const double on_each = 0.1 / 21, on_target = 0.9 + on_each;
+  std::vector<double> logits_v(V, std::log(on_each));
+  logits_v[4] = std::log(on_target);
+  CpuDevice<Isa::baseline> device(1);
+  const Result<double> got = run<double>(device, logits_v, {4}, V, 0.1);
+  CHECK_FALSE(!(std::abs(got.loss - (-20 * on_each * std::log(on_each) - on_target * std::log(on_target))) <= 1e-14));
+  CHECK_FALSE(!(std::abs(got.loss - 0.600) <= 5e-4));
+  for (double d_logit : got.d_logits_bcv) CHECK_FALSE(!(std::abs(d_logit) <= 1e-15));
+  logits_v[4] += 1;
+  CHECK(run<double>(device, logits_v, {4}, V, 0.1).loss > got.loss);
+  logits_v[4] -= 2;
+  CHECK(run<double>(device, logits_v, {4}, V, 0.1).loss > got.loss);
+}
+
+TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy]") {
+  const Index BC = 40, V = 65;
+  const std::vector<Token> targets_bc = some_targets(BC, V);
+  for_each_cpu(2, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    using Device = std::remove_reference_t<decltype(device)>;
+    std::vector<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
+    const Result<float> apart = run<float>(device, logits_bcv, targets_bc, V, 0.1);
+    cross_entropy_backward<Device, float>(device, {.d_logits_bcv = logits_bcv.data(),
+                                                   .logits_bcv = logits_bcv.data(),
+                                                   .log_sum_exp_bc = apart.log_sum_exp_bc.data(),
+                                                   .count = &apart.count,
+                                                   .targets_bc = targets_bc.data(),
+                                                   .label_smoothing = 0.1,
+                                                   .BC = BC,
+                                                   .V = V});
+    CHECK(logits_bcv == apart.d_logits_bcv);
+  });
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,105 @@
+#include "blocks/dot_product.hpp"
+
+#include "tests/block_case.hpp"
+
+namespace abh {
+namespace {
+
+struct MakeDotProduct {
+  template <class Device, class T>
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+                                               const BlockOptions& options) const {
+    return std::make_unique<DotProductBlock<Device, T>>(layout, "mixer.", config, extent, options);
+  }
+};
+
+BlockCase<MakeDotProduct> dot_case(Index D, Index N, Index K, Index B, Index C) {
+  BlockCase<MakeDotProduct> block;
+  block.config.channels = D;
+  block.config.heads = N;
+  block.config.head_channels = K;
+  block.B = B;
+  block.C = C;
+  return block;
+}
+
+// With and without biases, causal or not.
+template <class Body>
+void for_each_form(BlockCase<MakeDotProduct> block, const Body& body) {
+  for (const bool bias : {false, true}) {
+    for (const bool causal : {false, true}) {
+      block.config.attention_bias = bias;
+      block.options.causal = causal;
+      CAPTURE(bias, causal);
+      body(block);
+    }
+  }
+}
+
+TEST_CASE("dot_product: every derivative, every width, every form", "[dot_product]") {
+  for_each_form(dot_case(5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
+  for_each_form(dot_case(6, 3, 0, 1, 5), [](const auto& block) { check_layer(block); });
+  for_each_form(dot_case(3, 2, 5, 1, 4), [](const auto& block) { check_layer(block); });  // H != D
+  check_layer(dot_case(1, 1, 1, 1, 1));
+}
+
+TEST_CASE("dot_product: with a mask", "[dot_product]") {
+  BlockCase<MakeDotProduct> block = dot_case(4, 2, 2, 2, 5);
+  block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
+  for_each_form(block, [](const auto& each) { check_layer(each); });
+
+  // Row 0 of the second sequence sees no key: only the residual and the biases are left of it.
+  block.config.attention_bias = false;
+  const Values<double> in = random_values(block.inputs(), 4);
+  CpuDevice<Isa::baseline> device(1);
+  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
+}
+
+TEST_CASE("dot_product: with dropout and its fixed mask", "[dot_product]") {
+  BlockCase<MakeDotProduct> block = dot_case(6, 2, 3, 2, 3);
+  block.options.dropout = 0.25;
+  block.options.layer = 1;
+  check_layer(block);
+
+  block.options.residual = false;
+  CpuDevice<Isa::baseline> device(1);
+  const std::vector<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::mixer));
+    CHECK((out[i] == 0) == (word < 0x40000000u));
+  }
+}
+
+TEST_CASE("dot_product: without norm, without residual", "[dot_product]") {
+  BlockCase<MakeDotProduct> block = dot_case(4, 1, 4, 1, 4);
+  block.options.norm = false;
+  check_layer(block);
+  block.options.residual = false;
+  check_layer(block);
+  block.options.norm = true;
+  check_layer(block);
+}
+
+TEST_CASE("dot_product: a key bias changes nothing when every key is moved alike", "[dot_product]") {
+  BlockCase<MakeDotProduct> block = dot_case(5, 1, 5, 2, 6);
+  block.config.attention_bias = true;
+  const Values<double> in = random_values(block.inputs(), 7);
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> d_in = run_backward<double>(block, device, in, random_values(block.outputs(), 8));
+  const std::vector<Slot> slots = block.inputs();
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    if (slots[s].name == "mixer.key_bias_h") CHECK_FALSE(!(largest(d_in[s]) <= 1e-13));
+    if (slots[s].name == "mixer.query_bias_h") CHECK(largest(d_in[s]) > 1e-3);
+  }
+}
+
+TEST_CASE("dot_product: causal, and step by step the same", "[dot_product]") {
+  check_causality(dot_case(10, 2, 5, 2, 9));
+  for_each_form(dot_case(6, 2, 4, 1, 12), [](const auto& block) {
+    if (block.options.causal) check_steps(block);
+  });
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,340 @@
+#include "layers/dot_product_attention.hpp"
+
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
+
+// Query, key and value are either three arrays, or (side_by_side) the three parts of every row of one.
+struct DotProductAttentionCase {
+  Index B, C, N, K;
+  bool causal = true;
+  bool side_by_side = false;
+  std::vector<Token> mask_bc = {};  // empty: no mask
+  double query_scale = 1;
+
+  Index H() const { return N * K; }
+
+  std::vector<Slot> inputs() const {
+    if (side_by_side) return {activation("query_key_value", B * C * 3 * H())};
+    return {activation("query_bch", B * C * H(), query_scale), activation("key_bch", B * C * H()),
+            activation("value_bch", B * C * H())};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bch", B * C * H())}; }
+
+  // Part 0: query, 1: key, 2: value.
+  template <class Array>
+  auto* part(Array& arrays, std::size_t i) const {
+    return side_by_side ? arrays[0].data() + static_cast<Index>(i) * H() : arrays[i].data();
+  }
+  Index stride() const { return side_by_side ? 3 * H() : 0; }
+  const Token* mask() const { return mask_bc.empty() ? nullptr : mask_bc.data(); }
+
+  template <class Device, class T>
+  std::vector<T> forward_with_lse(Device& device, const Values<T>& in, T* out_bch) const {
+    std::vector<T> lse_bnc(size_of(B * N * C));
+    dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
+                                                      .lse_bnc = lse_bnc.data(),
+                                                      .query_bch = part(in, 0),
+                                                      .key_bch = part(in, 1),
+                                                      .value_bch = part(in, 2),
+                                                      .query_stride = stride(),
+                                                      .key_stride = stride(),
+                                                      .value_stride = stride(),
+                                                      .mask_bc = mask(),
+                                                      .causal = causal,
+                                                      .B = B,
+                                                      .C = C,
+                                                      .N = N,
+                                                      .K = K});
+    return lse_bnc;
+  }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    forward_with_lse(device, in, out[0].data());
+  }
+
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    std::vector<T> out_bch(size_of(B * C * H()));
+    const std::vector<T> lse_bnc = forward_with_lse(device, in, out_bch.data());
+    dot_product_attention_backward<Device, T>(device, {.d_query_bch = part(d_in, 0),
+                                                       .d_key_bch = part(d_in, 1),
+                                                       .d_value_bch = part(d_in, 2),
+                                                       .d_query_stride = stride(),
+                                                       .d_key_stride = stride(),
+                                                       .d_value_stride = stride(),
+                                                       .d_out_bch = d_out[0].data(),
+                                                       .out_bch = out_bch.data(),
+                                                       .lse_bnc = lse_bnc.data(),
+                                                       .query_bch = part(in, 0),
+                                                       .key_bch = part(in, 1),
+                                                       .value_bch = part(in, 2),
+                                                       .query_stride = stride(),
+                                                       .key_stride = stride(),
+                                                       .value_stride = stride(),
+                                                       .mask_bc = mask(),
+                                                       .causal = causal,
+                                                       .B = B,
+                                                       .C = C,
+                                                       .N = N,
+                                                       .K = K});
+  }
+
+  bool sees(Index b, Index c, Index other) const {
+    return (!causal || other <= c) && (mask_bc.empty() || mask_bc[size_of(b * C + other)] != 0);
+  }
+
+  // The definition: a C x C matrix of scores, softmax of its rows, times the values.
+  Values<double> by_definition(const Values<double>& in) const {
+    const auto at = [&](std::size_t i, Index b, Index c, Index n, Index k) {
+      return part(in, i)[(b * C + c) * (stride() ? stride() : H()) + n * K + k];
+    };
+    Values<double> out = {std::vector<double>(size_of(B * C * H()), 0.0)};
+    for (Index b = 0; b < B; ++b) {
+      for (Index n = 0; n < N; ++n) {
+        for (Index c = 0; c < C; ++c) {
+          std::vector<double> score(size_of(C), -std::numeric_limits<double>::infinity());
+          for (Index other = 0; other < C; ++other) {
+            if (!sees(b, c, other)) continue;
+            double sum = 0;
+            for (Index k = 0; k < K; ++k) sum += at(0, b, c, n, k) * at(1, b, other, n, k);
+            score[size_of(other)] = sum / std::sqrt(static_cast<double>(K));
+          }
+          const double max = *std::max_element(score.begin(), score.end());
+          if (max == -std::numeric_limits<double>::infinity()) continue;
+          double sum = 0;
+          for (double& s : score) sum += s = std::exp(s - max);
+          for (Index other = 0; other < C; ++other) {
+            for (Index k = 0; k < K; ++k) {
+              out[0][size_of((b * C + c) * H() + n * K + k)] += score[size_of(other)] / sum * at(2, b, other, n, k);
+            }
+          }
+        }
+      }
+    }
+    return out;
+  }
+};
+
+// A case against its definition, in double and in float with every instruction set.
+void check_definition(const DotProductAttentionCase& layer, double float_tolerance = 1e-5) {
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 7));
+  const Values<double> wide_in = converted<double>(in);
+  const Values<double> reference = layer.by_definition(wide_in);
+  CpuDevice<Isa::baseline> baseline(1);
+  require_close(layer.outputs(), run_forward<double>(layer, baseline, wide_in), reference, 1e-13, "double");
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), reference, float_tolerance,
+                  isa);
+  });
+}
+
+// Sequence 0 has no real key up to position 2, one hole and a padded end; the others have holes only.
+std::vector<Token> holes(Index B, Index C) {
+  std::vector<Token> mask(size_of(B * C), 1);
+  for (Index c = 0; c < C; ++c) {
+    mask[size_of(c)] = c >= 3 && c != 5 && c < C - 1 ? 1 : 0;
+    for (Index b = 1; b < B; ++b) mask[size_of(b * C + c)] = c % 3 == b % 3 ? 0 : 1;
+  }
+  return mask;
+}
+
+TEST_CASE("dot product attention: every derivative, every width", "[dot_product_attention]") {
+  check_layer(DotProductAttentionCase{.B = 2, .C = 7, .N = 2, .K = 3});
+  check_layer(DotProductAttentionCase{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false});
+  check_layer(DotProductAttentionCase{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true});
+  check_layer(DotProductAttentionCase{.B = 3, .C = 1, .N = 2, .K = 3});
+  check_layer(DotProductAttentionCase{.B = 2, .C = 5, .N = 3, .K = 1, .side_by_side = true});
+  check_layer(DotProductAttentionCase{.B = 1, .C = 67, .N = 1, .K = 2});
+}
+
+TEST_CASE("dot product attention: masked keys, positions that see nothing", "[dot_product_attention]") {
+  check_layer(DotProductAttentionCase{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bc = holes(2, 11)});
+  check_layer(DotProductAttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bc = holes(2, 8)});
+}
+
+TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
+  for (const bool causal : {true, false}) {
+    for (const DotProductAttentionCase& layer :
+         {DotProductAttentionCase{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal},
+          DotProductAttentionCase{.B = 1, .C = 64, .N = 1, .K = 32, .causal = causal},
+          DotProductAttentionCase{.B = 1, .C = 131, .N = 2, .K = 33, .causal = causal, .side_by_side = true},
+          DotProductAttentionCase{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bc = holes(2, 131)},
+          DotProductAttentionCase{.B = 5, .C = 80, .N = 4, .K = 7, .causal = causal},
+          DotProductAttentionCase{.B = 1, .C = 200, .N = 1, .K = 64, .causal = causal}}) {
+      check_definition(layer);
+      check_float(layer, 3);
+      check_threads(layer, 3);
+    }
+  }
+}
+
+TEST_CASE("dot product attention: nothing to do", "[dot_product_attention]") {
+  for_each_cpu(2, [](auto& device, const std::string&) {
+    for (const DotProductAttentionCase& layer : {DotProductAttentionCase{.B = 0, .C = 4, .N = 2, .K = 3},
+                                                 DotProductAttentionCase{.B = 2, .C = 0, .N = 2, .K = 3}}) {
+      CHECK(run_forward<float>(layer, device, {{}, {}, {}}) == Values<float>{{}});
+      CHECK(run_backward<float>(layer, device, {{}, {}, {}}, {{}}) == Values<double>{{}, {}, {}});
+    }
+  });
+}
+
+TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
+          "[dot_product_attention]") {
+  const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 3, .mask_bc = std::vector<Token>(70, 0)};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+  const std::vector<double> zeros(size_of(layer.C * layer.K), 0.0);
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    std::vector<float> out(zeros.size(), 1.0f);
+    for (float lse : layer.forward_with_lse(device, in, out.data())) CHECK(lse == std::numeric_limits<float>::infinity());
+    CHECK(converted<double>(Values<float>{out})[0] == zeros);
+    CHECK(run_backward<float>(layer, device, in, d_out) == Values<double>{zeros, zeros, zeros});
+  });
+}
+
+TEST_CASE("dot product attention: scores of ten thousand", "[dot_product_attention]") {
+  for (const bool causal : {true, false}) {
+    const DotProductAttentionCase layer{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = 4000};
+    // A score near 1e4 is known to 1e-3 in float, and a weight to as much, relatively.
+    check_definition(layer, 5e-3);
+    check_float(layer, 3, 5e-3, 2e-2);
+  }
+  // Small whole numbers, so that every score is exact: here float has no excuse.
+  DotProductAttentionCase layer{.B = 1, .C = 90, .N = 1, .K = 16, .causal = false};
+  Values<float> in = converted<float>(random_values(layer.inputs(), 5));
+  for (float& x : in[0]) x = 2000 * std::round(x);
+  for (float& x : in[1]) x = std::round(x);
+  const Values<double> reference = layer.by_definition(converted<double>(in));
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), reference, 1e-6, isa);
+  });
+}
+
+TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[dot_product_attention]") {
+  const DotProductAttentionCase layer{.B = 1, .C = 150, .N = 2, .K = 11};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    const Values<float> before = run_forward<float>(layer, device, in);
+    for (const Index from : {1, 20, 63, 64, 65, 100, 149}) {
+      Values<float> changed = in;
+      const Index begin = from * layer.H();
+      for (std::vector<float>& array : changed) {
+        for (Index i = begin; i < layer.C * layer.H(); ++i) array[size_of(i)] = -1000 * array[size_of(i)] + 500;
+      }
+      const Values<float> after = run_forward<float>(layer, device, changed);
+      INFO(isa << ", changed from position " << from);
+      CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
+      CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
+    }
+  });
+}
+
+TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[dot_product_attention]") {
+  DotProductAttentionCase layer{.B = 1, .C = 80, .N = 1, .K = 5, .causal = false, .mask_bc = std::vector<Token>(80, 1)};
+  const Index masked = 66;
+  layer.mask_bc[size_of(masked)] = 0;
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+  Values<float> changed = in;
+  for (Index k = 0; k < layer.K; ++k) {
+    changed[1][size_of(masked * layer.K + k)] = 900;
+    changed[2][size_of(masked * layer.K + k)] = -900;
+  }
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    CHECK(run_forward<float>(layer, device, in) == run_forward<float>(layer, device, changed));
+    const Values<double> gradients = run_backward<float>(layer, device, changed, d_out);
+    for (Index k = 0; k < layer.K; ++k) {
+      CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
+      CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
+    }
+  });
+}
+
+TEST_CASE("dot product attention: a vector added to every key changes nothing", "[dot_product_attention]") {
+  const DotProductAttentionCase layer{.B = 1, .C = 23, .N = 1, .K = 6};
+  const Values<double> in = random_values(layer.inputs(), 1);
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 2));
+  Values<double> shifted = in;
+  for (Index k = 0; k < layer.K; ++k) {
+    double sum = 0;
+    for (Index c = 0; c < layer.C; ++c) {
+      sum += d_in[1][size_of(c * layer.K + k)];
+      shifted[1][size_of(c * layer.K + k)] += static_cast<double>(k) - 2;
+    }
+    CHECK_FALSE(!(std::abs(sum) <= 1e-13));
+  }
+  CHECK(largest(d_in[1]) > 0.1);
+  require_close(layer.outputs(), run_forward<double>(layer, device, shifted), run_forward<double>(layer, device, in),
+                1e-13, "shifted keys");
+}
+
+template <class T, class Device>
+Values<T> step_by_step(const DotProductAttentionCase& layer, Device& device, const Values<T>& in) {
+  Values<T> out = {std::vector<T>(in[0].size())};
+  for (Index c = 0; c < layer.C; ++c) {
+    dot_product_attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
+                                                   .query_h = in[0].data() + c * layer.H(),
+                                                   .key_ch = in[1].data(),
+                                                   .value_ch = in[2].data(),
+                                                   .length = c + 1,
+                                                   .N = layer.N,
+                                                   .K = layer.K});
+  }
+  return out;
+}
+
+TEST_CASE("dot product attention: step by step is the same as at once", "[dot_product_attention]") {
+  for (const DotProductAttentionCase& layer :
+       {DotProductAttentionCase{.B = 1, .C = 77, .N = 3, .K = 13},
+        DotProductAttentionCase{.B = 1, .C = 40, .N = 1, .K = 64},
+        DotProductAttentionCase{.B = 1, .C = 30, .N = 2, .K = 1, .query_scale = 3000}}) {
+    const Values<double> in = random_values(layer.inputs(), 1);
+    CpuDevice<Isa::baseline> baseline(2);
+    const Values<double> reference = run_forward<double>(layer, baseline, in);
+    require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
+    if (layer.query_scale > 1) continue;  // scores of thousands have 3 digits behind the point in float
+    for_each_cpu(2, [&](auto& device, const std::string& isa) {
+      const Values<float> float_in = converted<float>(in);
+      require_close(layer.outputs(), converted<double>(step_by_step<float>(layer, device, float_in)), reference, 1e-4,
+                    isa);
+    });
+  }
+}
+
+TEST_CASE("dot product attention: a step over no keys gives 0", "[dot_product_attention]") {
+  for_each_cpu(1, [](auto& device, const std::string&) {
+    const std::vector<float> query(6, 1.0f);
+    std::vector<float> out(6, 5.0f);
+    using Device = std::remove_reference_t<decltype(device)>;
+    dot_product_attention_step<Device, float>(device, {.out_h = out.data(),
+                                                       .query_h = query.data(),
+                                                       .key_ch = nullptr,
+                                                       .value_ch = nullptr,
+                                                       .length = 0,
+                                                       .N = 2,
+                                                       .K = 3});
+    CHECK(out == std::vector<float>(6, 0.0f));
+  });
+}
+
+TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", "[dot_product_attention]") {
+  const auto peak = [](Index C) {
+    const DotProductAttentionCase layer{.B = 1, .C = C, .N = 1, .K = 2};
+    CpuDevice<Isa::baseline> device(1);
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+    run_backward<float>(layer, device, in, converted<float>(random_values(layer.outputs(), 2)));
+    return device.workspace.peak();
+  };
+  CHECK(peak(2048) <= 2 * peak(1024));
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,182 @@
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/dropout_mask.hpp"
+#include "layers/dropout.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+const StepState fixed_state = {.seed = 0x123456789abcdef0, .step = 17};
+
+// out = dropout(in), or residual + dropout(in) with the residual as a second input.
+struct DropoutCase {
+  Index count;
+  double p;
+  bool residual = false;
+
+  Dropout dropout() const { return {p, 23, p == 0 ? nullptr : &fixed_state}; }
+  std::vector<Slot> inputs() const {
+    std::vector<Slot> slots = {activation("in", count)};
+    if (residual) slots.push_back(activation("residual", count));
+    return slots;
+  }
+  std::vector<Slot> outputs() const { return {activation("out", count)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    dropout_forward<Device, T>(device, out[0].data(), in[0].data(), residual ? in[1].data() : nullptr, dropout(),
+                               count);
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>&, const Values<T>& d_out, Values<T>& d_in) const {
+    dropout_backward<Device, T>(device, d_in[0].data(), d_out[0].data(), dropout(), count);
+    if (residual) d_in[1] = d_out[0];
+  }
+};
+
+// The contract, word by word: an element is kept when its word >= ceil(p 2^32).
+bool kept_by_contract(const Dropout& dropout, Index element) {
+  const std::uint64_t word =
+      philox_word(dropout.state->seed, static_cast<std::uint64_t>(element), dropout.state->step, dropout.site);
+  return word >= static_cast<std::uint64_t>(std::ceil(dropout.p * 4294967296.0));
+}
+
+TEST_CASE("dropout: every derivative, every width", "[dropout]") {
+  check_layer(DropoutCase{1, 0.5});
+  check_layer(DropoutCase{37, 0.3});
+  check_layer(DropoutCase{261, 0.1, true});
+  check_layer(DropoutCase{37, 0, true});
+  // Long enough for several tasks and threads.
+  check_float(DropoutCase{20011, 0.2, true}, 5);
+  check_threads(DropoutCase{20011, 0.2, true}, 5);
+}
+
+TEST_CASE("dropout: the mask is the one that the words say, on every instruction set, both ways", "[dropout]") {
+  for (const double p : {1e-9, 0.1, 0.5, 0.75, 1 - 0x1p-32}) {
+    for (const Index count : {1, 3, 64, 255, 256, 259, 17001}) {
+      const Dropout dropout = {p, 7, &fixed_state};
+      std::vector<float> expected;
+      for (Index i = 0; i < count; ++i) {
+        expected.push_back(kept_by_contract(dropout, i) ? static_cast<float>(1 / (1 - p)) : 0.0f);
+      }
+      const std::vector<float> ones(expected.size(), 1.0f);
+      for_each_cpu(2, [&](auto& device, const std::string& isa) {
+        INFO(isa << ", p " << p << ", " << count << " elements");
+        std::vector<float> out(expected.size()), d_in(expected.size());
+        dropout_forward<std::remove_reference_t<decltype(device)>, float>(device, out.data(), ones.data(), nullptr,
+                                                                          dropout, count);
+        dropout_backward<std::remove_reference_t<decltype(device)>, float>(device, d_in.data(), ones.data(), dropout,
+                                                                           count);
+        CHECK(out == expected);
+        CHECK(d_in == expected);
+      });
+    }
+  }
+}
+
+TEST_CASE("dropout: the bound is ceil(p 2^32), to the last bit", "[dropout]") {
+  for (Index i = 0; i < 100; ++i) {
+    const double word = philox_word(fixed_state.seed, static_cast<std::uint64_t>(i), fixed_state.step, 7);
+    const auto factor_at = [&](double bound) {
+      double factor = -1;
+      dropout_factors(&factor, {bound * 0x1p-32, 7, &fixed_state}, i, 1);
+      return factor;
+    };
+    CHECK(factor_at(word - 0.5) > 0);
+    CHECK(factor_at(word) > 0);
+    CHECK(factor_at(word + 0.5) == 0);
+    CHECK(factor_at(word + 1) == 0);
+  }
+}
+
+TEST_CASE("dropout: a run of the mask may start anywhere", "[dropout]") {
+  const Dropout dropout = {0.4, 7, &fixed_state};
+  // The last start makes the low half of the block number overflow within the run.
+  for (const Index first : {Index(0), Index(1), Index(2), Index(3), Index(1001), (Index(1) << 34) - 21}) {
+    for (const Index count : {1, 5, 63, 256, 257, 600}) {
+      std::vector<double> factors(static_cast<std::size_t>(count) + 1, -1.0);
+      dropout_factors(factors.data(), dropout, first, count);
+      Index wrong = 0;
+      for (Index i = 0; i < count; ++i) {
+        wrong += factors[static_cast<std::size_t>(i)] != (kept_by_contract(dropout, first + i) ? 1 / (1 - 0.4) : 0);
+      }
+      INFO("first " << first << ", count " << count);
+      CHECK(wrong == 0);
+      CHECK(factors.back() == -1.0);
+    }
+  }
+}
+
+TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to step and site to site", "[dropout]") {
+  const Index count = 100000;
+  const double p = 0.1;
+  StepState next = fixed_state;
+  ++next.step;
+  std::vector<double> factor(count), other_site(count), other_step(count);
+  dropout_factors(factor.data(), {p, 7, &fixed_state}, 0, count);
+  dropout_factors(other_site.data(), {p, 8, &fixed_state}, 0, count);
+  dropout_factors(other_step.data(), {p, 7, &next}, 0, count);
+  double kept = 0, kept_in_both_sites = 0, kept_in_both_steps = 0;
+  for (std::size_t i = 0; i < factor.size(); ++i) {
+    kept += factor[i] > 0;
+    kept_in_both_sites += factor[i] > 0 && other_site[i] > 0;
+    kept_in_both_steps += factor[i] > 0 && other_step[i] > 0;
+  }
+  // Five standard deviations of a binomial share.
+  const auto check_share = [&](double number, double share) {
+    CHECK_FALSE(!(std::abs(number / count - share) <= 5 * std::sqrt(share * (1 - share) / count)));
+  };
+  check_share(kept, 1 - p);
+  check_share(kept_in_both_sites, (1 - p) * (1 - p));
+  check_share(kept_in_both_steps, (1 - p) * (1 - p));
+}
+
+TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout]") {
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    using Device = std::remove_reference_t<decltype(device)>;
+    const std::vector<float> in(77, 3.0f), residual(77, 0.5f);
+    std::vector<float> out(77, std::nanf(""));
+    dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {1, 7, &fixed_state}, 77);
+    CHECK(out == std::vector<float>(77, 0.0f));
+    dropout_forward<Device, float>(device, out.data(), in.data(), residual.data(), {1, 7, &fixed_state}, 77);
+    CHECK(out == residual);
+    dropout_backward<Device, float>(device, out.data(), in.data(), {1, 7, &fixed_state}, 77);
+    CHECK(out == std::vector<float>(77, 0.0f));
+
+    dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {}, 77);
+    CHECK(out == in);
+    dropout_forward<Device, float>(device, out.data(), out.data(), nullptr, {}, 77);
+    CHECK(out == in);
+    dropout_backward<Device, float>(device, out.data(), residual.data(), {}, 77);
+    CHECK(out == residual);
+    dropout_backward<Device, float>(device, nullptr, nullptr, {0.5, 7, &fixed_state}, 0);
+  });
+}
+
+TEST_CASE("dropout: in place", "[dropout]") {
+  const Index count = 301;
+  const DropoutCase layer{count, 0.3, true};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    using Device = std::remove_reference_t<decltype(device)>;
+    const std::vector<float> apart = run_forward<float>(layer, device, in)[0];
+    std::vector<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
+    dropout_forward<Device, float>(device, over_in.data(), over_in.data(), in[1].data(), layer.dropout(), count);
+    dropout_forward<Device, float>(device, over_residual.data(), in[0].data(), over_residual.data(), layer.dropout(),
+                                   count);
+    CHECK(over_in == apart);
+    CHECK(over_residual == apart);
+    dropout_backward<Device, float>(device, gradient_apart.data(), in[0].data(), layer.dropout(), count);
+    dropout_backward<Device, float>(device, gradient.data(), gradient.data(), layer.dropout(), count);
+    CHECK(gradient == gradient_apart);
+  });
+}
+
+}  // namespace
+}  // namespace abh

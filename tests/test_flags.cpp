@@ -1,0 +1,386 @@
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <iostream>
+#include <limits>
+#include <new>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "error.hpp"
+#include "flags.hpp"
+
+using namespace abh;
+
+namespace {
+
+// A command line as main gets it; the texts must outlive it, which string literals do.
+struct Arguments {
+  std::vector<const char*> pointers{"prog"};
+  Arguments(std::initializer_list<const char*> texts) { pointers.insert(pointers.end(), texts); }
+  int argc() const { return static_cast<int>(pointers.size()); }
+  const char* const* argv() const { return pointers.data(); }
+};
+
+// Takes what is written to a standard stream while it lives.
+class Captured {
+ public:
+  explicit Captured(std::ostream& stream) : stream_(stream), old_(stream.rdbuf(text_.rdbuf())) {}
+  ~Captured() { stream_.rdbuf(old_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  std::ostream& stream_;
+  std::streambuf* old_;
+};
+
+// A program with a flag of every kind.
+struct Program {
+  Index steps = 2000;
+  std::uint64_t seed = 1;
+  double rate = 0.003, dropout = 0.1, scale = 1;
+  std::string data, device = "auto";
+  bool ffn_bias = true;
+  Flags flags;
+
+  explicit Program(const std::string& positionals = "") : flags("prog", "Does a thing.", positionals) {
+    flags.text("data", data, "FILE", "the text");
+    flags.integer("steps", steps, "STEPS", "how long", 0, 1000000000);
+    flags.section("Numbers");
+    flags.real("learning-rate", rate, "RATE", "the peak", {.low = 0, .high = 10, .low_open = true});
+    flags.real("dropout", dropout, "PROBABILITY", "how much is dropped", {.low = 0, .high = 1, .high_open = true});
+    flags.real("scale", scale, "FACTOR", "any factor");
+    flags.seed("seed", seed, "of everything random");
+    flags.choice("device", device, {"auto", "cpu", "cuda"}, "where to run");
+    flags.toggle("ffn-bias", ffn_bias, "biases in the feed-forward net");
+  }
+  std::optional<int> parse(const Arguments& line) { return flags.parse(line.argc(), line.argv()); }
+};
+
+// The message and status of the UsageError a command line leads to.
+std::string message_of(const Arguments& line, const std::string& positionals = "") {
+  Program program(positionals);
+  try {
+    program.parse(line);
+  } catch (const UsageError& error) {
+    CHECK(error.status() == 2);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("flags of every kind are read in both spellings", "[flags]") {
+  for (const bool equals : {false, true}) {
+    Program program;
+    const Arguments apart{"--data",    "a b.txt", "--steps",    "70",   "--learning-rate", "1e-3",
+                          "--dropout", "0",       "--scale",    "-2.5", "--seed",          "18446744073709551615",
+                          "--device",  "cuda",    "--ffn-bias", "0"};
+    const Arguments joined{"--data=a b.txt", "--steps=70",   "--learning-rate=1e-3",
+                           "--dropout=0",    "--scale=-2.5", "--seed=18446744073709551615",
+                           "--device=cuda",  "--ffn-bias=0"};
+    CHECK(!program.parse(equals ? joined : apart).has_value());
+    CHECK(program.data == "a b.txt");
+    CHECK(program.steps == 70);
+    CHECK(program.rate == 1e-3);
+    CHECK(program.dropout == 0.0);
+    CHECK(program.scale == -2.5);
+    CHECK(program.seed == 18446744073709551615u);
+    CHECK(program.device == "cuda");
+    CHECK(program.ffn_bias == false);
+  }
+}
+
+TEST_CASE("what is not given keeps its default and is known not to be given", "[flags]") {
+  Program program;
+  CHECK(!program.parse({"--seed", "5", "--steps", "3"}).has_value());
+  CHECK(program.steps == 3);
+  CHECK(program.rate == 0.003);
+  CHECK(program.device == "auto");
+  CHECK(program.flags.given("steps"));
+  CHECK(!program.flags.given("dropout"));
+  CHECK(program.flags.given_names() == std::vector<std::string>{"seed", "steps"});
+}
+
+TEST_CASE("a value may hold an equals sign, be empty, or begin with dashes after an equals sign", "[flags]") {
+  Program program;
+  program.parse({"--data=--a=b"});
+  CHECK(program.data == "--a=b");
+  Program empty;
+  empty.data = "something";
+  empty.parse({"--data", ""});
+  CHECK(empty.data.empty());
+  CHECK(empty.flags.given("data"));
+  Program dash;
+  dash.parse({"--data", "-"});
+  CHECK(dash.data == "-");
+}
+
+TEST_CASE("whole numbers are strict", "[flags]") {
+  const std::string expected = "--steps: expected a whole number from 0 to 1000000000, found ";
+  for (const char* bad : {"abc", "", "1e3", "12abc", "+5", " 5", "5 ", "0x10", "1.0", "-1", "1000000001", "-",
+                          "9223372036854775808", "99999999999999999999999", "nan", "1,000"}) {
+    INFO(bad);
+    CHECK(message_of({"--steps", bad}) == expected + '"' + bad + '"');
+    CHECK(message_of({("--steps=" + std::string(bad)).c_str()}) == expected + '"' + bad + '"');
+  }
+  for (const auto& [text, value] : {std::pair{"0", 0}, {"1000000000", 1000000000}, {"007", 7}, {"-0", 0}}) {
+    Program program;
+    program.parse({"--steps", text});
+    CHECK(program.steps == value);
+  }
+}
+
+TEST_CASE("seeds are any 64 bits", "[flags]") {
+  for (const char* bad : {"-1", "18446744073709551616", "1.5", "", "+1"}) {
+    CHECK(message_of({"--seed", bad}) ==
+          "--seed: expected a whole number from 0 to 18446744073709551615, found \"" + std::string(bad) + '"');
+  }
+}
+
+TEST_CASE("real numbers are finite and within their limits, open or closed", "[flags]") {
+  for (const char* bad : {"nan", "inf", "-inf", "infinity", "1e999", "", "abc", "1..2", "0x1p3", "+1", "1e", "1 ", "0",
+                          "-0", "-1", "10.0001"}) {
+    CHECK(message_of({"--learning-rate", bad}) ==
+          "--learning-rate: expected a number above 0 and at most 10, found \"" + std::string(bad) + '"');
+  }
+  for (const char* bad : {"1", "-1e-9", "2"}) {
+    CHECK(message_of({"--dropout", bad}) ==
+          "--dropout: expected a number at least 0 and below 1, found \"" + std::string(bad) + '"');
+  }
+  CHECK(message_of({"--scale", "nan"}) == "--scale: expected a finite number, found \"nan\"");
+  CHECK(message_of({"--learning-rate", "10"}) == "no error");
+  CHECK(message_of({"--learning-rate", "1e-300"}) == "no error");
+  CHECK(message_of({"--dropout", ".999"}) == "no error");
+  Program program;
+  program.parse({"--dropout", "-0"});
+  CHECK(!std::signbit(program.dropout));
+}
+
+TEST_CASE("limits are told in words", "[flags]") {
+  Index low = 0, high = 0;
+  double both = 0;
+  Flags flags("prog", "");
+  flags.integer("low", low, "N", "", 1);
+  flags.integer("high", high, "N", "", std::numeric_limits<Index>::min(), 9);
+  flags.real("both", both, "X", "", {.low = 0, .high = 1});
+  const auto message = [&](const char* argument) {
+    const Arguments line{argument};
+    try {
+      flags.parse(line.argc(), line.argv());
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(message("--low=0") == "--low: expected a whole number at least 1, found \"0\"");
+  CHECK(message("--high=10") == "--high: expected a whole number at most 9, found \"10\"");
+  CHECK(message("--both=1.5") == "--both: expected a number from 0 to 1, found \"1.5\"");
+}
+
+TEST_CASE("choices and toggles take their words only", "[flags]") {
+  CHECK(message_of({"--device", "gpu"}) == "--device: expected one of auto, cpu, cuda, found \"gpu\"");
+  CHECK(message_of({"--device", ""}) == "--device: expected one of auto, cpu, cuda, found \"\"");
+  CHECK(message_of({"--device", "CPU"}) == "--device: expected one of auto, cpu, cuda, found \"CPU\"");
+  for (const char* bad : {"true", "2", "", "01"}) {
+    CHECK(message_of({"--ffn-bias", bad}) == "--ffn-bias: expected 0 or 1, found \"" + std::string(bad) + '"');
+  }
+}
+
+TEST_CASE("a missing value is not taken from the next flag", "[flags]") {
+  CHECK(message_of({"--steps"}) == "--steps: needs a value (a whole number from 0 to 1000000000)");
+  CHECK(message_of({"--data", "--steps", "3"}) == "--data: needs a value (FILE), found --steps");
+  CHECK(message_of({"--data", "--"}) == "--data: needs a value (FILE), found --");
+  CHECK(message_of({"--ffn-bias", "--seed=1"}) == "--ffn-bias: needs a value (0 or 1), found --seed=1");
+}
+
+TEST_CASE("an unknown flag is named, and the nearest one if it is near", "[flags]") {
+  CHECK(message_of({"--leraning-rate", "1"}) == "unknown flag --leraning-rate; did you mean --learning-rate?");
+  CHECK(message_of({"--learning_rate=1"}) == "unknown flag --learning_rate; did you mean --learning-rate?");
+  CHECK(message_of({"--learning", "1"}) == "unknown flag --learning; did you mean --learning-rate?");
+  CHECK(message_of({"--step", "1"}) == "unknown flag --step; did you mean --steps?");
+  CHECK(message_of({"--sede", "1"}) == "unknown flag --sede; did you mean --seed?");
+  CHECK(message_of({"---steps", "1"}) == "unknown flag ---steps; did you mean --steps?");
+  CHECK(message_of({"--hepl"}) == "unknown flag --hepl; did you mean --help?");
+  CHECK(message_of({"--xyzzy", "1"}) == "unknown flag --xyzzy; see --help");
+  CHECK(message_of({"--=3"}) == "unknown flag --; see --help");
+  CHECK(message_of({"-h"}) == "unknown flag -h; flags begin with two dashes, see --help");
+  CHECK(message_of({"-steps", "3"}) == "unknown flag -steps; flags begin with two dashes, see --help");
+}
+
+TEST_CASE("a flag given twice is an error", "[flags]") {
+  CHECK(message_of({"--steps", "3", "--steps=3"}) == "--steps: given twice, expected once");
+}
+
+TEST_CASE("positional arguments are refused or kept", "[flags]") {
+  const std::string refused = "unexpected argument \"x\"; expected only flags, --flag value, see --help";
+  CHECK(message_of({"x"}) == refused);
+  CHECK(message_of({"--steps", "3", "x"}) == refused);
+  CHECK(message_of({"--", "x"}) == refused);
+  CHECK(message_of({"--"}) == "no error");
+
+  Program program("FILE...");
+  CHECK(!program.parse({"a", "--steps", "3", "-", "--", "--seed", "-b", "--help"}).has_value());
+  CHECK(program.steps == 3);
+  CHECK(!program.flags.given("seed"));
+  CHECK(program.flags.positionals() == std::vector<std::string>{"a", "-", "--seed", "-b", "--help"});
+}
+
+TEST_CASE("help and version are printed whatever else is wrong", "[flags]") {
+  const Captured out(std::cout);
+  Program program;
+  CHECK(program.parse({"--version"}) == 0);
+  CHECK(out.text() == "prog (Attention by Hand) " + std::string(version) + "\n");
+  const Captured help(std::cout);
+  CHECK(program.parse({"--xyzzy", "--steps", "--help"}) == 0);
+  CHECK(help.text() == program.flags.help());
+  CHECK(message_of({"--help=1"}) == "--help: takes no value, found \"1\"");
+}
+
+TEST_CASE("help shows every flag with placeholder, limits and default", "[flags]") {
+  const std::string expected =
+      "prog (Attention by Hand " + std::string(version) +
+      "): Does a thing.\n"
+      "\n"
+      "Usage: prog [--flag value | --flag=value]... [--] FILE...\n"
+      "\n"
+      "Flags:\n"
+      "  --data FILE                   the text (default: none)\n"
+      "  --steps STEPS                 how long (from 0 to 1000000000; default: 2000)\n"
+      "\n"
+      "Numbers:\n"
+      "  --learning-rate RATE          the peak (above 0 and at most 10; default: 0.003)\n"
+      "  --dropout PROBABILITY         how much is dropped (at least 0 and below 1; default: 0.1)\n"
+      "  --scale FACTOR                any factor (default: 1)\n"
+      "  --seed N                      of everything random (from 0 to 18446744073709551615; default: 1)\n"
+      "  --device auto|cpu|cuda        where to run (default: auto)\n"
+      "  --ffn-bias 0|1                biases in the feed-forward net (default: 1)\n"
+      "\n"
+      "  --help                        print this and leave\n"
+      "  --version                     print the version and leave\n";
+  CHECK(Program("FILE...").flags.help() == expected);
+}
+
+TEST_CASE("help stays within 100 columns", "[flags]") {
+  std::string words, name = "a-very-long-name-of-a-flag";
+  for (int i = 0; i < 60; ++i) words += "word" + std::to_string(i) + " ";
+  std::string target;
+  Flags flags("prog", words);
+  flags.text(name, target, "PLACEHOLDER", words);
+  flags.text("edge", target, "X", std::string(53, 'a') + " bbbb cc");
+  const std::string help = flags.help();
+  CHECK(help.find("\n  --" + name + " PLACEHOLDER\n" + std::string(32, ' ') + "word0 word1") != help.npos);
+  CHECK(help.find("word59") != help.npos);
+  std::istringstream lines(help);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) {
+    longest = std::max(longest, line.size());
+    CHECK((line.empty() || line.back() != ' '));
+  }
+  CHECK(longest <= 100);
+  CHECK(longest >= 95);
+}
+
+TEST_CASE("one flag can be read before the others", "[flags]") {
+  const auto peek = [](const Arguments& line) { return peek_flag(line.argc(), line.argv(), "preset"); };
+  CHECK(peek({"--steps", "3", "--preset", "baby"}) == "baby");
+  CHECK(peek({"--preset=baby", "--xyzzy"}) == "baby");
+  CHECK(!peek({"--steps", "3"}).has_value());
+  CHECK(!peek({"--preset"}).has_value());
+  CHECK(!peek({"--preset", "--steps"}).has_value());
+  CHECK(!peek({"-x", "--preset", "baby"}).has_value());
+  CHECK(!peek({"--", "--preset", "baby"}).has_value());
+  CHECK(!peek({"--data=--preset", "baby"}).has_value());
+}
+
+TEST_CASE("a program turns exceptions into one line and a status", "[flags]") {
+  const auto run = [](int (*body)(int, char**)) {
+    const Captured out(std::cout);
+    const Captured error(std::cerr);
+    char name[] = "ignored";
+    char* argv[] = {name, nullptr};
+    const int status = run_program("prog", 1, argv, body);
+    return std::pair{status, error.text()};
+  };
+  using Result = std::pair<int, std::string>;
+  CHECK(run([](int argc, char**) { return 40 + argc; }) == Result{41, ""});
+  CHECK(run([](int, char**) -> int { throw Error("x.txt: broken\nin\ttwo"); }) ==
+        Result{1, "prog: x.txt: broken in two\n"});
+  CHECK(run([](int, char**) -> int { throw UsageError("--x: bad"); }) == Result{2, "prog: --x: bad\n"});
+  CHECK(run([](int, char**) -> int { throw std::bad_alloc(); }) == Result{1, "prog: out of memory\n"});
+  CHECK(run([](int, char**) -> int { throw std::out_of_range("far"); }) == Result{1, "prog: far\n"});
+  // A stream that failed once counts as not written.
+  CHECK(run([](int, char**) {
+          std::cout.setstate(std::ios::badbit);
+          return 0;
+        }) == Result{1, "prog: standard output: cannot write: write error\n"});
+  std::cout.clear();
+}
+
+TEST_CASE("a program finds out that its output was lost", "[flags]") {
+  // Runs a program that prints, in a process of its own whose standard output `prepare` spoils.
+  const auto run = [](void (*prepare)()) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    std::cout.flush();
+    std::fflush(stdout);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::dup2(ends[1], 2);
+      ::close(ends[0]);
+      ::close(ends[1]);
+      prepare();
+      char name[] = "prog";
+      char* argv[] = {name, nullptr};
+      ::_exit(run_program("prog", 1, argv, [](int, char**) {
+        // Closed, its number must not go to the next file.
+        const int file = ::open("/dev/null", O_WRONLY);
+        if (file <= 2) return 99;
+        std::cout << "text\n";
+        return 0;
+      }));
+    }
+    ::close(ends[1]);
+    std::string error;
+    char block[256];
+    for (ssize_t count; (count = ::read(ends[0], block, sizeof block)) > 0;) {
+      error.append(block, static_cast<std::size_t>(count));
+    }
+    ::close(ends[0]);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return std::pair{WIFEXITED(status) ? WEXITSTATUS(status) : -1, error};
+  };
+  using Result = std::pair<int, std::string>;
+  CHECK(run([] { ::dup2(::open("/dev/null", O_WRONLY), 1); }) == Result{0, ""});
+  CHECK(run([] { ::close(1); }) == Result{1, "prog: standard output: cannot write: Bad file descriptor\n"});
+  CHECK(run([] {
+          int ends[2];
+          if (::pipe(ends) != 0) ::_exit(98);
+          ::dup2(ends[1], 1);
+          ::close(ends[0]);
+          ::close(ends[1]);
+        }) == Result{1, "prog: standard output: cannot write: Broken pipe\n"});
+  if (::access("/dev/full", W_OK) == 0) {
+    CHECK(run([] { ::dup2(::open("/dev/full", O_WRONLY), 1); }) ==
+          Result{1, "prog: standard output: cannot write: No space left on device\n"});
+  }
+}
+
+TEST_CASE("control characters do not leave a line", "[flags]") {
+  CHECK(one_line("a\nb\r\x1b[1m\x7f c\xc3\xa9") == "a b  [1m  c\xc3\xa9");
+}

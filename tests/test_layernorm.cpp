@@ -1,0 +1,84 @@
+#include "layers/layernorm.hpp"
+
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+struct LayernormCase {
+  Index BC, D;
+  bool residual = false;
+
+  std::vector<Slot> inputs() const {
+    return {activation("in_bcd", BC * D), weight("weight_d", D), weight("bias_d", D)};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", BC * D)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    std::vector<T> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
+    layernorm_forward<Device, T>(device, out[0].data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
+                                 in[2].data(), BC, D);
+    // With a residual the case is out = in + layernorm(in), as in a block.
+    if (residual) {
+      for (std::size_t i = 0; i < out[0].size(); ++i) out[0][i] += in[0][i];
+    }
+  }
+
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    std::vector<T> out_bcd(in[0].size()), mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
+    layernorm_forward<Device, T>(device, out_bcd.data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
+                                 in[2].data(), BC, D);
+    layernorm_backward<Device, T>(device, {.d_in_bcd = d_in[0].data(),
+                                           .d_weight_d = d_in[1].data(),
+                                           .d_bias_d = d_in[2].data(),
+                                           .d_out_bcd = d_out[0].data(),
+                                           .d_residual_bcd = residual ? d_out[0].data() : nullptr,
+                                           .in_bcd = in[0].data(),
+                                           .mean_bc = mean_bc.data(),
+                                           .rstd_bc = rstd_bc.data(),
+                                           .weight_d = in[1].data(),
+                                           .BC = BC,
+                                           .D = D});
+  }
+};
+
+TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
+  check_layer(LayernormCase{5, 7});
+  check_layer(LayernormCase{33, 19, true});
+  check_layer(LayernormCase{2, 37});
+  check_layer(LayernormCase{70, 3});
+}
+
+TEST_CASE("layernorm: no rows", "[layernorm]") {
+  const Values<double> in = {{}, {1, 2}, {3, 4}};
+  CpuDevice<Isa::baseline> device(2);
+  CHECK(run_backward<double>(LayernormCase{0, 2}, device, in, {{}})[1] == std::vector<double>{0, 0});
+}
+
+TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm]") {
+  const LayernormCase layer{4, 100};
+  std::vector<Slot> slots = layer.inputs();
+  slots[0].scale = 0.01;
+  slots[0].offset = 1;
+  const Values<float> in = converted<float>(random_values(slots, 3));
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> reference = run_forward<double>(layer, device, converted<double>(in));
+  for_each_cpu(1, [&](auto& any, const std::string& isa) {
+    const Values<double> got = converted<double>(run_forward<float>(layer, any, in));
+    require_close(layer.outputs(), got, reference, 5e-5, isa);
+  });
+}
+
+TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradients", "[layernorm]") {
+  const LayernormCase layer{1, 9};
+  const Values<double> in = {std::vector<double>(9, 5.0), std::vector<double>(9, 2.0), std::vector<double>(9, -3.0)};
+  CpuDevice<Isa::baseline> device(1);
+  CHECK(run_forward<double>(layer, device, in)[0] == std::vector<double>(9, -3.0));
+  const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 1));
+  CHECK(largest(d_in[0]) < 1e4);
+}
+
+}  // namespace
+}  // namespace abh

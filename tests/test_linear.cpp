@@ -1,0 +1,288 @@
+#include "layers/linear.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+// Rows of in_bci and out_bco may be slices of wider rows: `in_gap` and `out_gap` elements lie between them.
+struct LinearCase {
+  Index BC, I, O;
+  bool bias = false;
+  double scale = 1;
+  bool accumulate = false;  // of the gradient of the input: the case is then the sum of two equal maps
+  Index in_gap = 0, out_gap = 0;
+
+  Index in_stride() const { return in_gap ? I + in_gap : 0; }
+  Index out_stride() const { return out_gap ? O + out_gap : 0; }
+
+  std::vector<Slot> inputs() const {
+    std::vector<Slot> slots = {activation("in_bci", BC * I), weight("weight_oi", O * I)};
+    if (bias) slots.push_back(weight("bias_o", O));
+    return slots;
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bco", BC * O)}; }
+
+  // Spread rows out, with `fill` between them, and gather them again.
+  template <class T>
+  static std::vector<T> spread(const std::vector<T>& rows, Index BC, Index width, Index gap, double fill) {
+    std::vector<T> spread_rows(static_cast<std::size_t>(BC * (width + gap)), static_cast<T>(fill));
+    for (Index bc = 0; bc < BC; ++bc) {
+      for (Index i = 0; i < width; ++i) {
+        spread_rows[static_cast<std::size_t>(bc * (width + gap) + i)] = rows[static_cast<std::size_t>(bc * width + i)];
+      }
+    }
+    return spread_rows;
+  }
+  template <class T>
+  static void gather(std::vector<T>& rows, const std::vector<T>& spread_rows, Index BC, Index width, Index gap,
+                     double fill) {
+    for (Index bc = 0; bc < BC; ++bc) {
+      for (Index i = 0; i < width + gap; ++i) {
+        const T x = spread_rows[static_cast<std::size_t>(bc * (width + gap) + i)];
+        if (i < width) {
+          rows[static_cast<std::size_t>(bc * width + i)] = x;
+        } else {
+          REQUIRE(static_cast<double>(x) == fill);  // nothing between the rows is touched
+        }
+      }
+    }
+  }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    const std::vector<T> in_rows = spread(in[0], BC, I, in_gap, std::numeric_limits<double>::quiet_NaN());
+    std::vector<T> out_rows = spread(out[0], BC, O, out_gap, 5);
+    linear_forward<Device, T>(device, {.out_bco = out_rows.data(),
+                                       .in_bci = in_rows.data(),
+                                       .weight_oi = in[1].data(),
+                                       .bias_o = bias ? in[2].data() : nullptr,
+                                       .BC = BC,
+                                       .I = I,
+                                       .O = O,
+                                       .in_stride = in_stride(),
+                                       .out_stride = out_stride(),
+                                       .scale = accumulate ? 2 * scale : scale});
+    gather(out[0], out_rows, BC, O, out_gap, 5);
+  }
+
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::vector<T> in_rows = spread(in[0], BC, I, in_gap, nan);
+    const std::vector<T> d_out_rows = spread(d_out[0], BC, O, out_gap, nan);
+    std::vector<T> d_in_rows = spread(d_in[0], BC, I, in_gap, 5);
+    LinearBackwardInput<T> to_input{.d_in_bci = d_in_rows.data(),
+                                    .d_out_bco = d_out_rows.data(),
+                                    .weight_oi = in[1].data(),
+                                    .BC = BC,
+                                    .I = I,
+                                    .O = O,
+                                    .in_stride = in_stride(),
+                                    .out_stride = out_stride(),
+                                    .scale = scale};
+    linear_backward_input<Device, T>(device, to_input);
+    to_input.accumulate = accumulate;
+    if (accumulate) linear_backward_input<Device, T>(device, to_input);
+    gather(d_in[0], d_in_rows, BC, I, in_gap, 5);
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = d_in[1].data(),
+                                               .d_bias_o = bias ? d_in[2].data() : nullptr,
+                                               .d_out_bco = d_out_rows.data(),
+                                               .in_bci = in_rows.data(),
+                                               .BC = BC,
+                                               .I = I,
+                                               .O = O,
+                                               .in_stride = in_stride(),
+                                               .out_stride = out_stride(),
+                                               .scale = accumulate ? 2 * scale : scale});
+  }
+};
+
+TEST_CASE("linear forward and backward", "[linear]") {
+  check_layer(LinearCase{.BC = 1, .I = 1, .O = 1, .bias = true});
+  check_layer(LinearCase{.BC = 1, .I = 19, .O = 7, .bias = true});
+  check_layer(LinearCase{.BC = 5, .I = 7, .O = 9});
+  check_layer(LinearCase{.BC = 13, .I = 5, .O = 3, .bias = true, .scale = 0.75});
+  check_layer(LinearCase{.BC = 7, .I = 9, .O = 5, .bias = true, .scale = -1.5, .accumulate = true});
+  check_layer(LinearCase{.BC = 14, .I = 6, .O = 11, .bias = true, .in_gap = 3});
+  check_layer(
+      LinearCase{.BC = 9, .I = 8, .O = 4, .bias = true, .scale = 2, .accumulate = true, .in_gap = 1, .out_gap = 5});
+}
+
+TEST_CASE("linear with one input or one output channel and gaps", "[linear]") {
+  check_layer(LinearCase{.BC = 17, .I = 1, .O = 5, .bias = true, .in_gap = 2});
+  check_layer(LinearCase{.BC = 17, .I = 5, .O = 1, .bias = true, .out_gap = 2});
+  check_layer(LinearCase{.BC = 17, .I = 1, .O = 1, .bias = true});
+}
+
+// Sizes that need several blocks of K, several blocks of columns, and parts of K in the gradient of the weight.
+TEST_CASE("linear over several blocks", "[linear]") {
+  const LinearCase cases[] = {{.BC = 97, .I = 530, .O = 34, .bias = true, .scale = 0.5},
+                              {.BC = 50, .I = 33, .O = 1100, .bias = true, .in_gap = 7},
+                              {.BC = 700, .I = 40, .O = 17, .bias = true, .accumulate = true, .out_gap = 3},
+                              {.BC = 300, .I = 300, .O = 270},
+                              {.BC = 3, .I = 600, .O = 301, .bias = true}};
+  for (const LinearCase& layer : cases) {
+    INFO("BC " << layer.BC << ", I " << layer.I << ", O " << layer.O);
+    check_float(layer, 1);
+    check_threads(layer, 1);
+  }
+}
+
+// Every size around the tile: BC, I and O each take all values from 1 to 40, in combinations drawn at random. The sums
+// are bounded element by element: |error| <= 2^-23 (terms + 4) sum |products|.
+TEST_CASE("linear of every edge size is the product by definition", "[linear]") {
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    using Device = std::remove_reference_t<decltype(device)>;
+    for (std::uint32_t draw = 0; draw < 240; ++draw) {
+      const auto size = [&](std::uint64_t which) {
+        // Each of the three runs through 1..40 in its own order, six times.
+        const Index factor[] = {1, 11, 27};
+        return 1 +
+               (static_cast<Index>(draw) * factor[which] + static_cast<Index>(draw / 40) * (3 + factor[which])) % 40;
+      };
+      const Index M = size(0), K = size(1), N = size(2);
+      const std::vector<Slot> slots = {activation("a_mk", M * K), activation("b_nk", N * K), activation("c_mn", M * N),
+                                       activation("bias_n", N)};
+      const Values<float> in = converted<float>(random_values(slots, 40 + draw));
+      const auto at = [](const std::vector<float>& matrix, Index row, Index column, Index width) {
+        return static_cast<double>(matrix[static_cast<std::size_t>(row * width + column)]);
+      };
+      Index wrong = 0;
+      const auto compare_with = [&](const std::vector<float>& got, Index rows, Index columns, Index terms, auto term,
+                                    auto start) {
+        for (Index r = 0; r < rows; ++r) {
+          for (Index c = 0; c < columns; ++c) {
+            double sum = start(r, c), size_of_sum = std::abs(sum);
+            for (Index t = 0; t < terms; ++t) {
+              sum += term(r, c, t);
+              size_of_sum += std::abs(term(r, c, t));
+            }
+            const double bound = std::ldexp(static_cast<double>(terms + 4), -23) * size_of_sum;
+            wrong += !(std::abs(at(got, r, c, columns) - sum) <= bound);
+          }
+        }
+      };
+
+      std::vector<float> out_mn(in[2].size(), std::numeric_limits<float>::quiet_NaN());
+      linear_forward<Device, float>(device, {.out_bco = out_mn.data(),
+                                             .in_bci = in[0].data(),
+                                             .weight_oi = in[1].data(),
+                                             .bias_o = in[3].data(),
+                                             .BC = M,
+                                             .I = K,
+                                             .O = N});
+      compare_with(
+          out_mn, M, N, K, [&](Index m, Index n, Index k) { return at(in[0], m, k, K) * at(in[1], n, k, K); },
+          [&](Index, Index n) { return at(in[3], 0, n, N); });
+
+      std::vector<float> d_in_mk = in[0];
+      linear_backward_input<Device, float>(device, {.d_in_bci = d_in_mk.data(),
+                                                    .d_out_bco = in[2].data(),
+                                                    .weight_oi = in[1].data(),
+                                                    .BC = M,
+                                                    .I = K,
+                                                    .O = N,
+                                                    .accumulate = true});
+      compare_with(
+          d_in_mk, M, K, N, [&](Index m, Index k, Index n) { return at(in[2], m, n, N) * at(in[1], n, k, K); },
+          [&](Index m, Index k) { return at(in[0], m, k, K); });
+
+      std::vector<float> d_weight_nk = in[1], d_bias_n = in[3];
+      linear_backward_weight<Device, float>(device, {.d_weight_oi = d_weight_nk.data(),
+                                                     .d_bias_o = d_bias_n.data(),
+                                                     .d_out_bco = in[2].data(),
+                                                     .in_bci = in[0].data(),
+                                                     .BC = M,
+                                                     .I = K,
+                                                     .O = N});
+      compare_with(
+          d_weight_nk, N, K, M, [&](Index n, Index k, Index m) { return at(in[2], m, n, N) * at(in[0], m, k, K); },
+          [&](Index n, Index k) { return at(in[1], n, k, K); });
+      compare_with(
+          d_bias_n, 1, N, M, [&](Index, Index n, Index m) { return at(in[2], m, n, N); },
+          [&](Index, Index n) { return at(in[3], 0, n, N); });
+      INFO(isa << ", M " << M << ", N " << N << ", K " << K);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+// A row's result does not depend on which row of a tile it is, nor on how many others there are: equal rows in, equal
+// bits out, for every position in and at the edge of a tile.
+TEST_CASE("linear gives equal rows equal bits", "[linear]") {
+  const Index BC = 29, I = 71, O = 45;
+  const std::vector<Slot> slots = {activation("in_i", I), weight("weight_oi", O * I), activation("d_out_o", O)};
+  const Values<float> values = converted<float>(random_values(slots, 3));
+  std::vector<float> in_bci, d_out_bco;
+  for (Index bc = 0; bc < BC; ++bc) {
+    in_bci.insert(in_bci.end(), values[0].begin(), values[0].end());
+    d_out_bco.insert(d_out_bco.end(), values[2].begin(), values[2].end());
+  }
+  for_each_cpu(2, [&](auto& device, const std::string& isa) {
+    using Device = std::remove_reference_t<decltype(device)>;
+    std::vector<float> out_bco(static_cast<std::size_t>(BC * O)), d_in_bci(static_cast<std::size_t>(BC * I));
+    linear_forward<Device, float>(
+        device,
+        {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = values[1].data(), .BC = BC, .I = I, .O = O});
+    linear_backward_input<Device, float>(device, {.d_in_bci = d_in_bci.data(),
+                                                  .d_out_bco = d_out_bco.data(),
+                                                  .weight_oi = values[1].data(),
+                                                  .BC = BC,
+                                                  .I = I,
+                                                  .O = O});
+    INFO(isa);
+    for (Index bc = 1; bc < BC; ++bc) {
+      CHECK(std::equal(out_bco.begin(), out_bco.begin() + O, out_bco.begin() + bc * O));
+      CHECK(std::equal(d_in_bci.begin(), d_in_bci.begin() + I, d_in_bci.begin() + bc * I));
+    }
+  });
+}
+
+TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear]") {
+  const Index BC = 15, I = 20, O = 18;
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    using Device = std::remove_reference_t<decltype(device)>;
+    std::vector<float> in_bci(static_cast<std::size_t>(BC * I), 1.0f), out_bco(static_cast<std::size_t>(BC * O));
+    const std::vector<float> weight_oi(static_cast<std::size_t>(O * I), 0.5f);
+    in_bci[static_cast<std::size_t>(3 * I + 2)] = std::numeric_limits<float>::quiet_NaN();
+    in_bci[static_cast<std::size_t>(14 * I + 19)] = std::numeric_limits<float>::infinity();
+    linear_forward<Device, float>(
+        device,
+        {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = weight_oi.data(), .BC = BC, .I = I, .O = O});
+    INFO(isa);
+    for (Index bc = 0; bc < BC; ++bc) {
+      for (Index o = 0; o < O; ++o) {
+        const float out = out_bco[static_cast<std::size_t>(bc * O + o)];
+        if (bc == 3) {
+          CHECK(std::isnan(out));
+        } else {
+          CHECK(out == (bc == 14 ? std::numeric_limits<float>::infinity() : 10.0f));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear]") {
+  for_each_cpu(2, [&](auto& device, const std::string&) {
+    using Device = std::remove_reference_t<decltype(device)>;
+    const std::vector<float> weight_oi(12, 1.0f);
+    std::vector<float> d_weight_oi(12, 7.0f), d_bias_o(3, 7.0f);
+    linear_forward<Device, float>(
+        device, {.out_bco = nullptr, .in_bci = nullptr, .weight_oi = weight_oi.data(), .BC = 0, .I = 4, .O = 3});
+    linear_backward_input<Device, float>(
+        device, {.d_in_bci = nullptr, .d_out_bco = nullptr, .weight_oi = weight_oi.data(), .BC = 0, .I = 4, .O = 3});
+    linear_backward_weight<Device, float>(device, {.d_weight_oi = d_weight_oi.data(),
+                                                   .d_bias_o = d_bias_o.data(),
+                                                   .d_out_bco = nullptr,
+                                                   .in_bci = nullptr,
+                                                   .BC = 0,
+                                                   .I = 4,
+                                                   .O = 3});
+    CHECK(d_weight_oi == std::vector<float>(12, 7.0f));
+    CHECK(d_bias_o == std::vector<float>(3, 7.0f));
+  });
+}
+
+}  // namespace
+}  // namespace abh

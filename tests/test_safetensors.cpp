@@ -1,0 +1,540 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "crc32.hpp"
+#include "error.hpp"
+#include "safetensors.hpp"
+
+namespace fs = std::filesystem;
+using abh::Dtype;
+using abh::Index;
+using abh::SafetensorsFile;
+using abh::SafetensorsOutput;
+using abh::SafetensorsTensor;
+using abh::write_safetensors;
+
+namespace {
+
+struct TemporaryPath {
+  std::string path = (fs::temp_directory_path() / ("abh_test_" + std::to_string(::getpid()) + ".safetensors")).string();
+  TemporaryPath() { fs::remove_all(path); }
+  ~TemporaryPath() { fs::remove_all(path); }
+};
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string length_bytes(std::uint64_t length) {
+  std::string text(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xFF);
+  return text;
+}
+
+// A file made by hand.
+std::string file_of(const std::string& header, const std::string& data = "") {
+  return length_bytes(header.size()) + header + data;
+}
+
+SafetensorsFile parse(const std::string& file) {
+  std::vector<std::byte> bytes(file.size());
+  for (std::size_t i = 0; i < file.size(); ++i) bytes[i] = static_cast<std::byte>(file[i]);
+  return SafetensorsFile::parse(std::move(bytes), "x.st");
+}
+
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const abh::Error& error) {
+    const std::string message = error.what();
+    CHECK(error.status() == 1);
+    CHECK(message.find('\n') == std::string::npos);
+    return message;
+  }
+  return "no error";
+}
+
+std::string parse_error(const std::string& file) {
+  return error_of([&] { parse(file); });
+}
+
+// The message, less the path, of a header whose data section is `data_size` bytes.
+std::string header_error(const std::string& header, std::size_t data_size = 0) {
+  const std::string message = parse_error(file_of(header, std::string(data_size, 'd')));
+  const std::string prefix = "x.st: ";
+  return message.compare(0, prefix.size(), prefix) == 0 ? message.substr(prefix.size()) : message;
+}
+
+std::string data_of(const SafetensorsTensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.byte_count())};
+}
+
+std::string data_of(const SafetensorsFile& file) {
+  std::string data;
+  for (const SafetensorsTensor& tensor : file.tensors()) data += data_of(tensor);
+  return data;
+}
+
+// A small file with everything in it, as the writer makes it.
+std::string small_file() {
+  const TemporaryPath temporary;
+  const float weight_oi[2][3] = {{1.5F, -2, 3}, {0.25F, 0, -1e30F}};
+  const std::int16_t token = 77;
+  write_safetensors(temporary.path,
+                    {{"weight_oi", Dtype::F32, {2, 3}, weight_oi},
+                     {"nothing", Dtype::F32, {0, 4}, nullptr},
+                     {"scalar", Dtype::I16, {}, &token}},
+                    {{"note", "a \"b\""}});
+  return content_of(temporary.path);
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
+  const TemporaryPath temporary;
+  unsigned char bytes[6 * 8];
+  for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<unsigned char>(i * 37 + 11);
+  const std::vector<std::pair<Dtype, Index>> sizes = {
+      {Dtype::F64, 8}, {Dtype::F32, 4}, {Dtype::F16, 2}, {Dtype::BF16, 2}, {Dtype::I64, 8},
+      {Dtype::I32, 4}, {Dtype::I16, 2}, {Dtype::I8, 1},  {Dtype::U64, 8},  {Dtype::U32, 4},
+      {Dtype::U16, 2}, {Dtype::U8, 1},  {Dtype::BOOL, 1}};
+  std::vector<SafetensorsOutput> outputs;
+  for (const auto& [dtype, size] : sizes) outputs.push_back({abh::dtype_name(dtype), dtype, {2, 3}, bytes});
+  write_safetensors(temporary.path, outputs, {{"format", "test"}});
+
+  const SafetensorsFile file = SafetensorsFile::read(temporary.path);
+  CHECK(file.path() == temporary.path);
+  CHECK(file.metadata().at("format") == "test");
+  CHECK(file.metadata().at("crc32").size() == 8);
+  CHECK(file.tensors().size() == sizes.size());
+  for (const auto& [dtype, size] : sizes) {
+    const SafetensorsTensor& tensor = file.tensor(abh::dtype_name(dtype));
+    CAPTURE(tensor.name);
+    CHECK(tensor.dtype == dtype);
+    CHECK(tensor.shape == std::vector<Index>{2, 3});
+    CHECK(tensor.count() == 6);
+    CHECK(abh::element_size(dtype) == size);
+    REQUIRE(tensor.byte_count() == 6 * size);
+    CHECK(std::memcmp(tensor.data, bytes, static_cast<std::size_t>(6 * size)) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(size) == 0);
+  }
+}
+
+TEST_CASE("safetensors: typed access", "[safetensors]") {
+  const SafetensorsFile file = parse(small_file());
+  CHECK(file.data<float>("weight_oi", {2, 3})[3] == 0.25F);
+  CHECK(file.data<std::int16_t>("scalar", {})[0] == 77);
+  CHECK(file.data<float>("nothing", {0, 4}) != nullptr);
+  CHECK(file.has("scalar"));
+  CHECK_FALSE(file.has("absent"));
+  CHECK(error_of([&] { file.tensor("absent"); }) == "x.st: tensor \"absent\" is missing");
+  CHECK(error_of([&] { file.data<float>("absent", {1}); }) == "x.st: tensor \"absent\" is missing");
+  CHECK(error_of([&] {
+          file.data<double>("weight_oi", {2, 3});
+        }) == "x.st: tensor \"weight_oi\" is F32 [2, 3], expected F64 [2, 3]");
+  CHECK(error_of([&] {
+          file.data<float>("weight_oi", {3, 2});
+        }) == "x.st: tensor \"weight_oi\" is F32 [2, 3], expected F32 [3, 2]");
+  CHECK(error_of([&] { file.data<std::int16_t>("scalar", {1}); }) ==
+        "x.st: tensor \"scalar\" is I16 [], expected I16 [1]");
+}
+
+TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
+  const TemporaryPath temporary;
+  const std::uint8_t narrow[3] = {1, 2, 3};
+  const std::uint16_t wide[2] = {0x0504, 0x0706};
+  const std::vector<SafetensorsOutput> outputs = {{"n", Dtype::U8, {3}, narrow},
+                                                  {"z", Dtype::U16, {1}, wide},
+                                                  {"a", Dtype::U16, {1}, wide + 1},
+                                                  {"m", Dtype::U8, {0}, nullptr}};
+  // A check value that comes with the metadata, as from a file that was read, is replaced.
+  write_safetensors(temporary.path, outputs, {{"k", "v"}, {"crc32", "old"}});
+
+  // Wide before narrow, otherwise in the order given; header padded with spaces to a multiple of 8.
+  const std::string data = "\x04\x05\x06\x07\x01\x02\x03";
+  char crc[9];
+  std::snprintf(crc, sizeof crc, "%08x", abh::crc32(data.data(), data.size()));
+  std::string header = std::string("{\"__metadata__\":{\"crc32\":\"") + crc +
+                       "\",\"k\":\"v\"},"
+                       "\"z\":{\"dtype\":\"U16\",\"shape\":[1],\"data_offsets\":[0, 2]},"
+                       "\"a\":{\"dtype\":\"U16\",\"shape\":[1],\"data_offsets\":[2, 4]},"
+                       "\"n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4, 7]},"
+                       "\"m\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[7, 7]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::string first = content_of(temporary.path);
+  CHECK(first == file_of(header, data));
+
+  write_safetensors(temporary.path, outputs, {{"k", "v"}});
+  CHECK(content_of(temporary.path) == first);
+}
+
+TEST_CASE("safetensors: names and metadata of any text come back", "[safetensors]") {
+  const TemporaryPath temporary;
+  const float value = 1;
+  std::vector<std::string> texts = {"plain.0.weight",
+                                    "quote\" back\\slash /",
+                                    "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80",
+                                    "",
+                                    "line\nfeed\ttab\b\f\r",
+                                    "\xEF\xBF\xBF",
+                                    "\x7F",
+                                    std::string(5000, 'n')};
+  std::string controls;
+  for (char c = 0; c < 0x20; ++c) controls += c;
+  texts.push_back(controls);
+  std::vector<SafetensorsOutput> outputs;
+  std::map<std::string, std::string> metadata;
+  for (const std::string& text : texts) {
+    outputs.push_back({text, Dtype::F32, {}, &value});
+    metadata[text] = text + text;
+  }
+  write_safetensors(temporary.path, outputs, metadata);
+  const SafetensorsFile file = SafetensorsFile::read(temporary.path);
+  REQUIRE(file.tensors().size() == texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    CHECK(file.tensors()[i].name == texts[i]);
+    CHECK(file.metadata().at(texts[i]) == texts[i] + texts[i]);
+  }
+}
+
+TEST_CASE("safetensors: what the writer refuses", "[safetensors]") {
+  const TemporaryPath temporary;
+  const float value = 1;
+  const auto write_error = [&](const std::vector<SafetensorsOutput>& outputs, const std::string& text = "") {
+    const std::string message = error_of([&] { write_safetensors(temporary.path, outputs, {{"k", text}}); });
+    CHECK_FALSE(fs::exists(temporary.path));
+    return message;
+  };
+  const std::string who = temporary.path + ": cannot write: ";
+  const SafetensorsOutput good{"a", Dtype::F32, {1}, &value};
+  CHECK(write_error({good, good}) == who + "a second tensor \"a\"");
+  CHECK(write_error({{"__metadata__", Dtype::F32, {1}, &value}}) == who + "a second tensor \"__metadata__\"");
+  CHECK(write_error({{"a", Dtype::F32, {-1}, &value}}) == who + "tensor \"a\" has the impossible shape [-1]");
+  CHECK(write_error({{"a", Dtype::F32, {Index{1} << 61}, &value}}) ==
+        who + "tensor \"a\" has the impossible shape [2305843009213693952]");
+  for (const std::string& text : {std::string("\xFF"), std::string("a\x80"), std::string("\xC3")}) {
+    CHECK(write_error({{text, Dtype::F32, {1}, &value}}) == who + "a name or metadata text is not valid UTF-8");
+    CHECK(write_error({good}, text) == who + "a name or metadata text is not valid UTF-8");
+  }
+  CHECK(write_error({good}, std::string(100'000'000, 'x')) ==
+        who + "the header would take 100000104 bytes, at most 100000000 are allowed");
+}
+
+TEST_CASE("safetensors: JSON in every form the format allows", "[safetensors]") {
+  // Members in any order, all kinds of white space, every escape, surrogate pairs, padding, names out of order.
+  const std::string header =
+      "{ \"b\" : {\"data_offsets\":[ 4 ,\t8 ],\n\"dtype\":\"\\u00463\\u0032\",\r\"shape\":[1 , 1]} , "
+      "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\ud83D\\uDe00\\u0000\":"
+      "{\"shape\":[],\"data_offsets\":[0,4],\"dtype\":\"I32\"},"
+      "\"__metadata__\":{},\"e\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807,0],\"data_offsets\":[8,8]}}   ";
+  const SafetensorsFile file = parse(file_of(header, "01234567"));
+  REQUIRE(file.tensors().size() == 3);
+  CHECK(file.tensors()[0].name ==
+        std::string("\"\\/\b\f\n\r\tA\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") + std::string(1, '\0'));
+  CHECK(data_of(file.tensors()[0]) == "0123");
+  CHECK(file.tensors()[1].name == "b");
+  CHECK(file.tensors()[1].dtype == Dtype::F32);
+  CHECK(data_of(file.tensors()[1]) == "4567");
+  CHECK(file.tensors()[2].count() == 0);
+  CHECK(file.metadata().empty());
+
+  CHECK(parse(file_of("{}")).tensors().empty());
+  CHECK(parse(file_of("{ }  ")).tensors().empty());
+}
+
+TEST_CASE("safetensors: tensors that lie at odd addresses are aligned", "[safetensors]") {
+  // Header lengths of every remainder by 8, and a tensor behind a single byte.
+  for (std::size_t padding = 0; padding < 8; ++padding) {
+    const std::string header =
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+        "\"b\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[1,17]},"
+        "\"c\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[17,17]}}" +
+        std::string(padding, ' ');
+    const SafetensorsFile odd = parse(file_of(header, "!0123456789abcdef"));
+    CHECK(data_of(odd.tensor("b")) == "0123456789abcdef");
+    CHECK(reinterpret_cast<std::uintptr_t>(odd.data<double>("b", {2})) % 8 == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(odd.data<double>("c", {0})) % 8 == 0);
+  }
+  SafetensorsFile file = parse(file_of("{}"));
+  for (std::size_t padding = 0; padding < 8; ++padding) {
+    const std::string header =
+        "{\"b\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}" + std::string(padding, ' ');
+    file = parse(file_of(header, std::string("\0\0\0\0\0\0\xF8\x3F", 8)));  // moved: the data must move along
+    const double* b = file.data<double>("b", {1});
+    CHECK(reinterpret_cast<std::uintptr_t>(b) % 8 == 0);
+    CHECK(*b == 1.5);
+    CHECK(reinterpret_cast<std::uintptr_t>(file.tensor("b").data) % 8 == 0);
+  }
+}
+
+TEST_CASE("safetensors: files that are none", "[safetensors]") {
+  const std::string who = "x.st: not a safetensors file: ";
+  CHECK(parse_error("") == who + "0 bytes, expected at least 8 with the length of the header");
+  CHECK(parse_error("1234567") == who + "7 bytes, expected at least 8 with the length of the header");
+  CHECK(parse_error(length_bytes(0)) == who + "header of 0 bytes, expected at least 2");
+  CHECK(parse_error(length_bytes(0) + "{}") == who + "header of 0 bytes, expected at least 2");
+  CHECK(parse_error(length_bytes(3) + "{}") ==
+        who + "header of 3 bytes, expected at most the 2 that follow its length");
+  CHECK(parse_error(length_bytes(100'000'000) + "{}") ==
+        who + "header of 100000000 bytes, expected at most the 2 that follow its length");
+  CHECK(parse_error(length_bytes(100'000'001) + "{}") == who + "header of 100000001 bytes, expected at most 100000000");
+  CHECK(parse_error(length_bytes(~std::uint64_t{0}) + "{}") ==
+        who + "header of 18446744073709551615 bytes, expected at most 100000000");
+  CHECK(parse_error("First Citizen: before we proceed") ==
+        who + "header of 7584941881947220294 bytes, expected at most 100000000");
+  CHECK(parse_error(file_of(" {}")) == who + "header begins with byte 0x20, expected '{'");
+  CHECK(parse_error(file_of("[]")) == who + "header begins with byte 0x5b, expected '{'");
+}
+
+TEST_CASE("safetensors: headers that are not the JSON expected", "[safetensors]") {
+  const auto at = [](int byte, const std::string& what) {
+    return "header, byte " + std::to_string(byte) + ": " + what;
+  };
+  CHECK(header_error("{") == at(1, "found the end of the header, expected a string"));
+  CHECK(header_error("{}}") == at(2, "found '}', expected nothing but spaces after the closing '}'"));
+  CHECK(header_error("{}\n") == at(2, "found byte 0x0a, expected nothing but spaces after the closing '}'"));
+  CHECK(header_error("{}  x") == at(4, "found 'x', expected nothing but spaces after the closing '}'"));
+  CHECK(header_error(std::string("{}\0", 3)) ==
+        at(2, "found byte 0x00, expected nothing but spaces after the closing '}'"));
+  CHECK(header_error("{,}") == at(1, "found ',', expected a string"));
+  CHECK(header_error("{a:{}}") == at(1, "found 'a', expected a string"));
+  CHECK(header_error("{\"a\"}") == at(4, "found '}', expected ':'"));
+  CHECK(header_error("{\"a\":1}") == at(5, "found '1', expected '{'"));
+  CHECK(header_error("{\"a\":null}") == at(5, "found 'n', expected '{'"));
+  CHECK(header_error("{\"a\":{{{{") == at(6, "found '{', expected a string"));
+  CHECK(header_error("{\"__metadata__\":{},}") == at(19, "found '}', expected a string"));
+  CHECK(header_error("{\"__metadata__\":{} \"a\"") == at(19, "found '\"', expected ',' or '}'"));
+  CHECK(header_error("{\"__metadata__\":null}") == at(16, "found 'n', expected '{'"));
+  CHECK(header_error("{\"__metadata__\":{\"k\":1}}") == at(21, "found '1', expected a string"));
+  CHECK(header_error("{\"__metadata__\":{\"k\":\"v\",\"k\":\"v\"}}") == at(28, "\"k\" appears twice, expected once"));
+  CHECK(header_error("{\"__metadata__\":{},\"__metadata__\":{}}") ==
+        at(33, "\"__metadata__\" appears twice, expected once"));
+
+  // Strings; the letters stand at byte 2 of the header.
+  CHECK(header_error("{\"") == at(2, "found the end of the header, expected the closing quote of a string"));
+  CHECK(header_error("{\"abc") == at(5, "found the end of the header, expected the closing quote of a string"));
+  CHECK(header_error("{\"\n\"") == at(2, "found byte 0x0a, expected no control character in a string"));
+  CHECK(header_error("{\"\\x\"") == at(3, "found 'x', expected one of \"\\/bfnrtu after a backslash"));
+  CHECK(header_error("{\"\\") == at(3, "found the end of the header, expected one of \"\\/bfnrtu after a backslash"));
+  CHECK(header_error("{\"\\u12") == at(6, "found the end of the header, expected four hexadecimal digits after \\u"));
+  CHECK(header_error("{\"\\u12g4\"") == at(6, "found 'g', expected four hexadecimal digits after \\u"));
+  CHECK(header_error("{\"\\u+123\"") == at(4, "found '+', expected four hexadecimal digits after \\u"));
+  CHECK(header_error("{\"\\udc00\"") == at(8, "\\udc00 is half of a surrogate pair, expected both halves"));
+  CHECK(header_error("{\"\\ud800\"") == at(8, "\\ud800 is half of a surrogate pair, expected both halves"));
+  CHECK(header_error("{\"\\ud800\\n\"") == at(8, "\\ud800 is half of a surrogate pair, expected both halves"));
+  CHECK(header_error("{\"\\ud800\\ud800\"") == at(14, "\\ud800 is half of a surrogate pair, expected both halves"));
+  CHECK(header_error("{\"\\ud800\\ue000\"") == at(14, "\\ud800 is half of a surrogate pair, expected both halves"));
+  CHECK(header_error("{\"\\udc00\\udc00\"") == at(8, "\\udc00 is half of a surrogate pair, expected both halves"));
+  CHECK(header_error("{\"\\ud800\\u00e9\"") == at(14, "\\ud800 is half of a surrogate pair, expected both halves"));
+}
+
+TEST_CASE("safetensors: invalid UTF-8 in a header", "[safetensors]") {
+  const std::vector<std::string> invalid = {
+      "\x80",      // a continuation byte alone
+      "\xC3",      // cut short, here by the closing quote
+      "\xC0\xAF",  // overlong, two bytes
+      "\xC1\xBF",
+      "\xE0\x9F\xBF",  // overlong, three bytes
+      "\xE2\x82",
+      "\xE2\x28\xA1",
+      "\xED\xA0\x80",      // a surrogate
+      "\xF0\x8F\xBF\xBF",  // overlong, four bytes
+      "\xF0\x9F\x98",
+      "\xF0\x9F\x28\x80",
+      "\xF4\x90\x80\x80",  // above U+10FFFF
+      "\xF5\x80\x80\x80",
+      "\xFF",
+  };
+  for (const std::string& text : invalid) {
+    const std::string message = header_error("{\"" + text + "\":{\"dtype\":\"F32\"");
+    CAPTURE(message);
+    CHECK(message.find("header, byte 2: found byte 0x") == 0);
+    CHECK(message.find(", expected valid UTF-8") != std::string::npos);
+  }
+  // The outermost characters of each length are valid.
+  for (const char* text : {"\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
+                           "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+    const std::string name = text;
+    CHECK(parse(file_of("{\"" + name + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}")).has(name));
+  }
+}
+
+TEST_CASE("safetensors: tensors described wrongly", "[safetensors]") {
+  const auto tensor = [](const std::string& members) { return "{\"w\":{" + members + "}}"; };
+  const auto ends_with = [](const std::string& message, const std::string& end) {
+    CAPTURE(message, end);
+    CHECK(message.size() >= end.size());
+    CHECK(message.compare(message.size() - end.size(), end.size(), end) == 0);
+  };
+  const std::string dtype = "\"dtype\":\"F32\"";
+  const std::string shape = "\"shape\":[1]";
+  const std::string offsets = "\"data_offsets\":[0,4]";
+  CHECK(header_error(tensor(dtype + "," + shape + "," + offsets), 4) == "no error");
+
+  ends_with(header_error(tensor("")), "tensor \"w\": dtype is missing");
+  ends_with(header_error(tensor(shape + "," + offsets)), "tensor \"w\": dtype is missing");
+  ends_with(header_error(tensor(dtype + "," + offsets)), "tensor \"w\": shape is missing");
+  ends_with(header_error(tensor(dtype + "," + shape)), "tensor \"w\": data_offsets is missing");
+  ends_with(header_error(tensor(dtype + "," + dtype)), "\"dtype\" appears twice, expected once");
+  ends_with(header_error(tensor(dtype + ",\"strides\":[1]")),
+            "tensor \"w\": unknown member \"strides\", expected dtype, shape and data_offsets");
+  ends_with(header_error("{\"w\":{" + dtype + "," + shape + "," + offsets + "},\"w\":{}}", 4),
+            "\"w\" appears twice, expected once");
+  // The same name, spelled with an escape.
+  ends_with(header_error("{\"w\":{" + dtype + "," + shape + "," + offsets + "},\"\\u0077\":{}}", 4),
+            "\"w\" appears twice, expected once");
+
+  ends_with(
+      header_error(tensor("\"dtype\":\"F8_E4M3\"")),
+      "tensor \"w\": unknown dtype \"F8_E4M3\", expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
+  ends_with(header_error(tensor("\"dtype\":\"f32\"")),
+            "unknown dtype \"f32\", expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
+  ends_with(header_error(tensor("\"dtype\":32")), "found '3', expected a string");
+
+  ends_with(header_error(tensor("\"shape\":1")), "found '1', expected '['");
+  ends_with(header_error(tensor("\"shape\":[1")), "found '}', expected ',' or ']'");
+  ends_with(header_error(tensor("\"shape\":[1,]")), "found ']', expected a non-negative integer");
+  ends_with(header_error(tensor("\"shape\":[-1]")), "found '-', expected a non-negative integer");
+  ends_with(header_error(tensor("\"shape\":[\"1\"]")), "found '\"', expected a non-negative integer");
+  ends_with(header_error(tensor("\"shape\":[1.0]")), "found '.', expected ',' or ']'");
+  ends_with(header_error(tensor("\"shape\":[1e2]")), "found 'e', expected ',' or ']'");
+  ends_with(header_error(tensor("\"shape\":[01]")), "found '1', expected ',' or ']'");
+  ends_with(header_error("{\"w\":{\"shape\":["), "found the end of the header, expected a non-negative integer");
+  for (const char* large : {"9223372036854775808", "18446744073709551616", "99999999999999999999999"}) {
+    ends_with(header_error(tensor("\"shape\":[" + std::string(large) + "]")),
+              "an integer is too large, expected at most 9223372036854775807");
+  }
+  CHECK(header_error(tensor(dtype + ",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"), 4) ==
+        "tensor \"w\": F32 [9223372036854775807]: the number of bytes overflows 64 bits");
+  CHECK(header_error(tensor(dtype + ",\"shape\":[2147483648,4294967296,0],\"data_offsets\":[0,0]")) ==
+        "tensor \"w\": F32 [2147483648, 4294967296, 0]: the number of bytes overflows 64 bits");
+
+  for (const char* numbers : {"[]", "[0]", "[0, 4, 4]"}) {
+    ends_with(header_error(tensor(dtype + "," + shape + ",\"data_offsets\":" + numbers), 4),
+              "tensor \"w\": data_offsets are " + std::string(numbers) + ", expected two numbers");
+  }
+  CHECK(header_error(tensor(dtype + "," + shape + ",\"data_offsets\":[4,0]"), 4) ==
+        "tensor \"w\": data_offsets [4, 0]: expected the first not to exceed the second");
+  CHECK(header_error(tensor(dtype + "," + shape + "," + offsets), 3) ==
+        "tensor \"w\": data_offsets [0, 4] reach beyond the data section of 3 bytes");
+  CHECK(header_error(tensor(dtype + "," + shape + ",\"data_offsets\":[0,9223372036854775807]"), 4) ==
+        "tensor \"w\": data_offsets [0, 9223372036854775807] reach beyond the data section of 4 bytes");
+  CHECK(header_error(tensor(dtype + ",\"shape\":[2, 3]," + offsets), 4) ==
+        "tensor \"w\": data_offsets [0, 4] hold 4 bytes, expected 24 for F32 [2, 3]");
+  CHECK(header_error(tensor(dtype + ",\"shape\":[]," + "\"data_offsets\":[0,8]"), 8) ==
+        "tensor \"w\": data_offsets [0, 8] hold 8 bytes, expected 4 for F32 []");
+}
+
+TEST_CASE("safetensors: holes and overlaps in the data section", "[safetensors]") {
+  const auto header = [](const std::vector<std::pair<int, int>>& ranges) {
+    std::string text;
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const auto [begin, end] = ranges[i];
+      text += (i == 0 ? "\"" : ",\"") + std::string(1, static_cast<char>('a' + i)) +
+              "\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(end - begin) + "],\"data_offsets\":[" +
+              std::to_string(begin) + "," + std::to_string(end) + "]}";
+    }
+    return "{" + text + "}";
+  };
+  CHECK(header_error(header({{4, 8}, {0, 4}}), 8) == "no error");
+  CHECK(header_error(header({{0, 4}, {4, 4}, {0, 0}, {4, 8}, {8, 8}}), 8) == "no error");
+  const std::string hole = " of the data section belong to no tensor, expected no holes";
+  CHECK(header_error("{}", 1) == "bytes 0 to 1" + hole);
+  CHECK(header_error(header({{1, 8}}), 8) == "bytes 0 to 1" + hole);
+  CHECK(header_error(header({{5, 8}, {0, 4}}), 8) == "bytes 4 to 5" + hole);
+  CHECK(header_error(header({{0, 4}, {4, 7}}), 8) == "bytes 7 to 8" + hole);
+  CHECK(header_error(header({{3, 8}, {0, 4}}), 8) ==
+        "tensor \"a\" overlaps tensor \"b\": it begins at byte 3 of the data section, expected 4");
+  CHECK(header_error(header({{0, 8}, {0, 8}}), 8) ==
+        "tensor \"b\" overlaps tensor \"a\": it begins at byte 0 of the data section, expected 8");
+  CHECK(header_error(header({{0, 8}, {4, 4}}), 8) ==
+        "tensor \"b\" overlaps tensor \"a\": it begins at byte 4 of the data section, expected 8");
+}
+
+TEST_CASE("safetensors: the check value", "[safetensors]") {
+  const auto with_crc = [](const std::string& crc) {
+    return header_error("{\"__metadata__\":{\"crc32\":\"" + crc + "\"}}");
+  };
+  CHECK(with_crc("00000000") == "no error");  // of no bytes
+  CHECK(with_crc("00000001") == "the data section is damaged: CRC-32 00000000, expected 00000001 (metadata)");
+  for (const char* malformed : {"", "0", "0000000", "000000000", "0000000G", "0000000A", " 0000000", "0x000000"}) {
+    CHECK(with_crc(malformed) ==
+          "metadata \"crc32\" is \"" + std::string(malformed) + "\", expected 8 lower-case hexadecimal digits");
+  }
+}
+
+TEST_CASE("safetensors: hostile names cannot spoil a message", "[safetensors]") {
+  // A line break is shown as an escape; a long name is cut between characters.
+  CHECK(header_error("{\"a\\nb\":{}}").find("tensor \"a\\u000ab\": dtype is missing") != std::string::npos);
+  std::string name(79, 'x');
+  for (int i = 0; i < 100; ++i) name += "\xE2\x82\xAC";
+  CHECK(header_error("{\"" + name + "\":{}}").find("tensor \"" + std::string(79, 'x') + "\"...: dtype") !=
+        std::string::npos);
+}
+
+TEST_CASE("safetensors: a file cut short anywhere is an Error", "[safetensors]") {
+  const TemporaryPath temporary;
+  const std::string whole = small_file();
+  REQUIRE(parse_error(whole) == "no error");
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    CAPTURE(size);
+    const std::string message = parse_error(whole.substr(0, size));
+    CHECK(message.find("x.st: ") == 0);
+    std::ofstream(temporary.path, std::ios::binary) << whole.substr(0, size);
+    CHECK(error_of([&] { SafetensorsFile::read(temporary.path); }).find(temporary.path + ": ") == 0);
+  }
+  CHECK(parse_error(whole + '\0') == "x.st: bytes 26 to 27 of the data section belong to no tensor, expected no holes");
+}
+
+TEST_CASE("safetensors: a flipped bit is an Error or leaves the data as it was", "[safetensors]") {
+  const std::string whole = small_file();
+  const std::string data = data_of(parse(whole));
+  REQUIRE(data.size() == 26);
+  const std::size_t data_begin = whole.size() - data.size();
+  int accepted = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      CAPTURE(i, bit);
+      std::string flipped = whole;
+      flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
+      const std::string message = parse_error(flipped);
+      if (i >= data_begin) {
+        CHECK(message.find("x.st: the data section is damaged") == 0);
+      } else if (message == "no error") {  // a letter of a name or of a text is another one
+        ++accepted;
+        CHECK(data_of(parse(flipped)) == data);
+      } else {
+        CHECK(message.find("x.st: ") == 0);
+      }
+    }
+  }
+  CHECK(accepted > 0);
+  CHECK(accepted < 400);
+}
+
+TEST_CASE("safetensors: paths that cannot be read", "[safetensors]") {
+  const TemporaryPath temporary;
+  const std::string& path = temporary.path;
+  const auto read_error = [&] { return error_of([&] { SafetensorsFile::read(path); }); };
+  CHECK(read_error() == path + ": cannot read: No such file or directory");
+  fs::create_directory(path);
+  CHECK(read_error() == path + ": cannot read: Is a directory");
+  fs::remove(path);
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);  // must not wait for a writer
+  CHECK(read_error() == path + ": cannot read: not a regular file");
+  fs::remove(path);
+  std::ofstream(path, std::ios::binary) << "";
+  CHECK(read_error() == path + ": not a safetensors file: 0 bytes, expected at least 8 with the length of the header");
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
+# "catch2" stands for its header, "libclang-rt" for clang's sanitizer runtimes.
+set -u
+
+has() {
+  case $1 in
+    catch2)
+      for folder in /usr/include /usr/local/include /opt/homebrew/include; do
+        [ -e "$folder/catch2/catch.hpp" ] || [ -e "$folder/catch2/catch_all.hpp" ] && return 0
+      done
+      return 1
+      ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+  esac
+}
+
+package_of() {
+  case $1 in
+    c++) echo g++ ;;
+    clang++) echo clang ;;
+    *) echo "$1" ;;
+  esac
+}
+
+missing=
+for program; do
+  has "$program" || missing="$missing $(package_of "$program")"
+done
+[ -n "$missing" ] || exit 0
+
+if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+  echo "installing$missing" >&2
+  # shellcheck disable=SC2086 # a list of words
+  apt-get install -y -qq $missing >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq $missing; } >/dev/null 2>&1
+elif command -v brew >/dev/null 2>&1; then
+  echo "installing$missing" >&2
+  # shellcheck disable=SC2086
+  brew install $missing >/dev/null
+fi
+for program; do
+  has "$program" && continue
+  echo "tools/need.sh: $program is missing; install it (Debian, Ubuntu: sudo apt-get install$missing) and try again" >&2
+  exit 1
+done

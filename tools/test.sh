@@ -1,0 +1,34 @@
+#!/bin/sh
+# tools/test.sh BUILD_DIR [TEST_ARGUMENTS...]: builds the tests and runs them. The last line counts them all.
+set -u
+build=$1
+shift
+tools/need.sh cmake c++ catch2 || exit 1
+cmake -S . -B "$build" -DBUILD_TESTING=ON >/dev/null || exit 1
+cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" || exit 1
+
+passed=0
+failed=0
+# count COMMAND...: runs it, shows what it prints, and adds up its last line "N passed, N failed".
+count() {
+  output=$build/test_output.txt
+  "$@" >"$output" 2>&1
+  status=$?
+  cat "$output"
+  line=$(tail -n 1 "$output")
+  case $line in
+    *' passed, '*' failed')
+      passed=$((passed + ${line%% passed*}))
+      line=${line#* passed, }
+      failed=$((failed + ${line%% failed}))
+      [ $status = 0 ] || [ "${line%% failed}" != 0 ] || failed=$((failed + 1))
+      ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+}
+
+count "$build/tests" "$@"
+count tests/test_data_script.sh
+echo
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
