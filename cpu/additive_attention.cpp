@@ -44,7 +44,7 @@ MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const Sh
   return {logit_bnc + bn * s.C, mask_bc ? mask_bc + bn / s.N * s.C : nullptr};
 }
 
-// ---- how the work is cut ----
+// How the work is cut.
 
 // A head is one task. When there are too few of them to keep threads busy, the channels of a head are cut into parts.
 // The rule looks at the shape only, so that sums over channels are the same for any number of threads.
@@ -106,7 +106,7 @@ void for_heads(Device& device, const Shape& s, const Weights& weights, const Pay
   if (!whole) parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });
 }
 
-// ---- numbers of one head, one a position ----
+// Numbers of one head, one a position.
 
 enum class Order { up, down };
 
@@ -133,7 +133,7 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   for_positions(C, block, order, [&](Index c, bool starts) {
     const T before = starts ? minus_infinity<T>() : most;
     const T newcomer = logit[c];
-    most = larger<T>(before, newcomer);  // (additive.2) (additive.15)
+    most = larger<T>(before, newcomer);  // (additive_attention.2) (additive_attention.15)
     max_c[c] = most;
     // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
     const bool nothing_new = newcomer == minus_infinity<T>();
@@ -149,13 +149,13 @@ template <class T>
 void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order) {
   T sum = T(0);
   for_positions(C, block, order, [&](Index c, bool starts) {
-    sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (additive.3)
+    sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (additive_attention.3)
     sum_c[c] = sum;
-    alpha_c[c] = sum == T(0) ? T(0) : add_c[c] / sum;  // (additive.4)
+    alpha_c[c] = sum == T(0) ? T(0) : add_c[c] / sum;  // (additive_attention.4)
   });
 }
 
-// ---- rows of the payload ----
+// Rows of the payload.
 
 // out = starts ? alpha x : state + alpha (x - state). out may be state or x; state is not read at a start.
 template <class T>
@@ -165,7 +165,7 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
       store<L>(out + k, load<L>(x + k) * alpha);
     } else {
       const L before = load<L>(state + k);
-      store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (additive.5)
+      store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (additive_attention.5)
     }
   });
 }
@@ -179,7 +179,7 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
 
 }  // namespace
 
-// ---- logits ----
+// Logits.
 
 namespace {
 
@@ -208,7 +208,7 @@ void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch
         const T* pool_k = pool_nk + n * K;
         RowSum<T> dot;
         for_lanes<T>(K, [&]<class L>(Index k) { dot += load<L>(x_k + k) * load<L>(pool_k + k); });
-        logit_bnc[(bc / C * N + n) * C + bc % C] = dot.total() * scale;  // (additive.1)
+        logit_bnc[(bc / C * N + n) * C + bc % C] = dot.total() * scale;  // (additive_attention.1)
       }
     }
   });
@@ -239,8 +239,8 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
         T* d_x_k = a.d_x_bch + bc * d_x_stride + n * K;
         Accum<T>* d_pool_k = d_pool_h + n * K;
         for_lanes<T>(K, [&]<class L>(Index k) {
-          store<L>(d_x_k + k, load<L>(d_x_k + k) + load<L>(pool_k + k) * d_dot);     // (additive.19)
-          store<L>(d_pool_k + k, load<L>(d_pool_k + k) + load<L>(x_k + k) * d_dot);  // (additive.20)
+          store<L>(d_x_k + k, load<L>(d_x_k + k) + load<L>(pool_k + k) * d_dot);     // (additive_attention.19)
+          store<L>(d_pool_k + k, load<L>(d_pool_k + k) + load<L>(x_k + k) * d_dot);  // (additive_attention.20)
         });
       }
     }
@@ -253,7 +253,7 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
   }
 }
 
-// ---- pooling, forward ----
+// Pooling, forward.
 
 template <class Device, class T>
 void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a) {
@@ -299,9 +299,9 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
     exponentials(add[slot], C);
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
-      const A sum = older + sum_c[c] * add[slot][c];  // (additive.6)
+      const A sum = older + sum_c[c] * add[slot][c];  // (additive_attention.6)
       sum_c[c] = sum;
-      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (additive.7)
+      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (additive_attention.7)
     }
   };
 
@@ -324,7 +324,7 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
         const A share = gamma[slot][last];
         for_lanes<T>(part.size, [&]<class L>(Index k) {
           const L prefix = load<L>(out_k + k);
-          store<L>(out_k + k, prefix + (load<L>(suffix_k + k) - prefix) * share);  // (additive.8)
+          store<L>(out_k + k, prefix + (load<L>(suffix_k + k) - prefix) * share);  // (additive_attention.8)
         });
       }
     }
@@ -333,7 +333,7 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
   for_heads(device, s, weights, payload);
 }
 
-// ---- pooling, backward ----
+// Pooling, backward.
 
 namespace {
 
@@ -370,7 +370,7 @@ void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a
     for (Index c = 0; c < C; ++c) {
       const A sum = sum_c[c] == A(0) ? A(1) : sum_c[c];  // nothing seen: both weights are 0
       alpha_c[c] = alpha_c[c] / sum;
-      beta_c[c] = c > 0 ? sum_c[c - 1] * beta_c[c] / sum : A(0);  // (additive.9)
+      beta_c[c] = c > 0 ? sum_c[c - 1] * beta_c[c] / sum : A(0);  // (additive_attention.9)
     }
   };
 
@@ -390,12 +390,12 @@ void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a
       T* d_x_k = d_x + c * d_stride;
       RowSum<T> dot;
       for_lanes<T>(part.size, [&]<class L>(Index k) {
-        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * passed_on;  // (additive.10)
+        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * passed_on;  // (additive_attention.10)
         store<L>(adjoint_k + k, adj);
-        L gradient = adj * share;  // (additive.11)
+        L gradient = adj * share;  // (additive_attention.11)
         if (a.accumulate) gradient += load<L>(d_x_k + k);
         store<L>(d_x_k + k, gradient);
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (additive.12)
+        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (additive_attention.12)
       });
       kappa[slot][part.number * C + c] = dot.total();
     }
@@ -407,8 +407,8 @@ void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a
     for (Index c = C - 1; c >= 0; --c) {
       const A share = alpha[slot][c];
       const A local = sum_of_parts(kappa[slot], parts, C, c);
-      d_logit_c[c] = share * (local + drift);         // (additive.13)
-      drift = beta[slot][c] * drift - share * local;  // (additive.14)
+      d_logit_c[c] = share * (local + drift);         // (additive_attention.13)
+      drift = beta[slot][c] * drift - share * local;  // (additive_attention.14)
     }
   };
 
@@ -432,7 +432,7 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
   const L added = value * add;
-  return starts ? added : load<L>(state) * keep + added;  // (additive.16)
+  return starts ? added : load<L>(state) * keep + added;  // (additive_attention.16)
 }
 
 template <class Device, class T>
@@ -516,7 +516,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
             const L d = load<L>(d_out_k + k);
             const L pulled = weighted_sum<L>(d, pull_k + k, starts, keep, add);
             store<L>(pull_k + k, pulled);
-            const L gradient = pulled * weight;  // (additive.17)
+            const L gradient = pulled * weight;  // (additive_attention.17)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             x_sum += load<L>(x_k + k) * gradient;
             out_sum += load<L>(out_k + k) * d;
@@ -538,7 +538,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
           for_lanes<T>(part.size, [&]<class L>(Index k) {
-            const L gradient = load<L>(pull_k + k) * weight;  // (additive.17)
+            const L gradient = load<L>(pull_k + k) * weight;  // (additive_attention.17)
             store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
             x_sum += load<L>(x_k + k) * gradient;
           });
@@ -555,7 +555,8 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
         [&](Index c, bool starts) {
           const A d = sum_of_parts(out_dot[slot], parts, C, c);
           pulled = weighted_sum<A>(d, &pulled, starts, keep_down[slot][c], add_down[slot][c]);
-          d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (additive.18)
+          d_logit_c[c] =
+              sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (additive_attention.18)
         },
         [&](Index c, Index last, bool starts) {
           if (last < C) {
@@ -580,7 +581,7 @@ void additive_pooling_backward(Device& device, const AdditivePoolingBackward<T>&
   }
 }
 
-// ---- pooling, step by step ----
+// Pooling, step by step.
 
 namespace {
 
@@ -601,11 +602,11 @@ template <class T>
 void push(const Triple<T>& to, const Triple<T>& from, T logit, const T* x_k, Index K) {
   const bool starts = *from.sum == T(0);
   const bool nothing_new = logit == minus_infinity<T>();
-  const T most = larger<T>(*from.max, logit);  // (additive.2)
+  const T most = larger<T>(*from.max, logit);  // (additive_attention.2)
   const T keep = starts || nothing_new ? T(1) : exponential<T>(*from.max - most);
   const T add = nothing_new ? T(0) : exponential<T>(logit - most);
-  const T sum = *from.sum * keep + add;                                                       // (additive.3)
-  average_row(to.average_k, from.average_k, starts, nothing_new ? T(0) : add / sum, x_k, K);  // (additive.4)
+  const T sum = *from.sum * keep + add;                                                       // (additive_attention.3)
+  average_row(to.average_k, from.average_k, starts, nothing_new ? T(0) : add / sum, x_k, K);  // (additive_attention.4)
   *to.max = most;
   *to.sum = sum;
 }
@@ -617,7 +618,8 @@ T share_of_older(const Triple<T>& older, const Triple<T>& newer) {
   if (*newer.sum == T(0)) return T(1);
   const T most = larger<T>(*older.max, *newer.max);
   const T old_sum = *older.sum * exponential<T>(*older.max - most);
-  return old_sum / (old_sum + *newer.sum * exponential<T>(*newer.max - most));  // (additive.6) (additive.7)
+  return old_sum /
+         (old_sum + *newer.sum * exponential<T>(*newer.max - most));  // (additive_attention.6) (additive_attention.7)
 }
 
 template <class T>
@@ -665,14 +667,14 @@ void additive_pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* l
     const A* suffix_k = windowed && !ends ? position(in_block + 1).average_k : prefix.average_k;
     for_lanes<T>(s.K, [&]<class L>(Index k) {
       const L newer = load<L>(prefix.average_k + k);
-      store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (additive.8)
+      store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (additive_attention.8)
     });
 
     if (!windowed) continue;
     clear(position(in_block), s.K);
     push(position(in_block), position(in_block), logit_n[n], x_k, s.K);
     if (!ends) continue;
-    for (Index r = s.window - 2; r >= 0; --r) {
+    for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
       const Triple<A> single = position(r);
       push(single, position(r + 1), *single.max, single.average_k, s.K);
     }
@@ -680,7 +682,7 @@ void additive_pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* l
   if (windowed) state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);
 }
 
-// ---- gates ----
+// Gates.
 
 namespace {
 
@@ -710,7 +712,7 @@ void additive_gate_forward(Device& device, const AdditiveGateForward<T>& a) {
     const Index first = bc * a.D + d;
     const T* gate = a.gate_bcd + bc * stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
-      L sum = load<L>(a.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (additive.21)
+      L sum = load<L>(a.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (additive_attention.21)
       if (a.residual_bcd) sum += load<L>(a.residual_bcd + first + i);
       store<L>(a.out_bcd + first + i, sum);
     });
@@ -727,8 +729,8 @@ void additive_gate_backward(Device& device, const AdditiveGateBackward<T>& a) {
     T* d_gate = a.d_gate_bcd + bc * d_stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
       const L scaled = load<L>(a.d_out_bcd + first + i) * load<L>(factor + i);
-      const L d_gate_lanes = scaled * load<L>(a.pooled_bcd + first + i);  // (additive.23)
-      store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));   // (additive.22)
+      const L d_gate_lanes = scaled * load<L>(a.pooled_bcd + first + i);  // (additive_attention.23)
+      store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));   // (additive_attention.22)
       store<L>(d_gate + i, d_gate_lanes);
     });
   });

@@ -164,8 +164,11 @@ void multiply(T* out, Index out_stride, Broadcast<T> a, const T* b, Index b_stri
 // out_kc: K x tile, the transpose of `count` rows; 0 beyond them.
 template <class T>
 void transpose_in(T* out_kc, Rows<const T> in_ck, Index count, Index K) {
-  for (Index k = 0; k < K; ++k) {
-    for (Index c = 0; c < tile; ++c) out_kc[k * tile + c] = c < count ? in_ck[c][k] : T(0);
+  for (Index c = 0; c < count; ++c) {
+    for (Index k = 0; k < K; ++k) out_kc[k * tile + c] = in_ck[c][k];
+  }
+  for (Index c = count; c < tile; ++c) {
+    for (Index k = 0; k < K; ++k) out_kc[k * tile + c] = T(0);
   }
 }
 
@@ -360,6 +363,17 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
   transpose_out<T>({d_value_ck[first_key], d_value_ck.stride}, d_value_kc, keys, K);
 }
 
+// out_c[i] = x . y of row c + i. Summed channel by channel, as multiply() sums the products with the values: where one
+// weight is 1, out is that value, delta is that product to the last bit, and d_score is exactly 0.
+template <int rows, class T>
+void row_products(T* out_c, Rows<const T> x_ck, Rows<const T> y_ck, Index c, Index K) {
+  T sum[rows] = {};
+  for (Index k = 0; k < K; ++k) {
+    for (int row = 0; row < rows; ++row) sum[row] += x_ck[c + row][k] * y_ck[c + row][k];
+  }
+  for (int row = 0; row < rows; ++row) out_c[row] = sum[row];
+}
+
 // Tasks that a backward pass should have at least, where there are so many tiles. A head's key tiles are dealt out to
 // several tasks, each with its own d_query, only when there are few heads: it depends on the shape alone.
 constexpr Index enough_tasks = 16;
@@ -381,17 +395,17 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
   T* d_query_pbnck = scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
   T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K));
 
-  // A tile of positions, all heads: row h of out and d_out is read once.
   parallel_for(device, a.B * tiles, [&](Index task, Index) {
     const Index b = task / tiles;
     const Index first = task % tiles * tile;
-    for (Index c = first; c < smaller(first + tile, a.C); ++c) {
-      for (Index n = 0; n < a.N; ++n) {
-        const Index at = ((b * a.C + c) * a.N + n) * a.K;
-        RowSum<T> delta;
-        for_lanes<T>(a.K, [&]<class L>(Index k) { delta += load<L>(a.d_out_bch + at + k) * load<L>(a.out_bch + at + k); });
-        delta_bnc[(b * a.N + n) * a.C + c] = delta.total();  // (dot.6)
-      }
+    for (Index n = 0; n < a.N; ++n) {
+      const Rows<const T> out_ck = head_rows(a.out_bch, 0, b, n, a.C, a.N, a.K);
+      const Rows<const T> d_out_ck = head_rows(a.d_out_bch, 0, b, n, a.C, a.N, a.K);
+      T* delta_c = delta_bnc + (b * a.N + n) * a.C;
+      const Index end = smaller(first + tile, a.C);
+      Index c = first;
+      for (; c + 8 <= end; c += 8) row_products<8>(delta_c + c, d_out_ck, out_ck, c, a.K);  // (dot.6)
+      for (; c < end; ++c) row_products<1>(delta_c + c, d_out_ck, out_ck, c, a.K);
     }
   });
 

@@ -88,7 +88,7 @@ inline void dropout_factors(T* factors, const Dropout& dropout, Index first, Ind
   // ceil(p 2^32) >= 1 as p > 0; a word is kept when it is larger than last_dropped. With p = 1 none is.
   const std::uint32_t last_dropped =
       static_cast<std::uint32_t>(static_cast<std::uint64_t>(__builtin_ceil(dropout.p * 0x1p32)) - 1);
-  const T kept = dropout.p < 1 ? T(1 / (1 - dropout.p)) : T(0);
+  const T kept = T(1 / (1 - dropout.p));  // infinite for p = 1, where nothing is kept and it is not used
   const T dropped = T(0);
   std::uint32_t words[dropout_run];
   while (count > 0) {

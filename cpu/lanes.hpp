@@ -89,16 +89,24 @@ inline L splat(ScalarOf<L> x) {
   }
 }
 
-// Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)).
+// Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)). Through vectors of half the width: element by element
+// a compiler moves every lane on its own.
+template <int width, class V>
+inline float sum_halves(const V& lanes) {
+  if constexpr (width == 2) {
+    return lanes[0] + lanes[1];
+  } else {
+    typename LanesOf<float, width / 2>::type halves[2];
+    std::memcpy(&halves, &lanes, sizeof(halves));
+    return sum_halves<width / 2>(halves[0] + halves[1]);
+  }
+}
 template <class L>
-inline ScalarOf<L> sum_lanes(L lanes) {
+inline ScalarOf<L> sum_lanes(const L& lanes) {
   if constexpr (width_of<L> == 1) {
     return lanes;
   } else {
-    for (int half = width_of<L> / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    }
-    return lanes[0];
+    return sum_halves<width_of<L>>(lanes);
   }
 }
 
@@ -122,7 +130,7 @@ inline ScalarOf<L> max_lanes(L lanes) {
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
   Index i = 0;
-  if constexpr (lane_width<T> > 1) {
+  if constexpr (lane_width < T >> 1) {
     for (; i + lane_width<T> <= n; i += lane_width<T>) body.template operator()<Wide<T>>(i);
   }
   for (; i < n; ++i) body.template operator()<T>(i);
@@ -133,11 +141,7 @@ template <class T>
 class RowSum {
  public:
   void operator+=(const Wide<T>& lanes) { wide_ += lanes; }
-  void operator+=(const T& x)
-    requires(lane_width<T> > 1)
-  {
-    scalar_ += x;
-  }
+  void operator+=(const T& x) requires(lane_width<T> > 1) { scalar_ += x; }
   T total() const { return sum_lanes<Wide<T>>(wide_) + scalar_; }
 
  private:

@@ -97,17 +97,17 @@ void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric,
     const T* project_k = project_h + n * K;
     T* query_k = query_h + n * K;
     for (Index k = 0; k < K; ++k) {  // (metric.6)
-      const Index begin = form == MetricForm::packed ? k : 0;
-      const T* row_k = form == MetricForm::packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k
-                                                  : metric + (n * K + k) * K;
+      const bool packed = form == MetricForm::packed;
+      const T* row_k = packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k : metric + (n * K + k) * K;
+      if (packed) query_k[k] += project_k[k] * row_k[k];
+      const Index begin = packed ? k + 1 : 0;
       RowSum<T> mirrored;
       for_lanes<T>(K - begin, [&]<class L>(Index i) {
-        const Index other = begin + i;
-        const L element = load<L>(row_k + other);
-        store<L>(query_k + other, load<L>(query_k + other) + project_k[k] * element);
-        mirrored += element * load<L>(project_k + other);
+        const L element = load<L>(row_k + begin + i);
+        store<L>(query_k + begin + i, load<L>(query_k + begin + i) + project_k[k] * element);
+        mirrored += element * load<L>(project_k + begin + i);
       });
-      if (form == MetricForm::packed) query_k[k] += mirrored.total() - row_k[k] * project_k[k];
+      if (packed) query_k[k] += mirrored.total();
     }
   }
 }

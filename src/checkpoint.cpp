@@ -174,6 +174,10 @@ RunState read_run_state(const std::string& path) {
   state.step = number_of<Index>(file, "step");
   state.best_loss = optional_number_of(file, "best_loss");
   if (state.best_loss) state.best_step = number_of<Index>(file, "best_step");
+  if (state.step > state.training.steps || state.best_step > state.step) {
+    throw Error(path + ": metadata: expected best_step <= step <= training.steps, found " + to_text(state.best_step) +
+                ", " + to_text(state.step) + " and " + to_text(state.training.steps));
+  }
   state.last_loss = optional_number_of(file, "last_loss");
 
   const std::vector<Parameter> parameters = parameter_table(state.config);
@@ -182,9 +186,12 @@ RunState read_run_state(const std::string& path) {
   state.first_moments = read_arena(file, parameters, "first_moment.", known);
   state.second_moments = read_arena(file, parameters, "second_moment.", known);
   if (state.best_loss) state.best_weights = read_arena(file, parameters, "best.", known);
-  const std::vector<Index> shape = {file.tensor("recent_losses").count()};
-  const double* recent = file.data<double>("recent_losses", shape);
-  state.recent_losses.assign(recent, recent + shape[0]);
+  const Index recent_count = std::min(state.step, recent_steps);
+  const double* recent = file.data<double>("recent_losses", {recent_count});
+  state.recent_losses.assign(recent, recent + recent_count);
+  for (double loss : state.recent_losses) {
+    if (!std::isfinite(loss)) throw Error(path + ": tensor recent_losses: expected finite numbers");
+  }
   require_only(file, known);
   return state;
 }

@@ -22,6 +22,9 @@ struct Checkpoint {
   std::optional<double> validation_loss;  // nats per token, whole split; none if it was never measured
 };
 
+// The training loss that is shown is the mean of this many steps.
+inline constexpr Index recent_steps = 50;
+
 // Where an interrupted run stands, as in RUN/resume.safetensors. It alone is enough to go on.
 struct RunState {
   ModelConfig config;
@@ -33,7 +36,7 @@ struct RunState {
   std::optional<double> best_loss;
   Index best_step = 0;
   std::vector<float> best_weights;    // of best_loss; empty without one
-  std::vector<double> recent_losses;  // of the last steps, oldest first
+  std::vector<double> recent_losses;  // of the last recent_steps steps, oldest first
   std::optional<double> last_loss;    // the newest validation loss, measured at step `step`
 };
 

@@ -174,9 +174,9 @@ std::vector<Mixer> ModelConfig::mixers() const {
 std::vector<Index> ModelConfig::windows() const {
   return one_a_layer(window, layers, "--window", [](const std::string& text) {
     Index width = 0;
-    if (!parse_number(text, width) || width < 0) {
-      throw UsageError("--window: expected whole numbers from 0 (global), or a comma list of them, found \"" +
-                       one_line(text) + "\"");
+    if (!parse_number(text, width) || width < 0 || width > largest_context) {
+      throw UsageError("--window: expected whole numbers from 0 (global) to " + std::to_string(largest_context) +
+                       ", or a comma list of them, found \"" + one_line(text) + "\"");
     }
     return width;
   });

@@ -78,6 +78,11 @@ Token Generator::next(const SamplingSettings& settings) {
   return token;
 }
 
+std::string opening_of_text(const Tokenizer& tokenizer) {
+  const bool has_line_break = tokenizer.kind() == "byte" || tokenizer.vocabulary().find('\n') != std::string::npos;
+  return has_line_break ? "\n" : tokenizer.decode(0);
+}
+
 std::string generate_text(const std::string& device, Index threads, const Checkpoint& checkpoint,
                           const std::string& prompt, Index count, const SamplingSettings& settings) {
   Generator generator(device, threads, checkpoint);

@@ -43,6 +43,9 @@ class Generator {
   std::uint64_t generated_ = 0;
 };
 
+// What to go on from where there is no prompt: a line break, or the first token of a vocabulary that has none.
+std::string opening_of_text(const Tokenizer& tokenizer);
+
 // A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary.
 std::string generate_text(const std::string& device, Index threads, const Checkpoint& checkpoint,
                           const std::string& prompt, Index count, const SamplingSettings& settings);

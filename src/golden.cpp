@@ -134,7 +134,6 @@ bool check_file(const std::string& path, const GoldenSettings& settings) {
   std::cout << one_line(path) << ": " << file.setting("case") << ", " << settings.device << ", " << settings.type
             << ": " << comparisons.size() - failed << " of " << comparisons.size() << " tensors within "
             << to_text(tolerance) << ", worst " << error_text(worst) << (failed ? ": FAIL" : ": ok") << '\n';
-  flush_standard_output();
   return failed == 0;
 }
 
@@ -270,6 +269,11 @@ int golden_main(int argc, char** argv) {
       if (!message.starts_with(path + ": ")) message = path + ": " + message;
       std::cerr << "golden: " << one_line(message) << '\n';
       status = 2;
+    }
+    try {
+      flush_standard_output();
+    } catch (const Error& error) {
+      throw Error(error.what(), 2);  // 1 would say that a number is wrong
     }
   }
   return status;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
@@ -250,13 +250,13 @@ class GoldenCases {
     return H / heads;
   }
 
-  // Biases of projections may be given in part; those that are not are 0.
-  static bool is_optional(const std::string& weight) {
-    for (const char* bias :
-         {"query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d", "up_bias_f", "down_bias_d"}) {
-      if (weight.ends_with(bias)) return true;
-    }
-    return false;
+  // Biases may be given in part; those that are not are 0. Unless the metadata promises them.
+  bool is_optional(const std::string& weight) const {
+    const auto is_one_of = [&](std::initializer_list<const char*> biases) {
+      return std::any_of(biases.begin(), biases.end(), [&](const char* bias) { return weight.ends_with(bias); });
+    };
+    return is_one_of({"query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d"}) ||
+           (!file_.has_setting("ffn_bias") && is_one_of({"up_bias_f", "down_bias_d"}));
   }
   // Whether one of the optional weights PREFIX* is there.
   bool has_any(const std::string& prefix, const std::vector<const char*>& weights) const {

@@ -70,7 +70,11 @@ class Layout {
     }
     Index& end = decays ? decayed_ : undecayed_;
     const Index offset = (decays ? 0 : first_undecayed_) + end;
-    if (__builtin_add_overflow(end, count, &end)) throw Error(name + ": more elements than can be counted");
+    Index total = 0;
+    if (__builtin_add_overflow(decayed_ + undecayed_, count, &total)) {
+      throw Error(name + ": more elements than can be counted");
+    }
+    end += count;
     parameters_.push_back({name, std::move(shape), init, decays, offset, count});
     if (!weights_) return {};
     return {weights_ + offset, gradients_ ? gradients_ + offset : nullptr};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,16 +46,22 @@ struct NetworkExtent {
   Index B = 1, C = 1;   // largest batch
   bool training = false;  // gradients and optimizer moments too
   Index positions = 0;  // step-by-step inference with at most this many cached positions; 0: none
+  Index threads = 1;    // each has scratch memory of its own, which counts in the estimate
 };
 
 // The weights, moments and saved activations of a network, in bytes.
 struct NetworkMemory {
   Index weights = 0;  // how many
   std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
-  // Scratch memory of one step, an upper bound for the blocks of this project.
+  // Scratch memory of one training step, an upper bound for the layers of this project on the CPU.
   std::size_t workspace_bytes = 0;
+  // Error if it is more than can be addressed.
   std::size_t total() const {
-    return weight_bytes + gradient_bytes + moment_bytes + activation_bytes + state_bytes + workspace_bytes;
+    Extent extent;
+    for (std::size_t part : {weight_bytes, gradient_bytes, moment_bytes, activation_bytes, state_bytes, workspace_bytes}) {
+      extent.claim(static_cast<Index>(part), 1);
+    }
+    return extent.bytes();
   }
 };
 
@@ -112,9 +120,9 @@ class Network {
     if (extent.training) {
       memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
       memory.moment_bytes = 2 * memory.gradient_bytes;
-      // A block's backward pass holds a few arrays as wide as its projections beside the gradient of the stream.
-      const Index widest = config.ffn_channels() + 6 * config.channels + 8 * config.heads * config.mixer_head_channels();
-      memory.workspace_bytes = static_cast<std::size_t>(extent.B * extent.C * widest) * sizeof(T);
+      const double workspace = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
+      if (!(workspace < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
+      memory.workspace_bytes = static_cast<std::size_t>(workspace);
     }
     memory.activation_bytes = layout.activation_bytes();
     memory.state_bytes = layout.state_bytes();
@@ -291,6 +299,42 @@ class Network {
     Layout<T> layout;
     Parts(layout, config, extent, 0);
     return layout;
+  }
+
+  // Elements of scratch memory in a training step: the gradient of the stream, and beside it the most that a block holds
+  // with the most that one of its layers takes. In floating point, where no product of sizes overflows.
+  static double workspace_bound(const ModelConfig& config, const NetworkExtent& extent) {
+    const double B = static_cast<double>(extent.B), C = static_cast<double>(extent.C), BC = B * C;
+    const double D = static_cast<double>(config.channels), F = static_cast<double>(config.ffn_channels());
+    const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()), H = N * K;
+    const double threads = static_cast<double>(extent.threads);
+    // A matrix product packs its weight and, for the weight's gradient, blocks of it a worker, and sums in parts when
+    // it has many rows and few blocks. Sums of rows (biases, norms) take one row in 64.
+    const auto product = [&](double O, double I) {
+      const double parts = std::min(BC / 128 * O * I, O * I + 24 * 132 * 256);
+      return std::max((O + 64) * (I + 64), threads * 450 * 256 + parts) + (BC / 64 + 1) * (O + 2 * D);
+    };
+    double most = product(static_cast<double>(config.vocabulary), D);
+    const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };
+    block(BC * (D + F), product(F, D));
+    if (config.conv_kernel) {
+      const double G = static_cast<double>(config.channels / config.convolution_groups());
+      const double tap_count = static_cast<double>(config.conv_kernel) * G;  // inputs of one output
+      const double direct = 2 * BC * D + (BC / 64 + B) * tap_count * D;
+      const double gathered = BC * tap_count + tap_count * D + product(G, tap_count);
+      block(BC * 2 * D, tap_count * D + (G < 8 ? direct : gathered));
+    }
+    for (const Mixer mixer : config.mixers()) {
+      if (mixer == Mixer::additive) {
+        const double maps = config.additive_values == "own" ? 3 : 2;
+        const double pooling = BC * N + 12 * (threads + B * N) * (C + 16) + BC * D / 8;
+        block(BC * (maps + 3) * D, std::max(product(maps * D, D), pooling));
+      } else {
+        const double core = (16 + B * N) * C * (K + 17) + threads * 5 * 64 * (K + 16);
+        block(BC * (D + 4 * H), std::max({product(3 * H, D), product(D, H), core, 2 * H * K}));
+      }
+    }
+    return BC * D + most;
   }
 
   void project_to_logits(const T* h_bcd, Index BC) {

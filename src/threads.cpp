@@ -14,7 +14,7 @@ namespace {
 
 // A parallel region of a small model lasts some ten microseconds, about as long as waking a sleeping thread: look for
 // this many turns before sleeping.
-constexpr int spin_turns = 4000;
+constexpr int spin_turns = 1000;
 
 inline void pause_turn() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -64,8 +64,8 @@ void Threads::run(Task task, void* context, Index tasks) {
   task_ = task;
   context_ = context;
   tasks_ = tasks;
-  if (count_ == 1) {
-    run_share(0);
+  if (count_ == 1 || tasks_ <= 1) {
+    for (Index i = 0; i < tasks_; ++i) task_(context_, i, 0);
     return;
   }
   running_.store(static_cast<std::uint32_t>(count_ - 1), std::memory_order_relaxed);

@@ -1,5 +1,6 @@
 #include "training.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -55,7 +56,6 @@ class Stopwatch {
   double seconds_ = 0;
 };
 
-constexpr std::size_t recent_steps = 50;  // the training loss that is shown is the mean of this many steps
 constexpr Index sample_length = 1000;
 
 class Trainer {
@@ -95,7 +95,7 @@ class Trainer {
       watch_.stop();
       require_finite(result);
       recent_losses_.push_back(result.loss);
-      if (recent_losses_.size() > recent_steps) recent_losses_.pop_front();
+      if (static_cast<Index>(recent_losses_.size()) > recent_steps) recent_losses_.pop_front();
       ++state_.step;
       ++steps_made_;
       state_.last_loss.reset();
@@ -134,8 +134,27 @@ class Trainer {
     const bool loss = !std::isfinite(result.loss);
     progress_.finish();
     throw Error(std::string(loss ? "the loss" : "the gradient") + " is not finite at step " +
-                std::to_string(state_.step) + " (" + to_text(loss ? result.loss : result.gradient_norm) +
+                std::to_string(state_.step + 1) + " (" + to_text(loss ? result.loss : result.gradient_norm) +
                 "): the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+  }
+
+  // A checkpoint must be worth going on from: everything in it is finite, and so is the loss of the next batch.
+  void require_good_state() {
+    const auto require = [this](bool good, const char* what) {
+      if (good) return;
+      throw Error(std::string(what) + " is not finite after step " + std::to_string(state_.step) +
+                  ": the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+    };
+    const auto finite = [](const std::vector<float>& values) {
+      return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    };
+    require(finite(state_.weights), "a weight");
+    require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
+    const Index B = run_.training.batch;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C_)), targets_bc(tokens_bc.size());
+    data_.training_batch(tokens_bc.data(), targets_bc.data(), B, C_, run_.training.seed,
+                         static_cast<std::uint32_t>(state_.step));
+    require(std::isfinite(model_->evaluate(tokens_bc, targets_bc).sum), "the next loss");
   }
 
   // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
@@ -164,14 +183,9 @@ class Trainer {
   // The best weights, or before the first evaluation those of now; then where the run stands.
   void save() {
     state_.weights = model_->read(Model::Arena::weights);
-    for (float weight : state_.weights) {
-      if (!std::isfinite(weight)) {
-        throw Error("a weight is not finite after step " + std::to_string(state_.step) +
-                    ": the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
-      }
-    }
     state_.first_moments = model_->read(Model::Arena::first_moments);
     state_.second_moments = model_->read(Model::Arena::second_moments);
+    require_good_state();
     state_.recent_losses.assign(recent_losses_.begin(), recent_losses_.end());
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
@@ -201,12 +215,10 @@ class Trainer {
                             .c_str());
   }
 
-  // What the best weights write after a line break (or, where there is none, the first token of the vocabulary).
+  // What the best weights write.
   void write_sample() {
     const Checkpoint checkpoint = best();
-    const Tokenizer& tokenizer = checkpoint.tokenizer;
-    const bool has_line_break = tokenizer.kind() == "byte" || tokenizer.vocabulary().find('\n') != std::string::npos;
-    const std::string prompt = has_line_break ? "\n" : tokenizer.decode(0);
+    const std::string prompt = opening_of_text(checkpoint.tokenizer);
     const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
     const std::string text = generate_text(run_.device, 1, checkpoint, prompt, sample_length, settings);
     write_file_atomically(run_.run + "/sample.txt", text);
@@ -239,6 +251,10 @@ class Trainer {
 
 int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer,
           const std::string& data_fingerprint) {
+  // A file that cannot be written is found now, not when there is something to write.
+  for (const char* name : {"model.safetensors", "resume.safetensors", "log.csv", "loss.svg", "sample.txt"}) {
+    const AtomicFile probe(run.run + "/" + name);
+  }
   return Trainer(run, data, tokenizer, data_fingerprint).train();
 }
 

@@ -56,8 +56,9 @@ class BuiltBlock {
   void put_weights(const Values<T>& values) { put(weights_, values); }
   void put_gradients(const Values<T>& values) { put(gradients_, values); }
   void get_gradients(Values<T>& values) const {
-    for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
-      const T* from = gradients_.template as<T>() + layout_.parameters()[p].offset;
+    const std::vector<Parameter> parameters = layout_.parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const T* from = gradients_.template as<T>() + parameters[p].offset;
       for (std::size_t i = 0; i < values[p + 1].size(); ++i) values[p + 1][i] = from[i];
     }
   }
@@ -76,8 +77,9 @@ class BuiltBlock {
     for (std::size_t i = 0; i < count; ++i) memory.as<std::byte>()[i] = std::byte{0xFF};
   }
   void put(DeviceMemory& memory, const Values<T>& values) {
-    for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
-      T* to = memory.as<T>() + layout_.parameters()[p].offset;
+    const std::vector<Parameter> parameters = layout_.parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      T* to = memory.as<T>() + parameters[p].offset;
       for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = values[p + 1][i];
     }
   }

@@ -15,7 +15,7 @@ void copy_rows(std::vector<T>& to, Index to_stride, const std::vector<T>& from, 
   }
 }
 
-// ---- the layer's functions as cases ----
+// The layer's functions as cases.
 
 // x is a slice of rows of N K + gap elements; its gradient is added to, as that of a weight.
 struct LogitsCase {
@@ -196,7 +196,7 @@ struct GateCase {
   }
 };
 
-// ---- the definition ----
+// The definition.
 
 // Outputs and gradients straight from out_c = sum over the window of softmax(logit) x, position by position.
 struct Definition {
@@ -285,7 +285,7 @@ std::vector<Token> holes_and_nothing(Index C) {
   return mask_bc;
 }
 
-// ---- derivatives ----
+// Derivatives.
 
 TEST_CASE("additive attention: logits, every derivative, every width", "[additive_attention]") {
   check_layer(LogitsCase{2, 5, 3, 7});
@@ -341,7 +341,7 @@ TEST_CASE("additive attention: gates, every derivative, every width", "[additive
   check_layer(GateCase{33, 5, true, dropout, 2});
 }
 
-// ---- the definition, and what is hard about it ----
+// The definition, and what is hard about it.
 
 TEST_CASE("additive attention: pooling is its definition", "[additive_attention]") {
   for (Index C : {1, 2, 31, 64}) {
@@ -449,7 +449,7 @@ TEST_CASE("additive attention: no sequences, no positions", "[additive_attention
   CHECK(run_backward<double>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
 }
 
-// ---- step by step ----
+// Step by step.
 
 // Pools position by position, one sequence of the shape's B after another.
 template <class T, class Device>
@@ -519,7 +519,7 @@ TEST_CASE("additive attention: the state does not grow, and a long stream stays 
   }
 }
 
-// ---- dropout in the gates ----
+// Dropout in the gates.
 
 TEST_CASE("additive attention: gates keep what the counter-based mask keeps", "[additive_attention]") {
   const Index BC = 7, D = 301;

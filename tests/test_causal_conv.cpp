@@ -51,12 +51,14 @@ struct CausalConvCase {
   }
 };
 
-// Narrow and wide groups, kernels longer than the sequence, more than one task, D not a multiple of any lane width.
+// Narrow and wide groups, kernels longer than the sequence, more than one task, D not a multiple of any lane width, and
+// a whole number of four positions, of which the last look beyond the end.
 const std::vector<CausalConvShape> shapes = {
     {2, 2, 12, 1, 1},  {2, 2, 12, 1, 3},  {1, 2, 12, 1, 4},  {1, 2, 12, 1, 5},  {2, 2, 12, 2, 1}, {2, 2, 12, 2, 3},
     {2, 2, 12, 2, 4},  {2, 2, 12, 2, 5},  {2, 2, 12, 3, 1},  {2, 2, 12, 3, 3},  {2, 2, 12, 3, 4}, {2, 2, 12, 3, 5},
     {2, 2, 12, 12, 1}, {2, 2, 12, 12, 3}, {2, 2, 12, 12, 4}, {2, 2, 12, 12, 5}, {1, 1, 1, 1, 1},  {2, 1, 1, 1, 4},
     {1, 7, 38, 19, 3}, {2, 9, 16, 2, 4},  {1, 66, 6, 6, 3},  {1, 5, 37, 37, 2}, {1, 5, 9, 1, 3},  {1, 67, 7, 1, 2},
+    {2, 8, 5, 5, 3},   {2, 8, 6, 3, 5},
 };
 
 template <class Body>

@@ -22,7 +22,7 @@ bool is_folder(const std::string& path) {
 
 int body(int argc, char** argv) {
   std::string checkpoint_path = "runs/tiny";
-  std::string prompt = "\n";
+  std::string prompt;
   std::string device = "auto";
   Index tokens = 500;
   Index threads = available_threads();
@@ -31,7 +31,7 @@ int body(int argc, char** argv) {
   flags.section("Model");
   flags.text("checkpoint", checkpoint_path, "RUN|FILE", "run folder of train, or a model.safetensors");
   flags.section("Text");
-  flags.text("prompt", prompt, "TEXT|-", "what to go on from; -: read it from standard input");
+  flags.text("prompt", prompt, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
   flags.integer("tokens", tokens, "TOKENS", "how many to add", 0);
   flags.real("temperature", settings.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
              {0, 1e6});
@@ -47,13 +47,15 @@ int body(int argc, char** argv) {
       read_checkpoint(is_folder(checkpoint_path) ? model_path(checkpoint_path) : checkpoint_path);
   if (prompt == "-") {
     prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
-    if (std::cin.bad()) throw Error("standard input: cannot be read");
+    if (std::ferror(stdin)) throw Error("standard input: cannot be read");
   }
+  if (!flags.given("prompt")) prompt = opening_of_text(checkpoint.tokenizer);
   std::vector<Token> prompt_tokens = checkpoint.tokenizer.encode(prompt, "prompt");
   Generator generator(device, threads, checkpoint);
   std::fwrite(prompt.data(), 1, prompt.size(), stdout);
-  // Nothing to go on from: begin where a text begins, with the first token of the vocabulary.
-  if (prompt_tokens.empty()) prompt_tokens.push_back(0);
+  if (prompt_tokens.empty()) {
+    prompt_tokens = checkpoint.tokenizer.encode(opening_of_text(checkpoint.tokenizer), "prompt");
+  }
   for (Token token : prompt_tokens) generator.feed(token);
   for (Index i = 0; i < tokens; ++i) {
     const std::string piece = checkpoint.tokenizer.decode(generator.next(settings));

@@ -76,9 +76,9 @@ void make_folder(const std::string& path) {
   for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);
     struct stat status {};
-    if (mkdir(part.c_str(), 0777) != 0 && !(stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) {
-      const int reason = errno == EEXIST ? ENOTDIR : errno;
-      throw Error(path + ": cannot make this folder: " + std::strerror(reason));
+    const int reason = mkdir(part.c_str(), 0777) == 0 ? 0 : errno;
+    if (reason != 0 && !(stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) {
+      throw Error(path + ": cannot make this folder: " + std::strerror(reason == EEXIST ? ENOTDIR : reason));
     }
     if (slash == std::string::npos) return;
   }
@@ -118,6 +118,14 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
               to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup), to_text(t.weight_decay).c_str());
   std::printf(" clip %s, dropout %s, label smoothing %s, seed %llu\n", to_text(t.clip).c_str(),
               to_text(t.dropout).c_str(), to_text(t.label_smoothing).c_str(), static_cast<unsigned long long>(t.seed));
+  std::printf("options: positions %s, values %s, skip %s, projection %d, ffn bias %d, embedding norm %d, final norm %d,",
+              m.positions.c_str(), m.additive_values.c_str(), m.additive_skip.c_str(), m.additive_projection, m.ffn_bias,
+              m.embedding_norm, m.final_norm);
+  std::printf(" logit bias %d, init std %s; evaluation every %lld steps, checkpoint every %lld, log every %lld (0: at the end)\n",
+              m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
+              static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
+  std::printf("run: into %s, device %s, %lld threads\n", a.out.c_str(), a.device.c_str(),
+              static_cast<long long>(a.threads));
   std::printf("parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
               static_cast<long long>(memory.weights), mebibytes(memory.total()),
               mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes),
@@ -136,8 +144,10 @@ int body(int argc, char** argv) {
   add_flags(flags, a);
   if (const auto status = flags.parse(argc, argv)) return *status;
 
+  if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
-  if (!a.resume.empty()) {
+  if (flags.given("resume")) {
+    if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
     require_resumable_flags(flags);
     run.resume = read_run_state(resume_path(a.resume));
     a.out = a.resume;
@@ -147,7 +157,7 @@ int body(int argc, char** argv) {
     a.training.steps = steps;
     a.tokenizer = run.resume->tokenizer.kind();
     if (steps < run.resume->step) {
-      throw UsageError("--steps: the run in " + a.resume + " has made " + to_text(run.resume->step) +
+      throw Error("--steps: the run in " + a.resume + " has made " + to_text(run.resume->step) +
                        " steps already, expected at least as many, found " + to_text(steps));
     }
   } else {
@@ -161,14 +171,18 @@ int body(int argc, char** argv) {
     throw Error(a.data + ": not the text that the run in " + a.resume + " was trained on: expected " +
                 run.resume->data_fingerprint + ", found " + data_fingerprint);
   }
-  const Tokenizer tokenizer = a.tokenizer == "byte" ? Tokenizer::of_bytes() : Tokenizer::of_characters(text, a.data);
+  const Tokenizer tokenizer = run.resume              ? run.resume->tokenizer
+                              : a.tokenizer == "byte" ? Tokenizer::of_bytes()
+                                                      : Tokenizer::of_characters(text, a.data);
   a.model.vocabulary = tokenizer.size();
   a.model.check();
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
   const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true});
   print_settings(a, data, memory);
-  require_memory(memory.total());
+  // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
+  const NetworkMemory sampling = model_memory(a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
+  require_memory(memory.total() + 5 * memory.weight_bytes + sampling.total());
   make_folder(a.out);
 
   run.model = a.model;

@@ -9,53 +9,54 @@ namespace abh {
 // the power of a scalar logit. Wu, Wu, Qi, Huang, Xie, "Fastformer: additive attention can be all you need", 2021, made
 // causal. Derivations: docs/layers/additive_attention.md.
 //
-//   logit_bnc = sum_k x_bcnk pool_nk / sqrt(K), or -infinity where the mask leaves c out      (additive.1)
+//   logit_bnc = sum_k x_bcnk pool_nk / sqrt(K), or -infinity where the mask leaves c out      (additive_attention.1)
 //   out_bnck  = sum_c' e^logit_bnc' x_bnc'k / sum_c' e^logit_bnc'
 //
 // over the positions c' <= c, of which a window keeps the last w. A position that sees nothing yields 0. The sums are
 // never formed: e^logit overflows. The state of a head is (max, sum, out), its start (-infinity, 0, 0), its step
 //
-//   max_c   = max(max_{c-1}, logit_c)                                                        (additive.2)
-//   sum_c   = sum_{c-1} e^(max_{c-1} - max_c) + e^(logit_c - max_c)                          (additive.3)
-//   alpha_c = e^(logit_c - max_c) / sum_c                                                    (additive.4)
-//   out_c   = out_{c-1} + alpha_c (x_c - out_{c-1})                                          (additive.5)
+//   max_c   = max(max_{c-1}, logit_c)                                                        (additive_attention.2)
+//   sum_c   = sum_{c-1} e^(max_{c-1} - max_c) + e^(logit_c - max_c)                          (additive_attention.3)
+//   alpha_c = e^(logit_c - max_c) / sum_c                                                    (additive_attention.4)
+//   out_c   = out_{c-1} + alpha_c (x_c - out_{c-1})                                          (additive_attention.5)
 //
 // A window w < C cuts the positions into blocks of w. The same recurrence, started anew in every block, gives prefixes
 // (from the start of its block to c); run backwards, it gives suffixes (from c to the end of its block). The window of
 // c is the suffix from c-w+1 and the prefix to c, merged; only weights > 0 are added, nothing is ever subtracted:
 //
 //   max_c   = max(max_suffix, max_prefix),
-//   sum_c   = sum_suffix e^(max_suffix - max_c) + sum_prefix e^(max_prefix - max_c)          (additive.6)
-//   gamma_c = sum_suffix e^(max_suffix - max_c) / sum_c                                      (additive.7)
-//   out_c   = prefix_c + gamma_c (suffix_{c-w+1} - prefix_c)                                 (additive.8)
+//   sum_c   = sum_suffix e^(max_suffix - max_c) + sum_prefix e^(max_prefix - max_c)          (additive_attention.6)
+//   gamma_c = sum_suffix e^(max_suffix - max_c) / sum_c                                      (additive_attention.7)
+//   out_c   = prefix_c + gamma_c (suffix_{c-w+1} - prefix_c)                                 (additive_attention.8)
 //
 // Backward, global. adjoint_c is the gradient of the state out_c, drift_c that of max_c + log sum_c:
 //
-//   beta_c    = sum_{c-1} e^(max_{c-1} - max_c) / sum_c           (= 1 - alpha_c)            (additive.9)
-//   adjoint_c = d_out_c + beta_{c+1} adjoint_{c+1}                                           (additive.10)
-//   d_x_c     = alpha_c adjoint_c                                                            (additive.11)
-//   kappa_c   = (x_c - out_c) . adjoint_c                                                    (additive.12)
-//   d_logit_c = alpha_c (kappa_c + drift_c)                                                  (additive.13)
-//   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (additive.14)
+//   beta_c    = sum_{c-1} e^(max_{c-1} - max_c) / sum_c           (= 1 - alpha_c)            (additive_attention.9)
+//   adjoint_c = d_out_c + beta_{c+1} adjoint_{c+1}                                           (additive_attention.10)
+//   d_x_c     = alpha_c adjoint_c                                                            (additive_attention.11)
+//   kappa_c   = (x_c - out_c) . adjoint_c                                                    (additive_attention.12)
+//   d_logit_c = alpha_c (kappa_c + drift_c)                                                  (additive_attention.13)
+//   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (additive_attention.14)
 //
 // Backward, windowed: c lies in the windows of c' = c ... c+w-1. Those in the block of c (a suffix, "down") and those
 // in the next block (a prefix, "up") are each summed relative to their own top = max of -max_c':
 //
-//   top       = max over c' of -max_c'                                                       (additive.15)
-//   pull      = sum over c' of e^(-max_c' - top) / sum_c' d_out_c'                           (additive.16)
-//   d_x_c     = e^(logit_c + top_down) pull_down + e^(logit_c + top_up) pull_up              (additive.17)
-//   d_logit_c = x_c . d_x_c - the same sum (additive.17) with d_out_c' . out_c' for d_out_c' (additive.18)
+//   top       = max over c' of -max_c'                                                       (additive_attention.15)
+//   pull      = sum over c' of e^(-max_c' - top) / sum_c' d_out_c'                           (additive_attention.16)
+//   d_x_c     = e^(logit_c + top_down) pull_down + e^(logit_c + top_up) pull_up              (additive_attention.17)
+//   d_logit_c = x_c . d_x_c - the same sum (additive_attention.17) with d_out_c' . out_c' for d_out_c'
+//   (additive_attention.18)
 //
-// When the logits come from the payload (additive.1):
+// When the logits come from the payload (additive_attention.1):
 //
-//   d_x_bcnk  += d_logit_bnc pool_nk / sqrt(K)                                               (additive.19)
-//   d_pool_nk += sum_bc d_logit_bnc x_bcnk / sqrt(K)                                         (additive.20)
+//   d_x_bcnk  += d_logit_bnc pool_nk / sqrt(K)                                               (additive_attention.19)
+//   d_pool_nk += sum_bc d_logit_bnc x_bcnk / sqrt(K)                                         (additive_attention.20)
 //
 // The gates of the additive block multiply what was pooled with another branch:
 //
-//   out_bcd      = residual_bcd + dropout(pooled_bcd) gate_bcd                               (additive.21)
-//   d_pooled_bcd = dropout'(d_out_bcd gate_bcd)                                              (additive.22)
-//   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                             (additive.23)
+//   out_bcd      = residual_bcd + dropout(pooled_bcd) gate_bcd                               (additive_attention.21)
+//   d_pooled_bcd = dropout'(d_out_bcd gate_bcd)                                              (additive_attention.22)
+//   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                             (additive_attention.23)
 
 // Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
 // consecutive rows (0: N K), so that x may be a slice of a wider array.
@@ -64,7 +65,7 @@ struct AdditivePoolingShape {
   Index window = 0;  // positions; 0, or at least C: global
 };
 
-// Equation (additive.1) without the mask. 2 flops an element of x, which is read once.
+// Equation (additive_attention.1) without the mask. 2 flops an element of x, which is read once.
 template <class Device, class T>
 void additive_logits_forward(Device&, Accum<T>* logit_bnc, const T* x_bch, Index x_stride, const T* pool_nk, Index B,
                              Index C, Index N, Index K);
@@ -141,8 +142,8 @@ template <class Device, class T>
 void additive_pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
                            const AdditivePoolingShape&);
 
-// The gates of the additive block: (additive.21), residual left out when null. An element is kept or dropped as
-// dropout.hpp says. out may be residual_bcd or pooled_bcd itself. Reads each operand once, writes once.
+// The gates of the additive block: (additive_attention.21), residual left out when null. An element is kept or dropped
+// as dropout.hpp says. out may be residual_bcd or pooled_bcd itself. Reads each operand once, writes once.
 template <class T>
 struct AdditiveGateForward {
   T* out_bcd;

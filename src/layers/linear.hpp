@@ -17,8 +17,8 @@ namespace abh {
 // Rows may be slices of wider ones: a stride is the distance, in elements, between the starts of two consecutive rows,
 // 0 for rows that touch. weight_oi is (O, I), rows touching, as PyTorch stores it. Weights that stand one after the
 // other in memory (query, key, value) are one weight with a larger O. BC >= 0, I >= 1, O >= 1. No output overlaps an
-// input. Each of the three products takes 2 BC I O flops and moves at least (BC I + BC O + I O) elements; backward needs
-// the input and the weight, nothing else is saved.
+// input. Each of the three products takes 2 BC I O flops and moves at least (BC I + BC O + I O) elements; backward
+// needs the input and the weight, nothing else is saved.
 template <class T>
 struct LinearForward {
   T* out_bco;  // overwritten

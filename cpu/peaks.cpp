@@ -1,0 +1,76 @@
+#include "peaks.hpp"
+
+#include <time.h>
+
+#include "cpu/lanes.hpp"
+
+namespace abh {
+
+namespace {
+
+double now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Independent chains of multiply-adds that hide the latency of each other: two units times a latency of four or five.
+constexpr int chains = 12;
+constexpr Index turns = 100000;
+constexpr int tries = 20;  // the best counts: whatever else the machine does can only slow it down
+
+float multiply_add_chains(float factor) {
+  Wide<float> sums[chains];
+  for (int c = 0; c < chains; ++c) sums[c] = splat<Wide<float>>(static_cast<float>(c));
+  for (Index turn = 0; turn < turns; ++turn) {
+#pragma GCC unroll 12
+    for (int c = 0; c < chains; ++c) sums[c] = sums[c] * factor + factor;
+  }
+  float total = 0;
+  for (int c = 0; c < chains; ++c) total += sum_lanes<Wide<float>>(sums[c]);
+  return total;
+}
+
+}  // namespace
+
+template <class Device>
+double multiply_add_rate(Device& device) {
+  typename Device::Scope scratch(device.workspace);
+  const Index threads = device.threads.count();
+  float* result = scratch.template take<float>(threads);
+  const volatile float factor = 0.5f;
+  double best = 0;
+  for (int repeat = 0; repeat < tries; ++repeat) {
+    const double begin = now();
+    parallel_for(device, threads, [&](Index task, Index) { result[task] = multiply_add_chains(factor); });
+    const double flops = 2.0 * chains * lane_width<float> * static_cast<double>(turns * threads);
+    const double rate = flops / (now() - begin);
+    if (rate > best) best = rate;
+  }
+  return best;
+}
+
+template <class Device>
+double copy_rate(Device& device, std::size_t bytes) {
+  typename Device::Scope scratch(device.workspace);
+  const Index piece = 1 << 16;  // floats a task
+  const Index pieces = static_cast<Index>(bytes / sizeof(float)) / piece;
+  float* from = scratch.template take<float>(pieces * piece);
+  float* to = scratch.template take<float>(pieces * piece);
+  for (Index i = 0; i < pieces * piece; ++i) from[i] = to[i] = 1;
+  double best = 0;
+  for (int repeat = 0; repeat < tries; ++repeat) {
+    const double begin = now();
+    parallel_for(device, pieces, [&](Index task, Index) {
+      __builtin_memcpy(to + task * piece, from + task * piece, sizeof(float) * piece);
+    });
+    const double rate = 2.0 * sizeof(float) * static_cast<double>(pieces * piece) / (now() - begin);
+    if (rate > best) best = rate;
+  }
+  return best;
+}
+
+template decltype(multiply_add_rate<Cpu>) multiply_add_rate<Cpu>;
+template decltype(copy_rate<Cpu>) copy_rate<Cpu>;
+
+}  // namespace abh

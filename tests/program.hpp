@@ -1,0 +1,199 @@
+#pragma once
+
+// Runs one of this project's programs as a user would and collects what came of it.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+
+namespace abh {
+
+// A folder of its own for a test, removed at the end.
+class TestFolder {
+ public:
+  TestFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "abh_programs_XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) throw std::runtime_error("cannot make a temporary folder");
+    path_ = pattern;
+  }
+  ~TestFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(path + ": cannot be read by the test");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+inline void write_bytes(const std::string& path, std::string_view bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!file.flush()) throw std::runtime_error(path + ": cannot be written by the test");
+}
+
+inline bool exists(const std::string& path) { return std::filesystem::exists(path); }
+
+struct Outcome {
+  int status = -1;  // exit status; -1 if a signal ended the program
+  int signal = 0;   // that signal
+  bool timed_out = false;
+  std::string out, err;  // standard output and standard error
+};
+
+struct RunOptions {
+  std::string input = {};                                             // standard input; then its end
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
+  std::string folder = {};                                            // working folder; empty: the test's own
+  rlim_t largest_file = RLIM_INFINITY;                                // bytes
+  std::size_t close_output_after = std::string::npos;  // the reader of standard output leaves after so many bytes
+  int signal = 0;                                      // sent once, when `signal_at` has been printed ...
+  std::string signal_at = {};
+  double signal_after_s = 0;  // ... and this much time has passed since the start
+  double timeout_s = 120;
+};
+
+using Arguments = std::vector<std::string>;
+
+// Arguments put together from pieces; a later flag does not replace an earlier one.
+inline Arguments operator+(Arguments first, const Arguments& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// Runs `name` (train, generate, ...) of the build folder until it ends. A program that hangs is killed: timed_out.
+inline Outcome run_program_of_build(const std::string& name, const Arguments& arguments,
+                                    const RunOptions& options = {}) {
+  // Everything is prepared before the fork: the child may only make system calls.
+  const std::string path = std::string(ABH_PROGRAM_DIR) + "/" + name;
+  std::vector<std::string> words = {path};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  for (const auto& [key, value] : options.environment) ::setenv(key.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  int in[2], out[2], err[2];
+  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
+    throw std::runtime_error("cannot make a pipe");
+  }
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("cannot fork");
+  if (child == 0) {
+    ::dup2(in[0], 0);
+    ::dup2(out[1], 1);
+    ::dup2(err[1], 2);
+    ::signal(SIGPIPE, SIG_DFL);
+    if (options.largest_file != RLIM_INFINITY) {
+      const rlimit limit{options.largest_file, options.largest_file};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  for (const auto& [key, value] : options.environment) ::unsetenv(key.c_str());
+  ::close(in[0]);
+  ::close(out[1]);
+  ::close(err[1]);
+  // The inputs of these tests fit into a pipe; a child that does not read its own must not stop the test.
+  const auto old_handler = ::signal(SIGPIPE, SIG_IGN);
+  if (::write(in[1], options.input.data(), options.input.size()) < 0 && errno != EPIPE) {
+    throw std::runtime_error("cannot write to a pipe");
+  }
+  ::signal(SIGPIPE, old_handler);
+  ::close(in[1]);
+
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  Outcome outcome;
+  pollfd streams[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
+  std::string* texts[2] = {&outcome.out, &outcome.err};
+  bool signal_sent = options.signal == 0;
+  const auto send_if_due = [&] {
+    if (signal_sent || seconds() < options.signal_after_s) return;
+    if (outcome.out.find(options.signal_at) == std::string::npos) return;
+    ::kill(child, options.signal);
+    signal_sent = true;
+  };
+  while (streams[0].fd >= 0 || streams[1].fd >= 0) {
+    send_if_due();
+    if (!outcome.timed_out && seconds() > options.timeout_s) {
+      ::kill(child, SIGKILL);
+      outcome.timed_out = true;
+    }
+    if (::poll(streams, 2, signal_sent ? 100 : 1) <= 0) continue;
+    for (int i = 0; i < 2; ++i) {
+      if (streams[i].fd < 0 || streams[i].revents == 0) continue;
+      char block[4096];
+      const ssize_t count = ::read(streams[i].fd, block, sizeof block);
+      if (count > 0) texts[i]->append(block, static_cast<std::size_t>(count));
+      const bool enough = i == 0 && outcome.out.size() >= options.close_output_after;
+      if (count > 0 && !enough) continue;
+      ::close(streams[i].fd);
+      streams[i].fd = -1;
+    }
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+  return outcome;
+}
+
+// What every program owes whoever gave it bad input: the status, and one line `name: message` with these words in it.
+inline void require_refusal(const Outcome& outcome, const std::string& name, int status,
+                            std::initializer_list<std::string_view> words) {
+  INFO("standard output: " << outcome.out);
+  INFO("standard error: " << outcome.err);
+  REQUIRE_FALSE(outcome.timed_out);
+  REQUIRE(outcome.signal == 0);
+  CHECK(outcome.status == status);
+  CHECK(outcome.err.rfind(name + ": ", 0) == 0);
+  REQUIRE_FALSE(outcome.err.empty());
+  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  for (std::string_view word : words) {
+    INFO("expected in the message: " << word);
+    CHECK(outcome.err.find(word) != std::string::npos);
+  }
+}
+
+inline void require_success(const Outcome& outcome) {
+  INFO("standard output: " << outcome.out);
+  INFO("standard error: " << outcome.err);
+  REQUIRE_FALSE(outcome.timed_out);
+  REQUIRE(outcome.signal == 0);
+  REQUIRE(outcome.status == 0);
+  REQUIRE(outcome.err.empty());
+}
+
+}  // namespace abh

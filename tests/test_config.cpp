@@ -1,0 +1,291 @@
+#include "config.hpp"
+
+#include <cmath>
+#include <functional>
+
+#include "error.hpp"
+#include "tests/catch.hpp"
+
+namespace abh {
+namespace {
+
+ModelConfig valid() {
+  ModelConfig model;
+  model.vocabulary = 65;
+  return model;
+}
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const UsageError& error) {
+    CHECK(error.status() == 2);
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
+  ModelConfig model = valid();
+  model.layers = 3;
+  CHECK(model.mixers() == std::vector<Mixer>(3, Mixer::additive));
+  model.mixer = "metric,quadratic,dot";
+  CHECK(model.mixers() == std::vector<Mixer>{Mixer::metric, Mixer::quadratic, Mixer::dot});
+  const auto mixers = [&] { model.mixers(); };
+  model.mixer = "dot,dot";
+  CHECK(error_of(mixers) == "--mixer: expected 1 or 3 entries, one a layer, found 2 in \"dot,dot\"");
+  for (const char* name : {"", "Dot", "dot ", "leap"}) {
+    model.mixer = name;
+    CHECK(error_of(mixers) ==
+          "--mixer: expected additive, metric, quadratic or dot, or a comma list of them, found \"" + model.mixer +
+              "\"");
+  }
+  model.mixer = "dot,,metric";
+  CHECK(error_of(mixers).find("found \"\"") != std::string::npos);
+}
+
+TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
+  ModelConfig model = valid();
+  model.layers = 2;
+  CHECK(model.windows() == std::vector<Index>{0, 0});
+  model.window = "16";
+  CHECK(model.windows() == std::vector<Index>{16, 16});
+  model.window = "4,0";
+  CHECK(model.windows() == std::vector<Index>{4, 0});
+  const auto windows = [&] { model.windows(); };
+  model.window = "4,8,16";
+  CHECK(error_of(windows) == "--window: expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
+  for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
+    model.window = text;
+    CHECK(error_of(windows).rfind("--window: expected whole numbers from 0 (global)", 0) == 0);
+  }
+}
+
+TEST_CASE("config: what does not make a network is refused", "[config]") {
+  CHECK_NOTHROW(valid().check());
+  const auto error = [](const std::function<void(ModelConfig&)>& change) {
+    ModelConfig model = valid();
+    change(model);
+    return error_of([&] { model.check(); });
+  };
+  CHECK(error([](ModelConfig& m) { m.layers = 0; }) == "--layers: expected 1 to 1000, found 0");
+  CHECK(error([](ModelConfig& m) { m.layers = 1001; }) == "--layers: expected 1 to 1000, found 1001");
+  CHECK(error([](ModelConfig& m) { m.channels = 0; }) == "--channels: expected 1 to 262144, found 0");
+  CHECK(error([](ModelConfig& m) { m.channels = 262145; }) == "--channels: expected 1 to 262144, found 262145");
+  CHECK(error([](ModelConfig& m) { m.heads = 0; }) == "--heads: expected 1 to 262144, found 0");
+  CHECK(error([](ModelConfig& m) { m.context = 0; }) == "--context: expected 1 to 4194304, found 0");
+  CHECK(error([](ModelConfig& m) { m.vocabulary = 0; }) == "vocabulary: expected 1 to 2097152, found 0");
+  CHECK(error([](ModelConfig& m) { m.hidden_channels = -1; }).rfind("hidden_channels: expected 0 to ", 0) == 0);
+  CHECK(error([](ModelConfig& m) { m.head_channels = 65537; }) == "head_channels: expected 0 to 65536, found 65537");
+  CHECK(error([](ModelConfig& m) { m.conv_kernel = 1025; }) == "--conv-kernel: expected 0 to 1024, found 1025");
+  CHECK(error([](ModelConfig& m) { m.conv_groups = -1; }) == "--conv-groups: expected 0 to 262144, found -1");
+  CHECK(error([](ModelConfig& m) { m.heads = 3; }) == "--heads: 3 does not divide the 128 channels");
+  CHECK(error([](ModelConfig& m) { m.conv_kernel = 4, m.conv_groups = 3; }) ==
+        "--conv-groups: 3 does not divide the 128 channels");
+  CHECK(error([](ModelConfig& m) { m.mixer = "nothing"; }).rfind("--mixer: expected ", 0) == 0);
+  CHECK(error([](ModelConfig& m) { m.window = "wide"; }).rfind("--window: expected ", 0) == 0);
+  CHECK(error([](ModelConfig& m) { m.causal = false; }).rfind("causal: expected 1", 0) == 0);
+  CHECK(error([](ModelConfig& m) { m.additive_values = "both"; }) ==
+        "--additive-values: expected shared or own, found \"both\"");
+  CHECK(error([](ModelConfig& m) { m.additive_skip = "a\nb"; }) ==
+        "--additive-skip: expected stream or normed, found \"a b\"");
+  CHECK(error([](ModelConfig& m) { m.positions = "rotary"; }) == "--positions: expected learned or none, found \"rotary\"");
+
+  // What is not used is not judged, and the cores may have heads of any width.
+  CHECK(error([](ModelConfig& m) { m.conv_groups = 3; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.conv_kernel = 4, m.conv_groups = 0; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.mixer = "metric", m.heads = 3, m.head_channels = 50; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.causal = false; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.mixer = "dot,dot,additive,dot", m.heads = 3, m.head_channels = 50; }) ==
+        "--heads: 3 does not divide the 128 channels");
+}
+
+TEST_CASE("config: training settings out of range are refused", "[config]") {
+  CHECK_NOTHROW(TrainingConfig().check());
+  const auto error = [](const std::function<void(TrainingConfig&)>& change) {
+    TrainingConfig training;
+    change(training);
+    return error_of([&] { training.check(); });
+  };
+  CHECK(error([](TrainingConfig& t) { t.batch = 0; }) == "--batch: expected 1 to 65536, found 0");
+  CHECK(error([](TrainingConfig& t) { t.steps = -1; }) == "--steps: expected 0 to 1000000000, found -1");
+  CHECK(error([](TrainingConfig& t) { t.warmup = -5; }).rfind("--warmup: expected 0 to ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.eval_every = -1; }).rfind("--eval-every: expected 0 to ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.checkpoint_every = -1; }).rfind("--checkpoint-every: expected 0 to ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.log_every = -1; }).rfind("--log-every: expected 0 to ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.dropout = 1.5; }) == "--dropout: expected 0 to 1, found 1.5");
+  CHECK(error([](TrainingConfig& t) { t.label_smoothing = -0.1; }).rfind("--label-smoothing: expected 0 to ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.learning_rate = std::nan(""); }).rfind("--learning-rate: expected ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.weight_decay = -1; }).rfind("--weight-decay: expected ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.clip = -1; }).rfind("--clip: expected ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.beta1 = 2; }).rfind("beta1: expected ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.beta2 = 2; }).rfind("beta2: expected ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.init_std = -1; }).rfind("--init-std: expected ", 0) == 0);
+}
+
+TEST_CASE("config: metadata there and back", "[config]") {
+  // Every field away from its default, so that one that is forgotten shows.
+  ModelConfig model;
+  model.layers = 2;
+  model.channels = 30;
+  model.heads = 5;
+  model.hidden_channels = 77;
+  model.head_channels = 9;
+  model.context = 33;
+  model.vocabulary = 12;
+  model.mixer = "dot,metric";
+  model.window = "3,0";
+  model.additive_values = "own";
+  model.additive_projection = true;
+  model.additive_skip = "normed";
+  model.causal = false;
+  model.attention_bias = true;
+  model.conv_kernel = 3;
+  model.conv_groups = 2;
+  model.ffn_bias = false;
+  model.embedding_norm = true;
+  model.final_norm = false;
+  model.logit_bias = true;
+  model.logit_scale = 0.1;
+  model.positions = "none";
+  const std::map<std::string, std::string> defaults = ModelConfig().metadata();
+  const std::map<std::string, std::string> written = model.metadata();
+  CHECK(written.size() == defaults.size());
+  for (const auto& [key, value] : written) {
+    INFO(key);
+    CHECK(value != defaults.at(key));
+  }
+  CHECK(ModelConfig::from_metadata(written, "file").metadata() == written);
+  CHECK(ModelConfig::from_metadata(written, "file").logit_scale == 0.1);
+  CHECK(ModelConfig::from_metadata(written, "file").mixers() == model.mixers());
+
+  TrainingConfig training;
+  training.batch = 3;
+  training.steps = 17;
+  training.learning_rate = 0.1 + 0.2;
+  training.warmup = 5;
+  training.weight_decay = 1e-300;
+  training.clip = 0;
+  training.beta1 = 0.5;
+  training.beta2 = 0.75;
+  training.dropout = 1.0 / 3;
+  training.label_smoothing = 0.05;
+  training.init_std = 0.5;
+  training.seed = ~std::uint64_t{0};
+  training.eval_every = 1;
+  training.checkpoint_every = 2;
+  training.log_every = 3;
+  const std::map<std::string, std::string> kept = training.metadata();
+  for (const auto& [key, value] : kept) {
+    INFO(key);
+    CHECK(value != TrainingConfig().metadata().at(key));
+  }
+  const TrainingConfig read = TrainingConfig::from_metadata(kept, "file");
+  CHECK(read.metadata() == kept);
+  CHECK(read.learning_rate == 0.1 + 0.2);
+  CHECK(read.dropout == 1.0 / 3);
+  CHECK(read.weight_decay == 1e-300);
+  CHECK(read.seed == ~std::uint64_t{0});
+}
+
+TEST_CASE("config: metadata of golden files", "[config]") {
+  // What is absent has the golden files' defaults; keys of others are left alone.
+  const ModelConfig model = ModelConfig::from_metadata({{"layers", "2"}, {"case", "language_model"}}, "file");
+  CHECK(model.layers == 2);
+  CHECK_FALSE(model.ffn_bias);
+  CHECK(model.final_norm);
+  CHECK_FALSE(model.embedding_norm);
+  CHECK_FALSE(model.logit_bias);
+  CHECK(model.logit_scale == 1);
+  CHECK(model.conv_kernel == 0);
+  CHECK(model.conv_groups == 1);
+  CHECK(model.additive_values == "shared");
+  CHECK(model.additive_skip == "stream");
+  CHECK_FALSE(model.additive_projection);
+  CHECK(model.causal);
+  CHECK(model.window == "0");
+}
+
+TEST_CASE("config: metadata that is not what it should be", "[config]") {
+  const auto error = [](const std::string& key, const std::string& value) -> std::string {
+    try {
+      ModelConfig::from_metadata({{key, value}}, "dir/model.safetensors");
+      TrainingConfig::from_metadata({{key, value}}, "dir/model.safetensors");
+    } catch (const Error& caught) {
+      CHECK(caught.status() == 1);
+      return caught.what();
+    }
+    return "no error";
+  };
+  CHECK(error("layers", "four") == "dir/model.safetensors: metadata layers: expected a number, found \"four\"");
+  CHECK(error("layers", "4.5") == "dir/model.safetensors: metadata layers: expected a number, found \"4.5\"");
+  CHECK(error("layers", "") == "dir/model.safetensors: metadata layers: expected a number, found \"\"");
+  CHECK(error("ffn_bias", "yes\n") == "dir/model.safetensors: metadata ffn_bias: expected 0 or 1, found \"yes \"");
+  CHECK(error("logit_scale", "inf") ==
+        "dir/model.safetensors: metadata logit_scale: expected a finite number, found \"inf\"");
+  CHECK(error("dropout", "nan") == "dir/model.safetensors: metadata dropout: expected a finite number, found \"nan\"");
+  CHECK(error("seed", "-1") == "dir/model.safetensors: metadata seed: expected a number, found \"-1\"");
+}
+
+TEST_CASE("config: presets", "[config]") {
+  ModelConfig model;
+  TrainingConfig training;
+  model.layers = 99;
+  training.steps = 1;
+  for (const char* name : {"tiny", "baby", "fastformer"}) {
+    apply_preset(name, model, training);
+    model.vocabulary = 65;
+    CAPTURE(name);
+    CHECK_NOTHROW(model.check());
+    CHECK_NOTHROW(training.check());
+  }
+  CHECK(model.heads == 1);  // fastformer: the form of the README
+  CHECK(model.embedding_norm);
+  CHECK_FALSE(model.final_norm);
+  CHECK(model.logit_bias);
+  CHECK(model.additive_skip == "stream");
+  CHECK(training.label_smoothing == 0.1);
+
+  apply_preset("tiny", model, training);
+  CHECK(model.layers == 4);
+  CHECK(model.channels == 128);
+  CHECK(model.context == 64);
+  CHECK_FALSE(model.embedding_norm);  // nothing is left of the preset before
+  CHECK(training.batch == 12);
+  CHECK(training.steps == 2000);
+  CHECK(training.label_smoothing == 0);
+  CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
+        "--preset: expected tiny, baby or fastformer, found \"huge\"");
+}
+
+TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth", "[config]") {
+  TrainingConfig training;
+  training.learning_rate = 2;
+  training.warmup = 10;
+  training.steps = 101;
+  for (Index step = 0; step < 10; ++step) {
+    CHECK_FALSE(!(std::abs(learning_rate_at(training, step) - 2.0 * static_cast<double>(step + 1) / 11) <= 1e-15));
+  }
+  CHECK(learning_rate_at(training, 10) == 2);
+  CHECK_FALSE(!(std::abs(learning_rate_at(training, 55) - 1.1) <= 1e-14));  // half way
+  CHECK_FALSE(!(std::abs(learning_rate_at(training, 100) - 0.2) <= 1e-14));
+  for (Index step = 1; step <= 100; ++step) {
+    INFO(step);
+    if (step <= 10) CHECK(learning_rate_at(training, step) > learning_rate_at(training, step - 1));
+    if (step > 10) CHECK(learning_rate_at(training, step) < learning_rate_at(training, step - 1));
+  }
+
+  // No warm-up; warm-up to the end; a single step.
+  training.warmup = 0;
+  CHECK(learning_rate_at(training, 0) == 2);
+  training.warmup = 100;
+  CHECK_FALSE(!(learning_rate_at(training, 99) <= 2));
+  CHECK(std::isfinite(learning_rate_at(training, 100)));
+  training.warmup = 0;
+  training.steps = 1;
+  CHECK(std::isfinite(learning_rate_at(training, 0)));
+}
+
+}  // namespace
+}  // namespace abh

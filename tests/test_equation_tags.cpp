@@ -1,0 +1,319 @@
+// Every equation has a tag, NAME.NUMBER in parentheses, that stands beside it in the chapter, in the header and on the
+// line that computes it on every device. This test reads the sources and compares the tags.
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+
+namespace abh {
+namespace {
+
+struct Tag {
+  std::string name;
+  int number;
+  bool after_code;  // in a comment that follows code on its line
+  auto operator<=>(const Tag&) const = default;
+};
+
+struct Tags {
+  std::vector<Tag> found;
+  std::vector<std::string> malformed;  // a name, a point and a digit, but then something else
+};
+
+bool in_name(char c) { return std::islower(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
+
+// Where the comment of a line starts, and whether code stands before it.
+bool has_code_before_comment(const std::string& line) {
+  const std::size_t comment = line.find("//");
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first != std::string::npos && comment != std::string::npos && first < comment;
+}
+
+Tags tags_of_line(std::string line) {
+  // Chapters may write an underscore as \_.
+  for (std::size_t at; (at = line.find("\\_")) != std::string::npos;) line.erase(at, 1);
+  const bool after_code = has_code_before_comment(line);
+  Tags tags;
+  for (std::size_t open = line.find('('); open != std::string::npos; open = line.find('(', open + 1)) {
+    std::size_t at = open + 1;
+    while (at < line.size() && in_name(line[at])) ++at;
+    const std::size_t point = at;
+    if (point == open + 1 || point + 1 >= line.size() || line[point] != '.' || !is_digit(line[point + 1])) continue;
+    for (at = point + 1; at < line.size() && is_digit(line[at]);) ++at;
+    if (at < line.size() && line[at] == ')' && at - point < 6) {
+      tags.found.push_back({line.substr(open + 1, point - open - 1), std::stoi(line.substr(point + 1)), after_code});
+    } else {
+      tags.malformed.push_back(line.substr(open, at - open + 1));
+    }
+  }
+  return tags;
+}
+
+Tags tags_of(const std::string& text) {
+  Tags all;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const Tags tags = tags_of_line(text.substr(begin, end - begin));
+    all.found.insert(all.found.end(), tags.found.begin(), tags.found.end());
+    all.malformed.insert(all.malformed.end(), tags.malformed.begin(), tags.malformed.end());
+    begin = end + 1;
+  }
+  return all;
+}
+
+// Files by their path in the repository.
+using Sources = std::map<std::string, std::string>;
+
+std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+bool is_in(const std::string& path, const std::string& folder, const std::string& extension) {
+  const std::filesystem::path p(path);
+  return p.parent_path() == folder && p.extension() == extension;
+}
+
+std::string printed(const std::string& name, int number) { return "(" + name + "." + std::to_string(number) + ")"; }
+
+class TagCheck {
+ public:
+  explicit TagCheck(const Sources& sources) : sources_(sources) {
+    for (const auto& [path, text] : sources) {
+      if (is_in(path, "src/layers", ".hpp")) layers_.insert(stem(path));
+      // The other headers there are parts that blocks share.
+      if (is_in(path, "src/blocks", ".hpp") && text.find("public Block<") != std::string::npos) {
+        blocks_.insert(stem(path));
+      }
+    }
+    for (const auto& [path, text] : sources) check_file(path, tags_of(text));
+    for (const std::string& name : layers_) check_layer(name);
+    for (const std::string& name : blocks_) check_block(name);
+  }
+
+  const std::vector<std::string>& faults() const { return faults_; }
+  const std::set<std::string>& layers() const { return layers_; }
+  const std::set<std::string>& blocks() const { return blocks_; }
+
+ private:
+  bool exists(const std::string& path) const { return sources_.count(path) > 0; }
+
+  void fault(const std::string& path, const std::string& what) {
+    const std::string text = path + ": " + what;
+    if (std::find(faults_.begin(), faults_.end(), text) == faults_.end()) faults_.push_back(text);
+  }
+
+  void require(const std::string& path) {
+    if (!exists(path)) fault(path, "is missing");
+  }
+
+  // Numbers of the tags of `name` in a file, and how often each stands there in a comment of its own or after code.
+  struct Uses {
+    int in_comment = 0, after_code = 0;
+  };
+  std::map<int, Uses> uses(const std::string& path, const std::string& name) const {
+    std::map<int, Uses> result;
+    if (!exists(path)) return result;
+    for (const Tag& tag : tags_of(sources_.at(path)).found) {
+      if (tag.name == name) ++(tag.after_code ? result[tag.number].after_code : result[tag.number].in_comment);
+    }
+    return result;
+  }
+
+  void check_file(const std::string& path, const Tags& tags) {
+    for (const std::string& text : tags.malformed) fault(path, text + " is not a tag, (name.number)");
+    const std::string name = stem(path);
+    const bool chapter = is_in(path, "docs/layers", ".md");
+    if (chapter && !layers_.count(name) && !blocks_.count(name)) fault(path, "is a chapter of no layer or block");
+    for (const Tag& tag : tags.found) {
+      const std::string text = printed(tag.name, tag.number);
+      if (!chapter && tag.name != name) fault(path, text + " belongs into a file named " + tag.name);
+      // A chapter may refer to another one's equation, if there is one.
+      if (chapter && tag.name != name && !headers_hold(tag)) fault(path, text + " refers to no equation");
+    }
+    const bool device = is_in(path, "cpu", ".cpp") || is_in(path, "cuda", ".cu");
+    if (device && !tags.found.empty() && !layers_.count(name)) require("src/layers/" + name + ".hpp");
+    if (is_in(path, "src/blocks", ".hpp") && !tags.found.empty() && !blocks_.count(name)) {
+      fault(path, "holds tags but no class derived from Block");
+    }
+  }
+
+  bool headers_hold(const Tag& tag) const {
+    return uses("src/layers/" + tag.name + ".hpp", tag.name).count(tag.number) ||
+           uses("src/blocks/" + tag.name + ".hpp", tag.name).count(tag.number);
+  }
+
+  void compare(const std::string& name, const std::string& header, const std::string& path) {
+    if (!exists(path)) return;
+    const std::map<int, Uses> wanted = uses(header, name);
+    const std::map<int, Uses> got = uses(path, name);
+    for (const auto& [number, unused] : wanted) {
+      if (!got.count(number)) fault(path, "lacks " + printed(name, number) + " of " + header);
+    }
+    for (const auto& [number, unused] : got) {
+      if (!wanted.count(number)) fault(header, "lacks " + printed(name, number) + " of " + path);
+    }
+  }
+
+  void check_numbering(const std::string& name, const std::string& header) {
+    int next = 1;
+    for (const auto& [number, unused] : uses(header, name)) {
+      for (; next < number; ++next) fault(header, "lacks " + printed(name, next) + ", numbering has a hole");
+      if (number == 0) fault(header, printed(name, 0) + ": numbers start at 1");
+      next = number + 1;
+    }
+    if (next == 1) fault(header, "holds no tag");
+  }
+
+  void check_layer(const std::string& name) {
+    const std::string header = "src/layers/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
+    for (const std::string& room : {"cpu/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter}) require(room);
+    check_numbering(name, header);
+    for (const std::string& room : {"cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
+      compare(name, header, room);
+  }
+
+  void check_block(const std::string& name) {
+    const std::string header = "src/blocks/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
+    if (layers_.count(name)) fault(header, "a layer has the same name, so their tags cannot be told apart");
+    for (const std::string& room : {"tests/test_" + name + ".cpp", chapter}) require(room);
+    check_numbering(name, header);
+    compare(name, header, chapter);
+    for (const auto& [number, use] : uses(header, name)) {
+      if (!use.in_comment) fault(header, printed(name, number) + " is not among the equations of the comment");
+      if (!use.after_code) fault(header, printed(name, number) + " stands at no line of code");
+    }
+  }
+
+  const Sources& sources_;
+  std::set<std::string> layers_, blocks_;
+  std::vector<std::string> faults_;
+};
+
+Sources read_sources() {
+  const std::filesystem::path root(ABH_SOURCE_DIR);
+  Sources sources;
+  for (const auto& [folder, extension] : {std::pair{"src/layers", ".hpp"},
+                                          {"src/blocks", ".hpp"},
+                                          {"cpu", ".cpp"},
+                                          {"cuda", ".cu"},
+                                          {"tests", ".cpp"},
+                                          {"docs/layers", ".md"}}) {
+    if (!std::filesystem::is_directory(root / folder)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
+      if (entry.path().extension() != extension) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      std::string text{std::istreambuf_iterator<char>(file), {}};
+      REQUIRE(file.good());
+      // Of the tests only the presence counts: they may name whatever tags they like.
+      sources[std::string(folder) + "/" + entry.path().filename().string()] =
+          std::string(folder) == "tests" ? "" : std::move(text);
+    }
+  }
+  return sources;
+}
+
+TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]") {
+  const Sources sources = read_sources();
+  const TagCheck check(sources);
+  CHECK(check.layers().count("layernorm") == 1);
+  CHECK(check.blocks().count("ffn") == 1);
+  for (const std::string& fault : check.faults()) FAIL_CHECK(fault);
+}
+
+std::vector<std::string> texts_of(const std::string& text) {
+  std::vector<std::string> texts;
+  for (const Tag& tag : tags_of(text).found)
+    texts.push_back(printed(tag.name, tag.number) + (tag.after_code ? "!" : ""));
+  return texts;
+}
+
+TEST_CASE("equation tags: the parser", "[equation_tags]") {
+  using Texts = std::vector<std::string>;
+  CHECK(texts_of("").empty());
+  CHECK(texts_of("x = 1;  // (gelu.1)") == Texts{"(gelu.1)!"});
+  CHECK(texts_of("  //  y = x   (gelu.2), as in (gelu.10)") == Texts{"(gelu.2)", "(gelu.10)"});
+  CHECK(texts_of("$$ y $$ \\qquad \\text{(cross\\_entropy.3)}\n(cross_entropy.4)") ==
+        Texts{"(cross_entropy.3)", "(cross_entropy.4)"});
+  CHECK(texts_of("((gelu.1))\r\n(gelu.2)") == Texts{"(gelu.1)", "(gelu.2)"});
+  for (const char* no_tag : {"(gelu.hpp)", "(gelu)", "gelu.1", "f(x.y)", "(1.5)", "(.5)", "(", "(gelu", "(gelu."}) {
+    INFO(no_tag);
+    CHECK(texts_of(no_tag).empty());
+    CHECK(tags_of(no_tag).malformed.empty());
+  }
+  for (const char* malformed : {"(gelu.1a)", "(gelu.1, gelu.2)", "(gelu.1-3)", "(gelu.1", "(gelu.123456)"}) {
+    INFO(malformed);
+    CHECK(texts_of(malformed).empty());
+    CHECK(tags_of(malformed).malformed.size() == 1);
+  }
+}
+
+// One layer and one block as they should be.
+Sources good_sources() {
+  return {{"src/layers/gelu.hpp", "// y  (gelu.1)\n// d_x  (gelu.2)\n"},
+          {"cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\n"},
+          {"tests/test_gelu.cpp", ""},
+          {"docs/layers/gelu.md", "(gelu.1)\n(gelu.2)\n"},
+          {"src/blocks/ffn.hpp", "// y  (ffn.1)\nclass FfnBlock : public Block<Device, T> {\na;  // (ffn.1)\n"},
+          {"src/blocks/block.hpp", "class Block {\n"},
+          {"tests/test_ffn.cpp", ""},
+          {"docs/layers/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
+}
+
+// The only fault that is found when `path` holds `text` ("missing": there is no such file).
+std::string fault_with(const std::string& path, const std::string& text) {
+  Sources sources = good_sources();
+  sources[path] = text;
+  if (text == "missing") sources.erase(path);
+  const TagCheck check(sources);
+  return check.faults().size() == 1 ? check.faults()[0] : std::to_string(check.faults().size()) + " faults";
+}
+
+TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
+  CHECK(TagCheck(good_sources()).faults().empty());
+  CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1)\n") == "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp");
+  CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1) (gelu.2) (gelu.3)\n") ==
+        "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp");
+  CHECK(fault_with("docs/layers/gelu.md", "(gelu.2)\n") ==
+        "docs/layers/gelu.md: lacks (gelu.1) of src/layers/gelu.hpp");
+  CHECK(fault_with("cuda/gelu.cu", "a;  // (gelu.1)\n") == "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp");
+  CHECK(fault_with("cuda/gelu.cu", "a;  // (gelu.1)\nb;  // (gelu.2)\n") == "0 faults");
+  CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (ffn.1)\n") ==
+        "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn");
+  CHECK(fault_with("docs/layers/ffn.md", "(ffn.1) (gelu.3)\n") == "docs/layers/ffn.md: (gelu.3) refers to no equation");
+  CHECK(fault_with("docs/layers/ffn.md", "(ffn.1) (gelu.2b)\n") ==
+        "docs/layers/ffn.md: (gelu.2b is not a tag, (name.number)");
+  CHECK(fault_with("docs/layers/relu.md", "") == "docs/layers/relu.md: is a chapter of no layer or block");
+
+  CHECK(fault_with("cpu/gelu.cpp", "missing") == "cpu/gelu.cpp: is missing");
+  CHECK(fault_with("tests/test_gelu.cpp", "missing") == "tests/test_gelu.cpp: is missing");
+  CHECK(fault_with("docs/layers/gelu.md", "missing") == "docs/layers/gelu.md: is missing");
+  CHECK(fault_with("tests/test_ffn.cpp", "missing") == "tests/test_ffn.cpp: is missing");
+  CHECK(fault_with("docs/layers/ffn.md", "missing") == "docs/layers/ffn.md: is missing");
+  CHECK(fault_with("cuda/relu.cu", "a;  // (relu.1)\n") == "src/layers/relu.hpp: is missing");
+
+  Sources hole = good_sources();
+  for (const char* path : {"src/layers/gelu.hpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
+    hole[path] = "a;  // (gelu.2)\n";
+  CHECK(TagCheck(hole).faults() ==
+        std::vector<std::string>{"src/layers/gelu.hpp: lacks (gelu.1), numbering has a hole"});
+
+  const std::string block = "class FfnBlock : public Block<Device, T> {\n";
+  CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1)\n" + block) ==
+        "src/blocks/ffn.hpp: (ffn.1) stands at no line of code");
+  CHECK(fault_with("src/blocks/ffn.hpp", block + "a;  // (ffn.1)\n") ==
+        "src/blocks/ffn.hpp: (ffn.1) is not among the equations of the comment");
+  CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1) (ffn.2)\n" + block + "a;  // (ffn.1) (ffn.2)\n") ==
+        "docs/layers/ffn.md: lacks (ffn.2) of src/blocks/ffn.hpp");
+  CHECK(fault_with("src/blocks/block.hpp", "a;  // (block.1)\n") ==
+        "src/blocks/block.hpp: holds tags but no class derived from Block");
+}
+
+}  // namespace
+}  // namespace abh

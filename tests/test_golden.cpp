@@ -1,0 +1,518 @@
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <sstream>
+
+#include "catch.hpp"
+#include "cpu/cpu.hpp"
+#include "error.hpp"
+#include "golden.hpp"
+#include "golden_cases.hpp"
+#include "random.hpp"
+
+namespace abh {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The content of a golden file, to be changed by a test before it is written.
+struct Content {
+  struct Reals {
+    std::vector<Index> shape;
+    std::vector<double> values;
+  };
+  struct Tokens {
+    std::vector<Index> shape;
+    std::vector<Token> values;
+  };
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, Reals> reals;
+  std::map<std::string, Tokens> tokens;
+
+  void write(const std::string& path) const {
+    std::vector<SafetensorsOutput> tensors;
+    for (const auto& [name, tensor] : reals) {
+      tensors.push_back({name, Dtype::F64, tensor.shape, tensor.values.data()});
+    }
+    for (const auto& [name, tensor] : tokens) {
+      tensors.push_back({name, Dtype::I32, tensor.shape, tensor.values.data()});
+    }
+    write_safetensors(path, tensors, metadata);
+  }
+};
+
+// A folder of its own, gone at the end.
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("abh_golden_" + std::to_string(::getpid()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string file(const std::string& name) const { return (path / name).string(); }
+};
+
+struct Run {
+  int status;
+  std::string out, err;
+};
+
+// The whole program, on these arguments.
+Run run_golden(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "golden");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  std::ostringstream out, err;
+  std::streambuf* const old_out = std::cout.rdbuf(out.rdbuf());
+  std::streambuf* const old_err = std::cerr.rdbuf(err.rdbuf());
+  int status = -1;
+  std::exception_ptr thrown;
+  try {
+    status = golden_main(static_cast<int>(argv.size()), argv.data());
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  std::cout.rdbuf(old_out);
+  std::cerr.rdbuf(old_err);
+  if (thrown) std::rethrow_exception(thrown);
+  return {status, out.str(), err.str()};
+}
+
+Run run_golden_on(const Content& content, std::vector<std::string> flags = {}) {
+  const Folder folder;
+  content.write(folder.file("x.safetensors"));
+  flags.push_back(folder.file("x.safetensors"));
+  return run_golden(std::move(flags));
+}
+
+// y = x W^T + b with numbers that a reader can check.
+Content linear_by_hand() {
+  Content content;
+  content.metadata = {{"case", "linear"}};
+  content.reals = {{"input.x_bci", {{1, 1, 2}, {2, 3}}},
+                   {"weight.weight_oi", {{2, 2}, {1, 10, 100, 1000}}},
+                   {"weight.bias_o", {{2}, {0.5, -0.5}}},
+                   {"output.y_bco", {{1, 1, 2}, {32.5, 3199.5}}},
+                   {"grad_output.y_bco", {{1, 1, 2}, {1, 2}}},
+                   {"grad_input.x_bci", {{1, 1, 2}, {201, 2010}}},
+                   {"grad_weight.weight_oi", {{2, 2}, {2, 3, 4, 6}}},
+                   {"grad_weight.bias_o", {{2}, {1, 2}}}};
+  return content;
+}
+
+// Inputs and weights of a case, normal numbers; `tokens` and `mask` filled by the caller.
+Content inputs(std::map<std::string, std::string> metadata, const std::map<std::string, std::vector<Index>>& shapes) {
+  Content content;
+  content.metadata = std::move(metadata);
+  std::uint32_t stream = 0;
+  for (const auto& [name, shape] : shapes) {
+    Content::Reals tensor{shape, {}};
+    for (Index i = 0; i < element_count(shape); ++i) {
+      tensor.values.push_back(normal_number(7, static_cast<std::uint64_t>(i), stream, 1000));
+    }
+    content.reals[name] = std::move(tensor);
+    ++stream;
+  }
+  return content;
+}
+
+// The file with what this code computes, in double, as the numbers to be reproduced.
+Content with_own_results(Content content) {
+  const Folder folder;
+  content.write(folder.file("in.safetensors"));
+  GoldenFile file(folder.file("in.safetensors"));
+  CpuDevice<Isa::baseline> device(1);
+  for (auto& [name, result] : GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run()) {
+    content.reals[name] = {result.shape, result.values};
+  }
+  return content;
+}
+
+const std::map<std::string, std::vector<Index>> additive_shapes = {
+    {"input.x_bcd", {2, 5, 6}},     {"grad_output.y_bcd", {2, 5, 6}},  {"weight.norm_weight_d", {6}},
+    {"weight.norm_bias_d", {6}},    {"weight.query_dd", {6, 6}},       {"weight.key_dd", {6, 6}},
+    {"weight.value_dd", {6, 6}},    {"weight.mix_dd", {6, 6}},         {"weight.query_pool_nk", {2, 3}},
+    {"weight.key_pool_nk", {2, 3}}, {"weight.mid_norm_weight_d", {6}}, {"weight.mid_norm_bias_d", {6}}};
+
+Content additive_inputs() {
+  Content content =
+      inputs({{"case", "additive_attention"}, {"heads", "2"}, {"values", "own"}, {"projection", "1"}, {"window", "3"}},
+             additive_shapes);
+  content.tokens["input.mask_bc"] = {{2, 5}, {1, 1, 1, 1, 0, 0, 1, 1, 0, 1}};
+  return content;
+}
+
+Content dot_inputs() {
+  return inputs({{"case", "dot_product_attention"}, {"heads", "2"}, {"causal", "0"}}, {{"input.x_bcd", {1, 4, 5}},
+                                                                                       {"grad_output.y_bcd", {1, 4, 5}},
+                                                                                       {"weight.query_hd", {6, 5}},
+                                                                                       {"weight.key_hd", {6, 5}},
+                                                                                       {"weight.value_hd", {6, 5}},
+                                                                                       {"weight.output_dh", {5, 6}},
+                                                                                       {"weight.value_bias_h", {6}}});
+}
+
+Content network_inputs() {
+  std::map<std::string, std::vector<Index>> shapes = {
+      {"weight.embedding.token_vd", {7, 4}},         {"weight.embedding.position_cd", {5, 4}},
+      {"weight.final_norm.weight_d", {4}},           {"weight.final_norm.bias_d", {4}},
+      {"weight.blocks.0.mixer.project_hd", {6, 4}},  {"weight.blocks.0.mixer.metric_nl", {2, 6}},
+      {"weight.blocks.0.mixer.output_dh", {4, 6}},   {"weight.blocks.1.mixer.query_dd", {4, 4}},
+      {"weight.blocks.1.mixer.key_dd", {4, 4}},      {"weight.blocks.1.mixer.query_pool_nk", {2, 2}},
+      {"weight.blocks.1.mixer.key_pool_nk", {2, 2}}, {"weight.blocks.1.mixer.mid_norm_weight_d", {4}},
+      {"weight.blocks.1.mixer.mid_norm_bias_d", {4}}};
+  for (const std::string block : {"weight.blocks.0.", "weight.blocks.1."}) {
+    for (const std::string part : {"conv.", "mixer.", "ffn."}) {
+      shapes[block + part + "norm_weight_d"] = {4};
+      shapes[block + part + "norm_bias_d"] = {4};
+    }
+    shapes[block + "conv.weight_dgj"] = {4, 2, 3};
+    shapes[block + "ffn.up_fd"] = {16, 4};
+    shapes[block + "ffn.down_df"] = {4, 16};
+  }
+  Content content = inputs({{"case", "language_model"},
+                            {"layers", "2"},
+                            {"mixer", "metric,additive"},
+                            {"heads", "2"},
+                            {"window", "0,2"},
+                            {"conv_kernel", "3"},
+                            {"conv_groups", "2"},
+                            {"label_smoothing", "0.1"}},
+                           shapes);
+  content.tokens["input.tokens_bc"] = {{2, 4}, {0, 1, 2, 3, 6, 5, 4, 0}};
+  content.tokens["input.targets_bc"] = {{2, 4}, {1, 2, 3, -100, 5, 4, 0, 6}};
+  return content;
+}
+
+// A file of every case, with this code's own numbers in double.
+std::vector<Content> every_case() {
+  std::vector<Content> contents = {linear_by_hand()};
+  const auto add = [&](const Content& content) { contents.push_back(with_own_results(content)); };
+  for (const char* form : {"erf", "tanh"}) {
+    add(inputs({{"case", "gelu"}, {"form", form}}, {{"input.x_bcd", {2, 3, 4}}, {"grad_output.y_bcd", {2, 3, 4}}}));
+  }
+  add(inputs({{"case", "layernorm"}}, {{"input.x_bcd", {2, 3, 5}},
+                                       {"grad_output.y_bcd", {2, 3, 5}},
+                                       {"weight.weight_d", {5}},
+                                       {"weight.bias_d", {5}}}));
+  Content loss = inputs({{"case", "cross_entropy"}, {"label_smoothing", "0.1"}}, {{"input.logits_bcv", {1, 4, 5}}});
+  loss.tokens["input.targets_bc"] = {{1, 4}, {4, 0, -100, 2}};
+  add(loss);
+  add(inputs({{"case", "causal_conv"}, {"groups", "2"}, {"kernel", "3"}}, {{"input.x_bcd", {2, 4, 6}},
+                                                                           {"grad_output.y_bcd", {2, 4, 6}},
+                                                                           {"weight.norm_weight_d", {6}},
+                                                                           {"weight.norm_bias_d", {6}},
+                                                                           {"weight.weight_dgj", {6, 3, 3}}}));
+  add(inputs({{"case", "ffn"}}, {{"input.x_bcd", {2, 4, 3}},
+                                 {"grad_output.y_bcd", {2, 4, 3}},
+                                 {"weight.norm_weight_d", {3}},
+                                 {"weight.norm_bias_d", {3}},
+                                 {"weight.up_fd", {7, 3}},
+                                 {"weight.up_bias_f", {7}},
+                                 {"weight.down_df", {3, 7}}}));
+  Content pooling =
+      inputs({{"case", "additive_pooling"}, {"window", "2"}},
+             {{"input.a_bnc", {2, 3, 5}}, {"input.x_bnck", {2, 3, 5, 2}}, {"grad_output.g_bnck", {2, 3, 5, 2}}});
+  pooling.tokens["input.mask_bc"] = {{2, 5}, {0, 1, 1, 0, 1, 1, 0, 0, 0, 1}};
+  add(pooling);
+  add(additive_inputs());
+  add(dot_inputs());
+  for (const std::string name : {"metric", "quadratic"}) {
+    const bool packed = name == "metric";
+    const std::vector<Index> shape = packed ? std::vector<Index>{2, 6} : std::vector<Index>{2, 3, 3};
+    add(inputs({{"case", name + "_attention"}, {"heads", "2"}},
+               {{"input.x_bcd", {2, 4, 5}},
+                {"grad_output.y_bcd", {2, 4, 5}},
+                {"weight.project_hd", {6, 5}},
+                {packed ? "weight.metric_nl" : "weight.metric_nkk", shape},
+                {"weight.output_dh", {5, 6}}}));
+  }
+  add(network_inputs());
+  return contents;
+}
+
+bool is_compared(const std::string& name) {
+  return name.starts_with("output.") || name.starts_with("grad_input.") || name.starts_with("grad_weight.");
+}
+
+TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
+  const Run run = run_golden_on(linear_by_hand());
+  CHECK(run.status == 0);
+  CHECK(run.err.empty());
+  CHECK(run.out.find("output.y_bco           [1, 1, 2]  0.0e+00  ok\n") != std::string::npos);
+  CHECK(run.out.find("x.safetensors: linear, cpu, double: 4 of 4 tensors within 1e-10, worst 0.0e+00: ok\n") !=
+        std::string::npos);
+
+  // Equal logits make the pooling a running mean; a masked position is passed over, and the first then sees nothing.
+  Content pooling;
+  pooling.metadata = {{"case", "additive_pooling"}};
+  pooling.reals = {{"input.a_bnc", {{2, 1, 3}, {5, 5, 5, -300, -300, -300}}},
+                   {"input.x_bnck", {{2, 1, 3, 1}, {2, 4, 9, 2, 4, 9}}},
+                   {"output.g_bnck", {{2, 1, 3, 1}, {2, 3, 5, 0, 4, 6.5}}}};
+  pooling.tokens["input.mask_bc"] = {{2, 3}, {1, 1, 1, 0, 1, 1}};
+  CHECK(run_golden_on(pooling).status == 0);
+}
+
+TEST_CASE("every case passes on its own numbers, in double and in float", "[golden]") {
+  for (const Content& content : every_case()) {
+    INFO(content.metadata.at("case"));
+    for (const char* type : {"double", "float"}) {
+      const Run run = run_golden_on(content, {"--type", type});
+      INFO(run.out << run.err);
+      CHECK(run.status == 0);
+    }
+  }
+}
+
+TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[golden]") {
+  for (const Content& content : every_case()) {
+    for (const auto& [name, tensor] : content.reals) {
+      if (!is_compared(name)) continue;
+      INFO(content.metadata.at("case") << ", " << name);
+      double largest = 0;
+      for (double value : tensor.values) largest = std::max(largest, std::abs(value));
+      for (double wrong :
+           {1e-8 * largest + 1e-8, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+        Content changed = content;
+        changed.reals[name].values[tensor.values.size() / 2] += wrong;
+        const Run run = run_golden_on(changed);
+        CHECK(run.status == 1);
+        CHECK(run.err.empty());
+        std::istringstream lines(run.out);
+        for (std::string line; std::getline(lines, line);) {
+          const bool summary = line.find("x.safetensors: ") != std::string::npos;
+          const bool here = line.starts_with(name + " ");
+          CHECK((line.find("FAIL") != std::string::npos) == (summary || here));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
+  Content content = linear_by_hand();
+  content.reals["weight.bias_o"].values[0] = std::numeric_limits<double>::quiet_NaN();
+  const Run run = run_golden_on(content);
+  CHECK(run.status == 1);
+  CHECK(run.out.find("nan  FAIL") != std::string::npos);
+}
+
+TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[golden]") {
+  const Folder folder;
+  Content content;
+  content.reals = {{"output.a", {{2}, {-50, 1}}},
+                   {"grad_weight.small", {{2}, {0, 0.001}}},
+                   {"grad_weight.large", {{1}, {8}}},
+                   {"grad_input.zero", {{1}, {0}}},
+                   {"grad_input.nan_last", {{2}, {std::nan(""), 1}}}};
+  content.write(folder.file("x"));
+  const GoldenFile file(folder.file("x"));
+  GoldenResults results = {{"output.a", {{2}, {-50, 2}}},     {"grad_weight.small", {{2}, {0.04, 0.001}}},
+                           {"grad_weight.large", {{1}, {8}}}, {"grad_weight.unasked", {{1}, {8}}},
+                           {"grad_input.zero", {{1}, {0}}},   {"grad_input.nan_last", {{2}, {1, 1}}}};
+  std::map<std::string, double> errors;
+  for (const GoldenComparison& comparison : compare_with(file, results)) errors[comparison.name] = comparison.error;
+  CHECK(errors.size() == 5);
+  CHECK(errors.at("output.a") == 1.0 / 50);
+  CHECK(errors.at("grad_weight.small") == 0.04 / 0.08);
+  CHECK(errors.at("grad_weight.large") == 0);
+  CHECK(errors.at("grad_input.zero") == 0);
+  CHECK(std::isnan(errors.at("grad_input.nan_last")));  // the last element is right
+
+  results["grad_weight.large"].shape = {1, 1};
+  CHECK_THROWS_AS(compare_with(file, results), Error);
+}
+
+TEST_CASE("the tolerance comes from the flag, then the file (in float), then the default", "[golden]") {
+  Content content = linear_by_hand();
+  content.reals["output.y_bco"].values[1] *= 1 + 1e-3;
+  CHECK(run_golden_on(content).status == 1);
+  CHECK(run_golden_on(content, {"--tolerance", "1e-2"}).status == 0);
+  CHECK(run_golden_on(content, {"--type=float"}).status == 1);
+  content.metadata["tolerance_float"] = "1e-2";
+  CHECK(run_golden_on(content, {"--type=float"}).status == 0);
+  CHECK(run_golden_on(content, {"--type=float", "--tolerance=1e-4"}).status == 1);
+  CHECK(run_golden_on(content).status == 1);
+  for (const char* bad : {"", "x", "-1", "nan", "inf", "1e-2 "}) {
+    content.metadata["tolerance_float"] = bad;
+    CHECK(run_golden_on(content, {"--type=float"}).status == 2);
+  }
+}
+
+// Status 2, nothing compared, and one line on standard error that names the file and holds `part`.
+void check_unusable(const Content& content, const std::string& part) {
+  const Folder folder;
+  const std::string path = folder.file("x.safetensors");
+  content.write(path);
+  const Run run = run_golden({path});
+  INFO(part << ": " << run.out << run.err);
+  CHECK(run.status == 2);
+  CHECK(run.out.empty());
+  CHECK(run.err.starts_with("golden: " + path + ": "));
+  CHECK(run.err.find(path, 10 + path.size()) == std::string::npos);
+  CHECK(run.err.find(part) != std::string::npos);
+  CHECK(run.err.find('\n') + 1 == run.err.size());
+}
+
+template <class Change>
+void check_unusable(Content content, const std::string& part, const Change& change) {
+  change(content);
+  check_unusable(content, part);
+}
+
+TEST_CASE("settings that make no case have status 2", "[golden]") {
+  const auto with = [](const char* key, const char* value) {
+    return [key, value](Content& content) { content.metadata[key] = value; };
+  };
+  const auto without = [](const char* key) { return [key](Content& content) { content.metadata.erase(key); }; };
+  const Content linear = linear_by_hand(), additive = with_own_results(additive_inputs()),
+                network = with_own_results(network_inputs()), dot = with_own_results(dot_inputs());
+  check_unusable(linear, "metadata case: expected one of linear, gelu", with("case", "linera\nx"));
+  check_unusable(linear, "metadata case is missing", without("case"));
+  check_unusable(additive, "metadata heads is missing", without("heads"));
+  for (const char* heads : {"0", "-2", "4", "2.0", "", "99999999999999999999"}) {
+    check_unusable(additive, "heads", with("heads", heads));
+    check_unusable(dot, "heads", with("heads", heads));
+    check_unusable(network, "heads", with("heads", heads));
+  }
+  check_unusable(additive, "own", with("values", "shred"));
+  check_unusable(additive, "metadata projection: expected 0 or 1", with("projection", "2"));
+  check_unusable(additive, "normed", with("skip", "both"));
+  for (const char* window : {"-1", "x", "1,2", ""}) check_unusable(additive, "window", with("window", window));
+  check_unusable(additive, "never sees later", with("causal", "0"));
+  check_unusable(additive, "weight.mix_dd\": the case", with("projection", "0"));
+  check_unusable(additive, "weight.value_dd\": the case", with("values", "shared"));
+  check_unusable(dot, "metadata causal: expected 0 or 1", with("causal", "no"));
+  for (const char* key : {"layers", "mixer", "heads"}) check_unusable(network, "is missing", without(key));
+  for (const char* layers : {"0", "-1", "1000000000000"}) check_unusable(network, "layers", with("layers", layers));
+  check_unusable(network, "expected 1 or 2 entries", with("mixer", "metric,additive,dot"));
+  check_unusable(network, "expected additive, metric", with("mixer", "metric,leap"));
+  check_unusable(network, "is missing", with("ffn_bias", "1"));
+  check_unusable(network, "has no use for it", with("final_norm", "0"));
+  check_unusable(network, "conv", with("conv_groups", "3"));
+  check_unusable(network, "conv.weight_dgj", with("conv_kernel", "2"));
+  for (const char* value : {"1", "-0.1", "nan", "x", ""}) {
+    check_unusable(network, "metadata label_smoothing", with("label_smoothing", value));
+  }
+  check_unusable(network, "logit_scale", with("logit_scale", "inf"));
+
+  const Content gelu = inputs({{"case", "gelu"}}, {{"input.x_bcd", {1, 1, 1}}, {"output.y_bcd", {1, 1, 1}}});
+  check_unusable(gelu, "metadata form is missing");
+  check_unusable(gelu, "expected erf or tanh", with("form", "relu"));
+}
+
+TEST_CASE("tensors that are missing, impossible or of the wrong kind have status 2", "[golden]") {
+  const Content linear = linear_by_hand(), network = with_own_results(network_inputs());
+  const auto without = [](const std::string& name) {
+    return [name](Content& content) {
+      content.reals.erase(name);
+      content.tokens.erase(name);
+    };
+  };
+  for (const Content& content :
+       {linear, with_own_results(additive_inputs()), with_own_results(dot_inputs()), network}) {
+    for (const auto& [name, tensor] : content.reals) {
+      const bool optional = name.ends_with("bias_o") || name.ends_with("value_bias_h") || is_compared(name) ||
+                            name.ends_with("position_cd");
+      if (!optional) check_unusable(content, "is missing", without(name));
+      if (name == "weight.embedding.position_cd") check_unusable(content, "does not produce it", without(name));
+
+      check_unusable(content, name, [&](Content& changed) { changed.reals[name].shape.push_back(1); });
+      check_unusable(content, "F64", [&](Content& changed) {
+        changed.reals.erase(name);
+        changed.tokens[name] = {tensor.shape, std::vector<Token>(tensor.values.size())};
+      });
+    }
+    check_unusable(content, "output.z_bco\": the case", [](Content& changed) {
+      changed.reals["output.z_bco"] = {{1}, {0}};
+    });
+    check_unusable(content, "grad_weight.z\": the case", [](Content& changed) {
+      changed.reals["grad_weight.z"] = {{1}, {0}};
+    });
+    for (const char* name : {"input.z", "weight.z", "grad_output.z"}) {
+      check_unusable(content, "has no use for it", [&](Content& changed) { changed.reals[name] = {{1}, {0}}; });
+    }
+    check_unusable(content, "before the name", [](Content& changed) { changed.reals["z"] = {{1}, {0}}; });
+  }
+  check_unusable(linear, "none of them 0", [](Content& changed) { changed.reals["input.x_bci"] = {{1, 0, 2}, {}}; });
+  check_unusable(linear, "nothing to compare", [](Content& changed) {
+    std::erase_if(changed.reals, [](const auto& entry) { return is_compared(entry.first); });
+  });
+
+  const auto token = [](const std::string& name, Token value) {
+    return [name, value](Content& content) { content.tokens[name].values[1] = value; };
+  };
+  for (Token bad : {-1, 7, -100}) check_unusable(network, "expected 0 to 6", token("input.tokens_bc", bad));
+  for (Token bad : {-1, 7, -99}) check_unusable(network, "expected 0 to 6 or -100", token("input.targets_bc", bad));
+  for (const char* name : {"input.tokens_bc", "input.targets_bc"}) check_unusable(network, "missing", without(name));
+  check_unusable(network, "has 6 positions, expected at most the 5", [](Content& changed) {
+    changed.tokens["input.tokens_bc"] = {{1, 6}, std::vector<Token>(6)};
+  });
+  const Content masked = with_own_results(additive_inputs());
+  for (Token bad : {-1, 2}) check_unusable(masked, "expected 0 to 1", token("input.mask_bc", bad));
+  check_unusable(masked, "input.mask_bc", [](Content& changed) { changed.tokens["input.mask_bc"].shape = {5, 2}; });
+}
+
+TEST_CASE("only what is in the file is compared", "[golden]") {
+  Content content = linear_by_hand();
+  for (const char* name : {"grad_output.y_bco", "grad_input.x_bci", "grad_weight.weight_oi", "grad_weight.bias_o"}) {
+    content.reals.erase(name);
+  }
+  const Run run = run_golden_on(content);
+  CHECK(run.status == 0);
+  CHECK(run.out.find("1 of 1 tensors") != std::string::npos);
+
+  Content network = with_own_results(network_inputs());
+  std::erase_if(network.reals, [](const auto& entry) { return entry.first.starts_with("grad_"); });
+  network.reals.erase("output.loss");
+  network.tokens.erase("input.targets_bc");
+  CHECK(run_golden_on(network).status == 0);
+}
+
+TEST_CASE("files that cannot be read have status 2", "[golden]") {
+  const Folder folder;
+  const std::string path = folder.file("x.safetensors");
+  CHECK(run_golden({path}).status == 2);
+  CHECK(run_golden({folder.path.string()}).status == 2);
+  for (const std::string text : {"", "short", "not a safetensors file at all"}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    const Run run = run_golden({path});
+    CHECK(run.status == 2);
+    CHECK(run.err.starts_with("golden: " + path + ": "));
+  }
+}
+
+TEST_CASE("of several files every one is checked and the worst status counts", "[golden]") {
+  const Folder folder;
+  const std::string good = folder.file("good"), wrong = folder.file("wrong"), absent = folder.file("absent");
+  Content content = linear_by_hand();
+  content.write(good);
+  content.reals["grad_input.x_bci"].values[0] += 1;
+  content.write(wrong);
+  CHECK(run_golden({good, good}).status == 0);
+  CHECK(run_golden({wrong, good}).status == 1);
+  const Run run = run_golden({absent, wrong, good});
+  CHECK(run.status == 2);
+  CHECK(run.out.find(wrong + ": linear, cpu, double: 3 of 4 tensors") != std::string::npos);
+  CHECK(run.out.find(good + ": linear, cpu, double: 4 of 4 tensors") != std::string::npos);
+  CHECK(run_golden({wrong, absent}).status == 2);
+}
+
+TEST_CASE("command lines that make no sense are usage errors", "[golden]") {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {"--type", "float"},
+                                             {"x", "--type", "half"},
+                                             {"x", "--device", "gpu"},
+                                             {"x", "--tolerance", "-1"},
+                                             {"x", "--tolerance", "nan"},
+                                             {"x", "--device", "cuda", "--type", "double"},
+                                             {"x", "--tolerence", "1"}}) {
+    CHECK_THROWS_AS(run_golden(arguments), UsageError);
+  }
+  CHECK(run_golden({"--help"}).status == 0);
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,107 @@
+#include "layout.hpp"
+
+#include <limits>
+
+#include "tests/catch.hpp"
+
+namespace abh {
+namespace {
+
+// The weights of a network in miniature, in the order in which blocks claim theirs.
+void claim_weights(Layout<float>& layout, std::vector<Weight<float>>& weights) {
+  weights.push_back(layout.weight("norm_d", {3}, Init::one, false));
+  weights.push_back(layout.weight("query_dd", {3, 3}, Init::normal, true));
+  weights.push_back(layout.weight("key_dd", {3, 3}, Init::normal, true));
+  weights.push_back(layout.weight("bias_d", {5}, Init::zero, false));
+  weights.push_back(layout.weight("value_dd", {3, 3}, Init::normal, true));
+}
+
+TEST_CASE("layout: weights that decay come first, without gaps, in the order of their claims", "[layout]") {
+  Layout<float> measured;
+  std::vector<Weight<float>> none;
+  claim_weights(measured, none);
+  for (const Weight<float>& weight : none) {
+    CHECK(weight.value == nullptr);
+    CHECK(weight.gradient == nullptr);
+  }
+  CHECK(measured.weight_count() == 35);
+  CHECK(measured.decayed_count() == 27);
+
+  std::vector<float> weights(35), gradients(35);
+  Layout<float> layout(measured, weights.data(), gradients.data(), nullptr, nullptr);
+  std::vector<Weight<float>> placed;
+  claim_weights(layout, placed);
+  const std::vector<Index> offsets = {27, 0, 9, 30, 18};
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    CHECK(placed[i].value == weights.data() + offsets[i]);
+    CHECK(placed[i].gradient == gradients.data() + offsets[i]);
+  }
+  CHECK(layout.weight_count() == 35);
+
+  // The table says where they are, whether the layout has memory or not.
+  for (const Layout<float>* each : {&measured, &layout}) {
+    const std::vector<Parameter> table = each->parameters();
+    REQUIRE(table.size() == 5);
+    for (std::size_t i = 0; i < table.size(); ++i) CHECK(table[i].offset == offsets[i]);
+    CHECK(table[3].name == "bias_d");
+    CHECK(table[3].count == 5);
+    CHECK(table[3].init == Init::zero);
+    CHECK_FALSE(table[3].decays);
+    CHECK(table[4].shape == std::vector<Index>{3, 3});
+    CHECK(table[4].decays);
+  }
+}
+
+TEST_CASE("layout: without gradients there are none", "[layout]") {
+  Layout<float> measured;
+  std::vector<Weight<float>> none, placed;
+  claim_weights(measured, none);
+  std::vector<float> weights(35);
+  Layout<float> layout(measured, weights.data(), nullptr, nullptr, nullptr);
+  claim_weights(layout, placed);
+  CHECK(placed[0].value == weights.data() + 27);
+  CHECK(placed[0].gradient == nullptr);
+}
+
+TEST_CASE("layout: activations and states start at multiples of 64 bytes and do not overlap", "[layout]") {
+  const auto claim = [](Layout<float>& layout) {
+    std::vector<void*> parts;
+    parts.push_back(layout.activation<float>(1));
+    parts.push_back(layout.activation<float>(16));
+    parts.push_back(layout.activation<double>(9));
+    parts.push_back(layout.activation<float>(0));
+    parts.push_back(layout.activation<char>(65));
+    parts.push_back(layout.state<float>(17));
+    parts.push_back(layout.state<float>(1));
+    return parts;
+  };
+  Layout<float> measured;
+  for (void* part : claim(measured)) CHECK(part == nullptr);
+  CHECK(measured.activation_bytes() == 64 + 64 + 128 + 0 + 128);
+  CHECK(measured.state_bytes() == 128 + 64);
+  alignas(64) std::byte activations[384], states[192];
+  Layout<float> layout(measured, nullptr, nullptr, activations, states);
+  CHECK(claim(layout) == std::vector<void*>{activations, activations + 64, activations + 128, activations + 256,
+                                            activations + 256, states, states + 128});
+}
+
+TEST_CASE("layout: what cannot be counted or addressed is an error", "[layout]") {
+  const Index largest = std::numeric_limits<Index>::max();
+  Layout<float> layout;
+  CHECK_THROWS_WITH(layout.weight("a_dd", {Index{1} << 32, Index{1} << 31}, Init::normal, true),
+                    "a_dd: more elements than can be counted");
+  layout.weight("b_d", {largest - 1}, Init::normal, true);
+  CHECK_THROWS_WITH(layout.weight("c_d", {2}, Init::normal, true), "c_d: more elements than can be counted");
+  CHECK_THROWS_WITH(layout.weight("d_d", {2}, Init::zero, false), "d_d: more elements than can be counted");
+
+  const std::string too_much = "the network asks for more memory than any machine can address";
+  CHECK_THROWS_WITH(layout.activation<double>(Index{1} << 62), too_much);
+  CHECK_THROWS_WITH(layout.activation<float>(-1), too_much);
+  layout.activation<char>(largest);
+  layout.activation<char>(largest - 64);
+  CHECK_THROWS_WITH(layout.activation<char>(128), too_much);
+  CHECK_THROWS_WITH(layout.state<double>(largest), too_much);
+}
+
+}  // namespace
+}  // namespace abh

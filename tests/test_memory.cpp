@@ -1,0 +1,186 @@
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "catch.hpp"
+#include "error.hpp"
+#include "memory.hpp"
+
+namespace abh {
+namespace {
+
+std::uintptr_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+// A source that counts what it gives; plain functions, so the counters are global.
+int allocations = 0;
+int releases = 0;
+MemorySource counting_memory() {
+  allocations = releases = 0;
+  return {[](std::size_t bytes) {
+            ++allocations;
+            return host_memory().allocate(bytes);
+          },
+          [](void* memory) {
+            ++releases;
+            host_memory().release(memory);
+          }};
+}
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+TEST_CASE("memory: host memory is aligned and can be written", "[memory]") {
+  const MemorySource source = host_memory();
+  for (std::size_t bytes : {1, 63, 64, 65, 100000}) {
+    void* memory = source.allocate(bytes);
+    CHECK(address(memory) % 64 == 0);
+    std::memset(memory, 0xA5, bytes);
+    source.release(memory);
+  }
+}
+
+TEST_CASE("memory: too much to ask for is an error that says how much", "[memory]") {
+  const std::size_t bytes = std::numeric_limits<std::size_t>::max() / 4;
+  try {
+    host_memory().release(host_memory().allocate(bytes));
+    FAIL("the system granted " << bytes << " bytes");
+  } catch (const Error& error) {
+    CHECK(error.status() == 1);
+    CHECK(std::string(error.what()).find(std::to_string(bytes)) != std::string::npos);
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("memory: what a scope takes is aligned and does not overlap", "[memory]") {
+  Workspace workspace(host_memory());
+  Workspace::Scope scope(workspace);
+  std::vector<unsigned char*> pieces;
+  const std::vector<Index> sizes = {1, 63, 64, 65, 7, 300000, 2000000, 5, 900000, 3};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    pieces.push_back(scope.take<unsigned char>(sizes[i]));
+    CHECK(address(pieces[i]) % 64 == 0);
+    std::memset(pieces[i], static_cast<int>(i + 1), static_cast<std::size_t>(sizes[i]));
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    Index wrong = 0;
+    for (Index at = 0; at < sizes[i]; ++at) wrong += pieces[i][at] != i + 1;
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("memory: counts are elements, not bytes", "[memory]") {
+  Workspace workspace(host_memory());
+  Workspace::Scope scope(workspace);
+  const double* first = scope.take<double>(100);
+  const double* second = scope.take<double>(1);
+  CHECK(address(second) - address(first) >= 100 * sizeof(double));
+}
+
+TEST_CASE("memory: an inner scope gives back, the outer keeps", "[memory]") {
+  Workspace workspace(host_memory());
+  Workspace::Scope outer(workspace);
+  float* kept = outer.take<float>(10);
+  for (int i = 0; i < 10; ++i) kept[i] = 2.5f;
+  const void* taken;
+  {
+    Workspace::Scope inner(workspace);
+    float* scratch = inner.take<float>(1000);
+    taken = scratch;
+    CHECK(static_cast<const void*>(scratch) != kept);
+    for (int i = 0; i < 1000; ++i) scratch[i] = -1;
+  }
+  CHECK(static_cast<const void*>(outer.take<float>(1000)) == taken);
+  for (int i = 0; i < 10; ++i) CHECK(kept[i] == 2.5f);
+}
+
+TEST_CASE("memory: the second step allocates nothing and gets the same memory", "[memory]") {
+  const MemorySource source = counting_memory();
+  {
+    Workspace workspace(source);
+    CHECK(allocations == 0);
+    std::vector<std::vector<void*>> steps(3);
+    int after_first_step = 0;
+    for (std::vector<void*>& step : steps) {
+      // A large piece that needs a chunk of its own, between small ones, and a scope within.
+      Workspace::Scope scope(workspace);
+      step.push_back(scope.take<char>(100));
+      step.push_back(scope.take<char>(static_cast<Index>(3 * mebibyte)));
+      {
+        Workspace::Scope inner(workspace);
+        step.push_back(inner.take<char>(static_cast<Index>(mebibyte / 2)));
+        step.push_back(inner.take<char>(static_cast<Index>(mebibyte)));
+      }
+      step.push_back(scope.take<char>(200));
+      if (after_first_step == 0) after_first_step = allocations;
+      CHECK(allocations == after_first_step);
+    }
+    CHECK(after_first_step >= 2);
+    CHECK(steps[1] == steps[0]);
+    CHECK(steps[2] == steps[0]);
+    CHECK(releases == 0);
+  }
+  CHECK(releases == allocations);
+}
+
+TEST_CASE("memory: a chunk too small for a later step is left behind, not overrun", "[memory]") {
+  Workspace workspace(host_memory());
+  { Workspace::Scope(workspace).take<char>(10); }
+  Workspace::Scope scope(workspace);
+  char* large = scope.take<char>(static_cast<Index>(2 * mebibyte));
+  std::memset(large, 1, 2 * mebibyte);
+  char* small = scope.take<char>(10);
+  std::memset(small, 2, 10);
+  CHECK(large[2 * mebibyte - 1] == 1);
+}
+
+TEST_CASE("memory: the peak is the most in use at one time", "[memory]") {
+  Workspace workspace(host_memory());
+  CHECK(workspace.peak() == 0);
+  {
+    Workspace::Scope outer(workspace);
+    outer.take<char>(64);
+    {
+      Workspace::Scope inner(workspace);
+      inner.take<char>(128);
+    }
+    {
+      Workspace::Scope inner(workspace);
+      inner.take<char>(65);  // rounded up to 128
+    }
+  }
+  CHECK(workspace.peak() == 192);
+  {
+    Workspace::Scope scope(workspace);
+    scope.take<char>(64);
+  }
+  CHECK(workspace.peak() == 192);
+}
+
+TEST_CASE("memory: nothing is a fair amount to take", "[memory]") {
+  Workspace workspace(host_memory());
+  Workspace::Scope scope(workspace);
+  const void* before = scope.take<float>(0);
+  CHECK(address(before) % 64 == 0);
+  CHECK(workspace.peak() == 0);
+}
+
+TEST_CASE("memory: a source that refuses leaves the workspace as it was", "[memory]") {
+  static bool refuse;
+  refuse = false;
+  Workspace workspace({[](std::size_t bytes) {
+                         if (refuse) throw Error("no memory");
+                         return host_memory().allocate(bytes);
+                       },
+                       host_memory().release});
+  Workspace::Scope scope(workspace);
+  char* first = scope.take<char>(64);
+  refuse = true;
+  {
+    Workspace::Scope inner(workspace);
+    CHECK_THROWS_AS(inner.take<char>(static_cast<Index>(2 * mebibyte)), Error);
+  }
+  CHECK(scope.take<char>(64) == first + 64);
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,241 @@
+#include "layers/metric_attention.hpp"
+
+#include "layers/dot_product_attention.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
+
+// The whole mixer but for its projections: key = M p, then the core with query = value = p. p takes gradients on three
+// ways.
+struct MetricAttentionCase {
+  Index B, C, N, K;
+  MetricForm form = MetricForm::packed;
+  bool causal = true;
+
+  Index H() const { return N * K; }
+  Index rows_count() const { return B * C * H(); }
+
+  std::vector<Slot> inputs() const {
+    return {activation("project_bch", rows_count()), weight("metric", metric_count(form, N, K), 0.5)};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bch", rows_count())}; }
+
+  // What forward leaves for backward.
+  template <class T>
+  struct Saved {
+    std::vector<T> key_bch, lse_bnc;
+  };
+
+  template <class Device, class T>
+  Saved<T> forward_and_save(Device& device, const Values<T>& in, T* out_bch) const {
+    Saved<T> saved{std::vector<T>(size_of(rows_count())), std::vector<T>(size_of(B * N * C))};
+    metric_key_forward<Device, T>(device, saved.key_bch.data(), in[0].data(), in[1].data(), form, B * C, N, K);
+    dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
+                                                      .lse_bnc = saved.lse_bnc.data(),
+                                                      .query_bch = in[0].data(),
+                                                      .key_bch = saved.key_bch.data(),
+                                                      .value_bch = in[0].data(),
+                                                      .causal = causal,
+                                                      .B = B,
+                                                      .C = C,
+                                                      .N = N,
+                                                      .K = K});
+    return saved;
+  }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    forward_and_save(device, in, out[0].data());
+  }
+
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    std::vector<T> out_bch(in[0].size()), d_value_bch(in[0].size()), d_key_bch(in[0].size());
+    const Saved<T> saved = forward_and_save(device, in, out_bch.data());
+    dot_product_attention_backward<Device, T>(device, {.d_query_bch = d_in[0].data(),
+                                                       .d_key_bch = d_key_bch.data(),
+                                                       .d_value_bch = d_value_bch.data(),
+                                                       .d_out_bch = d_out[0].data(),
+                                                       .out_bch = out_bch.data(),
+                                                       .lse_bnc = saved.lse_bnc.data(),
+                                                       .query_bch = in[0].data(),
+                                                       .key_bch = saved.key_bch.data(),
+                                                       .value_bch = in[0].data(),
+                                                       .causal = causal,
+                                                       .B = B,
+                                                       .C = C,
+                                                       .N = N,
+                                                       .K = K});
+    for (std::size_t i = 0; i < d_value_bch.size(); ++i) d_in[0][i] += d_value_bch[i];
+    metric_key_backward<Device, T>(device, d_in[0].data(), d_in[1].data(), d_key_bch.data(), in[0].data(), in[1].data(),
+                                   form, B * C, N, K);
+  }
+};
+
+// The full matrices of a packed metric, from the order of its numbers alone: k <= k', row by row.
+std::vector<double> unpacked(const std::vector<double>& metric_nl, Index N, Index K) {
+  std::vector<double> full_nkk(size_of(N * K * K));
+  std::size_t l = 0;
+  for (Index n = 0; n < N; ++n) {
+    for (Index k = 0; k < K; ++k) {
+      for (Index other = k; other < K; ++other, ++l) {
+        full_nkk[size_of((n * K + k) * K + other)] = full_nkk[size_of((n * K + other) * K + k)] = metric_nl[l];
+      }
+    }
+  }
+  return full_nkk;
+}
+
+TEST_CASE("metric attention: every derivative, every width", "[metric_attention]") {
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    check_layer(MetricAttentionCase{2, 7, 2, 3, form});
+    check_layer(MetricAttentionCase{1, 6, 1, 5, form, false});
+    check_layer(MetricAttentionCase{3, 1, 2, 3, form});
+    check_layer(MetricAttentionCase{1, 5, 3, 1, form});
+    check_float(MetricAttentionCase{2, 70, 2, 19, form}, 3);
+    check_threads(MetricAttentionCase{2, 70, 2, 19, form}, 3);
+  }
+}
+
+TEST_CASE("metric attention: no rows", "[metric_attention]") {
+  CpuDevice<Isa::baseline> device(2);
+  const Values<double> in = {{}, {1, 2, 3}};
+  CHECK(run_forward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in) == Values<double>{{}});
+  CHECK(run_backward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in, {{}}) == Values<double>{{}, {0, 0, 0}});
+}
+
+TEST_CASE("metric attention: a packed metric is the full symmetric one", "[metric_attention]") {
+  const MetricAttentionCase packed{2, 9, 3, 5, MetricForm::packed};
+  const MetricAttentionCase full{2, 9, 3, 5, MetricForm::full};
+  const Values<double> in = random_values(packed.inputs(), 1);
+  const Values<double> full_in = {in[0], unpacked(in[1], packed.N, packed.K)};
+  const Values<double> d_out = random_values(packed.outputs(), 2);
+  CpuDevice<Isa::baseline> device(1);
+  CHECK(run_forward<double>(packed, device, in) == run_forward<double>(full, device, full_in));
+
+  // A number that stands at two places of the matrix gets the gradients of both.
+  const Values<double> d_in = run_backward<double>(packed, device, in, d_out);
+  const Values<double> d_full = run_backward<double>(full, device, full_in, d_out);
+  Values<double> expected = {d_full[0], {}};
+  for (Index n = 0; n < packed.N; ++n) {
+    for (Index k = 0; k < packed.K; ++k) {
+      for (Index other = k; other < packed.K; ++other) {
+        const double upper = d_full[1][size_of((n * packed.K + k) * packed.K + other)];
+        const double lower = d_full[1][size_of((n * packed.K + other) * packed.K + k)];
+        expected[1].push_back(k == other ? upper : upper + lower);
+      }
+    }
+  }
+  require_close(packed.inputs(), d_in, expected, 1e-14, "gradients");
+}
+
+// score_cc' from the sum over packed numbers: one product on the diagonal of M, two off it.
+TEST_CASE("metric attention: scores are the packed double sum", "[metric_attention]") {
+  const Index C = 6, N = 2, K = 5;
+  const MetricAttentionCase layer{1, C, N, K};
+  const Values<double> in = random_values(layer.inputs(), 1);
+  std::vector<double> key_ch(in[0].size());
+  CpuDevice<Isa::baseline> device(1);
+  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_ch.data(), in[0].data(), in[1].data(),
+                                                       MetricForm::packed, C, N, K);
+  for (Index n = 0; n < N; ++n) {
+    for (Index c = 0; c < C; ++c) {
+      for (Index other = 0; other < C; ++other) {
+        const auto p = [&](Index row, Index k) { return in[0][size_of(row * N * K + n * K + k)]; };
+        double expected = 0;
+        Index l = n * K * (K + 1) / 2;
+        for (Index f = 0; f < K; ++f) {
+          for (Index g = f; g < K; ++g, ++l) {
+            const double terms = f == g ? p(c, f) * p(other, f) : p(c, f) * p(other, g) + p(c, g) * p(other, f);
+            expected += in[1][size_of(l)] * terms;
+          }
+        }
+        double score = 0;
+        for (Index k = 0; k < K; ++k) score += p(c, k) * key_ch[size_of(other * N * K + n * K + k)];
+        CHECK_FALSE(!(std::abs(score - expected) <= 1e-13));
+      }
+    }
+  }
+}
+
+// With an unsymmetric M the sides matter: row c is on the left, the key's row on the right.
+TEST_CASE("metric attention: a full metric acts on the key", "[metric_attention]") {
+  const std::vector<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
+  std::vector<double> key_h(2), query_h(2);
+  CpuDevice<Isa::baseline> device(1);
+  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_h.data(), project_h.data(), metric_kk.data(),
+                                                       MetricForm::full, 1, 1, 2);
+  metric_query_step<CpuDevice<Isa::baseline>, double>(device, query_h.data(), project_h.data(), metric_kk.data(),
+                                                      MetricForm::full, 1, 2);
+  CHECK(key_h == std::vector<double>{21, 43});
+  CHECK(query_h == std::vector<double>{31, 42});
+}
+
+TEST_CASE("metric attention: a metric of one is dot-product attention of p with itself", "[metric_attention]") {
+  const MetricAttentionCase layer{2, 8, 2, 3, MetricForm::packed};
+  Values<double> in = random_values(layer.inputs(), 1);
+  in[1] = {1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1};
+  std::vector<double> key_bch(in[0].size());
+  CpuDevice<Isa::baseline> device(1);
+  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_bch.data(), in[0].data(), in[1].data(),
+                                                       MetricForm::packed, layer.B * layer.C, layer.N, layer.K);
+  CHECK(key_bch == in[0]);
+}
+
+template <class T, class Device>
+Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const Values<T>& in) {
+  Values<T> out = {std::vector<T>(in[0].size())};
+  std::vector<T> query_h(size_of(layer.H()));
+  for (Index c = 0; c < layer.C; ++c) {
+    metric_query_step<Device, T>(device, query_h.data(), in[0].data() + c * layer.H(), in[1].data(), layer.form, layer.N,
+                                 layer.K);
+    dot_product_attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
+                                                   .query_h = query_h.data(),
+                                                   .key_ch = in[0].data(),
+                                                   .value_ch = in[0].data(),
+                                                   .length = c + 1,
+                                                   .N = layer.N,
+                                                   .K = layer.K});
+  }
+  return out;
+}
+
+TEST_CASE("metric attention: step by step is the same as at once, from the cache of p alone", "[metric_attention]") {
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    for (const MetricAttentionCase& layer :
+         {MetricAttentionCase{1, 66, 2, 7, form}, MetricAttentionCase{1, 12, 1, 40, form},
+          MetricAttentionCase{1, 9, 4, 1, form}}) {
+      const Values<double> in = random_values(layer.inputs(), 1);
+      CpuDevice<Isa::baseline> baseline(1);
+      const Values<double> reference = run_forward<double>(layer, baseline, in);
+      require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
+      for_each_cpu(1, [&](auto& device, const std::string& isa) {
+        require_close(layer.outputs(), converted<double>(step_by_step<float>(layer, device, converted<float>(in))),
+                      reference, 1e-4, isa);
+      });
+    }
+  }
+}
+
+TEST_CASE("metric attention: later tokens change no bit of earlier outputs", "[metric_attention]") {
+  const MetricAttentionCase layer{1, 100, 2, 7};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    const Values<float> before = run_forward<float>(layer, device, in);
+    for (const Index from : {1, 37, 64, 99}) {
+      Values<float> changed = in;
+      const Index begin = from * layer.H();
+      for (Index i = begin; i < layer.rows_count(); ++i) changed[0][size_of(i)] = 3 - 20 * in[0][size_of(i)];
+      const Values<float> after = run_forward<float>(layer, device, changed);
+      INFO(isa << ", changed from position " << from);
+      CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
+      CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace abh

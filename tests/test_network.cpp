@@ -1,0 +1,568 @@
+#include "network.hpp"
+
+#include <cstdlib>
+#include <new>
+
+#include "tests/block_case.hpp"
+
+// What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
+// here, come from the aligned form of operator new.
+namespace {
+std::size_t aligned_bytes = 0;
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  aligned_bytes += bytes;
+  const std::size_t step = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(step, (bytes + step - 1) / step * step);
+}
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace abh {
+namespace {
+
+using Reference = CpuDevice<Isa::baseline>;
+
+// A network with a batch that it is trained on.
+struct NetworkCase {
+  ModelConfig config;
+  Index B = 2, C = 5;
+  double dropout = 0, label_smoothing = 0;
+  bool masked = false;
+  StepState state = {.seed = 9, .step = 4};  // read only where dropout > 0
+
+  std::vector<Token> tokens_bc() const {
+    std::vector<Token> tokens;
+    for (Index i = 0; i < B * C; ++i) tokens.push_back(static_cast<Token>((i * i + 3 * i + 1) % config.vocabulary));
+    return tokens;
+  }
+  std::vector<Token> targets_bc() const {
+    std::vector<Token> targets = tokens_bc();
+    for (std::size_t i = 0; i + 1 < targets.size(); ++i) targets[i] = targets[i + 1];
+    targets[1] = targets.back() = -100;
+    return targets;
+  }
+  // The last position of the first sequence and the first two of the second one are padding.
+  std::vector<Token> mask_bc() const {
+    std::vector<Token> mask(static_cast<std::size_t>(B * C), 1);
+    mask[static_cast<std::size_t>(C) - 1] = 0;
+    mask[static_cast<std::size_t>(C)] = mask[static_cast<std::size_t>(C) + 1] = 0;
+    return mask;
+  }
+  std::vector<Parameter> parameters() const { return Network<Reference, double>::parameter_table(config); }
+  // Weights at the scale of slot_of, in the order of the arena.
+  std::vector<double> weights(std::uint64_t seed = 1) const {
+    std::vector<double> all;
+    std::uint32_t index = 0;
+    for (const Parameter& parameter : parameters()) {
+      all.resize(std::max(all.size(), static_cast<std::size_t>(parameter.offset + parameter.count)));
+      const std::vector<double> values = random_values(slot_of(parameter), seed, index++);
+      for (std::size_t i = 0; i < values.size(); ++i) all[static_cast<std::size_t>(parameter.offset) + i] = values[i];
+    }
+    return all;
+  }
+};
+
+NetworkCase network_case(const std::string& mixer, const std::string& window = "0", Index conv_kernel = 0) {
+  NetworkCase network;
+  network.config.layers = 2;
+  network.config.channels = 6;
+  network.config.heads = 2;
+  network.config.context = 7;
+  network.config.vocabulary = 11;
+  network.config.mixer = mixer;
+  network.config.window = window;
+  network.config.conv_kernel = conv_kernel;
+  network.config.conv_groups = 0;
+  return network;
+}
+
+// Every mixer, with what is switched on and off around it.
+std::vector<NetworkCase> all_cases() {
+  std::vector<NetworkCase> cases;
+  cases.push_back(network_case("additive"));
+  cases.push_back(network_case("additive", "2,3"));
+  cases.push_back(network_case("metric"));
+  cases.push_back(network_case("quadratic"));
+  cases.push_back(network_case("dot"));
+  const std::size_t plain = cases.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    NetworkCase full = cases[i];
+    full.config.conv_kernel = 3;
+    full.config.conv_groups = i % 2 == 0 ? 0 : 2;
+    full.config.embedding_norm = true;
+    full.config.final_norm = i % 3 != 0;
+    full.config.logit_bias = true;
+    full.config.logit_scale = 0.5;
+    full.config.ffn_bias = i % 2 == 0;
+    full.config.attention_bias = true;
+    full.config.additive_values = i % 2 == 0 ? "own" : "shared";
+    full.config.additive_projection = i % 2 == 0;
+    full.config.additive_skip = i % 2 == 0 ? "normed" : "stream";
+    full.label_smoothing = 0.1;
+    full.masked = true;
+    full.dropout = 0.2;
+    cases.push_back(full);
+  }
+  NetworkCase mixed = network_case("dot,additive,metric,quadratic", "0,2,0,0", 2);
+  mixed.config.layers = 4;
+  mixed.config.positions = "none";
+  mixed.dropout = 0.3;
+  cases.push_back(mixed);
+  cases.back().config.conv_groups = 1;
+  return cases;
+}
+
+// A network of one case on a device of its own.
+template <class Device, class T>
+class Built {
+ public:
+  explicit Built(const NetworkCase& network, const std::vector<double>& weights, Index threads = 1)
+      : case_(network),
+        tokens_(network.tokens_bc()),
+        targets_(network.targets_bc()),
+        mask_(network.mask_bc()),
+        device(threads),
+        net(device, network.config, {.B = network.B, .C = network.C, .training = true}, network.dropout) {
+    for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = static_cast<T>(weights[i]);
+  }
+  Pass pass() const {
+    return {case_.B, case_.C, case_.masked ? mask_.data() : nullptr, case_.dropout > 0 ? &case_.state : nullptr};
+  }
+  T forward() {
+    net.forward(tokens_.data(), pass());
+    return *net.loss(targets_.data(), case_.label_smoothing, pass()).mean;
+  }
+  void backward() { net.backward(tokens_.data(), targets_.data(), case_.label_smoothing, pass()); }
+  std::vector<double> gradients() {
+    std::vector<double> all;
+    for (Index i = 0; i < net.weight_count(); ++i) all.push_back(static_cast<double>(net.gradients()[i]));
+    return all;
+  }
+
+ private:
+  NetworkCase case_;
+  std::vector<Token> tokens_, targets_, mask_;
+
+ public:
+  Device device;
+  Network<Device, T> net;
+};
+
+TEST_CASE("network: the gradient of every weight against dual numbers", "[network]") {
+  for (const NetworkCase& network : all_cases()) {
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    const std::vector<double> weights = network.weights();
+    Built<Reference, double> built(network, weights);
+    const double loss = built.forward();
+    CHECK(loss > 0.1);
+    CHECK(loss < 10);
+    built.backward();
+    const std::vector<double> gradients = built.gradients();
+
+    Built<CpuDevice<Isa::scalar>, Dual> dual(network, weights);
+    const std::vector<Parameter> parameters = network.parameters();
+    std::vector<Slot> slots;
+    Values<double> got, by_dual;
+    for (const Parameter& parameter : parameters) {
+      // 64 elements drawn by the seed, or all if there are fewer.
+      const Index count = std::min<Index>(parameter.count, 64);
+      slots.push_back(weight(parameter.name, count));
+      got.emplace_back();
+      by_dual.emplace_back();
+      for (Index i = 0; i < count; ++i) {
+        const Index draw = philox_word(31, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(slots.size()), 0);
+        const Index element = parameter.offset + (count < 64 ? i : draw % parameter.count);
+        dual.net.weights()[element].derivative = 1;
+        by_dual.back().push_back(dual.forward().derivative);
+        dual.net.weights()[element].derivative = 0;
+        got.back().push_back(gradients[static_cast<std::size_t>(element)]);
+      }
+    }
+    require_close(slots, got, by_dual, 1e-11, "backward against dual numbers");
+
+    double norm = 0;
+    for (double g : gradients) norm += g * g;
+    norm = std::sqrt(norm);
+    CHECK(norm > 1e-2);
+    for (std::uint32_t direction = 0; direction < 3; ++direction) {
+      double expected = 0;
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        const double step = normal_number(51, i, direction, 1000);
+        dual.net.weights()[i].derivative = step;
+        expected += step * gradients[i];
+      }
+      const double error = std::abs(dual.forward().derivative - expected) / norm;
+      INFO("direction " << direction << ", error " << error);
+      CHECK_FALSE(!(error <= 1e-11));
+    }
+  }
+}
+
+TEST_CASE("network: gradients add up over passes, and float is near double", "[network]") {
+  for (const NetworkCase& network : all_cases()) {
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    std::vector<double> weights = network.weights();
+    for (double& x : weights) x = static_cast<float>(x);
+    Built<Reference, double> reference(network, weights);
+    const double loss = reference.forward();
+    reference.backward();
+    const std::vector<double> once = reference.gradients();
+    reference.forward();
+    reference.backward();
+    std::vector<double> twice = once;
+    for (double& x : twice) x *= 2;
+    const std::vector<Slot> slot = {weight("all", static_cast<Index>(once.size()))};
+    require_close(slot, {reference.gradients()}, {twice}, 1e-14, "two passes");
+    for_each_cpu(1, [&](auto& device, const std::string& isa) {
+      Built<std::decay_t<decltype(device)>, float> built(network, weights);
+      const double float_loss = static_cast<double>(built.forward());
+      INFO(isa);
+      CHECK_FALSE(!(std::abs(float_loss - loss) <= 1e-5 * loss));
+      built.backward();
+      require_close(slot, {built.gradients()}, {once}, 2e-5, isa);
+    });
+  }
+}
+
+TEST_CASE("network: the loss is the mean over the targets that count", "[network]") {
+  NetworkCase network = network_case("additive");
+  network.config.logit_bias = true;
+  Built<Reference, double> built(network, network.weights());
+  const double loss = built.forward();
+  const std::vector<Token> targets = network.targets_bc();
+  const std::size_t V = 11;
+  double sum = 0, count = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] < 0) continue;
+    const double* logits = built.net.logits_bcv() + i * V;
+    double total = 0;
+    for (std::size_t v = 0; v < V; ++v) total += std::exp(logits[v]);
+    sum += std::log(total) - logits[targets[i]];
+    count += 1;
+  }
+  CHECK(count == 8);
+  CHECK_FALSE(!(std::abs(loss - sum / count) <= 1e-13));
+
+  // The scale multiplies logits and bias alike.
+  std::vector<double> logits(built.net.logits_bcv(), built.net.logits_bcv() + targets.size() * V);
+  network.config.logit_scale = 0.25;
+  Built<Reference, double> scaled(network, network.weights());
+  scaled.forward();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    CHECK_FALSE(!(std::abs(scaled.net.logits_bcv()[i] - 0.25 * logits[i]) <= 1e-14));
+  }
+}
+
+TEST_CASE("network: dropout is off without a state", "[network]") {
+  NetworkCase network = network_case("dot", "0", 2);
+  const double quiet = Built<Reference, double>(network, network.weights()).forward();
+  network.dropout = 0.5;
+  Built<Reference, double> built(network, network.weights());
+  const double noisy = built.forward();
+  CHECK(noisy != quiet);
+  network.state.step += 1;
+  CHECK((Built<Reference, double>(network, network.weights()).forward()) != noisy);
+  const Pass evaluation{network.B, network.C};
+  built.net.forward(network.tokens_bc().data(), evaluation);
+  CHECK(*built.net.loss(network.targets_bc().data(), 0, evaluation).mean == quiet);
+}
+
+// Wider than the lanes of every instruction set, and not a multiple of them.
+NetworkCase wider(NetworkCase network) {
+  network.config.channels = 38;
+  network.config.context = 16;
+  network.C = 13;
+  network.masked = false;
+  network.dropout = 0;
+  return network;
+}
+
+TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") {
+  for (const NetworkCase& each : all_cases()) {
+    const NetworkCase network = wider(each);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    const std::vector<double> weights = network.weights();
+    for_each_cpu(1, [&](auto& device, const std::string& isa) {
+      Built<std::decay_t<decltype(device)>, float> built(network, weights);
+      const std::vector<Token> tokens = network.tokens_bc();
+      const Index V = network.config.vocabulary;
+      const auto logits_of = [&](const std::vector<Token>& any) {
+        built.net.forward(any.data(), built.pass());
+        return std::vector<float>(built.net.logits_bcv(), built.net.logits_bcv() + network.B * network.C * V);
+      };
+      const std::vector<float> logits = logits_of(tokens);
+      for (const Index last : {Index{0}, Index{1}, Index{6}, network.C - 2}) {
+        std::vector<Token> changed = tokens;
+        for (Index b = 0; b < network.B; ++b) {
+          for (Index c = last + 1; c < network.C; ++c) {
+            Token& token = changed[static_cast<std::size_t>(b * network.C + c)];
+            token = static_cast<Token>((token + 1 + c) % V);
+          }
+        }
+        const std::vector<float> other = logits_of(changed);
+        Index differences = 0;
+        for (Index b = 0; b < network.B; ++b) {
+          for (Index i = b * network.C * V; i < (b * network.C + last + 1) * V; ++i) {
+            differences += !(logits[static_cast<std::size_t>(i)] == other[static_cast<std::size_t>(i)]);
+          }
+        }
+        INFO(isa << ", tokens changed behind position " << last);
+        CHECK(differences == 0);
+        CHECK(logits != other);
+      }
+    });
+  }
+}
+
+template <class T, class Device>
+void check_network_steps(const NetworkCase& network, Device& device, double tolerance, const std::string& what) {
+  const std::vector<double> weights = network.weights();
+  const std::vector<Token> tokens = network.tokens_bc();
+  const Index V = network.config.vocabulary;
+  const std::vector<Slot> slots = {activation("logits_cv", network.C * V)};
+  Built<Reference, double> parallel(network, weights);
+  parallel.net.forward(tokens.data(), {1, network.C});
+  const Values<double> logits = {{parallel.net.logits_bcv(), parallel.net.logits_bcv() + network.C * V}};
+
+  Network<Device, T> stepping(device, network.config, {.positions = network.C});
+  for (std::size_t i = 0; i < weights.size(); ++i) stepping.weights()[i] = static_cast<T>(weights[i]);
+  for (int time = 0; time < 2; ++time) {  // the second time after a new start
+    stepping.start();
+    Values<double> stepped(1);
+    for (Index c = 0; c < network.C; ++c) {
+      const T* next = stepping.step(&tokens[static_cast<std::size_t>(c)], c);
+      for (Index v = 0; v < V; ++v) stepped[0].push_back(static_cast<double>(next[v]));
+    }
+    require_close(slots, stepped, logits, tolerance, what);
+  }
+}
+
+TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
+  for (const NetworkCase& each : all_cases()) {
+    const NetworkCase network = wider(each);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    Reference device(1);
+    check_network_steps<double>(network, device, 1e-11, "double");
+    for_each_cpu(1, [&](auto& any, const std::string& isa) { check_network_steps<float>(network, any, 1e-4, isa); });
+  }
+}
+
+TEST_CASE("network: training is bitwise the same for every number of threads", "[network]") {
+  // The cases with everything switched on, and the one of all mixers.
+  const std::vector<NetworkCase> cases = all_cases();
+  for (std::size_t number = cases.size() / 2; number < cases.size(); ++number) {
+    NetworkCase network = wider(cases[number]);
+    network.dropout = 0.1;
+    network.B = 3;
+    network.C = 16;
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    TrainingConfig training;
+    std::vector<std::vector<float>> trained;
+    std::vector<double> weights = network.weights();
+    for_each_cpu(1, [&](auto& device, const std::string& isa) {
+      using Device = std::decay_t<decltype(device)>;
+      trained.clear();
+      for (const Index threads : {1, 2, 3}) {
+        Built<Device, float> built(network, weights, threads);
+        std::vector<float>& result = trained.emplace_back();
+        for (std::uint32_t step = 0; step < 5; ++step) {
+          StepState state{.seed = 3, .step = step, .learning_rate = 1e-2f};
+          set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
+          const Pass pass{network.B, network.C, nullptr, &state};
+          built.net.forward(network.tokens_bc().data(), pass);
+          result.push_back(*built.net.loss(network.targets_bc().data(), 0.1, pass).mean);
+          built.net.backward(network.tokens_bc().data(), network.targets_bc().data(), 0.1, pass);
+          built.net.measure_gradient(training, &state);
+          CHECK(state.gradient_norm > 0);
+          built.net.update(training, &state);
+          result.push_back(static_cast<float>(state.gradient_norm));
+        }
+        const Index count = built.net.weight_count();
+        Index not_zero = 0;
+        for (Index i = 0; i < count; ++i) not_zero += !(built.net.gradients()[i] == 0);
+        CHECK(not_zero == 0);
+        result.insert(result.end(), built.net.weights(), built.net.weights() + count);
+        result.insert(result.end(), built.net.first_moments(), built.net.first_moments() + count);
+        result.insert(result.end(), built.net.second_moments(), built.net.second_moments() + count);
+      }
+      INFO(isa);
+      for (std::size_t run = 1; run < trained.size(); ++run) CHECK(trained[run] == trained[0]);
+      CHECK_FALSE(!(trained[0][8] < trained[0][0]));  // the loss falls
+    });
+  }
+}
+
+TEST_CASE("network: weight decay is for matrices alone", "[network]") {
+  const NetworkCase network = network_case("metric,additive", "0", 2);
+  const std::vector<double> weights = network.weights();
+  Built<Reference, double> built(network, weights);
+  TrainingConfig training;
+  training.weight_decay = 0.5;
+  StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
+  set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
+  built.net.measure_gradient(training, &state);
+  built.net.update(training, &state);
+  for (const Parameter& parameter : network.parameters()) {
+    // A matrix is what has two dimensions or more and is neither a table of positions nor a set of pooling vectors.
+    const bool matrix = parameter.shape.size() >= 2 && parameter.name.find("position") == std::string::npos &&
+                        parameter.name.find("pool") == std::string::npos;
+    const double factor = matrix ? 1 - 0.125 * 0.5 : 1;
+    double error = 0;
+    for (Index i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+      error = std::max(error, std::abs(built.net.weights()[i] - factor * weights[static_cast<std::size_t>(i)]));
+    }
+    INFO(parameter.name << ", error " << error);
+    CHECK_FALSE(!(error <= 1e-15));
+  }
+}
+
+TEST_CASE("network: the table of weights has the names and shapes of the checkpoints", "[network]") {
+  NetworkCase network = network_case("additive,dot", "0", 3);
+  network.config.additive_values = "own";
+  network.config.additive_projection = true;
+  network.config.embedding_norm = network.config.logit_bias = true;
+  std::string table;
+  Index end = 0, count = 0;
+  for (const Parameter& parameter : network.parameters()) {
+    table += parameter.name + " ";
+    Index elements = 1;
+    for (Index extent : parameter.shape) elements *= extent;
+    CHECK(elements == parameter.count);
+    end = std::max(end, parameter.offset + parameter.count);
+    count += parameter.count;
+  }
+  CHECK(end == count);  // without gaps
+  CHECK(table ==
+        "embedding.token_vd embedding.position_cd embedding.norm_weight_d embedding.norm_bias_d "
+        "blocks.0.conv.norm_weight_d blocks.0.conv.norm_bias_d blocks.0.conv.weight_dgj "
+        "blocks.0.mixer.norm_weight_d blocks.0.mixer.norm_bias_d "
+        "blocks.0.mixer.mid_norm_weight_d blocks.0.mixer.mid_norm_bias_d "
+        "blocks.0.mixer.query_dd blocks.0.mixer.key_dd blocks.0.mixer.value_dd blocks.0.mixer.mix_dd "
+        "blocks.0.mixer.query_pool_nk blocks.0.mixer.key_pool_nk "
+        "blocks.0.ffn.norm_weight_d blocks.0.ffn.norm_bias_d blocks.0.ffn.up_fd blocks.0.ffn.up_bias_f "
+        "blocks.0.ffn.down_df blocks.0.ffn.down_bias_d "
+        "blocks.1.conv.norm_weight_d blocks.1.conv.norm_bias_d blocks.1.conv.weight_dgj "
+        "blocks.1.mixer.norm_weight_d blocks.1.mixer.norm_bias_d blocks.1.mixer.query_hd blocks.1.mixer.key_hd "
+        "blocks.1.mixer.value_hd blocks.1.mixer.output_dh "
+        "blocks.1.ffn.norm_weight_d blocks.1.ffn.norm_bias_d blocks.1.ffn.up_fd blocks.1.ffn.up_bias_f "
+        "blocks.1.ffn.down_df blocks.1.ffn.down_bias_d "
+        "final_norm.weight_d final_norm.bias_d logit_bias_v ");
+}
+
+TEST_CASE("network: parameter counts of the presets", "[network]") {
+  // By hand, for 65 characters. tiny: D = 128, table 65 D, positions 64 D, final norm 2 D; a layer has a convolution of
+  // 2 D + 4 D, a feed-forward net of 2 D + 8 D^2 + 5 D, and a mixer of 4 D + 2 D^2 + 2 D (additive) or 2 D + 4 D^2 (dot).
+  const auto count = [](const std::string& preset, const std::string& mixer) {
+    ModelConfig model;
+    TrainingConfig training;
+    apply_preset(preset, model, training);
+    model.vocabulary = 65;
+    if (!mixer.empty()) model.mixer = mixer;
+    return Network<Reference, float>::memory(model, {}).weights;
+  };
+  CHECK(count("tiny", "") == 681856);
+  CHECK(count("tiny", "dot") == 810880);
+  CHECK(count("baby", "") == 9015168);
+  CHECK(count("baby", "dot") == 10775424);
+  CHECK(count("fastformer", "") == 4824385);
+}
+
+// One step of training on a new network: what its memory and its scratch memory take.
+template <class Device>
+void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bool tight) {
+  const NetworkExtent extent{.B = B, .C = C, .training = true, .threads = threads};
+  const NetworkMemory memory = Network<Device, float>::memory(config, extent);
+  INFO(config.mixer << ", " << B << " x " << C << ", D " << config.channels << ", groups " << config.conv_groups);
+  Device device(threads);
+  const std::size_t before = aligned_bytes;
+  Network<Device, float> net(device, config, extent);
+  const std::size_t taken = aligned_bytes - before;
+  CHECK(taken == memory.total() - memory.workspace_bytes);
+  CHECK(memory.weights == net.weight_count());
+  std::vector<Token> tokens(static_cast<std::size_t>(B * C), 1);
+  StepState state{.seed = 1, .learning_rate = 1e-3f};
+  const Pass pass{B, C, nullptr, &state};
+  for (Index i = 0; i < net.weight_count(); ++i) net.weights()[i] = 0.01f * static_cast<float>(i % 7);
+  net.forward(tokens.data(), pass);
+  net.loss(tokens.data(), 0, pass);
+  net.backward(tokens.data(), tokens.data(), 0, pass);
+  net.measure_gradient(TrainingConfig(), &state);
+  net.update(TrainingConfig(), &state);
+  const std::size_t peak = device.workspace.peak();
+  INFO("workspace: peak " << peak << ", estimate " << memory.workspace_bytes);
+  CHECK(peak > 0);
+  CHECK(peak <= memory.workspace_bytes);
+  if (tight) CHECK(memory.workspace_bytes <= 2 * peak);
+}
+
+TEST_CASE("network: the estimate of its memory is what it takes", "[network]") {
+  for (const char* mixer : {"additive", "metric", "quadratic", "dot"}) {
+    for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
+      ModelConfig model;
+      TrainingConfig training;
+      apply_preset("tiny", model, training);
+      model.layers = 1;
+      model.vocabulary = 65;
+      model.mixer = mixer;
+      model.conv_groups = conv_groups < 0 ? 0 : conv_groups;
+      if (conv_groups < 0) model.conv_kernel = 0;
+      check_memory<Reference>(model, 12, 64, 2, true);
+      check_memory<Reference>(model, 1, 1, 1, false);
+      check_memory<Reference>(model, 2, 33, 3, false);
+      model.window = "8";
+      model.additive_values = "own";
+      check_memory<Reference>(model, 2, 64, 1, false);
+      // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
+      model.channels = 32;
+      model.heads = 1;
+      check_memory<Reference>(model, 1, 300, 1, false);
+#if defined(ABH_X86)
+      if (isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(model, 2, 33, 3, false);
+#endif
+    }
+    ModelConfig model;
+    TrainingConfig training;
+    apply_preset("baby", model, training);
+    model.layers = 1;
+    model.vocabulary = 65;
+    model.mixer = mixer;
+    check_memory<Reference>(model, 2, model.context, 2, true);
+  }
+  // A vocabulary that outweighs everything else, and many heads.
+  ModelConfig model = network_case("dot").config;
+  model.channels = 24;
+  model.heads = 24;
+  model.vocabulary = 3000;
+  check_memory<Reference>(model, 3, 7, 1, false);
+  model.mixer = "additive";
+  check_memory<Reference>(model, 3, 7, 2, false);
+}
+
+TEST_CASE("network: memory of step-by-step inference", "[network]") {
+  ModelConfig model = network_case("additive,dot", "0", 3).config;
+  const NetworkExtent extent{.positions = 20};
+  const NetworkMemory memory = Network<Reference, float>::memory(model, extent);
+  CHECK(memory.gradient_bytes == 0);
+  CHECK(memory.moment_bytes == 0);
+  // Each part on its own 64 bytes: two convolution rings of 2 D, two pooling states of N (K + 2), keys and values.
+  CHECK(memory.state_bytes == 2 * 64 + 2 * 64 + 2 * 512);
+  Reference device(1);
+  const std::size_t before = aligned_bytes;
+  Network<Reference, float> net(device, model, extent);
+  CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
+}
+
+TEST_CASE("network: what cannot be addressed is refused when it is counted", "[network]") {
+  ModelConfig model;
+  model.layers = largest_layers;
+  model.channels = largest_channels;
+  model.context = largest_context;
+  model.vocabulary = largest_vocabulary;
+  model.check();
+  const NetworkExtent extent{.B = largest_batch, .C = largest_context, .training = true};
+  CHECK_THROWS_AS((Network<Reference, float>::memory(model, extent).total()), Error);
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,160 @@
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "threads.hpp"
+
+namespace abh {
+namespace {
+
+// How often each task ran, by whom, and how many tasks or workers were out of range.
+struct Record {
+  explicit Record(Index tasks) : runs(static_cast<std::size_t>(tasks)), worker(static_cast<std::size_t>(tasks), -1) {}
+
+  std::vector<std::atomic<int>> runs;
+  std::vector<Index> worker;
+  std::atomic<int> strays = 0;
+
+  static void note(void* context, Index task, Index worker) {
+    Record& record = *static_cast<Record*>(context);
+    if (task < 0 || task >= static_cast<Index>(record.runs.size())) {
+      ++record.strays;
+      return;
+    }
+    ++record.runs[static_cast<std::size_t>(task)];
+    record.worker[static_cast<std::size_t>(task)] = worker;
+  }
+  bool every_task_ran(int times) const {
+    for (const std::atomic<int>& count : runs) {
+      if (count != times) return false;
+    }
+    return strays == 0;
+  }
+};
+
+TEST_CASE("threads: every task runs exactly once", "[threads]") {
+  for (Index count : {1, 2, 3, 7}) {
+    Threads threads(count);
+    CHECK(threads.count() == count);
+    for (Index tasks : {0, 1, 5, 1000}) {
+      INFO(count << " threads, " << tasks << " tasks");
+      Record record(tasks);
+      threads.run(Record::note, &record, tasks);
+      CHECK(record.every_task_ran(1));
+      // The fixed partition: worker w has [w tasks / count, (w + 1) tasks / count).
+      for (Index worker = 0; worker < count; ++worker) {
+        for (Index task = worker * tasks / count; task < (worker + 1) * tasks / count; ++task) {
+          CHECK(record.worker[static_cast<std::size_t>(task)] == worker);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("threads: the caller is worker 0", "[threads]") {
+  Threads threads(3);
+  std::vector<std::thread::id> ids(3);
+  threads.run(
+      [](void* context, Index task, Index) {
+        (*static_cast<std::vector<std::thread::id>*>(context))[static_cast<std::size_t>(task)] =
+            std::this_thread::get_id();
+      },
+      &ids, 3);
+  CHECK(ids[0] == std::this_thread::get_id());
+  CHECK(ids[1] != ids[0]);
+  CHECK(ids[2] != ids[0]);
+  CHECK(ids[1] != ids[2]);
+}
+
+TEST_CASE("threads: at least one", "[threads]") {
+  for (Index count : {0, -3}) {
+    Threads threads(count);
+    CHECK(threads.count() == 1);
+    Record record(5);
+    threads.run(Record::note, &record, 5);
+    CHECK(record.every_task_ran(1));
+  }
+  CHECK(available_threads() >= 1);
+}
+
+TEST_CASE("threads: many runs in a row, each done when run returns", "[threads]") {
+  for (Index count : {2, 3, 7}) {
+    INFO(count << " threads");
+    Threads threads(count);
+    Record record(13);
+    int incomplete = 0;
+    for (int run = 1; run <= 2000; ++run) {
+      threads.run(Record::note, &record, 13);
+      if (!record.every_task_ran(run)) ++incomplete;
+    }
+    CHECK(incomplete == 0);
+  }
+}
+
+TEST_CASE("threads: a run sees what the run before wrote", "[threads]") {
+  // Each task reads its neighbour's number of the last run: plain memory, so that run is all that orders it.
+  struct Numbers {
+    std::vector<long> from = std::vector<long>(64, 0), to = std::vector<long>(64, 0);
+  } numbers;
+  Threads threads(3);
+  for (int run = 0; run < 1000; ++run) {
+    threads.run(
+        [](void* context, Index task, Index) {
+          Numbers& all = *static_cast<Numbers*>(context);
+          all.to[static_cast<std::size_t>(task)] = all.from[static_cast<std::size_t>((task + 21) % 64)] + 1;
+        },
+        &numbers, 64);
+    std::swap(numbers.from, numbers.to);
+  }
+  CHECK(numbers.from == std::vector<long>(64, 1000));
+}
+
+TEST_CASE("threads: workers that fell asleep wake up", "[threads]") {
+  Threads threads(3);
+  Record record(1000);
+  for (int run = 1; run <= 3; ++run) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // far longer than they look for work
+    threads.run(Record::note, &record, 1000);
+    CHECK(record.every_task_ran(run));
+  }
+}
+
+TEST_CASE("threads: a caller that is done first waits for the rest", "[threads]") {
+  Threads threads(2);
+  std::atomic<bool> done = false;
+  threads.run(
+      [](void* context, Index task, Index) {
+        if (task == 0) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        *static_cast<std::atomic<bool>*>(context) = true;
+      },
+      &done, 2);
+  CHECK(done);
+}
+
+TEST_CASE("threads: a team may end without a run, asleep or awake", "[threads]") {
+  int ended = 0;
+  for (int round = 0; round < 20; ++round) {
+    Threads threads(7);
+    if (round % 10 == 9) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ++ended;
+  }
+  CHECK(ended == 20);  // or the test would hang
+}
+
+TEST_CASE("threads: two teams at once", "[threads]") {
+  Threads first(3), second(2);
+  Record a(100), b(100);
+  std::thread other([&] {
+    for (int run = 0; run < 200; ++run) second.run(Record::note, &b, 100);
+  });
+  for (int run = 0; run < 200; ++run) first.run(Record::note, &a, 100);
+  other.join();
+  CHECK(a.every_task_ran(200));
+  CHECK(b.every_task_ran(200));
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# tools/check_all.sh: every check there is, the long way. An hour or so on two cores; FUZZ_SECONDS shortens the fuzzing.
+set -u
+cd "$(dirname "$0")/.."
+tools/need.sh cmake c++ clang++ clang-format clang-tidy catch2 python3 || exit 1
+failed=()
+check() {
+  local name=$1 begin=$SECONDS
+  shift
+  echo "== $name"
+  if "$@"; then echo "== $name: passed, $((SECONDS - begin)) s"; else failed+=("$name"); echo "== $name: FAILED"; fi
+}
+
+check "format" bash -c 'git ls-files "*.cpp" "*.hpp" | xargs clang-format --dry-run --Werror'
+check "all tests" tools/test.sh build
+check "symbols of wide instruction sets" tools/check_symbols.sh build
+check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
+check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build'
+check "clang++" tools/clang_build.sh
+check "all tests, clang++" build-clang/tests
+check "address and undefined-behaviour sanitizers" tools/sanitize.sh asan
+check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
+check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"
+check "thread sanitizer: a training run" tools/tsan_training.sh
+check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'failed: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all checks passed"
