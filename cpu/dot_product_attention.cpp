@@ -56,7 +56,7 @@ void forward_by_rows(Rows<T> out_ck, Accum<T>* lse_c, Rows<const T> query_ck, Ro
       const T shrink = exponential(max - new_max);
       const T power = exponential(score - new_max);
       max = new_max;
-      sum = sum * shrink + power;                                                                       // (dot.2)
+      sum = sum * shrink + power;  // (dot.2)
       for (Index k = 0; k < K; ++k) out_k[k] = out_k[k] * shrink + power * value_ck[key][k];
     }
     const bool sees_none = sum == T(0);
@@ -89,12 +89,12 @@ void backward_by_rows(const DotProductAttentionBackward<T>& a, Index b, Index n)
     for (Index key = 0; key < keys; ++key) {
       if (mask_c && mask_c[key] == 0) continue;
       const T score = scale * dot_product(query_ck[query], key_ck[key], a.K);
-      const T weight = exponential(score - lse_c[query]);                                       // (dot.5)
-      const T d_score = weight * (dot_product(d_out_ck[query], value_ck[key], a.K) - delta);    // (dot.7)
+      const T weight = exponential(score - lse_c[query]);                                     // (dot.5)
+      const T d_score = weight * (dot_product(d_out_ck[query], value_ck[key], a.K) - delta);  // (dot.7)
       for (Index k = 0; k < a.K; ++k) {
-        d_query_ck[query][k] += scale * d_score * key_ck[key][k];   // (dot.8)
-        d_key_ck[key][k] += scale * d_score * query_ck[query][k];   // (dot.9)
-        d_value_ck[key][k] += weight * d_out_ck[query][k];          // (dot.10)
+        d_query_ck[query][k] += scale * d_score * key_ck[key][k];  // (dot.8)
+        d_key_ck[key][k] += scale * d_score * query_ck[query][k];  // (dot.9)
+        d_value_ck[key][k] += weight * d_out_ck[query][k];         // (dot.10)
       }
     }
   }
@@ -295,7 +295,6 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
   using L = Wide<T>;
   const Index K = a.K;
   const Index padded_K = padded<T>(K);
-  const Index H = a.N * K;
   const auto rows = [&](auto* first, Index stride) { return head_rows(first, stride, b, n, a.C, a.N, K); };
   const Rows<const T> query_ck = rows(a.query_bch, a.query_stride);
   const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
@@ -312,7 +311,7 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
   T* d_key_kc = value_kc + K * tile;
   T* d_value_kc = d_key_kc + K * tile;
   T* key_padded_ck = d_value_kc + K * tile;
-  alignas(64) T hide_c[tile];                                            // added to the scores of a key
+  alignas(64) T hide_c[tile];                                             // added to the scores of a key
   alignas(64) T weight_cc[tile * group<T>], d_score_cc[tile * group<T>];  // a query tile x a group of keys
   transpose_in<T>(key_kc, {key_ck[first_key], key_ck.stride}, keys, K);
   transpose_in<T>(value_kc, {value_ck[first_key], value_ck.stride}, keys, K);
@@ -332,28 +331,28 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
       // On the diagonal, queries before the first key of the group are left out.
       const Index begin = first_query + (diagonal ? g : 0);
       const Index queries = first_query + end - begin;
-      const T* query_k = query_ck[begin];
-      const T* d_out_k = d_out_ck[begin];
-      multiply<false, T>(weight_cc, group<T>, {query_k, query_ck.stride, 1}, key_kc + g, tile, queries, K);
-      multiply<false, T>(d_score_cc, group<T>, {d_out_k, H, 1}, value_kc + g, tile, queries, K);
+      const Broadcast<T> query{query_ck[begin], query_ck.stride, 1}, d_out{d_out_ck[begin], d_out_ck.stride, 1};
+      const Broadcast<T> query_kc{query.first, 1, query.row_stride}, d_out_kc{d_out.first, 1, d_out.row_stride};
+      multiply<false, T>(weight_cc, group<T>, query, key_kc + g, tile, queries, K);
+      multiply<false, T>(d_score_cc, group<T>, d_out, value_kc + g, tile, queries, K);
 
       for (Index half = 0; half < group<T>; half += lane_width<T>) {
         const L key = lane_numbers<L>() + T(half);
         const L hide = load<L>(hide_c + g + half);
-        for (Index query = 0; query < queries; ++query) {
-          T* weight_c = weight_cc + query * group<T> + half;
-          T* d_score_c = d_score_cc + query * group<T> + half;
+        for (Index c = 0; c < queries; ++c) {
+          T* weight_c = weight_cc + c * group<T> + half;
+          T* d_score_c = d_score_cc + c * group<T> + half;
           L score = load<L>(weight_c) * scale + hide;
-          if (diagonal) score = key > splat<L>(T(query)) ? splat<L>(T(-infinity)) : score;
-          const L weight = exponential<L>(score - lse_c[begin + query]);         // (dot.5)
-          const L d_score = weight * (load<L>(d_score_c) - delta_c[begin + query]);  // (dot.7)
+          if (diagonal) score = key > splat<L>(T(c)) ? splat<L>(T(-infinity)) : score;
+          const L weight = exponential<L>(score - lse_c[begin + c]);             // (dot.5)
+          const L d_score = weight * (load<L>(d_score_c) - delta_c[begin + c]);  // (dot.7)
           store<L>(weight_c, weight);
           store<L>(d_score_c, d_score * scale);
         }
       }
-      multiply<true, T>(d_value_kc + g, tile, {d_out_k, 1, H}, weight_cc, group<T>, K, queries);  // (dot.10)
-      multiply<true, T>(d_key_kc + g, tile, {query_k, 1, query_ck.stride}, d_score_cc, group<T>, K, queries);  // (dot.9)
-      for (Index k = 0; k < padded_K; k += group<T>) {  // (dot.8)
+      multiply<true, T>(d_value_kc + g, tile, d_out_kc, weight_cc, group<T>, K, queries);  // (dot.10)
+      multiply<true, T>(d_key_kc + g, tile, query_kc, d_score_cc, group<T>, K, queries);   // (dot.9)
+      for (Index k = 0; k < padded_K; k += group<T>) {                                     // (dot.8)
         multiply<true, T>(d_query_ck + begin * padded_K + k, padded_K, {d_score_cc, group<T>, 1},
                           key_padded_ck + g * padded_K + k, padded_K, queries, smaller(group<T>, keys - g));
       }
@@ -486,17 +485,17 @@ void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         score += load<L>(a.query_h + n * a.K + k) * load<L>(a.key_ch + c * H + n * a.K + k);
       });
-      score_c[c] = score.total() * scale;
+      score_c[c] = score.total() * scale;  // (dot.1)
       max = larger(max, score_c[c]);
     }
-    RowSum<T> sum;
+    RowSum<T> sum;  // (dot.2)
     for_lanes<T>(a.length, [&]<class L>(Index c) {
       const L power = exponential<L>(load<L>(score_c + c) - max);
       sum += power;
       store<L>(score_c + c, power);
     });
     const T inverse = a.length == 0 ? T(0) : T(1) / sum.total();
-    for_lanes<T>(a.K, [&]<class L>(Index k) {
+    for_lanes<T>(a.K, [&]<class L>(Index k) {  // (dot.3)
       L out = splat<L>(T(0));
       for (Index c = 0; c < a.length; ++c) out += score_c[c] * load<L>(a.value_ch + c * H + n * a.K + k);
       store<L>(a.out_h + n * a.K + k, out * inverse);
@@ -504,9 +503,9 @@ void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>
   });
 }
 
-#define INSTANTIATE(T)                                                                                   \
-  template decltype(dot_product_attention_forward<Cpu, T>) dot_product_attention_forward<Cpu, T>;        \
-  template decltype(dot_product_attention_backward<Cpu, T>) dot_product_attention_backward<Cpu, T>;      \
+#define INSTANTIATE(T)                                                                              \
+  template decltype(dot_product_attention_forward<Cpu, T>) dot_product_attention_forward<Cpu, T>;   \
+  template decltype(dot_product_attention_backward<Cpu, T>) dot_product_attention_backward<Cpu, T>; \
   template decltype(dot_product_attention_step<Cpu, T>) dot_product_attention_step<Cpu, T>;
 ABH_FOR_EACH_SCALAR(INSTANTIATE)
 

@@ -16,15 +16,16 @@ double sum_of_squares(const T* in, Index count) {
   WideDouble wide_sum{};
   double scalar_sum = 0;
   for_lanes<T>(count, [&]<class L>(Index i) {
-    if constexpr (width_of < L >> 1) {
-      const WideDouble x = __builtin_convertvector(load<L>(in + i), WideDouble);
+    if constexpr (width_of<L> != 1) {
+      using Doubles = typename LanesOf<double, width_of<L>>::type;
+      const Doubles x = __builtin_convertvector(load<L>(in + i), Doubles);
       wide_sum += x * x;
     } else {
       const double x = static_cast<double>(in[i]);
       scalar_sum += x * x;
     }
   });
-  if constexpr (lane_width < T >> 1) {
+  if constexpr (lane_width<T> != 1) {
     for (int lane = 0; lane < lane_width<T>; ++lane) scalar_sum += wide_sum[lane];
   }
   return scalar_sum;

@@ -112,9 +112,9 @@ void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric,
   }
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(metric_key_forward<Cpu, T>) metric_key_forward<Cpu, T>;       \
-  template decltype(metric_key_backward<Cpu, T>) metric_key_backward<Cpu, T>;     \
+#define INSTANTIATE(T)                                                        \
+  template decltype(metric_key_forward<Cpu, T>) metric_key_forward<Cpu, T>;   \
+  template decltype(metric_key_backward<Cpu, T>) metric_key_backward<Cpu, T>; \
   template decltype(metric_query_step<Cpu, T>) metric_query_step<Cpu, T>;
 ABH_FOR_EACH_SCALAR(INSTANTIATE)
 

@@ -97,9 +97,11 @@ struct Comparison {
   std::string name;
   double error = 0;
 };
+// The larger of the two, and NaN from the first NaN on.
+inline double at_least(double most, double x) { return !(x <= most) && !std::isnan(most) ? x : most; }
 inline double largest(const std::vector<double>& values) {
   double most = 0;
-  for (double x : values) most = !(std::abs(x) <= most) ? std::abs(x) : most;
+  for (double x : values) most = at_least(most, std::abs(x));
   return most;
 }
 inline std::vector<Comparison> compare(const std::vector<Slot>& slots, const Values<double>& got,
@@ -115,7 +117,7 @@ inline std::vector<Comparison> compare(const std::vector<Slot>& slots, const Val
     for (std::size_t i = 0; i < got[s].size(); ++i) {
       const double difference = std::abs(got[s][i] - reference[s][i]);
       const double error = difference == 0 ? 0 : difference / scale;
-      if (!(error <= comparison.error)) comparison.error = error;
+      comparison.error = at_least(comparison.error, error);
     }
     result.push_back(comparison);
   }

@@ -1,5 +1,4 @@
 #include "layers/dot_product_attention.hpp"
-
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -192,7 +191,8 @@ TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
     std::vector<float> out(zeros.size(), 1.0f);
-    for (float lse : layer.forward_with_lse(device, in, out.data())) CHECK(lse == std::numeric_limits<float>::infinity());
+    for (float lse : layer.forward_with_lse(device, in, out.data()))
+      CHECK(lse == std::numeric_limits<float>::infinity());
     CHECK(converted<double>(Values<float>{out})[0] == zeros);
     CHECK(run_backward<float>(layer, device, in, d_out) == Values<double>{zeros, zeros, zeros});
   });

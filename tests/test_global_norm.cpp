@@ -53,7 +53,7 @@ TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_n
 TEST_CASE("global_norm: zero gradient, or none", "[global_norm]") {
   for_each_cpu(2, [](auto& device, const std::string& isa) {
     INFO(isa);
-    for (std::size_t count : {0, 40}) {
+    for (std::size_t count : {0u, 40u}) {
       const StepState state = run(device, std::vector<float>(count, 0), 1);
       CHECK(state.gradient_norm == 0);
       CHECK(state.clip_scale == 1);
@@ -80,7 +80,7 @@ TEST_CASE("global_norm: double gradients", "[global_norm]") {
 
 TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm]") {
   for_each_cpu(1, [](auto& device, const std::string& isa) {
-    for (std::size_t position : {0, 20, 36}) {
+    for (std::size_t position : {0u, 20u, 36u}) {
       for (double clip : {0.0, 1.0}) {
         INFO(isa << ", position " << position << ", clip " << clip);
         std::vector<float> gradient = gradient_of(37);

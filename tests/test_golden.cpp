@@ -101,7 +101,7 @@ Content linear_by_hand() {
   return content;
 }
 
-// Inputs and weights of a case, normal numbers; `tokens` and `mask` filled by the caller.
+// Inputs and weights of a case, normal numbers; tokens and masks are filled in by the caller.
 Content inputs(std::map<std::string, std::string> metadata, const std::map<std::string, std::vector<Index>>& shapes) {
   Content content;
   content.metadata = std::move(metadata);
@@ -412,7 +412,9 @@ TEST_CASE("tensors that are missing, impossible or of the wrong kind have status
   };
   for (const Content& content :
        {linear, with_own_results(additive_inputs()), with_own_results(dot_inputs()), network}) {
-    for (const auto& [name, tensor] : content.reals) {
+    for (const auto& entry : content.reals) {
+      const std::string& name = entry.first;
+      const Content::Reals& tensor = entry.second;
       const bool optional = name.ends_with("bias_o") || name.ends_with("value_bias_h") || is_compared(name) ||
                             name.ends_with("position_cd");
       if (!optional) check_unusable(content, "is missing", without(name));

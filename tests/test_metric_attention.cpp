@@ -1,6 +1,5 @@
-#include "layers/metric_attention.hpp"
-
 #include "layers/dot_product_attention.hpp"
+#include "layers/metric_attention.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -190,8 +189,8 @@ Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const V
   Values<T> out = {std::vector<T>(in[0].size())};
   std::vector<T> query_h(size_of(layer.H()));
   for (Index c = 0; c < layer.C; ++c) {
-    metric_query_step<Device, T>(device, query_h.data(), in[0].data() + c * layer.H(), in[1].data(), layer.form, layer.N,
-                                 layer.K);
+    metric_query_step<Device, T>(device, query_h.data(), in[0].data() + c * layer.H(), in[1].data(), layer.form,
+                                 layer.N, layer.K);
     dot_product_attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
                                                    .query_h = query_h.data(),
                                                    .key_ch = in[0].data(),

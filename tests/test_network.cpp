@@ -348,10 +348,10 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
   }
 }
 
-TEST_CASE("network: training is bitwise the same for every number of threads", "[network]") {
-  // The cases with everything switched on, and the one of all mixers.
+TEST_CASE("network: training is bitwise the same for every number of threads", "[network][slow]") {
+  // Additive with everything switched on, windows too; the same for dot; all mixers at once.
   const std::vector<NetworkCase> cases = all_cases();
-  for (std::size_t number = cases.size() / 2; number < cases.size(); ++number) {
+  for (const std::size_t number : {cases.size() - 5, cases.size() - 2, cases.size() - 1}) {
     NetworkCase network = wider(cases[number]);
     network.dropout = 0.1;
     network.B = 3;
@@ -516,6 +516,7 @@ TEST_CASE("network: the estimate of its memory is what it takes", "[network]") {
       // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
       model.channels = 32;
       model.heads = 1;
+      model.context = 300;
       check_memory<Reference>(model, 1, 300, 1, false);
 #if defined(ABH_X86)
       if (isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(model, 2, 33, 3, false);
