@@ -44,8 +44,9 @@ struct CpuDevice {
 // alone: never cut work by the number of workers (`worker` is there to find scratch memory).
 template <Isa isa, class Body>
 void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
-  device.threads.run([](void* context, Index task, Index worker) { (*static_cast<const Body*>(context))(task, worker); },
-                     const_cast<void*>(static_cast<const void*>(&body)), tasks);
+  device.threads.run(
+      [](void* context, Index task, Index worker) { (*static_cast<const Body*>(context))(task, worker); },
+      const_cast<void*>(static_cast<const void*>(&body)), tasks);
 }
 
 }  // namespace abh

@@ -51,17 +51,17 @@ void forward_by_rows(Rows<T> out_ck, Accum<T>* lse_c, Rows<const T> query_ck, Ro
     const Index keys = causal ? query + 1 : C;
     for (Index key = 0; key < keys; ++key) {
       if (mask_c && mask_c[key] == 0) continue;
-      const T score = scale * dot_product(query_ck[query], key_ck[key], K);  // (dot.1)
+      const T score = scale * dot_product(query_ck[query], key_ck[key], K);  // (dot_product_attention.1)
       const T new_max = larger(max, score);
       const T shrink = exponential(max - new_max);
       const T power = exponential(score - new_max);
       max = new_max;
-      sum = sum * shrink + power;  // (dot.2)
+      sum = sum * shrink + power;  // (dot_product_attention.2)
       for (Index k = 0; k < K; ++k) out_k[k] = out_k[k] * shrink + power * value_ck[key][k];
     }
     const bool sees_none = sum == T(0);
-    for (Index k = 0; k < K; ++k) out_k[k] = sees_none ? T(0) : out_k[k] / sum;  // (dot.3)
-    lse_c[query] = sees_none ? T(infinity) : max + natural_log(sum);             // (dot.4)
+    for (Index k = 0; k < K; ++k) out_k[k] = sees_none ? T(0) : out_k[k] / sum;  // (dot_product_attention.3)
+    lse_c[query] = sees_none ? T(infinity) : max + natural_log(sum);             // (dot_product_attention.4)
   }
 }
 
@@ -84,17 +84,18 @@ void backward_by_rows(const DotProductAttentionBackward<T>& a, Index b, Index n)
     for (Index k = 0; k < a.K; ++k) d_query_ck[c][k] = d_key_ck[c][k] = d_value_ck[c][k] = T(0);
   }
   for (Index query = 0; query < a.C; ++query) {
-    const T delta = dot_product(d_out_ck[query], out_ck[query], a.K);  // (dot.6)
+    const T delta = dot_product(d_out_ck[query], out_ck[query], a.K);  // (dot_product_attention.6)
     const Index keys = a.causal ? query + 1 : a.C;
     for (Index key = 0; key < keys; ++key) {
       if (mask_c && mask_c[key] == 0) continue;
       const T score = scale * dot_product(query_ck[query], key_ck[key], a.K);
-      const T weight = exponential(score - lse_c[query]);                                     // (dot.5)
-      const T d_score = weight * (dot_product(d_out_ck[query], value_ck[key], a.K) - delta);  // (dot.7)
+      const T weight = exponential(score - lse_c[query]);  // (dot_product_attention.5)
+      const T d_score =
+          weight * (dot_product(d_out_ck[query], value_ck[key], a.K) - delta);  // (dot_product_attention.7)
       for (Index k = 0; k < a.K; ++k) {
-        d_query_ck[query][k] += scale * d_score * key_ck[key][k];  // (dot.8)
-        d_key_ck[key][k] += scale * d_score * query_ck[query][k];  // (dot.9)
-        d_value_ck[key][k] += weight * d_out_ck[query][k];         // (dot.10)
+        d_query_ck[query][k] += scale * d_score * key_ck[key][k];  // (dot_product_attention.8)
+        d_key_ck[key][k] += scale * d_score * query_ck[query][k];  // (dot_product_attention.9)
+        d_value_ck[key][k] += weight * d_out_ck[query][k];         // (dot_product_attention.10)
       }
     }
   }
@@ -235,7 +236,7 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
         L max = old_max;
         for (Index key = 0; key < keys; ++key) {
           const L hidden = splat<L>(T(-infinity));
-          L score = load<L>(weight_c + key * group<T>) * scale;  // (dot.1)
+          L score = load<L>(weight_c + key * group<T>) * scale;  // (dot_product_attention.1)
           if (mask_c && mask_c[key] == 0) score = hidden;
           if (diagonal) score = splat<L>(T(key)) > query ? hidden : score;
           store<L>(weight_c + key * group<T>, score);
@@ -251,7 +252,7 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
           store<L>(weight_c + key * group<T>, power);
         }
         store<L>(max_c + g + half, max);
-        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink + sum);  // (dot.2)
+        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink + sum);  // (dot_product_attention.2)
         for (Index k = 0; k < K; ++k) {
           T* out_c = out_kc + k * tile + g + half;
           store<L>(out_c, load<L>(out_c) * shrink);
@@ -267,9 +268,10 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
     const L none = splat<L>(T(0));
     const L inverse = sum == none ? none : T(1) / sum;
     for (Index k = 0; k < K; ++k) {
-      store<L>(out_kc + k * tile + g, load<L>(out_kc + k * tile + g) * inverse);  // (dot.3)
+      store<L>(out_kc + k * tile + g, load<L>(out_kc + k * tile + g) * inverse);  // (dot_product_attention.3)
     }
-    store<L>(max_c + g, sum == none ? splat<L>(T(infinity)) : load<L>(max_c + g) + natural_log<L>(sum));  // (dot.4)
+    store<L>(max_c + g, sum == none ? splat<L>(T(infinity))
+                                    : load<L>(max_c + g) + natural_log<L>(sum));  // (dot_product_attention.4)
   }
   transpose_out<T>({out_ck[first_query], out_ck.stride}, out_kc, queries, K);
   for (Index c = 0; c < queries; ++c) lse_c[c] = max_c[c];
@@ -344,15 +346,15 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
           T* d_score_c = d_score_cc + c * group<T> + half;
           L score = load<L>(weight_c) * scale + hide;
           if (diagonal) score = key > splat<L>(T(c)) ? splat<L>(T(-infinity)) : score;
-          const L weight = exponential<L>(score - lse_c[begin + c]);             // (dot.5)
-          const L d_score = weight * (load<L>(d_score_c) - delta_c[begin + c]);  // (dot.7)
+          const L weight = exponential<L>(score - lse_c[begin + c]);             // (dot_product_attention.5)
+          const L d_score = weight * (load<L>(d_score_c) - delta_c[begin + c]);  // (dot_product_attention.7)
           store<L>(weight_c, weight);
           store<L>(d_score_c, d_score * scale);
         }
       }
-      multiply<true, T>(d_value_kc + g, tile, d_out_kc, weight_cc, group<T>, K, queries);  // (dot.10)
-      multiply<true, T>(d_key_kc + g, tile, query_kc, d_score_cc, group<T>, K, queries);   // (dot.9)
-      for (Index k = 0; k < padded_K; k += group<T>) {                                     // (dot.8)
+      multiply<true, T>(d_value_kc + g, tile, d_out_kc, weight_cc, group<T>, K, queries);  // (dot_product_attention.10)
+      multiply<true, T>(d_key_kc + g, tile, query_kc, d_score_cc, group<T>, K, queries);   // (dot_product_attention.9)
+      for (Index k = 0; k < padded_K; k += group<T>) {                                     // (dot_product_attention.8)
         multiply<true, T>(d_query_ck + begin * padded_K + k, padded_K, {d_score_cc, group<T>, 1},
                           key_padded_ck + g * padded_K + k, padded_K, queries, smaller(group<T>, keys - g));
       }
@@ -403,7 +405,7 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
       T* delta_c = delta_bnc + (b * a.N + n) * a.C;
       const Index end = smaller(first + tile, a.C);
       Index c = first;
-      for (; c + 8 <= end; c += 8) row_products<8>(delta_c + c, d_out_ck, out_ck, c, a.K);  // (dot.6)
+      for (; c + 8 <= end; c += 8) row_products<8>(delta_c + c, d_out_ck, out_ck, c, a.K);  // (dot_product_attention.6)
       for (; c < end; ++c) row_products<1>(delta_c + c, d_out_ck, out_ck, c, a.K);
     }
   });
@@ -485,17 +487,17 @@ void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         score += load<L>(a.query_h + n * a.K + k) * load<L>(a.key_ch + c * H + n * a.K + k);
       });
-      score_c[c] = score.total() * scale;  // (dot.1)
+      score_c[c] = score.total() * scale;  // (dot_product_attention.1)
       max = larger(max, score_c[c]);
     }
-    RowSum<T> sum;  // (dot.2)
+    RowSum<T> sum;  // (dot_product_attention.2)
     for_lanes<T>(a.length, [&]<class L>(Index c) {
       const L power = exponential<L>(load<L>(score_c + c) - max);
       sum += power;
       store<L>(score_c + c, power);
     });
     const T inverse = a.length == 0 ? T(0) : T(1) / sum.total();
-    for_lanes<T>(a.K, [&]<class L>(Index k) {  // (dot.3)
+    for_lanes<T>(a.K, [&]<class L>(Index k) {  // (dot_product_attention.3)
       L out = splat<L>(T(0));
       for (Index c = 0; c < a.length; ++c) out += score_c[c] * load<L>(a.value_ch + c * H + n * a.K + k);
       store<L>(a.out_h + n * a.K + k, out * inverse);

@@ -17,7 +17,7 @@ const T* full_metric(Device& device, T* full_nkk, const T* metric, MetricForm fo
   parallel_for(device, N, [&](Index n, Index) {
     const T* metric_l = metric + n * K * (K + 1) / 2;
     T* full_kk = full_nkk + n * K * K;
-    for (Index k = 0; k < K; ++k) {  // (metric.1)
+    for (Index k = 0; k < K; ++k) {  // (metric_attention.1)
       for (Index other = k; other < K; ++other) {
         full_kk[k * K + other] = full_kk[other * K + k] = metric_l[packed_row(k, K) + other - k];
       }
@@ -34,7 +34,7 @@ void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const 
   typename Device::Scope scratch(device.workspace);
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
   for (Index n = 0; n < N; ++n) {
-    linear_forward<Device, T>(device, {.out_bco = key_bch + n * K,  // (metric.2)
+    linear_forward<Device, T>(device, {.out_bco = key_bch + n * K,  // (metric_attention.2)
                                        .in_bci = project_bch + n * K,
                                        .weight_oi = metric_nkk + n * K * K,
                                        .BC = BC,
@@ -57,7 +57,7 @@ void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, c
   }
 
   for (Index n = 0; n < N; ++n) {
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_project_bch + n * K,  // (metric.3)
+    linear_backward_input<Device, T>(device, {.d_in_bci = d_project_bch + n * K,  // (metric_attention.3)
                                               .d_out_bco = d_key_bch + n * K,
                                               .weight_oi = metric_nkk + n * K * K,
                                               .BC = BC,
@@ -66,7 +66,7 @@ void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, c
                                               .in_stride = N * K,
                                               .out_stride = N * K,
                                               .accumulate = true});
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric.4)
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_attention.4)
                                                .d_out_bco = d_key_bch + n * K,
                                                .in_bci = project_bch + n * K,
                                                .BC = BC,
@@ -80,7 +80,7 @@ void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, c
   parallel_for(device, N, [&](Index n, Index) {
     Accum<T>* d_metric_l = d_metric + n * K * (K + 1) / 2;
     const Accum<T>* gradient_kk = gradient_nkk + n * K * K;
-    for (Index k = 0; k < K; ++k) {  // (metric.5)
+    for (Index k = 0; k < K; ++k) {  // (metric_attention.5)
       d_metric_l[packed_row(k, K)] += gradient_kk[k * K + k];
       for (Index other = k + 1; other < K; ++other) {
         d_metric_l[packed_row(k, K) + other - k] += gradient_kk[k * K + other] + gradient_kk[other * K + k];
@@ -96,7 +96,7 @@ void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric,
   for (Index n = 0; n < N; ++n) {
     const T* project_k = project_h + n * K;
     T* query_k = query_h + n * K;
-    for (Index k = 0; k < K; ++k) {  // (metric.6)
+    for (Index k = 0; k < K; ++k) {  // (metric_attention.6)
       const bool packed = form == MetricForm::packed;
       const T* row_k = packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k : metric + (n * K + k) * K;
       if (packed) query_k[k] += project_k[k] * row_k[k];

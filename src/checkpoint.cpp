@@ -153,8 +153,8 @@ void write_run_state(const std::string& path, const RunState& state) {
   append_arena(outputs, parameters, "first_moment.", state.first_moments);
   append_arena(outputs, parameters, "second_moment.", state.second_moments);
   if (state.best_loss) append_arena(outputs, parameters, "best.", state.best_weights);
-  outputs.push_back({"recent_losses", Dtype::F64, {static_cast<Index>(state.recent_losses.size())},
-                     state.recent_losses.data()});
+  outputs.push_back(
+      {"recent_losses", Dtype::F64, {static_cast<Index>(state.recent_losses.size())}, state.recent_losses.data()});
   write_safetensors(path, outputs, metadata);
 }
 

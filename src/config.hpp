@@ -26,27 +26,27 @@ enum class Mixer { additive, metric, quadratic, dot };
 // The strings that the program flags, the golden files and the checkpoints use are the same.
 struct ModelConfig {
   Index layers = 4;
-  Index channels = 128;                       // D
-  Index heads = 4;                            // N
-  Index hidden_channels = 0;                  // F of the feed-forward net; 0: 4 * channels
-  Index head_channels = 0;                    // K of metric, quadratic and dot; 0: channels / heads, as in additive
-  Index context = 64;                         // rows of the position table, and the longest cache
-  Index vocabulary = 0;                       // V, from the tokenizer
-  std::string mixer = "additive";             // one name, or a comma list with one a layer
-  std::string window = "0";                   // of additive pooling: one number or one a layer; 0: global
-  std::string additive_values = "shared";     // shared (with the query) | own
+  Index channels = 128;                    // D
+  Index heads = 4;                         // N
+  Index hidden_channels = 0;               // F of the feed-forward net; 0: 4 * channels
+  Index head_channels = 0;                 // K of metric, quadratic and dot; 0: channels / heads, as in additive
+  Index context = 64;                      // rows of the position table, and the longest cache
+  Index vocabulary = 0;                    // V, from the tokenizer
+  std::string mixer = "additive";          // one name, or a comma list with one a layer
+  std::string window = "0";                // of additive pooling: one number or one a layer; 0: global
+  std::string additive_values = "shared";  // shared (with the query) | own
   bool additive_projection = false;
-  std::string additive_skip = "stream";       // stream | normed
-  bool causal = true;                         // of metric, quadratic and dot; golden files may let them see all positions
-  bool attention_bias = false;                // biases of the projections of `dot`; golden files may have them
-  Index conv_kernel = 0;                      // 0: no convolution
-  Index conv_groups = 1;                      // 0: one group a channel (depthwise)
+  std::string additive_skip = "stream";  // stream | normed
+  bool causal = true;                    // of metric, quadratic and dot; golden files may let them see all positions
+  bool attention_bias = false;           // biases of the projections of `dot`; golden files may have them
+  Index conv_kernel = 0;                 // 0: no convolution
+  Index conv_groups = 1;                 // 0: one group a channel (depthwise)
   bool ffn_bias = true;
   bool embedding_norm = false;
   bool final_norm = true;
   bool logit_bias = false;
   double logit_scale = 1;
-  std::string positions = "learned";          // learned | none
+  std::string positions = "learned";  // learned | none
 
   Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
@@ -93,7 +93,8 @@ struct TrainingConfig {
 // Settings of the presets tiny, baby and fastformer. UsageError for another name.
 void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training);
 
-// Learning rate of step `step` (from 0): linear warm-up, then a cosine from the full rate to 10 % of it at the last step.
+// Learning rate of step `step` (from 0): linear warm-up, then a cosine from the full rate to 10 % of it at the last
+// step.
 double learning_rate_at(const TrainingConfig& training, Index step);
 
 }  // namespace abh

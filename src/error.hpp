@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// What goes wrong is thrown as one line without the program's name; main prints `program: message` and returns the status.
-// Status 1: found in a file, in the environment or during the run.
+// What goes wrong is thrown as one line without the program's name; main prints `program: message` and returns the
+// status. Status 1: found in a file, in the environment or during the run.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, int status = 1) : std::runtime_error(message), status_(status) {}

@@ -19,7 +19,8 @@ struct SamplingSettings {
   std::uint64_t seed = 1337;
 };
 
-// Draws token `index` of a text from logits_v. Ties go to the lower id. The randomness is word `index` of site sampling.
+// Draws token `index` of a text from logits_v. Ties go to the lower id. The randomness is word `index` of site
+// sampling.
 Token sample_token(std::span<const float> logits_v, const SamplingSettings& settings, std::uint64_t index);
 
 // Continues a text one token after the other. Memory is constant: recurrent mixers carry a state, the others a cache of
@@ -36,9 +37,9 @@ class Generator {
 
  private:
   std::unique_ptr<Model> model_;
-  Index limit_;                 // positions that fit; 0: no limit
-  Index position_ = 0;          // of the next token
-  std::deque<Token> recent_;    // what to go on from when the context is full
+  Index limit_;               // positions that fit; 0: no limit
+  Index position_ = 0;        // of the next token
+  std::deque<Token> recent_;  // what to go on from when the context is full
   std::span<const float> logits_v_;
   std::uint64_t generated_ = 0;
 };

@@ -119,4 +119,29 @@ class Layout {
   std::vector<Parameter> parameters_;
 };
 
+// What a network is built for.
+struct NetworkExtent {
+  Index B = 1, C = 1;     // largest batch
+  bool training = false;  // gradients and optimizer moments too
+  Index positions = 0;    // step-by-step inference with at most this many cached positions; 0: none
+  Index threads = 1;      // each has scratch memory of its own, which counts in the estimate
+};
+
+// The weights, moments and saved activations of a network, in bytes.
+struct NetworkMemory {
+  Index weights = 0;  // how many
+  std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
+  // Scratch memory of one training step, an upper bound for the layers of this project on the CPU.
+  std::size_t workspace_bytes = 0;
+  // Error if it is more than can be addressed.
+  std::size_t total() const {
+    Extent extent;
+    for (std::size_t part :
+         {weight_bytes, gradient_bytes, moment_bytes, activation_bytes, state_bytes, workspace_bytes}) {
+      extent.claim(static_cast<Index>(part), 1);
+    }
+    return extent.bytes();
+  }
+};
+
 }  // namespace abh

@@ -8,6 +8,7 @@
 #include "cpu/cpu.hpp"
 #include "error.hpp"
 #include "isa.hpp"
+#include "network.hpp"
 #include "random.hpp"
 
 namespace abh {

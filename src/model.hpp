@@ -8,7 +8,6 @@
 
 #include "config.hpp"
 #include "layout.hpp"
-#include "network.hpp"
 #include "types.hpp"
 
 namespace abh {

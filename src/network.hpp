@@ -41,30 +41,6 @@ std::unique_ptr<Block<Device, T>> make_mixer(Mixer mixer, Index window, Layout<T
   return std::make_unique<DotProductBlock<Device, T>>(layout, prefix, config, extent, options);
 }
 
-// What a network is built for.
-struct NetworkExtent {
-  Index B = 1, C = 1;   // largest batch
-  bool training = false;  // gradients and optimizer moments too
-  Index positions = 0;  // step-by-step inference with at most this many cached positions; 0: none
-  Index threads = 1;    // each has scratch memory of its own, which counts in the estimate
-};
-
-// The weights, moments and saved activations of a network, in bytes.
-struct NetworkMemory {
-  Index weights = 0;  // how many
-  std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
-  // Scratch memory of one training step, an upper bound for the layers of this project on the CPU.
-  std::size_t workspace_bytes = 0;
-  // Error if it is more than can be addressed.
-  std::size_t total() const {
-    Extent extent;
-    for (std::size_t part : {weight_bytes, gradient_bytes, moment_bytes, activation_bytes, state_bytes, workspace_bytes}) {
-      extent.claim(static_cast<Index>(part), 1);
-    }
-    return extent.bytes();
-  }
-};
-
 // The language model, from token ids to logits and back:
 //
 //   x_bcd      = dropout(norm(token_vd[t] + position_cd))      the norm is optional
@@ -132,10 +108,12 @@ class Network {
   // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs. Tokens are in device memory.
   void forward(const Token* tokens_bc, const Pass& pass) {
     const Index D = config_.channels;
-    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, parts_.position.value, pass.B, pass.C, D);
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, parts_.position.value,
+                                 pass.B, pass.C, D);
     const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.embedded_bcd, pass.BC());
     dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
-    for (std::size_t i = 0; i < parts_.blocks.size(); ++i) parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
+      parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
     const T* h_bcd = parts_.final_norm.forward(device_, parts_.x_bcd.back(), pass.BC());
     project_to_logits(h_bcd, pass.BC());
   }
@@ -188,11 +166,13 @@ class Network {
                                                .O = V,
                                                .scale = config_.logit_scale});
     if (config_.final_norm) parts_.final_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.x_bcd.back(), BC);
-    for (std::size_t i = parts_.blocks.size(); i-- > 0;) parts_.blocks[i]->backward(device_, d_x_bcd, parts_.x_bcd[i], pass);
+    for (std::size_t i = parts_.blocks.size(); i-- > 0;)
+      parts_.blocks[i]->backward(device_, d_x_bcd, parts_.x_bcd[i], pass);
     dropout_backward<Device, T>(device_, d_x_bcd, d_x_bcd, embedding_dropout(pass), BC * D);
-    if (config_.embedding_norm) parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
-    embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B, pass.C, D,
-                                  V);
+    if (config_.embedding_norm)
+      parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
+    embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B,
+                                  pass.C, D, V);
   }
 
   // The norm of the accumulated gradients and the scale that clips them, into `state`.
@@ -221,11 +201,12 @@ class Network {
     for (const auto& block : parts_.blocks) block->start(device_);
   }
   const T* step(const Token* token, Index position) {
-    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value, parts_.position.value, 1, 1, config_.channels,
-                                 position);
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value, parts_.position.value, 1, 1,
+                                 config_.channels, position);
     const T* normed_d = parts_.embedding_norm.forward(device_, parts_.embedded_bcd, 1);
     device_.copy(parts_.x_bcd[0], normed_d, config_.channels);
-    for (std::size_t i = 0; i < parts_.blocks.size(); ++i) parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
+      parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
     project_to_logits(parts_.final_norm.forward(device_, parts_.x_bcd.back(), 1), 1);
     return parts_.logits_bcv;
   }
@@ -284,12 +265,13 @@ class Network {
     std::vector<std::unique_ptr<Block<Device, T>>> blocks;
     for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
       const std::string prefix = "blocks." + std::to_string(layer) + ".";
-      const BlockOptions options{.causal = config.causal, .dropout = dropout, .layer = static_cast<std::uint32_t>(layer)};
+      const BlockOptions options{
+          .causal = config.causal, .dropout = dropout, .layer = static_cast<std::uint32_t>(layer)};
       if (config.conv_kernel) {
         blocks.push_back(std::make_unique<ConvBlock<Device, T>>(layout, prefix + "conv.", config, block, options));
       }
-      blocks.push_back(make_mixer<Device, T>(mixers[layer], windows[layer], layout, prefix + "mixer.", config, block,
-                                             options));
+      blocks.push_back(
+          make_mixer<Device, T>(mixers[layer], windows[layer], layout, prefix + "mixer.", config, block, options));
       blocks.push_back(std::make_unique<FfnBlock<Device, T>>(layout, prefix + "ffn.", config, block, options));
     }
     return blocks;
@@ -301,12 +283,13 @@ class Network {
     return layout;
   }
 
-  // Elements of scratch memory in a training step: the gradient of the stream, and beside it the most that a block holds
-  // with the most that one of its layers takes. In floating point, where no product of sizes overflows.
+  // Elements of scratch memory in a training step: the gradient of the stream, and beside it the most that a block
+  // holds with the most that one of its layers takes. In floating point, where no product of sizes overflows.
   static double workspace_bound(const ModelConfig& config, const NetworkExtent& extent) {
     const double B = static_cast<double>(extent.B), C = static_cast<double>(extent.C), BC = B * C;
     const double D = static_cast<double>(config.channels), F = static_cast<double>(config.ffn_channels());
-    const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()), H = N * K;
+    const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()),
+                 H = N * K;
     const double threads = static_cast<double>(extent.threads);
     // A matrix product packs its weight and, for the weight's gradient, blocks of it a worker, and sums in parts when
     // it has many rows and few blocks. Sums of rows (biases, norms) take one row in 64.

@@ -1,8 +1,8 @@
 #pragma once
 
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011). A number depends on (seed, index, step, site) alone, so any thread on any device can draw any element of
-// any mask without state, and a backward pass can draw it again instead of storing it.
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011). A number depends on (seed, index, step, site) alone, so any thread on any device can draw any element
+// of any mask without state, and a backward pass can draw it again instead of storing it.
 
 #include <array>
 #include <cstdint>
@@ -45,8 +45,8 @@ inline constexpr PhiloxBlock philox_block(std::uint64_t seed, PhiloxBlock counte
 inline constexpr std::uint32_t philox_word(std::uint64_t seed, std::uint64_t index, std::uint32_t step,
                                            std::uint32_t site) {
   const std::uint64_t block = index / 4;
-  return philox_block(seed,
-                      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site})[index % 4];
+  return philox_block(
+      seed, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site})[index % 4];
 }
 
 // A uniform number in (0, 1) from a word: its middle, never 0 or 1.

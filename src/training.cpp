@@ -40,7 +40,8 @@ class StopOnSignals {
   StopOnSignals& operator=(const StopOnSignals&) = delete;
 
  private:
-  struct sigaction old_interrupt_ {}, old_terminate_ {};
+  struct sigaction old_interrupt_ {
+  }, old_terminate_{};
 };
 
 // Time spent training, with everything else left out.
@@ -75,8 +76,8 @@ class Trainer {
     } else {
       state_.tokenizer = tokenizer;
       state_.data_fingerprint = fingerprint;
-      model_->write(Model::Arena::weights, initial_weights(parameter_table(run.model), run.model,
-                                                           run.training.init_std, run.training.seed));
+      model_->write(Model::Arena::weights,
+                    initial_weights(parameter_table(run.model), run.model, run.training.init_std, run.training.seed));
     }
     state_.config = run.model;
     state_.training = run.training;
@@ -116,8 +117,8 @@ class Trainer {
     std::optional<double> val_loss;
     if (last || due(state_.step, training.eval_every)) val_loss = evaluate();
     if (val_loss || due(state_.step, training.log_every)) {
-      const double seconds_left = watch_.seconds() / static_cast<double>(steps_made_) *
-                                  static_cast<double>(training.steps - state_.step);
+      const double seconds_left =
+          watch_.seconds() / static_cast<double>(steps_made_) * static_cast<double>(training.steps - state_.step);
       log_.append({.step = state_.step,
                    .train_loss = recent_loss(),
                    .val_loss = val_loss,

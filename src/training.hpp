@@ -14,7 +14,7 @@ namespace abh {
 struct TrainingRun {
   ModelConfig model;
   TrainingConfig training;
-  std::string run;              // the folder
+  std::string run;  // the folder
   std::string device = "auto";
   Index threads = 1;
   std::optional<RunState> resume;  // go on from here

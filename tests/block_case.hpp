@@ -191,7 +191,8 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
   const Values<double> reference = {parallel[0], parallel[0]};
   require_close(slots, run_steps<double>(block, device, converted<double>(in)), reference, 1e-11, "steps in double");
   for_each_cpu(1, [&](auto& any, const std::string& isa) {
-    require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4, "steps in float, " + isa);
+    require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4,
+                  "steps in float, " + isa);
   });
 }
 

@@ -1,5 +1,4 @@
 #include "blocks/additive.hpp"
-
 #include "tests/block_case.hpp"
 
 namespace abh {

@@ -1,8 +1,7 @@
-#include "config.hpp"
-
 #include <cmath>
 #include <functional>
 
+#include "config.hpp"
 #include "error.hpp"
 #include "tests/catch.hpp"
 
@@ -90,7 +89,8 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--additive-values: expected shared or own, found \"both\"");
   CHECK(error([](ModelConfig& m) { m.additive_skip = "a\nb"; }) ==
         "--additive-skip: expected stream or normed, found \"a b\"");
-  CHECK(error([](ModelConfig& m) { m.positions = "rotary"; }) == "--positions: expected learned or none, found \"rotary\"");
+  CHECK(error([](ModelConfig& m) { m.positions = "rotary"; }) ==
+        "--positions: expected learned or none, found \"rotary\"");
 
   // What is not used is not judged, and the cores may have heads of any width.
   CHECK(error([](ModelConfig& m) { m.conv_groups = 3; }) == "no error");

@@ -1,5 +1,4 @@
 #include "blocks/conv.hpp"
-
 #include "tests/block_case.hpp"
 
 namespace abh {
@@ -57,8 +56,8 @@ TEST_CASE("conv: without norm, without residual", "[conv]") {
 }
 
 TEST_CASE("conv: what lies before the first position is 0 after the norm", "[conv]") {
-  // With weights of 0 in all taps but the first, the first kernel - 1 positions pass unchanged, although the norm's bias
-  // is not 0; the next one gets what the norm made of position 0.
+  // With weights of 0 in all taps but the first, the first kernel - 1 positions pass unchanged, although the norm's
+  // bias is not 0; the next one gets what the norm made of position 0.
   const BlockCase<MakeConv> block = conv_case(3, 0, 3, 1, 4);
   Values<double> in = random_values(block.inputs(), 11);
   REQUIRE(block.inputs()[3].name == "conv.weight_dgj");

@@ -1,5 +1,4 @@
 #include "blocks/dot_product.hpp"
-
 #include "tests/block_case.hpp"
 
 namespace abh {

@@ -1,5 +1,4 @@
 #include "blocks/ffn.hpp"
-
 #include "tests/block_case.hpp"
 
 namespace abh {

@@ -1,7 +1,6 @@
-#include "layout.hpp"
-
 #include <limits>
 
+#include "layout.hpp"
 #include "tests/catch.hpp"
 
 namespace abh {

@@ -1,5 +1,4 @@
 #include "blocks/metric.hpp"
-
 #include "tests/block_case.hpp"
 
 namespace abh {

@@ -1,8 +1,7 @@
-#include "network.hpp"
-
 #include <cstdlib>
 #include <new>
 
+#include "network.hpp"
 #include "tests/block_case.hpp"
 
 // What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
@@ -452,7 +451,8 @@ TEST_CASE("network: the table of weights has the names and shapes of the checkpo
 
 TEST_CASE("network: parameter counts of the presets", "[network]") {
   // By hand, for 65 characters. tiny: D = 128, table 65 D, positions 64 D, final norm 2 D; a layer has a convolution of
-  // 2 D + 4 D, a feed-forward net of 2 D + 8 D^2 + 5 D, and a mixer of 4 D + 2 D^2 + 2 D (additive) or 2 D + 4 D^2 (dot).
+  // 2 D + 4 D, a feed-forward net of 2 D + 8 D^2 + 5 D, and a mixer of 4 D + 2 D^2 + 2 D (additive) or 2 D + 4 D^2
+  // (dot).
   const auto count = [](const std::string& preset, const std::string& mixer) {
     ModelConfig model;
     TrainingConfig training;

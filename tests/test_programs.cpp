@@ -43,14 +43,15 @@ Arguments with(Arguments base, const Arguments& changes) {
 }
 
 const Arguments smallest = {"--layers", "1", "--channels", "8", "--heads",  "2", "--context", "8",
-                            "--batch",  "2", "--steps",    "6", "--warmup", "2", "--threads", "1"};
+                            "--batch",  "2", "--steps",    "6", "--warmup", "2"};
 
-Outcome train(const Arguments& arguments, const RunOptions& options = {}) {
-  return run_program_of_build("train", arguments, options);
+// One thread unless told otherwise: the models are too small to share, and other tests may want the cores.
+Outcome train(const Arguments& flags, const RunOptions& options = {}) {
+  return run_program_of_build("train", with({"--threads", "1"}, flags), options);
 }
 
-Outcome generate(const Arguments& arguments, const RunOptions& options = {}) {
-  return run_program_of_build("generate", arguments, options);
+Outcome generate(const Arguments& flags, const RunOptions& options = {}) {
+  return run_program_of_build("generate", with({"--threads", "1"}, flags), options);
 }
 
 // A folder with a text.
@@ -405,7 +406,7 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
     const std::string last = last_line(log);
     const std::string train_loss = last.substr(last.find(',') + 1);
     CHECK(std::stod(train_loss) < 2.8);  // ln 18 = 2.89
-    const Outcome outcome = generate({"--checkpoint", run, "--prompt", "the ", "--tokens", "60", "--threads", "1"});
+    const Outcome outcome = generate({"--checkpoint", run, "--prompt", "the ", "--tokens", "60"});
     require_success(outcome);
     CHECK(outcome.out.starts_with("the "));
     CHECK(outcome.out.size() == 4 + 60 + 1);
@@ -450,7 +451,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
                                                      {"device", "cpu"},
                                                      {"threads", "2"}};
   Arguments arguments;
-  const std::string help = train({"--help"}).out;
+  const std::string help = run_program_of_build("train", {"--help"}).out;
   const std::regex flag("\n  --([a-z-]+) ");
   for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) {
     const std::string name = (*each)[1];
@@ -460,7 +461,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
     arguments.push_back("--" + name + "=" + values.at(name));
   }
   REQUIRE(arguments.size() == values.size());
-  require_success(train(arguments));
+  require_success(run_program_of_build("train", arguments));
   // What was given stands in the files under these keys.
   const SafetensorsFile file = SafetensorsFile::read(place.run + "/resume.safetensors");
   const std::map<std::string, std::string> keys = {
@@ -514,7 +515,7 @@ TEST_CASE("programs: extreme but legal settings work", "[programs]") {
                                                          {"--conv-kernel", "40"},
                                                          {"--warmup", "1000"},
                                                          {"--window", "1"},
-                                                         {"--threads", "9"}}) {
+                                                         {"--threads", "5", "--steps", "2"}}) {
     INFO(changes[0] << ' ' << changes[1]);
     require_success(train(place.flags(with(changes, {"--out", place / "extreme"}))));
     require_success(generate({"--checkpoint", place / "extreme", "--tokens", "20"}));
@@ -568,7 +569,7 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
   require_success(train(place.flags()));
   const std::string model = read_bytes(place.run + "/model.safetensors");
   const std::string resume = read_bytes(place.run + "/resume.safetensors");
-  const Arguments go_on = {"--data", place.data, "--resume", place.run, "--steps", "40", "--threads", "1"};
+  const Arguments go_on = {"--data", place.data, "--resume", place.run, "--steps", "40"};
   for (const rlim_t limit : {rlim_t{100}, static_cast<rlim_t>(model.size() / 2), static_cast<rlim_t>(model.size() + 8000)}) {
     INFO("largest file " << limit);
     const Outcome outcome = train(go_on, {.largest_file = limit});
@@ -579,7 +580,7 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
     require_no_leftovers(place.run);
     require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
   }
-  require_success(train(go_on));
+  require_success(train(with(go_on, {"--threads", "2"})));
   const Workplace other;
   require_success(train(other.flags()));
   require_success(train(with(go_on, {"--resume", other.run})));
@@ -604,7 +605,7 @@ TEST_CASE("programs: a loss that is no number stops the run at a step that is na
       // Going on meets the same end, and the checkpoint still stays.
       const std::string model = read_bytes(place.run + "/model.safetensors");
       const std::string message = outcome.err;
-      const Outcome again = train({"--data", place.data, "--resume", place.run, "--threads", "1"});
+      const Outcome again = train({"--data", place.data, "--resume", place.run});
       require_refusal(again, "train", 1, {message});
       CHECK((read_bytes(place.run + "/model.safetensors") == model));
     }
@@ -631,15 +632,14 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
     require_success(generate({"--checkpoint", run, "--tokens", "5"}));
     // The resume file is enough.
     if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
-    require_success(train({"--data", place.data, "--resume", run, "--threads", "2"}));
+    require_success(train({"--data", place.data, "--resume", run}));
     require_equal_runs(run, expected);
   }
-  SECTION("a run that is done is done again") {
-    const Outcome done = train({"--data", place.data, "--resume", expected});
-    require_success(done);
-    CHECK(last_line(done.out).find("step 1500,") != std::string::npos);
-    require_equal_runs(place / ("run" + std::to_string(SIGTERM)), expected);
-  }
+  // A run that is done is done again, with the same end.
+  const Outcome done = train({"--data", place.data, "--resume", expected});
+  require_success(done);
+  CHECK(last_line(done.out).find("step 1500,") != std::string::npos);
+  require_equal_runs(expected, place / ("run" + std::to_string(SIGTERM)));
 }
 
 namespace {
@@ -665,12 +665,12 @@ void kill_and_resume(int runs, unsigned seed) {
       CHECK(killed.err.empty());
       // Whatever carries the name of a checkpoint is a whole one.
       if (exists(run + "/model.safetensors")) {
-        require_success(generate({"--checkpoint", run, "--tokens", "3", "--threads", "1"}));
+        require_success(generate({"--checkpoint", run, "--tokens", "3"}));
       }
       if (exists(run + "/resume.safetensors")) {
         REQUIRE(exists(run + "/model.safetensors"));
         SafetensorsFile::read(run + "/resume.safetensors");
-        arguments = {"--data", place.data, "--resume", run, "--threads", "1"};
+        arguments = {"--data", place.data, "--resume", run};
       }
     }
     require_success(train(arguments));
@@ -837,7 +837,7 @@ TEST_CASE("programs: generate refuses a prompt that it cannot read", "[programs]
 TEST_CASE("programs: generate goes on from its prompt", "[programs]") {
   const std::string run = trained();
   const auto text = [&](const Arguments& changes, const RunOptions& options = {}) {
-    const Outcome outcome = generate(with({"--checkpoint", run, "--tokens", "40", "--threads", "1"}, changes), options);
+    const Outcome outcome = generate(with({"--checkpoint", run, "--tokens", "40"}, changes), options);
     require_success(outcome);
     return outcome.out;
   };

@@ -139,13 +139,9 @@ class LayerBench {
     time(name, "backward", 2 * flops, 2 * bytes, [=, this] {
       linear_backward_input<Device, float>(
           device_, {.d_in_bci = d_in, .d_out_bco = out, .weight_oi = weight, .BC = BC(), .I = I, .O = O});
-      linear_backward_weight<Device, float>(device_, {.d_weight_oi = d_weight,
-                                                      .d_bias_o = d_bias,
-                                                      .d_out_bco = out,
-                                                      .in_bci = in,
-                                                      .BC = BC(),
-                                                      .I = I,
-                                                      .O = O});
+      linear_backward_weight<Device, float>(
+          device_,
+          {.d_weight_oi = d_weight, .d_bias_o = d_bias, .d_out_bco = out, .in_bci = in, .BC = BC(), .I = I, .O = O});
     });
   }
 
@@ -153,9 +149,8 @@ class LayerBench {
     const Index D = config_.channels, count = BC() * D;
     float *in = array(count), *out = array(count), *mean = array(BC()), *rstd = array(BC());
     float *weight = array(D), *bias = array(D), *d_weight = array(D), *d_bias = array(D), *d_in = array(count);
-    time("layernorm", "forward", 8.0 * static_cast<double>(count), size(2 * count), [=, this] {
-      layernorm_forward<Device, float>(device_, out, mean, rstd, in, weight, bias, BC(), D);
-    });
+    time("layernorm", "forward", 8.0 * static_cast<double>(count), size(2 * count),
+         [=, this] { layernorm_forward<Device, float>(device_, out, mean, rstd, in, weight, bias, BC(), D); });
     time("layernorm", "backward", 14.0 * static_cast<double>(count), size(4 * count), [=, this] {
       layernorm_backward<Device, float>(device_, {.d_in_bcd = d_in,
                                                   .d_weight_d = d_weight,
@@ -195,12 +190,10 @@ class LayerBench {
     float *out = array(BC() * D), *token = array(V * D), *position = array(C_ * D);
     std::vector<Token> tokens(static_cast<std::size_t>(BC()));
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(philox_word(1, i, 0, 0) % V);
-    time("embedding", "forward", static_cast<double>(BC() * D), size(2 * BC() * D), [&, this] {
-      embedding_forward<Device, float>(device_, out, tokens.data(), token, position, B_, C_, D);
-    });
-    time("embedding", "backward", 2.0 * static_cast<double>(BC() * D), size(2 * BC() * D), [&, this] {
-      embedding_backward<Device, float>(device_, token, position, out, tokens.data(), B_, C_, D, V);
-    });
+    time("embedding", "forward", static_cast<double>(BC() * D), size(2 * BC() * D),
+         [&, this] { embedding_forward<Device, float>(device_, out, tokens.data(), token, position, B_, C_, D); });
+    time("embedding", "backward", 2.0 * static_cast<double>(BC() * D), size(2 * BC() * D),
+         [&, this] { embedding_backward<Device, float>(device_, token, position, out, tokens.data(), B_, C_, D, V); });
   }
 
   void convolution() {
@@ -225,8 +218,7 @@ class LayerBench {
     time("additive pooling", "forward", 5.0 * static_cast<double>(count), size(2 * count), [=, this] {
       additive_logits_forward<Device, float>(device_, logit, x, 0, pool, B_, C_, N, K);
       additive_pooling_forward<Device, float>(
-          device_,
-          {.out_bch = out, .max_bnc = max, .sum_bnc = sum, .logit_bnc = logit, .x_bch = x, .shape = shape});
+          device_, {.out_bch = out, .max_bnc = max, .sum_bnc = sum, .logit_bnc = logit, .x_bch = x, .shape = shape});
     });
     time("additive pooling", "backward", 12.0 * static_cast<double>(count), size(4 * count), [=, this] {
       additive_pooling_backward<Device, float>(device_, {.d_x_bch = d_x,
@@ -366,8 +358,7 @@ void bench_steps(const std::string& device, Index threads, const ModelConfig& co
     require_memory(model_memory(one, extent).total());
     const std::unique_ptr<Model> model = make_model(device, threads, one, extent, training.dropout);
     results.device = model->device_name();
-    model->write(Model::Arena::weights,
-                 initial_weights(parameter_table(one), one, training.init_std, training.seed));
+    model->write(Model::Arena::weights, initial_weights(parameter_table(one), one, training.init_std, training.seed));
     const Index tokens = training.batch * one.context;
     std::vector<Token> tokens_bc(static_cast<std::size_t>(tokens));
     for (std::size_t i = 0; i < tokens_bc.size(); ++i) {
@@ -400,9 +391,9 @@ void print(const Results& r) {
 }
 
 std::string json_of(const Results& r) {
-  std::string json = "{\n  \"device\": \"" + r.device + "\",\n  \"multiply_add_flops_per_s\": " +
-                     to_text(r.multiply_add_rate) + ",\n  \"copy_bytes_per_s\": " + to_text(r.copy_rate) +
-                     ",\n  \"training\": [";
+  std::string json = "{\n  \"device\": \"" + r.device +
+                     "\",\n  \"multiply_add_flops_per_s\": " + to_text(r.multiply_add_rate) +
+                     ",\n  \"copy_bytes_per_s\": " + to_text(r.copy_rate) + ",\n  \"training\": [";
   const char* comma = "";
   for (const StepRow& row : r.steps) {
     json += std::string(comma) + "\n    {\"mixer\": \"" + row.mixer + "\", \"ms\": " + to_text(row.milliseconds) +

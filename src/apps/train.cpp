@@ -88,14 +88,16 @@ void make_folder(const std::string& path) {
 void require_resumable_flags(const Flags& flags) {
   for (const std::string& name : flags.given_names()) {
     if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device") continue;
-    throw UsageError("--" + name + ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +
+    throw UsageError("--" + name +
+                     ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +
                      " be given with --resume");
   }
 }
 
 std::string list_of(const ModelConfig& model) {
   std::string text = model.mixer;
-  if (model.mixer.find("additive") != std::string::npos && model.window != "0") text += " (window " + model.window + ")";
+  if (model.mixer.find("additive") != std::string::npos && model.window != "0")
+    text += " (window " + model.window + ")";
   if (model.conv_kernel) {
     text += " + convolution of kernel " + to_text(model.conv_kernel) + " in " + to_text(model.convolution_groups()) +
             (model.convolution_groups() == 1 ? " group" : " groups");
@@ -110,26 +112,31 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
   std::printf("data: %s, %lld tokens for training, %lld for validation, vocabulary %lld (%s)\n", data.name().c_str(),
               static_cast<long long>(data.training_size()), static_cast<long long>(data.validation_size()),
               static_cast<long long>(m.vocabulary), a.tokenizer.c_str());
-  std::printf("model: %lld layers, %lld channels, %lld heads, context %lld, mixer %s\n", static_cast<long long>(m.layers),
-              static_cast<long long>(m.channels), static_cast<long long>(m.heads), static_cast<long long>(m.context),
-              list_of(m).c_str());
-  std::printf("training: %lld steps of %lld x %lld tokens, learning rate %s after %lld steps of warm-up, weight decay %s,",
-              static_cast<long long>(t.steps), static_cast<long long>(t.batch), static_cast<long long>(m.context),
-              to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup), to_text(t.weight_decay).c_str());
+  std::printf("model: %lld layers, %lld channels, %lld heads, context %lld, mixer %s\n",
+              static_cast<long long>(m.layers), static_cast<long long>(m.channels), static_cast<long long>(m.heads),
+              static_cast<long long>(m.context), list_of(m).c_str());
+  std::printf(
+      "training: %lld steps of %lld x %lld tokens, learning rate %s after %lld steps of warm-up, weight decay %s,",
+      static_cast<long long>(t.steps), static_cast<long long>(t.batch), static_cast<long long>(m.context),
+      to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup), to_text(t.weight_decay).c_str());
   std::printf(" clip %s, dropout %s, label smoothing %s, seed %llu\n", to_text(t.clip).c_str(),
               to_text(t.dropout).c_str(), to_text(t.label_smoothing).c_str(), static_cast<unsigned long long>(t.seed));
-  std::printf("options: positions %s, values %s, skip %s, projection %d, ffn bias %d, embedding norm %d, final norm %d,",
-              m.positions.c_str(), m.additive_values.c_str(), m.additive_skip.c_str(), m.additive_projection, m.ffn_bias,
-              m.embedding_norm, m.final_norm);
-  std::printf(" logit bias %d, init std %s; evaluation every %lld steps, checkpoint every %lld, log every %lld (0: at the end)\n",
-              m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
-              static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
+  std::printf(
+      "options: positions %s, values %s, skip %s, projection %d, ffn bias %d, embedding norm %d, final norm %d,",
+      m.positions.c_str(), m.additive_values.c_str(), m.additive_skip.c_str(), m.additive_projection, m.ffn_bias,
+      m.embedding_norm, m.final_norm);
+  std::printf(
+      " logit bias %d, init std %s; evaluation every %lld steps, checkpoint every %lld, log every %lld (0: at the "
+      "end)\n",
+      m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
+      static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
   std::printf("run: into %s, device %s, %lld threads\n", a.out.c_str(), a.device.c_str(),
               static_cast<long long>(a.threads));
-  std::printf("parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
-              static_cast<long long>(memory.weights), mebibytes(memory.total()),
-              mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes),
-              mebibytes(memory.activation_bytes), mebibytes(memory.workspace_bytes));
+  std::printf(
+      "parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
+      static_cast<long long>(memory.weights), mebibytes(memory.total()),
+      mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes), mebibytes(memory.activation_bytes),
+      mebibytes(memory.workspace_bytes));
   std::fflush(stdout);
 }
 
@@ -158,7 +165,7 @@ int body(int argc, char** argv) {
     a.tokenizer = run.resume->tokenizer.kind();
     if (steps < run.resume->step) {
       throw Error("--steps: the run in " + a.resume + " has made " + to_text(run.resume->step) +
-                       " steps already, expected at least as many, found " + to_text(steps));
+                  " steps already, expected at least as many, found " + to_text(steps));
     }
   } else {
     a.model.vocabulary = 1;
@@ -181,7 +188,8 @@ int body(int argc, char** argv) {
   const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true});
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
-  const NetworkMemory sampling = model_memory(a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
+  const NetworkMemory sampling =
+      model_memory(a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
   require_memory(memory.total() + 5 * memory.weight_bytes + sampling.total());
   make_folder(a.out);
 

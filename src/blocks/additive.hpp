@@ -53,7 +53,8 @@ class AdditiveBlock : public Block<Device, T> {
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         mid_norm_(layout, prefix + "mid_norm_", true, D_, extent) {
     const Index BC = extent.B * extent.C;
-    query_ = layout.weight(prefix + "query_dd", {D_, D_}, Init::normal, true);  // query, key, value: one (qkv, D) weight
+    query_ =
+        layout.weight(prefix + "query_dd", {D_, D_}, Init::normal, true);  // query, key, value: one (qkv, D) weight
     layout.weight(prefix + "key_dd", {D_, D_}, Init::normal, true);
     if (own_values_) layout.weight(prefix + "value_dd", {D_, D_}, Init::normal, true);
     if (projection_) mix_ = layout.weight(prefix + "mix_dd", {D_, D_}, Init::normal, true);
@@ -101,9 +102,10 @@ class AdditiveBlock : public Block<Device, T> {
                                                .gate_stride = qkv_,
                                                .dropout = second_dropout(pass),
                                                .BC = BC,
-                                               .D = D_});                                            // (additive.10)
-    pool_backward(device, second_, key_pool_, d_t_bcd, 0, false, d_pooled_bcd, mid_norm_.normed(r_bcd_), 0, pass);     // (additive.11)
-    mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);      // (additive.12)
+                                               .D = D_});  // (additive.10)
+    pool_backward(device, second_, key_pool_, d_t_bcd, 0, false, d_pooled_bcd, mid_norm_.normed(r_bcd_), 0,
+                  pass);                                                                         // (additive.11)
+    mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.12)
     additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
                                                .d_gate_bcd = d_key_bcd,
                                                .d_gate_stride = qkv_,
@@ -113,7 +115,7 @@ class AdditiveBlock : public Block<Device, T> {
                                                .gate_stride = qkv_,
                                                .dropout = projection_ ? Dropout{} : first_dropout(pass),
                                                .BC = BC,
-                                               .D = D_});                                            // (additive.13)
+                                               .D = D_});  // (additive.13)
     if (projection_) {
       linear_backward_weight<Device, T>(device, {.d_weight_oi = mix_.gradient,
                                                  .d_out_bco = d_pooled_bcd,
@@ -127,7 +129,7 @@ class AdditiveBlock : public Block<Device, T> {
                                                 .weight_oi = mix_.value,
                                                 .BC = BC,
                                                 .I = D_,
-                                                .O = D_});                                           // (additive.14)
+                                                .O = D_});  // (additive.14)
       dropout_backward<Device, T>(device, d_pooled_bcd, d_mixed_bcd, first_dropout(pass), BC * D_);
     }
     pool_backward(device, first_, query_pool_, d_qkv_bcq, qkv_, !own_values_, d_pooled_bcd, qkv_bcq_, qkv_,
@@ -144,9 +146,9 @@ class AdditiveBlock : public Block<Device, T> {
                                               .BC = BC,
                                               .I = D_,
                                               .O = qkv_,
-                                              .accumulate = true});                                  // (additive.16)
+                                              .accumulate = true});  // (additive.16)
     const bool around = !skip_normed_ && options_.residual;
-    norm_.backward(device, d_x_bcd, d_r_bcd, around ? d_x_bcd : nullptr, in_bcd, BC);                // (additive.17)
+    norm_.backward(device, d_x_bcd, d_r_bcd, around ? d_x_bcd : nullptr, in_bcd, BC);  // (additive.17)
   }
 
   void start(Device& device) override {
@@ -214,7 +216,7 @@ class AdditiveBlock : public Block<Device, T> {
                                               .gate_stride = qkv_,
                                               .dropout = projection_ ? Dropout{} : first_dropout(pass),
                                               .BC = BC,
-                                              .D = D_});  // (additive.5)
+                                              .D = D_});     // (additive.5)
     const T* t_bcd = mid_norm_.forward(device, r_bcd_, BC);  // (additive.6)
     additive_logits_forward<Device, T>(device, second_.logit_bnc, t_bcd, 0, key_pool_.value, pass.B, pass.C, N_,
                                        K_);  // (additive.7)

@@ -35,8 +35,8 @@ class ConvBlock : public Block<Device, T> {
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    const T* h_bcd = norm_.forward(device, in_bcd, pass.BC());                                       // (conv.1)
-    causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));           // (conv.2)
+    const T* h_bcd = norm_.forward(device, in_bcd, pass.BC());                              // (conv.1)
+    causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));  // (conv.2)
     dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
                                pass.BC() * shape_.D);  // (conv.3)
   }
@@ -48,7 +48,7 @@ class ConvBlock : public Block<Device, T> {
     T* d_h_bcd = scratch.template take<T>(count);
     dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), count);
     causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, norm_.normed(in_bcd), weight_.value,
-                                    shape_of(pass));                                                  // (conv.4)
+                                    shape_of(pass));                                                     // (conv.4)
     norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, pass.BC());  // (conv.5)
   }
 
@@ -61,9 +61,7 @@ class ConvBlock : public Block<Device, T> {
   }
 
  private:
-  CausalConvShape shape_of(const Pass& pass) const {
-    return {pass.B, pass.C, shape_.D, shape_.groups, shape_.kernel};
-  }
+  CausalConvShape shape_of(const Pass& pass) const { return {pass.B, pass.C, shape_.D, shape_.groups, shape_.kernel}; }
   Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::conv); }
 
   CausalConvShape shape_;

@@ -39,7 +39,8 @@ class DotProductBlock : public Block<Device, T> {
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent) {
     const Index BC = extent.B * extent.C;
-    query_ = layout.weight(prefix + "query_hd", {H_, D_}, Init::normal, true);  // query, key, value: one (3 H, D) weight
+    query_ =
+        layout.weight(prefix + "query_hd", {H_, D_}, Init::normal, true);  // query, key, value: one (3 H, D) weight
     layout.weight(prefix + "key_hd", {H_, D_}, Init::normal, true);
     layout.weight(prefix + "value_hd", {H_, D_}, Init::normal, true);
     output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, true);
@@ -131,7 +132,7 @@ class DotProductBlock : public Block<Device, T> {
                                               .weight_oi = query_.value,
                                               .BC = BC,
                                               .I = D_,
-                                              .O = 3 * H_});  // (dot_product.8)
+                                              .O = 3 * H_});                                      // (dot_product.8)
     norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);  // (dot_product.9)
   }
 

@@ -53,15 +53,15 @@ class FfnBlock : public Block<Device, T> {
                                        .bias_o = up_bias_.value,
                                        .BC = BC,
                                        .I = D_,
-                                       .O = F_});                                           // (ffn.2)
-    gelu_forward<Device, T>(device, hidden_bcf_, up_bcf_, BC * F_, GeluForm::erf);          // (ffn.3)
+                                       .O = F_});                                   // (ffn.2)
+    gelu_forward<Device, T>(device, hidden_bcf_, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.3)
     linear_forward<Device, T>(device, {.out_bco = out_bcd,
                                        .in_bci = hidden_bcf_,
                                        .weight_oi = down_.value,
                                        .bias_o = down_bias_.value,
                                        .BC = BC,
                                        .I = F_,
-                                       .O = D_});                                           // (ffn.4)
+                                       .O = D_});  // (ffn.4)
     dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
                                BC * D_);  // (ffn.5)
   }
@@ -79,13 +79,10 @@ class FfnBlock : public Block<Device, T> {
                                                .BC = BC,
                                                .I = F_,
                                                .O = D_});
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_up_bcf,
-                                              .d_out_bco = d_y_bcd,
-                                              .weight_oi = down_.value,
-                                              .BC = BC,
-                                              .I = F_,
-                                              .O = D_});                                     // (ffn.6)
-    gelu_backward<Device, T>(device, d_up_bcf, d_up_bcf, up_bcf_, BC * F_, GeluForm::erf);   // (ffn.7)
+    linear_backward_input<Device, T>(
+        device,
+        {.d_in_bci = d_up_bcf, .d_out_bco = d_y_bcd, .weight_oi = down_.value, .BC = BC, .I = F_, .O = D_});  // (ffn.6)
+    gelu_backward<Device, T>(device, d_up_bcf, d_up_bcf, up_bcf_, BC * F_, GeluForm::erf);                    // (ffn.7)
     linear_backward_weight<Device, T>(device, {.d_weight_oi = up_.gradient,
                                                .d_bias_o = up_bias_.gradient,
                                                .d_out_bco = d_up_bcf,
@@ -94,13 +91,10 @@ class FfnBlock : public Block<Device, T> {
                                                .I = D_,
                                                .O = F_});
     T* d_h_bcd = d_y_bcd;  // no longer needed
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_h_bcd,
-                                              .d_out_bco = d_up_bcf,
-                                              .weight_oi = up_.value,
-                                              .BC = BC,
-                                              .I = D_,
-                                              .O = F_});                                     // (ffn.8)
-    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);  // (ffn.9)
+    linear_backward_input<Device, T>(
+        device,
+        {.d_in_bci = d_h_bcd, .d_out_bco = d_up_bcf, .weight_oi = up_.value, .BC = BC, .I = D_, .O = F_});  // (ffn.8)
+    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);            // (ffn.9)
   }
 
   // Every position is computed alone: a step is a pass over one row.

@@ -85,12 +85,8 @@ class MetricBlock : public Block<Device, T> {
     T* d_key_bch = scratch.template take<T>(BC * H_);
     T* d_value_bch = scratch.template take<T>(BC * H_);
     dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), BC * D_);
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = output_.gradient,
-                                               .d_out_bco = d_y_bcd,
-                                               .in_bci = t_bch_,
-                                               .BC = BC,
-                                               .I = H_,
-                                               .O = D_});
+    linear_backward_weight<Device, T>(
+        device, {.d_weight_oi = output_.gradient, .d_out_bco = d_y_bcd, .in_bci = t_bch_, .BC = BC, .I = H_, .O = D_});
     linear_backward_input<Device, T>(device, {.d_in_bci = d_t_bch,
                                               .d_out_bco = d_y_bcd,
                                               .weight_oi = output_.value,
@@ -111,7 +107,7 @@ class MetricBlock : public Block<Device, T> {
                                                        .B = pass.B,
                                                        .C = pass.C,
                                                        .N = N_,
-                                                       .K = K_});  // (metric.8)
+                                                       .K = K_});                           // (metric.8)
     dropout_forward<Device, T>(device, d_p_bch, d_value_bch, d_p_bch, Dropout{}, BC * H_);  // (metric.9)
     metric_key_backward<Device, T>(device, d_p_bch, metric_.gradient, d_key_bch, p_bch_, metric_.value, form_, BC, N_,
                                    K_);
@@ -127,7 +123,7 @@ class MetricBlock : public Block<Device, T> {
                                               .weight_oi = project_.value,
                                               .BC = BC,
                                               .I = D_,
-                                              .O = H_});  // (metric.10)
+                                              .O = H_});                                          // (metric.10)
     norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);  // (metric.11)
   }
 
@@ -149,12 +145,9 @@ class MetricBlock : public Block<Device, T> {
  private:
   void project(Device& device, T* p_bch, const T* in_bcd, Index BC) {
     const T* h_bcd = norm_.forward(device, in_bcd, BC);  // (metric.1)
-    linear_forward<Device, T>(device, {.out_bco = p_bch,
-                                       .in_bci = h_bcd,
-                                       .weight_oi = project_.value,
-                                       .BC = BC,
-                                       .I = D_,
-                                       .O = H_});  // (metric.2)
+    linear_forward<Device, T>(
+        device,
+        {.out_bco = p_bch, .in_bci = h_bcd, .weight_oi = project_.value, .BC = BC, .I = D_, .O = H_});  // (metric.2)
   }
 
   void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {

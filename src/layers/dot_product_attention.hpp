@@ -12,21 +12,21 @@ namespace abh {
 // Rows are N heads of K channels side by side, h = n K + k. For position c, over the keys c' that it sees (those whose
 // mask is 1 and, if causal, c' <= c):
 //
-//   score_bncc' = 1/sqrt(K) sum_k query_bcnk key_bc'nk                             (dot.1)
-//   max_bnc     = max_c' score_bncc',   sum_bnc = sum_c' exp(score_bncc' - max_bnc)        (dot.2)
-//   out_bcnk    = 1/sum_bnc sum_c' exp(score_bncc' - max_bnc) value_bc'nk          (dot.3)
-//   lse_bnc     = max_bnc + ln sum_bnc                                             (dot.4)
+//   score_bncc' = 1/sqrt(K) sum_k query_bcnk key_bc'nk                             (dot_product_attention.1)
+//   max_bnc     = max_c' score_bncc',   sum_bnc = sum_c' exp(score_bncc' - max_bnc)        (dot_product_attention.2)
+//   out_bcnk    = 1/sum_bnc sum_c' exp(score_bncc' - max_bnc) value_bc'nk          (dot_product_attention.3)
+//   lse_bnc     = max_bnc + ln sum_bnc                                             (dot_product_attention.4)
 //
 // A position that sees no key: out 0, lse +infinity (so that every weight recomputed from it is 0), all gradients 0.
 //
 // Backward, the weights recomputed from lse:
 //
-//   weight_bncc'  = exp(score_bncc' - lse_bnc)                                     (dot.5)
-//   delta_bnc     = sum_k d_out_bcnk out_bcnk                                      (dot.6)
-//   d_score_bncc' = weight_bncc' (sum_k d_out_bcnk value_bc'nk - delta_bnc)        (dot.7)
-//   d_query_bcnk  = 1/sqrt(K) sum_c' d_score_bncc' key_bc'nk                       (dot.8)
-//   d_key_bc'nk   = 1/sqrt(K) sum_c d_score_bncc' query_bcnk                       (dot.9)
-//   d_value_bc'nk = sum_c weight_bncc' d_out_bcnk                                  (dot.10)
+//   weight_bncc'  = exp(score_bncc' - lse_bnc)                                     (dot_product_attention.5)
+//   delta_bnc     = sum_k d_out_bcnk out_bcnk                                      (dot_product_attention.6)
+//   d_score_bncc' = weight_bncc' (sum_k d_out_bcnk value_bc'nk - delta_bnc)        (dot_product_attention.7)
+//   d_query_bcnk  = 1/sqrt(K) sum_c' d_score_bncc' key_bc'nk                       (dot_product_attention.8)
+//   d_key_bc'nk   = 1/sqrt(K) sum_c d_score_bncc' query_bcnk                       (dot_product_attention.9)
+//   d_value_bc'nk = sum_c weight_bncc' d_out_bcnk                                  (dot_product_attention.10)
 //
 // Masked keys must be finite numbers: they are multiplied by a weight of 0.
 
@@ -69,8 +69,8 @@ struct DotProductAttentionBackward {
 template <class Device, class T>
 void dot_product_attention_backward(Device&, const DotProductAttentionBackward<T>&);
 
-// Inference: one query over `length` cached rows that touch, (dot.1) to (dot.3). key and value may be the same cache.
-// length 0 gives 0. Flops: 4 N K length; reads the caches once.
+// Inference: one query over `length` cached rows that touch, (dot_product_attention.1) to (dot_product_attention.3).
+// key and value may be the same cache. length 0 gives 0. Flops: 4 N K length; reads the caches once.
 template <class T>
 struct DotProductAttentionStep {
   T* out_h;

@@ -28,11 +28,11 @@ void layernorm_forward(Device&, T* out_bcd, Accum<T>* mean_bc, Accum<T>* rstd_bc
 
 template <class T>
 struct LayernormBackward {
-  T* d_in_bcd;                          // overwritten; may be d_residual_bcd or d_out_bcd itself
-  Accum<T>* d_weight_d;                 // added to
-  Accum<T>* d_bias_d;                   // added to
+  T* d_in_bcd;           // overwritten; may be d_residual_bcd or d_out_bcd itself
+  Accum<T>* d_weight_d;  // added to
+  Accum<T>* d_bias_d;    // added to
   const T* d_out_bcd;
-  const T* d_residual_bcd = nullptr;    // the gradient that goes around the layer, added to d_in_bcd where given
+  const T* d_residual_bcd = nullptr;  // the gradient that goes around the layer, added to d_in_bcd where given
   const T* in_bcd;
   const Accum<T>* mean_bc;
   const Accum<T>* rstd_bc;

@@ -12,18 +12,18 @@ namespace abh {
 // packed: M is symmetric, metric_nl holds its upper triangle k <= k' row by row, N x K(K+1)/2 (metric attention).
 // full: M is free, metric_nkk is N x K x K (quadratic attention).
 //
-//   M_nkk' = M_nk'k = metric_nl,  l = k K - k (k-1)/2 + (k' - k)  for k <= k'  (packed only)   (metric.1)
-//   key_bcnk = sum_k' M_nkk' project_bcnk'                                     (metric.2)
+//   M_nkk' = M_nk'k = metric_nl,  l = k K - k (k-1)/2 + (k' - k)  for k <= k'  (packed only)   (metric_attention.1)
+//   key_bcnk = sum_k' M_nkk' project_bcnk'                                     (metric_attention.2)
 //
 // Backward:
 //
-//   d_project_bcnk' += sum_k d_key_bcnk M_nkk'                                 (metric.3)
-//   G_nkk' = sum_bc d_key_bcnk project_bcnk'                                   (metric.4)
-//   d_metric_nl += G_nkk if k = k', else G_nkk' + G_nk'k   (packed; full: d_metric_nkk += G_nkk')   (metric.5)
+//   d_project_bcnk' += sum_k d_key_bcnk M_nkk'                                 (metric_attention.3)
+//   G_nkk' = sum_bc d_key_bcnk project_bcnk'                                   (metric_attention.4)
+//   d_metric_nl += G_nkk if k = k', else G_nkk' + G_nk'k   (packed; full: d_metric_nkk += G_nkk') (metric_attention.5)
 //
 // One step of inference, where the rows of p are the only cache:
 //
-//   query_nk' = sum_k project_nk M_nkk'                                        (metric.6)
+//   query_nk' = sum_k project_nk M_nkk'                                        (metric_attention.6)
 enum class MetricForm { packed, full };
 
 inline Index metric_count(MetricForm form, Index N, Index K) {
