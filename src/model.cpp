@@ -143,10 +143,16 @@ std::size_t available_memory() {
     }
     std::getline(meminfo, unit);
   }
+  // A control group counts the page cache as used, but gives its inactive part up before it refuses anything.
   const std::size_t limit = number_in("/sys/fs/cgroup/memory.max");
-  const std::size_t used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit != std::numeric_limits<std::size_t>::max() && used <= limit && limit - used < available) {
-    available = limit - used;
+  std::size_t used = number_in("/sys/fs/cgroup/memory.current");
+  std::ifstream statistics("/sys/fs/cgroup/memory.stat");
+  std::size_t bytes = 0;
+  for (std::string key; statistics >> key >> bytes;) {
+    if (key == "inactive_file" && bytes <= used) used -= bytes;
+  }
+  if (limit != std::numeric_limits<std::size_t>::max()) {
+    available = std::min(available, limit > used ? limit - used : 0);
   }
   return available;
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <deque>
 #include <numeric>
 #include <vector>
@@ -74,6 +75,8 @@ class Trainer {
       model_->write(Model::Arena::first_moments, state_.first_moments);
       model_->write(Model::Arena::second_moments, state_.second_moments);
     } else {
+      // Killed before its first checkpoint, a new run must not be resumed as the one that was here before.
+      std::remove(resume_path(run.run).c_str());
       state_.tokenizer = tokenizer;
       state_.data_fingerprint = fingerprint;
       model_->write(Model::Arena::weights,

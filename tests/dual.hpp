@@ -15,8 +15,8 @@ struct Dual {
 
   Dual() = default;
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Dual(Number x) : value(static_cast<double>(x)) {}  // NOLINT: constants take part in arithmetic as for double
+  requires std::is_arithmetic_v<Number> Dual(Number x)
+      : value(static_cast<double>(x)) {}  // NOLINT: constants take part in arithmetic as for double
   Dual(double x, double dx) : value(x), derivative(dx) {}
   explicit operator double() const { return value; }
   explicit operator float() const { return static_cast<float>(value); }

@@ -16,7 +16,8 @@
 //   - backward in double against Dual numbers (1e-12) and central differences (1e-7), for every element of every input;
 //   - float in every instruction set of this machine, and width 1, against double (1e-5 forward, 2e-5 backward);
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
-// Backward must overwrite the gradient of an activation (it is handed NaN) and add to that of a weight (handed numbers).
+// Backward must overwrite the gradient of an activation (it is handed NaN) and add to that of a weight (handed
+// numbers).
 
 #include <algorithm>
 #include <cmath>
@@ -72,7 +73,8 @@ void for_each_cpu(Index threads, const Body& body) {
 // Normal random numbers for slot `index` of a case.
 inline std::vector<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
   std::vector<double> values(static_cast<std::size_t>(slot.count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = slot.offset + slot.scale * normal_number(seed, i, index, 1000);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = slot.offset + slot.scale * normal_number(seed, i, index, 1000);
   return values;
 }
 inline Values<double> random_values(const std::vector<Slot>& slots, std::uint64_t seed) {

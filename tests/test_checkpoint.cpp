@@ -1,13 +1,13 @@
-#include "checkpoint.hpp"
-
 #include <bit>
 #include <cmath>
 #include <random>
 
 #include "catch.hpp"
+#include "checkpoint.hpp"
 #include "error.hpp"
 #include "model.hpp"
 #include "program.hpp"
+#include "safetensors.hpp"
 
 using namespace abh;
 
@@ -174,7 +174,7 @@ TEST_CASE("checkpoint: no bit of the weights can change unseen", "[checkpoint]")
   std::copy_n(good.begin(), 8, reinterpret_cast<char*>(&header));
   const std::size_t data = 8 + header;
   int refused = 0, harmless = 0;
-  for (std::size_t bit = 3; bit < 8 * good.size(); bit += 101) {
+  for (std::size_t bit = 3; bit < 8 * good.size(); bit += 307) {
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
     write_bytes(path, bad);
@@ -186,7 +186,7 @@ TEST_CASE("checkpoint: no bit of the weights can change unseen", "[checkpoint]")
     if (error != "no error") CHECK(error.rfind(path + ": ", 0) == 0);
     CHECK(error.find('\n') == std::string::npos);
   }
-  CHECK(refused > 100);
+  CHECK(refused > 50);
   CHECK(harmless < refused);
 }
 

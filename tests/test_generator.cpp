@@ -1,4 +1,4 @@
-#include "generator.hpp"
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,9 @@
 #include <limits>
 #include <numeric>
 
-#include <unistd.h>
-
 #include "catch.hpp"
 #include "error.hpp"
+#include "generator.hpp"
 
 using namespace abh;
 

@@ -1,5 +1,4 @@
 #include "layers/layernorm.hpp"
-
 #include "tests/layer_case.hpp"
 
 namespace abh {

@@ -42,8 +42,8 @@ Arguments with(Arguments base, const Arguments& changes) {
   return base;
 }
 
-const Arguments smallest = {"--layers", "1", "--channels", "8", "--heads",  "2", "--context", "8",
-                            "--batch",  "2", "--steps",    "6", "--warmup", "2"};
+const Arguments smallest = {"--layers", "1",       "--channels", "8",       "--heads", "2",        "--context",
+                            "8",        "--batch", "2",          "--steps", "6",       "--warmup", "2"};
 
 // One thread unless told otherwise: the models are too small to share, and other tests may want the cores.
 Outcome train(const Arguments& flags, const RunOptions& options = {}) {
@@ -347,8 +347,8 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
     for (std::string field; std::getline(fields, field, ',');) rows.back().push_back(field);
   }
   REQUIRE(rows.size() == 6);
-  CHECK(rows[0] == std::vector<std::string>{"step", "train_loss", "val_loss", "learning_rate", "grad_norm",
-                                            "tokens_per_s"});
+  CHECK(rows[0] ==
+        std::vector<std::string>{"step", "train_loss", "val_loss", "learning_rate", "grad_norm", "tokens_per_s"});
   const std::vector<std::string> steps = {"3", "4", "6", "8", "9"};
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::vector<std::string>& row = rows[i + 1];
@@ -464,18 +464,36 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   require_success(run_program_of_build("train", arguments));
   // What was given stands in the files under these keys.
   const SafetensorsFile file = SafetensorsFile::read(place.run + "/resume.safetensors");
-  const std::map<std::string, std::string> keys = {
-      {"layers", "layers"},       {"heads", "heads"},           {"channels", "channels"},
-      {"context", "context"},     {"mixer", "mixer"},           {"window", "window"},
-      {"values", "additive-values"}, {"projection", "additive-projection"}, {"skip", "additive-skip"},
-      {"conv_kernel", "conv-kernel"}, {"conv_groups", "conv-groups"}, {"ffn_bias", "ffn-bias"},
-      {"embedding_norm", "embedding-norm"}, {"final_norm", "final-norm"}, {"logit_bias", "logit-bias"},
-      {"positions", "positions"}, {"tokenizer", "tokenizer"}, {"training.steps", "steps"},
-      {"training.batch", "batch"}, {"training.learning_rate", "learning-rate"}, {"training.warmup", "warmup"},
-      {"training.weight_decay", "weight-decay"}, {"training.clip", "clip"}, {"training.dropout", "dropout"},
-      {"training.label_smoothing", "label-smoothing"}, {"training.init_std", "init-std"}, {"training.seed", "seed"},
-      {"training.eval_every", "eval-every"}, {"training.checkpoint_every", "checkpoint-every"},
-      {"training.log_every", "log-every"}};
+  const std::map<std::string, std::string> keys = {{"layers", "layers"},
+                                                   {"heads", "heads"},
+                                                   {"channels", "channels"},
+                                                   {"context", "context"},
+                                                   {"mixer", "mixer"},
+                                                   {"window", "window"},
+                                                   {"values", "additive-values"},
+                                                   {"projection", "additive-projection"},
+                                                   {"skip", "additive-skip"},
+                                                   {"conv_kernel", "conv-kernel"},
+                                                   {"conv_groups", "conv-groups"},
+                                                   {"ffn_bias", "ffn-bias"},
+                                                   {"embedding_norm", "embedding-norm"},
+                                                   {"final_norm", "final-norm"},
+                                                   {"logit_bias", "logit-bias"},
+                                                   {"positions", "positions"},
+                                                   {"tokenizer", "tokenizer"},
+                                                   {"training.steps", "steps"},
+                                                   {"training.batch", "batch"},
+                                                   {"training.learning_rate", "learning-rate"},
+                                                   {"training.warmup", "warmup"},
+                                                   {"training.weight_decay", "weight-decay"},
+                                                   {"training.clip", "clip"},
+                                                   {"training.dropout", "dropout"},
+                                                   {"training.label_smoothing", "label-smoothing"},
+                                                   {"training.init_std", "init-std"},
+                                                   {"training.seed", "seed"},
+                                                   {"training.eval_every", "eval-every"},
+                                                   {"training.checkpoint_every", "checkpoint-every"},
+                                                   {"training.log_every", "log-every"}};
   for (const auto& [key, name] : keys) {
     INFO(key);
     REQUIRE(file.metadata().count(key) == 1);
@@ -570,7 +588,8 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
   const std::string model = read_bytes(place.run + "/model.safetensors");
   const std::string resume = read_bytes(place.run + "/resume.safetensors");
   const Arguments go_on = {"--data", place.data, "--resume", place.run, "--steps", "40"};
-  for (const rlim_t limit : {rlim_t{100}, static_cast<rlim_t>(model.size() / 2), static_cast<rlim_t>(model.size() + 8000)}) {
+  for (const rlim_t limit :
+       {rlim_t{100}, static_cast<rlim_t>(model.size() / 2), static_cast<rlim_t>(model.size() + 8000)}) {
     INFO("largest file " << limit);
     const Outcome outcome = train(go_on, {.largest_file = limit});
     require_refusal(outcome, "train", 1, {place.run + "/", "File too large"});
@@ -595,9 +614,9 @@ TEST_CASE("programs: a loss that is no number stops the run at a step that is na
     for (const std::string eval_every : {"0", "1"}) {
       const Workplace place;
       INFO(changes[1] << ", evaluation every " << eval_every);
-      const Outcome outcome = train(place.flags(with(
-          changes, {"--clip", "0", "--warmup", "20", "--steps", "400", "--checkpoint-every", "1", "--eval-every",
-                    eval_every})));
+      const Outcome outcome =
+          train(place.flags(with(changes, {"--clip", "0", "--warmup", "20", "--steps", "400", "--checkpoint-every", "1",
+                                           "--eval-every", eval_every})));
       require_refusal(outcome, "train", 1, {"not finite", " step ", "checkpoint"});
       CHECK(outcome.out.find("final: ") == std::string::npos);
       require_no_leftovers(place.run);
@@ -614,15 +633,15 @@ TEST_CASE("programs: a loss that is no number stops the run at a step that is na
 
 TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]") {
   const Workplace place;
-  const Arguments flags = place.flags({"--layers", "2", "--mixer", "additive,metric", "--dropout", "0.2", "--channels",
-                                       "16", "--steps", "1500", "--eval-every", "400", "--log-every", "20",
-                                       "--checkpoint-every", "300"});
+  const Arguments flags =
+      place.flags({"--layers", "2", "--mixer", "additive,metric", "--dropout", "0.2", "--channels", "16", "--steps",
+                   "1500", "--eval-every", "400", "--log-every", "20", "--checkpoint-every", "300"});
   const std::string expected = place / "uninterrupted";
   require_success(train(with(flags, {"--out", expected})));
   for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
     const std::string run = place / ("run" + std::to_string(signal));
-    const Outcome stopped =
-        train(with(flags, {"--out", run}), {.signal = signal, .signal_at = signal == SIGINT ? "step 500/" : "step 20/"});
+    const Outcome stopped = train(with(flags, {"--out", run}),
+                                  {.signal = signal, .signal_at = signal == SIGINT ? "step 500/" : "step 20/"});
     INFO(stopped.out);
     REQUIRE(stopped.signal == 0);
     REQUIRE(stopped.status == status);
@@ -716,9 +735,13 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
     require_refusal(train(with(resume, {"--data", place / "other.txt"})), "train", 1, {"other.txt: ", "trained on"});
   }
   SECTION("flags that must not change") {
-    for (const Arguments& changes : std::vector<Arguments>{{"--layers", "2"}, {"--learning-rate", "1"}, {"--seed", "1"},
-                                                          {"--preset", "tiny"}, {"--out", place / "b"},
-                                                          {"--tokenizer", "char"}, {"--batch", "2"}}) {
+    for (const Arguments& changes : std::vector<Arguments>{{"--layers", "2"},
+                                                           {"--learning-rate", "1"},
+                                                           {"--seed", "1"},
+                                                           {"--preset", "tiny"},
+                                                           {"--out", place / "b"},
+                                                           {"--tokenizer", "char"},
+                                                           {"--batch", "2"}}) {
       require_refusal(train(with(resume, changes)), "train", 2, {changes[0] + ": ", "resumed"});
     }
     CHECK_FALSE(exists(place / "b"));
@@ -892,8 +915,8 @@ TEST_CASE("programs: every mixer writes on beyond its context", "[programs]") {
 }
 
 TEST_CASE("programs: generate stops when its reader has gone", "[programs]") {
-  const Outcome outcome = generate({"--checkpoint", trained(), "--tokens", "1000000000"},
-                                   {.close_output_after = 50, .timeout_s = 30});
+  const Outcome outcome =
+      generate({"--checkpoint", trained(), "--tokens", "1000000000"}, {.close_output_after = 50, .timeout_s = 30});
   require_refusal(outcome, "generate", 1, {"standard output"});
 }
 
@@ -925,12 +948,11 @@ TEST_CASE("programs: generate refuses what is no checkpoint", "[programs]") {
   };
   SECTION("missing") {
     require_refusal(generate({"--checkpoint", folder / "none"}), "generate", 1, {folder / "none: "});
-    require_refusal(generate({"--checkpoint", folder.path()}), "generate", 1,
-                    {folder.path() + "/model.safetensors: "});
+    require_refusal(generate({"--checkpoint", folder.path()}), "generate", 1, {folder.path() + "/model.safetensors: "});
   }
   SECTION("cut short") {
-    for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{8}, std::size_t{100}, bytes.size() / 2,
-                                   bytes.size() - 1}) {
+    for (const std::size_t size :
+         {std::size_t{0}, std::size_t{7}, std::size_t{8}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
       write_bytes(bad, bytes.substr(0, size));
       require_refused({});
     }
@@ -992,16 +1014,47 @@ TEST_CASE("programs: generate refuses what is no checkpoint", "[programs]") {
     require_refused({"embedding.position_cd", "finite"});
   }
   SECTION("metadata") {
-    for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
-             {"layers", "1000000000"}, {"layers", "0"}, {"layers", "2"}, {"layers", "one"}, {"layers", "1 "},
-             {"channels", "262144"}, {"channels", "-8"}, {"heads", "0"}, {"heads", "3"}, {"heads", "99999999999"},
-             {"context", "0"}, {"context", "4194304"}, {"context", "9223372036854775808"}, {"mixer", "unknown"},
-             {"mixer", "dot"}, {"mixer", "dot,dot"}, {"mixer", ""}, {"window", "-1"}, {"window", "9223372036854775807"},
-             {"vocabulary", "ab"}, {"vocabulary", ""}, {"vocabulary", "ba"}, {"vocabulary_size", "3"},
-             {"tokenizer", "byte"}, {"tokenizer", "word"}, {"positions", "none"}, {"positions", "sine"},
-             {"conv_kernel", "-1"}, {"conv_kernel", "3"}, {"conv_groups", "3"}, {"final_norm", "2"},
-             {"logit_scale", "nan"}, {"values", "other"}, {"skip", "other"}, {"hidden_channels", "99999999999999"},
-             {"head_channels", "-1"}, {"causal", "0"}, {"step", "-1"}, {"step", "x"}, {"validation_loss", "nan"}}) {
+    for (const auto& [key, value] :
+         std::vector<std::pair<std::string, std::string>>{{"layers", "1000000000"},
+                                                          {"layers", "0"},
+                                                          {"layers", "2"},
+                                                          {"layers", "one"},
+                                                          {"layers", "1 "},
+                                                          {"channels", "262144"},
+                                                          {"channels", "-8"},
+                                                          {"heads", "0"},
+                                                          {"heads", "3"},
+                                                          {"heads", "99999999999"},
+                                                          {"context", "0"},
+                                                          {"context", "4194304"},
+                                                          {"context", "9223372036854775808"},
+                                                          {"mixer", "unknown"},
+                                                          {"mixer", "dot"},
+                                                          {"mixer", "dot,dot"},
+                                                          {"mixer", ""},
+                                                          {"window", "-1"},
+                                                          {"window", "9223372036854775807"},
+                                                          {"vocabulary", "ab"},
+                                                          {"vocabulary", ""},
+                                                          {"vocabulary", "ba"},
+                                                          {"vocabulary_size", "3"},
+                                                          {"tokenizer", "byte"},
+                                                          {"tokenizer", "word"},
+                                                          {"positions", "none"},
+                                                          {"positions", "sine"},
+                                                          {"conv_kernel", "-1"},
+                                                          {"conv_kernel", "3"},
+                                                          {"conv_groups", "3"},
+                                                          {"final_norm", "2"},
+                                                          {"logit_scale", "nan"},
+                                                          {"values", "other"},
+                                                          {"skip", "other"},
+                                                          {"hidden_channels", "99999999999999"},
+                                                          {"head_channels", "-1"},
+                                                          {"causal", "0"},
+                                                          {"step", "-1"},
+                                                          {"step", "x"},
+                                                          {"validation_loss", "nan"}}) {
       INFO(key << " = " << value);
       OpenedFile file(good);
       REQUIRE(file.metadata.count(key) == 1);
@@ -1009,8 +1062,8 @@ TEST_CASE("programs: generate refuses what is no checkpoint", "[programs]") {
       file.write(bad);
       require_refused({});
     }
-    for (const char* key : {"layers", "channels", "heads", "context", "mixer", "vocabulary_size", "vocabulary",
-                            "tokenizer", "step"}) {
+    for (const char* key :
+         {"layers", "channels", "heads", "context", "mixer", "vocabulary_size", "vocabulary", "tokenizer", "step"}) {
       INFO("without " << key);
       OpenedFile file(good);
       file.metadata.erase(key);

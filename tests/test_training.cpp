@@ -1,11 +1,10 @@
 // Training through the Model interface. Whole runs into a folder are tested in test_programs.cpp.
 
-#include "training.hpp"
-
 #include <cmath>
 
 #include "catch.hpp"
 #include "model.hpp"
+#include "training.hpp"
 
 using namespace abh;
 
@@ -162,8 +161,7 @@ TEST_CASE("training: weights and moments are all that a run needs to go on", "[t
   const auto first = new_model(config, training);
   steps(*first, 0, 5);
   const auto second = make_model("cpu", 2, config, {.B = B, .C = C, .training = true}, training.dropout);
-  for (const Model::Arena arena :
-       {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
+  for (const Model::Arena arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
     second->write(arena, first->read(arena));
   }
   steps(*second, 5, 12);
