@@ -3,7 +3,7 @@
 set -u
 build=$1
 shift
-tools/need.sh cmake c++ catch2 || exit 1
+tools/need.sh cmake c++ catch2 python3 || exit 1
 cmake -S . -B "$build" -DBUILD_TESTING=ON >/dev/null || exit 1
 cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" || exit 1
 
@@ -29,6 +29,7 @@ count() {
 
 count "$build/tests" "$@"
 count tests/test_data_script.sh
+count tests/test_documents.sh "$build"
 echo
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

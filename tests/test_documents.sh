@@ -1,0 +1,40 @@
+#!/bin/sh
+# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, and the README's Python reads a
+# checkpoint that the program wrote. The last line counts the checks.
+set -u
+build=$1
+passed=0
+failed=0
+# check STATUS TEXT: counts one check.
+check() {
+  if [ "$1" = 0 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "failed: $2"
+  fi
+}
+
+for document in README.md data/*.md docs/*.md docs/*/*.md; do
+  folder=$(dirname "$document")
+  for link in $(grep -o ']([^)#]*' "$document" | cut -c3- | grep -v '^https\?:'); do
+    [ -e "$folder/$link" ]
+    check $? "$document: the link $link leads nowhere"
+  done
+done
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir -p "$folder/runs"
+awk 'BEGIN { for (i = 0; i < 400; ++i) print "line", i, "of a small text" }' >"$folder/text.txt"
+"$build/train" --data "$folder/text.txt" --out "$folder/runs/tiny" --steps 2 --layers 1 --channels 8 --heads 2 \
+  --context 8 --batch 2 >/dev/null
+check $? "a small training run"
+sed -n '/^```python$/,/^```$/p' README.md | sed '/^```/d' >"$folder/read.py"
+(cd "$folder" && python3 read.py >output.txt)
+check $? "the README's Python"
+grep -q "embedding.token_vd" "$folder/output.txt"
+check $? "the README's Python prints the tensors"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
