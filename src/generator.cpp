@@ -46,6 +46,7 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
 
 Generator::Generator(const std::string& device, Index threads, const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config;
+  if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
   bool recurrent = config.positions == "none";
   for (Mixer mixer : config.mixers()) recurrent = recurrent && mixer == Mixer::additive;
   limit_ = recurrent ? 0 : config.context;

@@ -278,6 +278,10 @@ class Network {
   }
 
   static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
+    if (config.positions == "learned" && extent.C > config.context) {
+      throw Error("a sequence of " + std::to_string(extent.C) + " tokens is longer than the position table, " +
+                  std::to_string(config.context));
+    }
     Layout<T> layout;
     Parts(layout, config, extent, 0);
     return layout;

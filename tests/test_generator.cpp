@@ -210,6 +210,11 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
     return file ? resident : -1;
   };
   if (resident_pages() < 0) return;  // a system that does not say
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const long allowed = 20'000'000;  // the sanitizer keeps what was given back for a while
+#else
+  const long allowed = 200'000;  // 40 bytes a token
+#endif
   for (const auto& [mixer, positions] : {std::pair{"additive", "none"}, std::pair{"dot", "learned"}}) {
     Generator generator("cpu", 1, some_checkpoint(mixer, positions));
     generator.feed(0);
@@ -218,7 +223,7 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
     for (int i = 0; i < 5000; ++i) generator.next({});
     const long grown = (resident_pages() - before) * ::sysconf(_SC_PAGESIZE);
     INFO(mixer << ": " << grown << " bytes more");
-    CHECK(grown < 200'000);  // 40 bytes a token
+    CHECK(grown < allowed);
   }
 }
 

@@ -136,18 +136,22 @@ TEST_CASE("odd functions are odd to the bit and end at 1", "[math]") {
 }
 
 TEST_CASE("double and Dual take the library's functions", "[math]") {
+  // To an ulp: the compiler may know the value of a library function for a constant better than the library.
+  const auto same = [](double got, double expected) {
+    return std::abs(got - expected) <= 2.3e-16 * std::abs(expected);
+  };
   const double x = 0.7;
-  CHECK(exponential<double>(x) == std::exp(x));
-  CHECK(natural_log<double>(x) == std::log(x));
-  CHECK(error_function<double>(x) == std::erf(x));
-  CHECK(hyperbolic_tangent<double>(x) == std::tanh(x));
-  CHECK(square_root<double>(x) == std::sqrt(x));
+  CHECK(same(exponential<double>(x), std::exp(x)));
+  CHECK(same(natural_log<double>(x), std::log(x)));
+  CHECK(same(error_function<double>(x), std::erf(x)));
+  CHECK(same(hyperbolic_tangent<double>(x), std::tanh(x)));
+  CHECK(same(square_root<double>(x), std::sqrt(x)));
   const Dual moving(x, 2);
-  CHECK(exponential<Dual>(moving).derivative == exp(moving).derivative);
-  CHECK(natural_log<Dual>(moving).derivative == log(moving).derivative);
-  CHECK(error_function<Dual>(moving).derivative == erf(moving).derivative);
-  CHECK(hyperbolic_tangent<Dual>(moving).derivative == tanh(moving).derivative);
-  CHECK(square_root<Dual>(moving).derivative == sqrt(moving).derivative);
+  CHECK(same(exponential<Dual>(moving).derivative, exp(moving).derivative));
+  CHECK(same(natural_log<Dual>(moving).derivative, log(moving).derivative));
+  CHECK(same(error_function<Dual>(moving).derivative, erf(moving).derivative));
+  CHECK(same(hyperbolic_tangent<Dual>(moving).derivative, tanh(moving).derivative));
+  CHECK(same(square_root<Dual>(moving).derivative, sqrt(moving).derivative));
 }
 
 }  // namespace

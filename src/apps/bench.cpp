@@ -354,7 +354,7 @@ void bench_steps(const std::string& device, Index threads, const ModelConfig& co
   for (const std::string& mixer : mixers) {
     ModelConfig one = config;
     one.mixer = mixer;
-    const NetworkExtent extent{training.batch, one.context, true};
+    const NetworkExtent extent{training.batch, one.context, true, 0, threads};
     require_memory(model_memory(one, extent).total());
     const std::unique_ptr<Model> model = make_model(device, threads, one, extent, training.dropout);
     results.device = model->device_name();

@@ -185,7 +185,7 @@ int body(int argc, char** argv) {
   a.model.check();
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
-  const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true});
+  const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true, 0, a.threads});
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =
