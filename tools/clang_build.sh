@@ -1,6 +1,7 @@
 #!/bin/sh
-# tools/clang_build.sh: everything compiles with clang++ without a warning (warnings are errors).
+# tools/clang_build.sh [TARGET...]: compiles with clang++, where a warning is an error. Without targets: everything.
 set -eu
 tools/need.sh cmake clang++ catch2
 cmake --preset clang >/dev/null
-cmake --build build-clang -j "$(getconf _NPROCESSORS_ONLN)" | tail -n 1
+if [ $# -gt 0 ]; then set -- --target "$@"; fi
+cmake --build build-clang -j "$(getconf _NPROCESSORS_ONLN)" "$@" | tail -n 1
