@@ -68,7 +68,7 @@ struct ModelConfig {
 // How a network is trained. Losses are nats per token.
 struct TrainingConfig {
   Index batch = 12;  // B
-  Index steps = 2000;
+  Index steps = 4000;
   double learning_rate = 3e-3;
   Index warmup = 100;  // steps of linear rise before the cosine falls to 10 %
   double weight_decay = 0.1;
@@ -79,8 +79,8 @@ struct TrainingConfig {
   double label_smoothing = 0;
   double init_std = 0.02;
   std::uint64_t seed = 1337;
-  Index eval_every = 250;        // 0: only at the end
-  Index checkpoint_every = 250;  // 0: only at the end
+  Index eval_every = 500;        // 0: only at the end
+  Index checkpoint_every = 500;  // 0: only at the end
   Index log_every = 50;          // 0: only at the end
 
   // UsageError for values outside the range of their flag (see limits below).

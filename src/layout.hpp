@@ -11,7 +11,9 @@ namespace abh {
 
 // How a weight starts. Matrices are normal with standard deviation --init-std; those that write into the residual
 // stream are divided by sqrt(2 layers), so that the stream's variance does not grow with depth.
-enum class Init { zero, one, normal, normal_residual, identity_packed, identity_full };
+// A convolution sums over few inputs (4 where it is depthwise), so --init-std would all but switch it off: its standard
+// deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d.
+enum class Init { zero, one, normal, normal_residual, convolution, identity_packed, identity_full };
 
 // One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
 struct Parameter {

@@ -175,6 +175,12 @@ std::vector<float> initial_weights(const std::vector<Parameter>& parameters, con
   for (const Parameter& parameter : parameters) {
     float* values = weights.data() + parameter.offset;
     const Index K = parameter.shape.back();
+    const auto fill_normal = [&](double scale) {
+      for (Index i = 0; i < parameter.count; ++i) {
+        const double number = normal_number(seed, static_cast<std::uint64_t>(i), row, sites::initial_weights);
+        values[i] = static_cast<float>(scale * number);
+      }
+    };
     switch (parameter.init) {
       case Init::zero:
         break;
@@ -182,13 +188,14 @@ std::vector<float> initial_weights(const std::vector<Parameter>& parameters, con
         std::fill_n(values, parameter.count, 1.0f);
         break;
       case Init::normal:
-      case Init::normal_residual: {
-        const double residual_writes = 2 * static_cast<double>(config.layers);
-        const double scale = parameter.init == Init::normal ? std_dev : std_dev / std::sqrt(residual_writes);
-        for (Index i = 0; i < parameter.count; ++i) {
-          const double number = normal_number(seed, static_cast<std::uint64_t>(i), row, sites::initial_weights);
-          values[i] = static_cast<float>(scale * number);
-        }
+        fill_normal(std_dev);
+        break;
+      case Init::normal_residual:
+        fill_normal(std_dev / std::sqrt(2 * static_cast<double>(config.layers)));
+        break;
+      case Init::convolution: {
+        const Index inputs = parameter.count / parameter.shape.front();
+        fill_normal(1 / std::sqrt(3 * static_cast<double>(inputs)));
         break;
       }
       case Init::identity_packed: {
