@@ -253,7 +253,7 @@ TEST_CASE("config: presets", "[config]") {
   CHECK(model.context == 64);
   CHECK_FALSE(model.embedding_norm);  // nothing is left of the preset before
   CHECK(training.batch == 12);
-  CHECK(training.steps == 2000);
+  CHECK(training.steps == 4000);
   CHECK(training.label_smoothing == 0);
   CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
         "--preset: expected tiny, baby or fastformer, found \"huge\"");

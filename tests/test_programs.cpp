@@ -503,7 +503,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
 
 TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {
   const Workplace place;
-  const std::map<std::string, std::string> expected = {{"tiny", "2000 steps of 12 x 64 tokens"},
+  const std::map<std::string, std::string> expected = {{"tiny", "4000 steps of 12 x 64 tokens"},
                                                        {"baby", "5000 steps of 64 x 256 tokens"},
                                                        {"fastformer", "5000 steps of 16 x 256 tokens"}};
   for (const auto& [preset, words] : expected) {
