@@ -13,22 +13,26 @@ configure:
 	@tools/need.sh cmake c++
 	@[ -f $(BUILD)/CMakeCache.txt ] || cmake -S . -B $(BUILD) >/dev/null
 
+# $(call build,TARGET): quiet unless it fails.
+build = @echo 'building $(1)'; cmake --build $(BUILD) -j $(JOBS) --target $(1) >$(BUILD)/build.log 2>&1 || \
+  { cat $(BUILD)/build.log >&2; exit 1; }
+
 train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny
-	@cmake --build $(BUILD) -j $(JOBS) --target train | tail -n 1
+	$(call build,train)
 	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(BUILD)/train --data "$$text" $(ARGS)
-	@[ -n "$(ARGS)" ] || { printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt; }
+	$(if $(ARGS),,@printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt)
 
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
-	@cmake --build $(BUILD) -j $(JOBS) --target generate | tail -n 1
+	$(call build,generate)
 	@$(BUILD)/generate $(ARGS)
 
 golden: configure ## check numbers computed elsewhere (FILES="a.safetensors ...")
-	@cmake --build $(BUILD) -j $(JOBS) --target golden | tail -n 1
-	@[ -n "$(FILES)" ] || { echo 'make golden: name the files, FILES="..."; docs/golden.md says what they hold' >&2; exit 2; }
+	$(call build,golden)
+	$(if $(FILES),,@echo 'make golden: name the files, FILES="..."; docs/golden.md says what they hold' >&2; exit 2)
 	@$(BUILD)/golden $(ARGS) $(FILES)
 
 bench: configure ## measure speed beside this machine's peaks (ARGS="--preset baby")
-	@cmake --build $(BUILD) -j $(JOBS) --target bench | tail -n 1
+	$(call build,bench)
 	@$(BUILD)/bench $(ARGS)
 
 test: ## build and run the tests (under 5 minutes on 2 cores)

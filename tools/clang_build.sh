@@ -1,6 +1,6 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # tools/clang_build.sh [TARGET...]: compiles with clang++, where a warning is an error. Without targets: everything.
-set -eu
+set -euo pipefail
 tools/need.sh cmake clang++ catch2
 cmake --preset clang >/dev/null
 if [ $# -gt 0 ]; then set -- --target "$@"; fi

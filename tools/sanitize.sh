@@ -1,6 +1,6 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # tools/sanitize.sh asan|ubsan|tsan [TEST_ARGUMENTS...]: builds the tests with that sanitizer and runs them.
-set -eu
+set -euo pipefail
 preset=$1
 shift
 tools/need.sh cmake c++ catch2

@@ -1,6 +1,6 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # tools/tsan_training.sh: a short training run of every mixer on three threads under the thread sanitizer.
-set -eu
+set -euo pipefail
 tools/need.sh cmake c++
 cmake --preset tsan >/dev/null
 cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train built_in_corpus | tail -n 1
