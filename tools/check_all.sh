@@ -15,8 +15,8 @@ check "format" bash -c 'git ls-files "*.cpp" "*.hpp" | xargs clang-format --dry-
 check "all tests" tools/test.sh build
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
-check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build'
 check "clang++" tools/clang_build.sh
+check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests
 check "address and undefined-behaviour sanitizers" tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
