@@ -305,7 +305,8 @@ class Network {
     const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };
     block(BC * (D + F), product(F, D));
     if (config.conv_kernel) {
-      const double G = static_cast<double>(config.channels / config.convolution_groups());
+      const Index group_channels = config.channels / config.convolution_groups();  // exact, see ModelConfig::check
+      const auto G = static_cast<double>(group_channels);
       const double tap_count = static_cast<double>(config.conv_kernel) * G;  // inputs of one output
       const double direct = 2 * BC * D + (BC / 64 + B) * tap_count * D;
       const double gathered = BC * tap_count + tap_count * D + product(G, tap_count);
