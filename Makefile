@@ -4,7 +4,7 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 ARGS ?=
 
 .DEFAULT_GOAL := all
-.PHONY: all train generate golden bench test check-all help clean configure
+.PHONY: all train train_gpu generate golden bench test gradcheck check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -22,6 +22,13 @@ train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into run
 	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(BUILD)/train --data "$$text" $(ARGS)
 	$(if $(ARGS),,@printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt)
 
+train_gpu: ## the same on an NVIDIA GPU: the larger preset, in bf16, into runs/baby
+	@tools/need_gpu.sh
+	@tools/need.sh cmake c++
+	@[ -f $(BUILD)-cuda/CMakeCache.txt ] || cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON >/dev/null
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-cuda train \
+	  ARGS='--device cuda --type bf16 --preset baby $(ARGS)'
+
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)
 	@$(BUILD)/generate $(ARGS)
@@ -37,6 +44,9 @@ bench: configure ## measure speed beside this machine's peaks (ARGS="--preset ba
 
 test: ## build and run the tests (under 5 minutes on 2 cores)
 	@tools/test.sh $(BUILD)
+
+gradcheck: ## a table of every layer and tensor: GPU kernels (emulated, real) against the CPU in double
+	@tools/gradcheck.sh $(BUILD)
 
 check-all: ## everything, the long way: sanitizers, clang, fallback, fuzzing (an hour or so)
 	@tools/check_all.sh

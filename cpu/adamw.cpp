@@ -13,8 +13,9 @@ constexpr Index weights_per_task = 8192;
 }  // namespace
 
 template <class Device, class T>
-void adamw_update(Device& device, T* weight, Accum<T>* first_moment, Accum<T>* second_moment, const Accum<T>* d_weight,
-                  const AdamwSettings& settings, const StepState* state, Index count) {
+void adamw_update(Device& device, T* weight, Accum<T>*, Accum<T>* first_moment, Accum<T>* second_moment,
+                  const Accum<T>* d_weight, const AdamwSettings& settings, const StepState* state, Index count) {
+  if (__builtin_isnan(state->clip_scale)) return;
   // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
   const T beta1 = T(settings.beta1), beta1_complement = T(1 - settings.beta1);
   const T beta2 = T(settings.beta2), beta2_complement = T(1 - settings.beta2);

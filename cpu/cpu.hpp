@@ -14,6 +14,14 @@ template <Isa isa>
 struct CpuDevice {
   using Scope = Workspace::Scope;
 
+  // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
+  struct Recording {
+    template <class Body>
+    void run(CpuDevice&, const Body& body) {
+      body();
+    }
+  };
+
   explicit CpuDevice(Index thread_count) : threads(thread_count) {}
 
   MemorySource memory() const { return host_memory(); }

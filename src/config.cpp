@@ -139,6 +139,7 @@ void visit_training(Visitor& visit, Config& training) {
   visit("dropout", training.dropout);
   visit("label_smoothing", training.label_smoothing);
   visit("init_std", training.init_std);
+  visit("type", training.type);
   visit("seed", training.seed);
   visit("eval_every", training.eval_every);
   visit("checkpoint_every", training.checkpoint_every);
@@ -245,6 +246,9 @@ void TrainingConfig::check() const {
   require_real("--dropout", dropout, 0, 1);
   require_real("--label-smoothing", label_smoothing, 0, 1);
   require_real("--init-std", init_std, 0, 1e6);
+  if (type != "float" && type != "bf16") {
+    throw UsageError("--type: expected float or bf16, found \"" + one_line(type) + "\"");
+  }
 }
 
 std::map<std::string, std::string> TrainingConfig::metadata() const {

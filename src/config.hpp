@@ -78,6 +78,7 @@ struct TrainingConfig {
   double dropout = 0;
   double label_smoothing = 0;
   double init_std = 0.02;
+  std::string type = "float";  // of activations and of what matrix products read; bf16 keeps float weights beside it
   std::uint64_t seed = 1337;
   Index eval_every = 500;        // 0: only at the end
   Index checkpoint_every = 500;  // 0: only at the end

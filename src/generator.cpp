@@ -44,7 +44,7 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
   return order[weights.size() - 1];
 }
 
-Generator::Generator(const std::string& device, Index threads, const Checkpoint& checkpoint) {
+Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
   const ModelConfig& config = checkpoint.config;
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
   bool recurrent = config.positions == "none";
@@ -52,7 +52,7 @@ Generator::Generator(const std::string& device, Index threads, const Checkpoint&
   limit_ = recurrent ? 0 : config.context;
   const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = config.context};
   require_memory(model_memory(config, extent).total());
-  model_ = make_model(device, threads, config, extent);
+  model_ = make_model(device, config, extent, 0, type);
   model_->write(Model::Arena::weights, checkpoint.weights);
   model_->start();
 }
@@ -84,9 +84,9 @@ std::string opening_of_text(const Tokenizer& tokenizer) {
   return has_line_break ? "\n" : tokenizer.decode(0);
 }
 
-std::string generate_text(const std::string& device, Index threads, const Checkpoint& checkpoint,
-                          const std::string& prompt, Index count, const SamplingSettings& settings) {
-  Generator generator(device, threads, checkpoint);
+std::string generate_text(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& prompt,
+                          Index count, const SamplingSettings& settings) {
+  Generator generator(device, checkpoint);
   for (Token token : checkpoint.tokenizer.encode(prompt, "prompt")) generator.feed(token);
   std::string text = prompt;
   for (Index i = 0; i < count; ++i) text += checkpoint.tokenizer.decode(generator.next(settings));

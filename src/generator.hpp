@@ -28,7 +28,7 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
 // context; with recurrent mixers and no learned positions there is no such limit.
 class Generator {
  public:
-  Generator(const std::string& device, Index threads, const Checkpoint& checkpoint);
+  Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type = "float");
 
   // Reads one token of the prompt.
   void feed(Token token);
@@ -48,7 +48,7 @@ class Generator {
 std::string opening_of_text(const Tokenizer& tokenizer);
 
 // A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary.
-std::string generate_text(const std::string& device, Index threads, const Checkpoint& checkpoint,
-                          const std::string& prompt, Index count, const SamplingSettings& settings);
+std::string generate_text(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& prompt,
+                          Index count, const SamplingSettings& settings);
 
 }  // namespace abh

@@ -7,9 +7,15 @@
 #include <exception>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cpu/cpu.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "cuda/gpu.hpp"
+#endif
 #include "error.hpp"
 #include "flags.hpp"
 #include "golden_cases.hpp"
@@ -78,6 +84,17 @@ std::string error_text(double error) {
   return text;
 }
 
+// The devices of this build.
+const std::vector<std::string> devices = {
+    "cpu",
+#if defined(ABH_CUDA)
+    "cuda",
+#endif
+#if defined(ABH_EMULATOR)
+    "emulated",
+#endif
+};
+
 struct GoldenSettings {
   std::string device = "cpu", type = "double";
   std::optional<double> tolerance;  // from the command line
@@ -90,6 +107,14 @@ GoldenResults results_on(Device&& device, GoldenFile& file) {
 
 // A device is one line here. Files are small, and results do not depend on the number of threads: one is enough.
 GoldenResults results_of(const GoldenSettings& settings, GoldenFile& file) {
+#if defined(ABH_CUDA)
+  using Cuda = GpuDevice<Backend::cuda>;
+  if (settings.device == "cuda") return results_on<Cuda, float>(Cuda(), file);
+#endif
+#if defined(ABH_EMULATOR)
+  using Emulated = GpuDevice<Backend::emulated>;
+  if (settings.device == "emulated") return results_on<Emulated, float>(Emulated(), file);
+#endif
   if (settings.type == "double") return results_on<CpuDevice<Isa::baseline>, double>(CpuDevice<Isa::baseline>(1), file);
   switch (best_isa()) {
 #if defined(ABH_X86)
@@ -255,7 +280,12 @@ int golden_main(int argc, char** argv) {
       throw UsageError("--type: expected float, which is what --device " + settings.device +
                        " computes in, found double");
     }
-    throw UsageError("--device: this build has no " + settings.device + " device, expected cpu");
+    settings.type = "float";
+  }
+  if (std::find(devices.begin(), devices.end(), settings.device) == devices.end()) {
+    throw UsageError("--device: this build has no " + settings.device + " device, expected " +
+                     std::accumulate(devices.begin() + 1, devices.end(), devices.front(),
+                                     [](std::string list, const std::string& name) { return list + " or " + name; }));
   }
   if (flags.given("tolerance")) settings.tolerance = tolerance;
 

@@ -4,8 +4,13 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <type_traits>
 
+#include "bf16.hpp"
 #include "cpu/cpu.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "cuda/gpu.hpp"
+#endif
 #include "error.hpp"
 #include "isa.hpp"
 #include "network.hpp"
@@ -23,19 +28,24 @@ class ModelOn : public Model {
       : device_(std::move(device)),
         device_name_(std::move(device_name)),
         extent_(extent),
-        vocabulary_(config.vocabulary),
-        network_(*device_, config, extent, dropout) {}
+        network_(*device_, config, extent, dropout),
+        tokens_bc_(device_->memory(), static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token)),
+        targets_bc_(device_->memory(), static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token)),
+        state_(device_->memory(), sizeof(StepState)),
+        logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
 
   std::string device_name() const override { return device_name_; }
   Index weight_count() const override { return network_.weight_count(); }
 
   std::vector<float> read(Arena arena) override {
+    if (arena == Arena::weights) return network_.read_weights();
     std::vector<float> values(static_cast<std::size_t>(weight_count()));
-    device_->copy_to_host(values.data(), arena_of(arena), weight_count());
+    device_->copy_to_host(values.data(), moments(arena), weight_count());
     return values;
   }
   void write(Arena arena, const std::vector<float>& values) override {
-    device_->copy_from_host(arena_of(arena), values.data(), weight_count());
+    if (arena == Arena::weights) return network_.write_weights(values);
+    device_->copy_from_host(moments(arena), values.data(), weight_count());
   }
 
   StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
@@ -45,49 +55,70 @@ class ModelOn : public Model {
     state.step = static_cast<std::uint32_t>(step);
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
-    const Pass pass = pass_of(tokens_bc, training.dropout > 0 ? &state : nullptr);
-    network_.forward(tokens_bc.data(), pass);
-    const double loss = *network_.loss(targets_bc.data(), training.label_smoothing, pass).mean;
-    if (!std::isfinite(loss)) return {loss, std::numeric_limits<double>::quiet_NaN()};
-    network_.backward(tokens_bc.data(), targets_bc.data(), training.label_smoothing, pass);
-    network_.measure_gradient(training, &state);
-    if (std::isfinite(state.gradient_norm)) network_.update(training, &state);
-    return {loss, state.gradient_norm};
+    StepState* device_state = state_.as<StepState>();
+    device_->copy_from_host(device_state, &state, 1);
+    const Pass pass = send(tokens_bc, targets_bc, training.dropout > 0 ? device_state : nullptr);
+    step_.run(*device_, [&] {
+      network_.forward(tokens(), pass);
+      loss_ = network_.loss(targets(), training.label_smoothing, pass);
+      network_.backward(tokens(), targets(), training.label_smoothing, pass);
+      network_.measure_gradient(training, device_state);
+      network_.update(training, device_state);
+    });
+    device_->copy_to_host(&state, device_state, 1);
+    return {received_loss(), state.gradient_norm};
   }
 
   LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
-    const Pass pass = pass_of(tokens_bc, nullptr);
-    network_.forward(tokens_bc.data(), pass);
-    const auto loss = network_.loss(targets_bc.data(), 0, pass);
-    return {static_cast<double>(*loss.mean) * static_cast<double>(*loss.count), *loss.count};
+    const Pass pass = send(tokens_bc, targets_bc, nullptr);
+    network_.forward(tokens(), pass);
+    loss_ = network_.loss(targets(), 0, pass);
+    Index count = 0;
+    device_->copy_to_host(&count, loss_.count, 1);
+    return {received_loss() * static_cast<double>(count), count};
   }
 
   void start() override { network_.start(); }
   std::span<const float> step(Token token, Index position) override {
-    return {network_.step(&token, position), static_cast<std::size_t>(vocabulary_)};
+    device_->copy_from_host(tokens(), &token, 1);
+    const T* logits_v = network_.step(tokens(), position);
+    if constexpr (std::is_same_v<T, float>) {
+      device_->copy_to_host(logits_v_.data(), logits_v, static_cast<Index>(logits_v_.size()));
+    } else {
+      std::vector<T> narrow(logits_v_.size());
+      device_->copy_to_host(narrow.data(), logits_v, static_cast<Index>(narrow.size()));
+      logits_v_.assign(narrow.begin(), narrow.end());
+    }
+    return logits_v_;
   }
 
  private:
-  Pass pass_of(const std::vector<Token>& tokens_bc, const StepState* state) const {
+  Token* tokens() const { return tokens_bc_.template as<Token>(); }
+  Token* targets() const { return targets_bc_.template as<Token>(); }
+
+  // A batch, from the host to where the network finds it.
+  Pass send(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc, const StepState* state) {
+    device_->copy_from_host(tokens(), tokens_bc.data(), static_cast<Index>(tokens_bc.size()));
+    device_->copy_from_host(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
     return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
   }
-  T* arena_of(Arena arena) {
-    switch (arena) {
-      case Arena::first_moments:
-        return network_.first_moments();
-      case Arena::second_moments:
-        return network_.second_moments();
-      case Arena::weights:
-        break;
-    }
-    return network_.weights();
+  double received_loss() {
+    Accum<T> loss = 0;
+    device_->copy_to_host(&loss, loss_.mean, 1);
+    return static_cast<double>(loss);
+  }
+  float* moments(Arena arena) {
+    return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
   }
 
   std::unique_ptr<Device> device_;
   std::string device_name_;
   NetworkExtent extent_;
-  Index vocabulary_;
   Network<Device, T> network_;
+  DeviceMemory tokens_bc_, targets_bc_, state_;
+  std::vector<float> logits_v_;  // of the last step
+  typename Network<Device, T>::Loss loss_{};
+  typename Device::Recording step_;
 };
 
 template <Isa isa>
@@ -98,6 +129,18 @@ std::unique_ptr<Model> make_cpu_model(Index threads, const ModelConfig& config, 
   return std::make_unique<ModelOn<CpuDevice<isa>, float>>(std::make_unique<CpuDevice<isa>>(threads), name, config,
                                                           extent, dropout);
 }
+
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+template <Backend backend>
+std::unique_ptr<Model> make_gpu_model(const DeviceChoice& choice, const ModelConfig& config,
+                                      const NetworkExtent& extent, double dropout, const std::string& type) {
+  using Device = GpuDevice<backend>;
+  auto device = std::make_unique<Device>(choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
+  const std::string name = choice.device + ", " + device->name() + ", " + type;
+  if (type == "bf16") return std::make_unique<ModelOn<Device, bf16>>(std::move(device), name, config, extent, dropout);
+  return std::make_unique<ModelOn<Device, float>>(std::move(device), name, config, extent, dropout);
+}
+#endif
 
 using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is the same on every device
 
@@ -110,19 +153,54 @@ std::size_t number_in(const char* path) {
 
 }  // namespace
 
-std::unique_ptr<Model> make_model(const std::string& device, Index threads, const ModelConfig& config,
-                                  const NetworkExtent& extent, double dropout) {
-  if (device == "cuda") throw Error("--device cuda: this build has no CUDA device");
-  if (device == "emulated") throw Error("--device emulated: this build has no emulated CUDA device");
+void add_machine_flags(Flags& flags, DeviceChoice& choice) {
+  flags.section("Machine");
+  flags.choice("device", choice.device, {"auto", "cpu", "cuda", "emulated"},
+               "where to compute; auto: cuda if it is there");
+  flags.integer("threads", choice.threads, "N", "threads of the CPU device", 1, 1024);
+  flags.choice("gemm", choice.gemm, {"library", "hand"}, "matrix products of the CUDA device: cuBLASLt's or ours");
+}
+
+std::string resolved_device(const std::string& device) {
+  if (device != "auto") return device;
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) return "cuda";
+#endif
+  return "cpu";
+}
+
+std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig& config, const NetworkExtent& extent,
+                                  double dropout, const std::string& type) {
+  DeviceChoice choice = wanted;
+  choice.device = resolved_device(wanted.device);
+  if (choice.device == "cuda") {
+#if defined(ABH_CUDA)
+    return make_gpu_model<Backend::cuda>(choice, config, extent, dropout, type);
+#else
+    throw Error("--device cuda: this build has no CUDA device; build it with cmake -DBUILD_CUDA=ON");
+#endif
+  }
+  if (choice.device == "emulated") {
+#if defined(ABH_EMULATOR)
+    return make_gpu_model<Backend::emulated>(choice, config, extent, dropout, type);
+#else
+    throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
+#endif
+  }
+  if (type != "float") {
+    // Decided by the command line alone, unless the device is what `auto` found.
+    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
+                wanted.device == "cpu" ? 2 : 1);
+  }
   switch (best_isa()) {
 #if defined(ABH_X86)
     case Isa::avx512:
-      return make_cpu_model<Isa::avx512>(threads, config, extent, dropout);
+      return make_cpu_model<Isa::avx512>(choice.threads, config, extent, dropout);
     case Isa::avx2:
-      return make_cpu_model<Isa::avx2>(threads, config, extent, dropout);
+      return make_cpu_model<Isa::avx2>(choice.threads, config, extent, dropout);
 #endif
     default:
-      return make_cpu_model<Isa::baseline>(threads, config, extent, dropout);
+      return make_cpu_model<Isa::baseline>(choice.threads, config, extent, dropout);
   }
 }
 

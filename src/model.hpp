@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "config.hpp"
+#include "flags.hpp"
 #include "layout.hpp"
+#include "threads.hpp"
 #include "types.hpp"
 
 namespace abh {
@@ -27,7 +29,8 @@ class Model {
   virtual void write(Arena, const std::vector<float>&) = 0;
 
   // One step on a batch of training.batch x C tokens: loss, gradient, clipping, AdamW. The update is not made when the
-  // loss or the norm of the gradient is not finite.
+  // norm of the gradient is not finite. From the second step of a model on, `training` may not change but for what
+  // learning_rate_at makes of it: a GPU replays a recording.
   struct StepResult {
     double loss;           // mean, nats per token, label smoothing included
     double gradient_norm;  // before clipping
@@ -47,9 +50,20 @@ class Model {
   virtual std::span<const float> step(Token token, Index position) = 0;
 };
 
-// `device`: auto, cpu, cuda or emulated. Error if this build or this machine does not have it.
-std::unique_ptr<Model> make_model(const std::string& device, Index threads, const ModelConfig& config,
-                                  const NetworkExtent& extent, double dropout = 0);
+// Where to compute.
+struct DeviceChoice {
+  std::string device = "auto";  // cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
+  Index threads = available_threads();  // of the CPU device
+  std::string gemm = "library";         // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
+};
+void add_machine_flags(Flags& flags, DeviceChoice& choice);
+
+// The name of the device that `auto` stands for, any other as it is.
+std::string resolved_device(const std::string& device);
+
+// `type`: float, or bf16 on cuda and emulated. Error if this build or this machine does not have the device.
+std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
+                                  double dropout = 0, const std::string& type = "float");
 
 // The table of weights of a network that is not built, in the order of its arena, and the memory that one takes.
 std::vector<Parameter> parameter_table(const ModelConfig& config);

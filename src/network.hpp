@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "blocks/additive.hpp"
@@ -58,6 +59,7 @@ class Network {
         dropout_(dropout),
         measured_(measure(config, extent)),
         weights_(device.memory(), bytes_of<T>(measured_.weight_count())),
+        masters_(device.memory(), extent.training && narrow ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
@@ -74,6 +76,10 @@ class Network {
     }
   }
 
+  // Where T is narrower than Accum<T> (bf16), training keeps the weights in full precision too: the optimizer updates
+  // these, and what the layers read is their rounded copy.
+  static constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
+
   std::vector<Parameter> parameters() const { return measured_.parameters(); }
   Index weight_count() const { return measured_.weight_count(); }
   T* weights() { return weights_.as<T>(); }
@@ -81,6 +87,30 @@ class Network {
   Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
   Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
   const T* logits_bcv() const { return parts_.logits_bcv; }
+
+  // All weights in the order of their arena, from and to the host.
+  std::vector<Accum<T>> read_weights() {
+    std::vector<Accum<T>> host(static_cast<std::size_t>(weight_count()));
+    if constexpr (narrow) {
+      if (masters()) {
+        device_.copy_to_host(host.data(), masters(), weight_count());
+      } else {
+        std::vector<T> rounded(host.size());
+        device_.copy_to_host(rounded.data(), weights(), weight_count());
+        host.assign(rounded.begin(), rounded.end());
+      }
+    } else {
+      device_.copy_to_host(host.data(), weights(), weight_count());
+    }
+    return host;
+  }
+  void write_weights(const std::vector<Accum<T>>& host) {
+    std::vector<T> rounded;
+    rounded.reserve(host.size());
+    for (Accum<T> weight : host) rounded.push_back(T(weight));
+    device_.copy_from_host(weights(), rounded.data(), weight_count());
+    if (masters()) device_.copy_from_host(masters(), host.data(), weight_count());
+  }
 
   // The table of weights of a network that is not built.
   static std::vector<Parameter> parameter_table(const ModelConfig& config) {
@@ -96,6 +126,7 @@ class Network {
     if (extent.training) {
       memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
       memory.moment_bytes = 2 * memory.gradient_bytes;
+      if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(layout.weight_count());
       const double workspace = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
       if (!(workspace < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
       memory.workspace_bytes = static_cast<std::size_t>(workspace);
@@ -180,12 +211,13 @@ class Network {
     global_norm<Device, T>(device_, state, gradients(), training.clip, weight_count());
   }
 
-  // One optimizer step on the accumulated gradients, which are then zero again; after measure_gradient.
+  // One optimizer step on the accumulated gradients, which are then zero again; after measure_gradient, whose norm must
+  // be finite for the weights to change.
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
     const Index decayed = measured_.decayed_count();
     const auto update_range = [&](Index begin, Index count) {
-      adamw_update<Device, T>(device_, weights() + begin, first_moments() + begin, second_moments() + begin,
+      adamw_update<Device, T>(device_, weights() + begin, masters() ? masters() + begin : nullptr, first_moments() + begin, second_moments() + begin,
                               gradients() + begin, settings, state, count);
     };
     update_range(0, decayed);
@@ -212,6 +244,8 @@ class Network {
   }
 
  private:
+  Accum<T>* masters() { return masters_.as<Accum<T>>(); }
+
   template <class Element>
   static std::size_t bytes_of(Index count) {
     Extent extent;
@@ -345,7 +379,7 @@ class Network {
   NetworkExtent extent_;
   double dropout_;
   Layout<T> measured_;
-  DeviceMemory weights_, gradients_, first_moments_, second_moments_, activations_, states_;
+  DeviceMemory weights_, masters_, gradients_, first_moments_, second_moments_, activations_, states_;
   Layout<T> layout_;
   Parts parts_;
 };

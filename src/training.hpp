@@ -6,6 +6,7 @@
 #include "checkpoint.hpp"
 #include "config.hpp"
 #include "dataset.hpp"
+#include "model.hpp"
 #include "tokenizer.hpp"
 
 namespace abh {
@@ -15,8 +16,7 @@ struct TrainingRun {
   ModelConfig model;
   TrainingConfig training;
   std::string run;  // the folder
-  std::string device = "auto";
-  Index threads = 1;
+  DeviceChoice device;
   std::optional<RunState> resume;  // go on from here
 };
 

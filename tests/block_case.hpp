@@ -37,12 +37,13 @@ class BuiltBlock {
  public:
   BuiltBlock(Device& device, const Make& make, const ModelConfig& config, const BlockExtent& extent,
              const BlockOptions& options)
-      : measured_(measure(make, config, extent, options)),
-        weights_(device.memory(), bytes(measured_.weight_count(), sizeof(T))),
-        gradients_(device.memory(), bytes(measured_.weight_count(), sizeof(T))),
-        activations_(device.memory(), measured_.activation_bytes()),
-        states_(device.memory(), measured_.state_bytes()),
-        layout_(measured_, weights_.template as<T>(), gradients_.template as<T>(),
+      : device_(device),
+        measured_(measure(make, config, extent, options)),
+        weights_(test_memory(), bytes(measured_.weight_count(), sizeof(T))),
+        gradients_(test_memory(), bytes(measured_.weight_count(), sizeof(Accum<T>))),
+        activations_(test_memory(), measured_.activation_bytes()),
+        states_(test_memory(), measured_.state_bytes()),
+        layout_(measured_, weights_.template as<T>(), gradients_.template as<Accum<T>>(),
                 activations_.template as<std::byte>(), states_.template as<std::byte>()) {
     fill_with_nan(activations_, measured_.activation_bytes());
     fill_with_nan(states_, measured_.state_bytes());
@@ -53,13 +54,15 @@ class BuiltBlock {
   Block<Device, T>* operator->() { return block_.get(); }
 
   // values[0] is the activation; the rest are the weights, or their gradients.
-  void put_weights(const Values<T>& values) { put(weights_, values); }
-  void put_gradients(const Values<T>& values) { put(gradients_, values); }
+  void put_weights(const Values<T>& values) { put<T>(weights_, values); }
+  void put_gradients(const Values<T>& values) { put<Accum<T>>(gradients_, values); }
   void get_gradients(Values<T>& values) const {
+    wait_for(device_);
     const std::vector<Parameter> parameters = layout_.parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const T* from = gradients_.template as<T>() + parameters[p].offset;
-      for (std::size_t i = 0; i < values[p + 1].size(); ++i) values[p + 1][i] = from[i];
+      const Accum<T>* from = gradients_.template as<Accum<T>>() + parameters[p].offset;
+      Accum<T>* to = values[p + 1].data();
+      for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = from[i];
     }
   }
 
@@ -76,14 +79,17 @@ class BuiltBlock {
   static void fill_with_nan(DeviceMemory& memory, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) memory.as<std::byte>()[i] = std::byte{0xFF};
   }
+  template <class Element>
   void put(DeviceMemory& memory, const Values<T>& values) {
     const std::vector<Parameter> parameters = layout_.parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
-      T* to = memory.as<T>() + parameters[p].offset;
-      for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = values[p + 1][i];
+      Element* to = memory.as<Element>() + parameters[p].offset;
+      const Element* from = values[p + 1].data();
+      for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = from[i];
     }
   }
 
+  Device& device_;
   Layout<T> measured_;
   DeviceMemory weights_, gradients_, activations_, states_;
   Layout<T> layout_;
@@ -129,7 +135,7 @@ struct BlockCase {
     BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options);
     block.put_weights(in);
     block.put_gradients(d_in);
-    std::vector<T> out_bcd(in[0].size());
+    Array<T> out_bcd(in[0].size());
     block->forward(device, out_bcd.data(), in[0].data(), pass());
     d_in[0] = d_out[0];  // a block's backward works in place
     block->backward(device, d_in[0].data(), in[0].data(), pass());
@@ -137,12 +143,12 @@ struct BlockCase {
   }
 };
 
-// Outputs at and before a position do not change by one bit when inputs behind it do, in any instruction set.
+// Outputs at and before a position do not change by one bit when inputs behind it do, on any device.
 template <class Make>
 void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));
   const Index D = block.config.channels;
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+  const auto check = [&](auto& device, const std::string& name) {
     const Values<float> out = run_forward<float>(block, device, in);
     for (Index last = 0; last + 1 < block.C; ++last) {
       Values<float> changed = in;
@@ -159,11 +165,13 @@ void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
           differences += !(out[0][at] == other[0][at]);
         }
       }
-      INFO(isa << ", inputs changed behind position " << last);
+      INFO(name << ", inputs changed behind position " << last);
       CHECK(differences == 0);
       CHECK(other[0] != out[0]);
     }
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 // The outputs of step-by-step inference for a batch of one sequence, twice: the second time after a new start.
@@ -174,10 +182,11 @@ Values<T> run_steps(const BlockCase<Make>& block, Device& device, const Values<T
   built.put_weights(in);
   Values<T> out;
   for (int time = 0; time < 2; ++time) {
-    std::vector<T>& out_cd = out.emplace_back(in[0].size());
+    Array<T>& out_cd = out.emplace_back(in[0].size());
     built->start(device);
     for (Index c = 0; c < block.C; ++c) built->step(device, out_cd.data() + c * D, in[0].data() + c * D, c);
   }
+  wait_for(device);
   return out;
 }
 
@@ -190,10 +199,12 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
   const Values<double> parallel = run_forward<double>(block, device, converted<double>(in));
   const Values<double> reference = {parallel[0], parallel[0]};
   require_close(slots, run_steps<double>(block, device, converted<double>(in)), reference, 1e-11, "steps in double");
-  for_each_cpu(1, [&](auto& any, const std::string& isa) {
+  const auto check = [&](auto& any, const std::string& name) {
     require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4,
-                  "steps in float, " + isa);
-  });
+                  "steps in float, " + name);
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 }  // namespace abh

@@ -14,8 +14,13 @@
 // in[i], out[i] belong to inputs()[i], outputs()[i]. check_layer(case) then checks, for unit-scale data and a random
 // upstream gradient:
 //   - backward in double against Dual numbers (1e-12) and central differences (1e-7), for every element of every input;
-//   - float in every instruction set of this machine, and width 1, against double (1e-5 forward, 2e-5 backward);
+//   - float in every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a real one)
+//     against double (1e-5 forward, 2e-5 backward);
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
+// check_gpu(layer, what, case) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
+//
+// So that a case runs on any device, its arrays are Arrays (and a StepState stands in an Array too), statistics, logits
+// and weight gradients are Array<Accum<T>>, and it touches elements only before it calls layers and after run(...).
 // Backward must overwrite the gradient of an activation (it is handed NaN) and add to that of a weight (handed
 // numbers).
 
@@ -23,14 +28,23 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
 #include "isa.hpp"
 #include "random.hpp"
+#include "tests/device_array.hpp"
 #include "tests/dual.hpp"
 #include "types.hpp"
+#if defined(ABH_EMULATOR)
+#include "cuda/emulator/emulator.hpp"
+#endif
+#if defined(ABH_EMULATOR) || defined(ABH_CUDA)
+#include "cuda/gpu.hpp"
+#endif
 
 namespace abh {
 
@@ -49,7 +63,7 @@ inline Slot weight(std::string name, Index count, double scale = 1, double offse
 }
 
 template <class T>
-using Values = std::vector<std::vector<T>>;
+using Values = std::vector<Array<T>>;
 
 // Runs body(device) on every CPU device that can compute T = float here: width 1, baseline, and what this machine has.
 template <class Body>
@@ -70,9 +84,36 @@ void for_each_cpu(Index threads, const Body& body) {
 #endif
 }
 
+// Runs body(device, name) on every GPU of this build: the emulator, and a real one where there is one, with the matrix
+// products of cuBLASLt and with ours. Without any, nothing runs.
+template <class Body>
+void for_each_gpu([[maybe_unused]] const Body& body) {
+#if defined(ABH_EMULATOR)
+  GpuDevice<Backend::emulated> emulated;
+  body(emulated, "emulated");
+#endif
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) {
+    GpuDevice<Backend::cuda> library(GemmChoice::library), hand(GemmChoice::hand);
+    body(library, "cuda");
+    body(hand, "cuda, hand gemm");
+  }
+#endif
+}
+
+// Waits until the results of a device can be read.
+template <Isa isa>
+void wait_for(CpuDevice<isa>&) {}
+#if defined(ABH_EMULATOR) || defined(ABH_CUDA)
+template <Backend backend>
+void wait_for(GpuDevice<backend>& device) {
+  device.synchronize();
+}
+#endif
+
 // Normal random numbers for slot `index` of a case.
-inline std::vector<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
-  std::vector<double> values(static_cast<std::size_t>(slot.count));
+inline Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
+  Array<double> values(static_cast<std::size_t>(slot.count));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = slot.offset + slot.scale * normal_number(seed, i, index, 1000);
   return values;
@@ -86,9 +127,14 @@ inline Values<double> random_values(const std::vector<Slot>& slots, std::uint64_
 template <class To, class From>
 Values<To> converted(const Values<From>& values) {
   Values<To> result;
-  for (const std::vector<From>& v : values) {
-    std::vector<To>& to = result.emplace_back();
-    for (const From& x : v) to.push_back(static_cast<To>(x));
+  for (const Array<From>& v : values) {
+    Array<To>& to = result.emplace_back();
+    to.reserve(v.size());
+    if constexpr (std::is_same_v<From, bf16>) {
+      for (double x : v.numbers()) to.push_back(static_cast<To>(x));
+    } else {
+      for (const From& x : v) to.push_back(static_cast<To>(x));
+    }
   }
   return result;
 }
@@ -101,7 +147,7 @@ struct Comparison {
 };
 // The larger of the two, and NaN from the first NaN on.
 inline double at_least(double most, double x) { return !(x <= most) && !std::isnan(most) ? x : most; }
-inline double largest(const std::vector<double>& values) {
+inline double largest(const Array<double>& values) {
   double most = 0;
   for (double x : values) most = at_least(most, std::abs(x));
   return most;
@@ -141,6 +187,7 @@ Values<T> run_forward(const Case& layer, Device& device, const Values<T>& in) {
     out.emplace_back(static_cast<std::size_t>(slot.count), static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
   }
   layer.template forward<Device, T>(device, in, out);
+  wait_for(device);
   return out;
 }
 
@@ -154,6 +201,7 @@ Values<double> run_backward(const Case& layer, Device& device, const Values<T>& 
     d_in.emplace_back(static_cast<std::size_t>(slot.count), static_cast<T>(fill));
   }
   layer.template backward<Device, T>(device, in, d_out, d_in);
+  wait_for(device);
   Values<double> result = converted<double>(d_in);
   const std::vector<Slot> slots = layer.inputs();
   for (std::size_t s = 0; s < slots.size(); ++s) {
@@ -224,12 +272,14 @@ void check_float(const Case& layer, std::uint64_t seed, double forward_tolerance
   CpuDevice<Isa::baseline> reference(1);
   const Values<double> out = run_forward<double>(layer, reference, converted<double>(in));
   const Values<double> d_in = run_backward<double>(layer, reference, converted<double>(in), converted<double>(d_out));
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+  const auto check = [&](auto& device, const std::string& name) {
     require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, forward_tolerance,
-                  "float forward, " + isa);
+                  "float forward, " + name);
     require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), d_in, backward_tolerance,
-                  "float backward, " + isa);
-  });
+                  "float backward, " + name);
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 template <class Case>
@@ -250,6 +300,101 @@ void check_threads(const Case& layer, std::uint64_t seed) {
     CHECK(forward[run] == forward[run % devices]);
     CHECK(backward[run] == backward[run % devices]);
   }
+}
+
+// A row of the table of `make gradcheck`: one tensor of one layer on one device.
+struct GradcheckRow {
+  std::string layer, what, tensor, pass, device, type;
+  double error, tolerance;
+};
+inline std::vector<GradcheckRow>& gradcheck_table() {
+  static std::vector<GradcheckRow> table;
+  return table;
+}
+
+// The order in which the emulator runs threads and blocks; a real GPU has its own.
+inline void set_thread_order([[maybe_unused]] int number) {
+#if defined(ABH_EMULATOR)
+  using emulator::Order;
+  emulator::set_order(number == 0   ? emulator::Order{Order::forward, 0}
+                      : number == 1 ? emulator::Order{Order::reverse, 0}
+                                    : emulator::Order{Order::shuffled, static_cast<unsigned>(number)});
+#endif
+}
+
+// Runs forward and backward in T three times, in three orders of threads: the same bits every time. Gives the results
+// of the first.
+template <class T, class Case, class Device>
+std::pair<Values<double>, Values<double>> run_in_three_orders(const Case& layer, Device& device, const Values<T>& in,
+                                                              const Values<T>& d_out) {
+  std::pair<Values<double>, Values<double>> first;
+  for (int order = 0; order < 3; ++order) {
+    set_thread_order(order);
+    std::pair<Values<double>, Values<double>> result = {converted<double>(run_forward<T>(layer, device, in)),
+                                                        run_backward<T>(layer, device, in, d_out)};
+    if (order == 0) first = result;
+    INFO("thread order " << order);
+    CHECK(result == first);
+  }
+  set_thread_order(0);
+  return first;
+}
+
+// ||got - reference|| / ||reference||, the norms over one tensor; 0 / 0 is 0.
+inline double error_in_norm(const Array<double>& got, const Array<double>& reference, double floor) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += (got[i] - reference[i]) * (got[i] - reference[i]);
+    norm += reference[i] * reference[i];
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / std::max(norm, floor));
+}
+
+// A layer on every GPU of this build against the CPU in double, which sees the same rounded inputs. float: the rule of
+// the golden files. bf16: in norm, per tensor; a tensor that is all but zero beside the others of its kind counts as
+// 1 % of their mean square.
+template <class Case>
+void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
+               double bf16_tolerance = 2e-2) {
+  const std::vector<Slot> inputs = layer.inputs(), outputs = layer.outputs();
+  CpuDevice<Isa::baseline> reference_device(1);
+  const auto check = [&]<class T>(auto& device, const std::string& device_name, T) {
+    const bool narrow = !std::is_same_v<T, Accum<T>>;
+    const Values<T> in = converted<T>(random_values(inputs, seed));
+    const Values<T> d_out = converted<T>(random_values(outputs, seed + 1));
+    const Values<double> out_reference = run_forward<double>(layer, reference_device, converted<double>(in));
+    const Values<double> d_in_reference =
+        run_backward<double>(layer, reference_device, converted<double>(in), converted<double>(d_out));
+    const auto [out, d_in] = run_in_three_orders<T>(layer, device, in, d_out);
+
+    const auto record = [&](const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
+                            const std::string& pass, double float_tolerance) {
+      REQUIRE(got.size() == reference.size());
+      const std::vector<Comparison> comparisons = compare(slots, got, reference, true);
+      double largest_mean_square = 0;
+      for (const Array<double>& values : reference) {
+        double sum = 0;
+        for (double x : values) sum += x * x;
+        if (!values.empty()) largest_mean_square = std::max(largest_mean_square, sum / double(values.size()));
+      }
+      for (std::size_t s = 0; s < slots.size(); ++s) {
+        const double floor = 1e-4 * largest_mean_square * double(reference[s].size());
+        const double error = narrow ? error_in_norm(got[s], reference[s], floor) : comparisons[s].error;
+        const double tolerance = narrow ? bf16_tolerance : float_tolerance;
+        const GradcheckRow row{name, what, slots[s].name, pass, device_name, narrow ? "bf16" : "float", error, tolerance};
+        gradcheck_table().push_back(row);
+        INFO(name << ", " << what << ", " << pass << " " << slots[s].name << ", " << device_name << ", " << row.type
+                  << ": error " << error << ", tolerance " << tolerance);
+        CHECK_FALSE(!(error <= tolerance));
+      }
+    };
+    record(outputs, out, out_reference, "forward", 1e-5);
+    record(inputs, d_in, d_in_reference, "backward", 2e-5);
+  };
+  for_each_gpu([&](auto& device, const std::string& device_name) {
+    check(device, device_name, float{});
+    check(device, device_name, bf16{});
+  });
 }
 
 template <class Case>

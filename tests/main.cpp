@@ -11,6 +11,9 @@ using ListenerBase = Catch::TestEventListenerBase;
 #endif
 
 #include <cstdio>
+#include <cstdlib>
+
+#include "tests/layer_case.hpp"
 
 namespace {
 
@@ -22,12 +25,26 @@ class CountCases : public ListenerBase {
   void testRunEnded(const Catch::TestRunStats& stats) override { cases = stats.totals.testCases; }
 };
 
+// What `make gradcheck` shows.
+void print_gradcheck_table() {
+  std::printf("%-24s %-28s %-9s %-22s %-16s %-6s %9s %9s\n", "layer", "case", "pass", "tensor", "device", "type", "error",
+              "bar");
+  for (const abh::GradcheckRow& row : abh::gradcheck_table()) {
+    std::printf("%-24s %-28s %-9s %-22s %-16s %-6s %9.1e %9.1e%s\n", row.layer.c_str(), row.what.c_str(),
+                row.pass.c_str(), row.tensor.c_str(), row.device.c_str(), row.type.c_str(), row.error, row.tolerance,
+                !(row.error <= row.tolerance) ? "  FAIL" : "");
+  }
+}
+
 }  // namespace
 
 CATCH_REGISTER_LISTENER(CountCases)
 
 int main(int argc, char** argv) {
+  // Kernels of a real GPU are waited for at once: some cases look at their arrays between two layers.
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   const int status = Catch::Session().run(argc, argv);
+  if (std::getenv("GRADCHECK")) print_gradcheck_table();
   std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(cases.passed + cases.failedButOk),
               static_cast<unsigned long long>(cases.failed));
   return status;

@@ -6,20 +6,20 @@ namespace {
 
 template <class T>
 struct Tensor {
-  std::vector<T> weight, first_moment, second_moment;
+  Array<T> weight, first_moment, second_moment;
 
-  explicit Tensor(std::vector<T> start)
+  explicit Tensor(Array<T> start)
       : weight(std::move(start)), first_moment(weight.size(), T(0)), second_moment(weight.size(), T(0)) {}
 
   template <class Device>
-  void update(Device& device, const std::vector<T>& d_weight, const AdamwSettings& settings, const StepState& state) {
-    adamw_update<Device, T>(device, weight.data(), first_moment.data(), second_moment.data(), d_weight.data(), settings,
-                            &state, static_cast<Index>(weight.size()));
+  void update(Device& device, const Array<T>& d_weight, const AdamwSettings& settings, const StepState& state) {
+    adamw_update<Device, T>(device, weight.data(), nullptr, first_moment.data(), second_moment.data(), d_weight.data(),
+                            settings, &state, static_cast<Index>(weight.size()));
   }
   bool operator==(const Tensor&) const = default;
 };
 
-std::vector<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
+Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
   return random_values(activation("numbers", count, scale), seed, 0);
 }
 
@@ -37,7 +37,7 @@ template <class T, class Device>
 Tensor<T> run(Device& device, Index count, const AdamwSettings& settings) {
   Tensor<T> tensor(converted<T>(Values<double>{numbers(count, 1)})[0]);
   for (std::uint32_t step = 0; step < 15; ++step) {
-    const std::vector<T> d_weight = converted<T>(Values<double>{numbers(count, 2 + step, step == 7 ? 1e-3 : 3)})[0];
+    const Array<T> d_weight = converted<T>(Values<double>{numbers(count, 2 + step, step == 7 ? 1e-3 : 3)})[0];
     tensor.update(device, d_weight, settings,
                   state_of(step, settings, 0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1));
   }
@@ -106,9 +106,9 @@ TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size"
   const AdamwSettings settings;
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    Tensor<float> tensor(std::vector<float>(5, 1));
+    Tensor<float> tensor(Array<float>(5, 1));
     tensor.update(device, {1e-4f, -1e-4f, 1, -30, 1e6f}, settings, state_of(0, settings, 0.5f));
-    const std::vector<float> expected = {0.5f, 1.5f, 0.5f, 1.5f, 0.5f};
+    const Array<float> expected = {0.5f, 1.5f, 0.5f, 1.5f, 0.5f};
     for (std::size_t i = 0; i < 5; ++i) CHECK_FALSE(!(std::abs(tensor.weight[i] - expected[i]) <= 1e-4f));
   });
 }
@@ -116,32 +116,33 @@ TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size"
 TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw]") {
   for_each_cpu(1, [](auto& device, const std::string& isa) {
     INFO(isa);
-    const std::vector<float> start = converted<float>(Values<double>{numbers(21, 5)})[0];
+    const Array<float> start = converted<float>(Values<double>{numbers(21, 5)})[0];
     AdamwSettings settings;
     Tensor<float> resting(start);
     for (std::uint32_t step = 0; step < 3; ++step)
-      resting.update(device, std::vector<float>(21, 0), settings, state_of(step, settings, 0.5f));
+      resting.update(device, Array<float>(21, 0), settings, state_of(step, settings, 0.5f));
     CHECK(resting == Tensor<float>(start));
 
     settings.weight_decay = 0.5;
     Tensor<float> decaying(start);
     for (std::uint32_t step = 0; step < 2; ++step)
-      decaying.update(device, std::vector<float>(21, 0), settings, state_of(step, settings, 0.5f));
+      decaying.update(device, Array<float>(21, 0), settings, state_of(step, settings, 0.5f));
     for (std::size_t i = 0; i < start.size(); ++i) {
       CHECK_FALSE(!(std::abs(decaying.weight[i] - 0.5625f * start[i]) <= 1e-6f * std::abs(start[i])));
     }
-    CHECK(decaying.first_moment == std::vector<float>(21, 0));  // decay is no part of the gradient
+    CHECK(decaying.first_moment == Array<float>(21, 0));  // decay is no part of the gradient
   });
 }
 
-TEST_CASE("adamw: a NaN in the clip scale reaches every weight", "[adamw]") {
-  const AdamwSettings settings;
+TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw]") {
+  const AdamwSettings settings{.weight_decay = 0.1};
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    Tensor<float> tensor(std::vector<float>(19, 1));
-    tensor.update(device, std::vector<float>(19, 0), settings,
-                  state_of(0, settings, 0.5f, std::numeric_limits<double>::quiet_NaN()));
-    for (float x : tensor.weight) CHECK(std::isnan(x));
+    Tensor<float> tensor = run<float>(device, 19, settings);
+    const Tensor<float> before = tensor;
+    tensor.update(device, Array<float>(19, 1), settings,
+                  state_of(15, settings, 0.5f, std::numeric_limits<double>::quiet_NaN()));
+    CHECK(tensor == before);
   });
 }
 
@@ -157,12 +158,12 @@ TEST_CASE("adamw: finds the minimum of a quadratic of condition 1e4", "[adamw]")
   // f(w) = 1/2 sum_i h_i (w_i - a_i)^2 with h from 0.01 to 100. Steps are at most about the learning rate long, so the
   // distance of 2 takes at least 40 steps of 0.05; a cosine to 0 then brings the error far below one step.
   const AdamwSettings settings;
-  const std::vector<double> curvature = {0.01, 1, 100}, minimum = {2, -1, 0.5};
+  const Array<double> curvature = {0.01, 1, 100}, minimum = {2, -1, 0.5};
   CpuDevice<Isa::baseline> device(1);
   Tensor<double> tensor({0, 0, 0});
   const std::uint32_t steps = 400;
   for (std::uint32_t step = 0; step < steps; ++step) {
-    std::vector<double> d_weight;
+    Array<double> d_weight;
     for (std::size_t i = 0; i < 3; ++i) d_weight.push_back(curvature[i] * (tensor.weight[i] - minimum[i]));
     const double done = static_cast<double>(step) / steps;
     const double learning_rate = 0.05 * 0.5 * (1 + std::cos(3.141592653589793 * done));

@@ -73,9 +73,9 @@ TEST_CASE("additive: what the mask leaves out does not reach other positions", "
   block.mask_bc = {0, 1, 0, 1};
   Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  const Array<double> out = run_forward<double>(block, device, in)[0];
   for (std::size_t d = 0; d < 6; ++d) in[0][d] = 3 * in[0][d] + 1, in[0][12 + d] = static_cast<double>(d * d);
-  const std::vector<double> other = run_forward<double>(block, device, in)[0];
+  const Array<double> other = run_forward<double>(block, device, in)[0];
   for (std::size_t d = 0; d < 6; ++d) {
     CHECK(out[6 + d] == other[6 + d]);
     CHECK(out[18 + d] == other[18 + d]);
@@ -92,7 +92,7 @@ TEST_CASE("additive: with dropout and its fixed masks", "[additive]") {
   // The second mask is on u: without a residual, out = u v is 0 where u was dropped.
   block.options.residual = false;
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
+  const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(3, sites::LayerUse::mixer_second));
     CHECK((out[i] == 0) == (word < static_cast<std::uint32_t>(std::ceil(0.35 * 0x1p32))));
@@ -106,7 +106,7 @@ TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[addi
   block.options.dropout = 0.5;
   CpuDevice<Isa::baseline> device(1);
   Values<double> in = random_values(block.inputs(), 9);
-  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  const Array<double> out = run_forward<double>(block, device, in)[0];
   std::size_t key = 0;
   while (block.inputs()[key].name != "mixer.key_dd") ++key;
   // Row d of the key matrix matters exactly where element d of the first mask is kept.
@@ -147,8 +147,8 @@ TEST_CASE("additive: against its definition", "[additive]") {
       return in[s];
     };
     const std::size_t C = 3, D = 4, K = 2;
-    const auto normed = [&](const std::vector<double>& x, const std::string& prefix) {
-      std::vector<double> y(x.size());
+    const auto normed = [&](const Array<double>& x, const std::string& prefix) {
+      Array<double> y(x.size());
       for (std::size_t c = 0; c < C; ++c) {
         double mean = 0, variance = 0;
         for (std::size_t d = 0; d < D; ++d) mean += x[c * D + d] / D;
@@ -160,8 +160,8 @@ TEST_CASE("additive: against its definition", "[additive]") {
       }
       return y;
     };
-    const auto mapped = [&](const std::vector<double>& x, const std::string& name) {
-      std::vector<double> y(x.size());
+    const auto mapped = [&](const Array<double>& x, const std::string& name) {
+      Array<double> y(x.size());
       for (std::size_t c = 0; c < C; ++c) {
         for (std::size_t o = 0; o < D; ++o) {
           for (std::size_t i = 0; i < D; ++i) y[c * D + o] += x[c * D + i] * tensor(name)[o * D + i];
@@ -169,8 +169,8 @@ TEST_CASE("additive: against its definition", "[additive]") {
       }
       return y;
     };
-    const auto pooled = [&](const std::vector<double>& x, const std::string& name) {
-      std::vector<double> y(x.size());
+    const auto pooled = [&](const Array<double>& x, const std::string& name) {
+      Array<double> y(x.size());
       for (std::size_t c = 0; c < C; ++c) {
         for (std::size_t n = 0; n < D / K; ++n) {
           double sum = 0;
@@ -185,13 +185,13 @@ TEST_CASE("additive: against its definition", "[additive]") {
       }
       return y;
     };
-    const std::vector<double> h = normed(in[0], "norm_");
-    const std::vector<double> q = mapped(h, "query_dd"), k = mapped(h, "key_dd"), v = mapped(h, "value_dd");
-    const std::vector<double> p = mapped(pooled(q, "query_pool_nk"), "mix_dd");
-    std::vector<double> r(C * D);
+    const Array<double> h = normed(in[0], "norm_");
+    const Array<double> q = mapped(h, "query_dd"), k = mapped(h, "key_dd"), v = mapped(h, "value_dd");
+    const Array<double> p = mapped(pooled(q, "query_pool_nk"), "mix_dd");
+    Array<double> r(C * D);
     for (std::size_t i = 0; i < C * D; ++i) r[i] = h[i] + p[i] * k[i];
-    const std::vector<double> u = pooled(normed(r, "mid_norm_"), "key_pool_nk");
-    Values<double> expected(1, std::vector<double>(C * D));
+    const Array<double> u = pooled(normed(r, "mid_norm_"), "key_pool_nk");
+    Values<double> expected(1, Array<double>(C * D));
     for (std::size_t i = 0; i < C * D; ++i) {
       expected[0][i] = (skip == std::string("stream") ? in[0][i] : r[i]) + u[i] * v[i];
     }
@@ -221,7 +221,7 @@ TEST_CASE("additive: large logits stay finite in float", "[additive]") {
   const Values<float> d_out = converted<float>(random_values(block.outputs(), 13));
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     require_close(block.outputs(), converted<double>(run_forward<float>(block, device, narrow)), out, 1e-3, isa);
-    for (const std::vector<double>& gradient : run_backward<float>(block, device, narrow, d_out)) {
+    for (const Array<double>& gradient : run_backward<float>(block, device, narrow, d_out)) {
       CHECK(std::isfinite(largest(gradient)));
     }
   });

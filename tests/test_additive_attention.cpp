@@ -8,7 +8,7 @@ std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
 // Copies rows of H numbers between arrays of two strides.
 template <class T>
-void copy_rows(std::vector<T>& to, Index to_stride, const std::vector<T>& from, Index from_stride, Index rows,
+void copy_rows(Array<T>& to, Index to_stride, const Array<T>& from, Index from_stride, Index rows,
                Index H) {
   for (Index row = 0; row < rows; ++row) {
     for (Index h = 0; h < H; ++h) to[size(row * to_stride + h)] = from[size(row * from_stride + h)];
@@ -49,13 +49,13 @@ struct LogitsCase {
 // What pooling saves.
 template <class T>
 struct Saved {
-  std::vector<T> max_bnc, sum_bnc;
+  Array<T> max_bnc, sum_bnc;
   explicit Saved(const AdditivePoolingShape& s) : max_bnc(size(s.B * s.N * s.C)), sum_bnc(max_bnc) {}
 };
 
 struct PoolingCase {
   AdditivePoolingShape shape;
-  std::vector<Token> mask_bc = {};
+  Array<Token> mask_bc = {};
   bool accumulate = false;
   Index gap = 0, d_gap = 0;
 
@@ -70,8 +70,8 @@ struct PoolingCase {
   std::vector<Slot> outputs() const { return {activation("out_bch", rows() * H())}; }
 
   template <class Device, class T>
-  void run(Device& device, std::vector<T>& out_bch, Saved<T>& saved, const Values<T>& in) const {
-    std::vector<T> x_bch(size(rows() * (H() + gap)), T(77));
+  void run(Device& device, Array<T>& out_bch, Saved<T>& saved, const Values<T>& in) const {
+    Array<T> x_bch(size(rows() * (H() + gap)), T(77));
     copy_rows(x_bch, H() + gap, in[1], H(), rows(), H());
     additive_pooling_forward<Device, T>(device, {.out_bch = out_bch.data(),
                                                  .max_bnc = saved.max_bnc.data(),
@@ -90,12 +90,12 @@ struct PoolingCase {
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     Saved<T> saved(shape);
-    std::vector<T> out_bch(in[1].size());
+    Array<T> out_bch(in[1].size());
     run(device, out_bch, saved, in);
     const Index stride = H() + gap;
     const Index d_stride = H() + d_gap;
-    std::vector<T> x_bch(size(rows() * stride), T(77));
-    std::vector<T> d_x_bch(size(rows() * d_stride), T(55));
+    Array<T> x_bch(size(rows() * stride), T(77));
+    Array<T> d_x_bch(size(rows() * d_stride), T(55));
     copy_rows(x_bch, stride, in[1], H(), rows(), H());
     copy_rows(d_x_bch, d_stride, d_in[1], H(), rows(), H());
     additive_pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch.data(),
@@ -128,8 +128,8 @@ struct OwnLogitsCase {
   std::vector<Slot> outputs() const { return {activation("out_bch", shape.B * shape.C * shape.N * shape.K)}; }
 
   template <class Device, class T>
-  std::vector<T> logits(Device& device, const Values<T>& in) const {
-    std::vector<T> logit_bnc(size(shape.B * shape.N * shape.C));
+  Array<T> logits(Device& device, const Values<T>& in) const {
+    Array<T> logit_bnc(size(shape.B * shape.N * shape.C));
     additive_logits_forward<Device, T>(device, logit_bnc.data(), in[0].data(), 0, in[1].data(), shape.B, shape.C,
                                        shape.N, shape.K);
     return logit_bnc;
@@ -140,7 +140,7 @@ struct OwnLogitsCase {
   }
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    Values<T> d_pooling = {std::vector<T>(size(shape.B * shape.N * shape.C)), d_in[0]};
+    Values<T> d_pooling = {Array<T>(size(shape.B * shape.N * shape.C)), d_in[0]};
     PoolingCase{shape}.backward(device, Values<T>{logits(device, in), in[0]}, d_out, d_pooling);
     d_in[0] = d_pooling[1];
     additive_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
@@ -181,7 +181,7 @@ struct GateCase {
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     if (residual) d_in[0] = d_out[0];
-    std::vector<T> d_gate_bcd(d_in[2].size(), T(0));
+    Array<T> d_gate_bcd(d_in[2].size(), T(0));
     additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_in[1].data(),
                                                .d_gate_bcd = d_gate_bcd.data(),
                                                .d_gate_stride = gap > 0 ? D + gap : 0,
@@ -205,10 +205,10 @@ struct Definition {
 Definition by_definition(const PoolingCase& layer, const Values<double>& in, const Values<double>& d_out) {
   const Index B = layer.shape.B, C = layer.shape.C, N = layer.shape.N, K = layer.shape.K;
   const Index w = layer.shape.window > 0 ? layer.shape.window : C;
-  const std::vector<double>&logit = in[0], &x = in[1];
-  Definition result{{std::vector<double>(x.size())},
-                    {std::vector<double>(logit.size()), std::vector<double>(x.size())}};
-  std::vector<double>& out = result.out[0];
+  const Array<double>&logit = in[0], &x = in[1];
+  Definition result{{Array<double>(x.size())},
+                    {Array<double>(logit.size()), Array<double>(x.size())}};
+  Array<double>& out = result.out[0];
   for (Index bn = 0; bn < B * N; ++bn) {
     const auto row = [&](Index c) { return (bn / N * C + c) * N * K + bn % N * K; };
     const auto real = [&](Index c) { return layer.mask_bc.empty() || layer.mask_bc[size(bn / N * C + c)] != 0; };
@@ -216,7 +216,7 @@ Definition by_definition(const PoolingCase& layer, const Values<double>& in, con
       const Index first = std::max<Index>(0, c - w + 1);
       double most = -std::numeric_limits<double>::infinity(), sum = 0;
       for (Index i = first; i <= c; ++i) most = real(i) ? std::max(most, logit[size(bn * C + i)]) : most;
-      std::vector<double> share(size(C), 0.0);
+      Array<double> share(size(C), 0.0);
       for (Index i = first; i <= c; ++i) {
         if (real(i)) sum += share[size(i)] = std::exp(logit[size(bn * C + i)] - most);
       }
@@ -279,8 +279,8 @@ void check_definition(const PoolingCase& layer, double logit_scale = 1) {
 }
 
 // Two rows of C positions: one with a masked beginning, a masked end and holes, one masked throughout.
-std::vector<Token> holes_and_nothing(Index C) {
-  std::vector<Token> mask_bc(size(2 * C), 0);
+Array<Token> holes_and_nothing(Index C) {
+  Array<Token> mask_bc(size(2 * C), 0);
   for (Index c = 0; c < C; ++c) mask_bc[size(c)] = c >= C / 4 && c % 3 != 1 && c < C - 2;
   return mask_bc;
 }
@@ -385,7 +385,7 @@ TEST_CASE("additive attention: adding a constant to all logits changes nothing, 
   for (Index window : {0, 3, 8}) {
     const PoolingCase layer{{2, 21, 3, 5, window}, holes_and_nothing(21)};
     CpuDevice<Isa::baseline> device(1);
-    const std::vector<double> d_logit_bnc =
+    const Array<double> d_logit_bnc =
         run_backward<double>(layer, device, random_values(layer.inputs(), 1), random_values(layer.outputs(), 2))[0];
     CHECK(largest(d_logit_bnc) > 0.1);
     for (Index bn = 0; bn < 6; ++bn) {
@@ -401,7 +401,7 @@ TEST_CASE("additive attention: what is masked is 0 and gets exactly 0", "[additi
     const PoolingCase layer{{2, 12, 1, 4, window}, holes_and_nothing(12)};
     CpuDevice<Isa::baseline> device(1);
     const Values<double> in = random_values(layer.inputs(), 1);
-    const std::vector<double> out = run_forward<double>(layer, device, in)[0];
+    const Array<double> out = run_forward<double>(layer, device, in)[0];
     const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 2));
     for (Index bc = 0; bc < 24; ++bc) {
       for (Index k = 0; k < 4; ++k) {
@@ -445,7 +445,7 @@ TEST_CASE("additive attention: no sequences, no positions", "[additive_attention
     CHECK(run_forward<double>(layer, device, {{}, {}})[0].empty());
     CHECK(run_backward<double>(layer, device, {{}, {}}, {{}})[1].empty());
   }
-  CHECK(run_backward<double>(LogitsCase{0, 5, 1, 2}, device, {{}, {1, 2}}, {{}})[1] == std::vector<double>{0, 0});
+  CHECK(run_backward<double>(LogitsCase{0, 5, 1, 2}, device, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});
   CHECK(run_backward<double>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
 }
 
@@ -453,16 +453,16 @@ TEST_CASE("additive attention: no sequences, no positions", "[additive_attention
 
 // Pools position by position, one sequence of the shape's B after another.
 template <class T, class Device>
-std::vector<double> steps(Device& device, const AdditivePoolingShape& shape, const Values<double>& in) {
+Array<double> steps(Device& device, const AdditivePoolingShape& shape, const Values<double>& in) {
   const auto [B, C, N, K, window] = shape;
   const Values<T> values = converted<T>(in);
-  std::vector<T> state(size(additive_pooling_state_size(shape)),
+  Array<T> state(size(additive_pooling_state_size(shape)),
                        static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
-  std::vector<double> out;
+  Array<double> out;
   for (Index b = 0; b < B; ++b) {
     additive_pooling_start<Device, T>(device, state.data(), shape);
     for (Index c = 0; c < C; ++c) {
-      std::vector<T> logit_n, out_h(size(N * K));
+      Array<T> logit_n, out_h(size(N * K));
       for (Index n = 0; n < N; ++n) logit_n.push_back(values[0][size((b * N + n) * C + c)]);
       additive_pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(),
                                        values[1].data() + (b * C + c) * N * K, shape);
@@ -526,8 +526,8 @@ TEST_CASE("additive attention: gates keep what the counter-based mask keeps", "[
   const StepState state{.seed = 0x123456789abcdef, .step = 9};
   for (double p : {0.0, 0.1, 0.5, 1.0}) {
     const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? &state : nullptr};
-    const Values<float> in = {{}, std::vector<float>(size(BC * D), 3.0f), std::vector<float>(size(BC * D), 2.0f)};
-    std::vector<float> expected;
+    const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
+    Array<float> expected;
     for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(BC * D); ++i) {
       const bool kept = philox_word(state.seed, i, state.step, dropout.site) >= std::ceil(p * 0x1p32);
       expected.push_back(kept ? 3.0f * static_cast<float>(1 / (1 - p)) * 2.0f : 0.0f);
@@ -557,9 +557,9 @@ TEST_CASE("additive attention: gates may work in place", "[additive_attention]")
                                                                     .D = 13});
     CHECK(at[place] == expected[0]);
   }
-  Values<float> apart = {in[0], in[1], std::vector<float>(in[2].size())};
+  Values<float> apart = {in[0], in[1], Array<float>(in[2].size())};
   layer.backward(device, in, d_out, apart);
-  std::vector<float> d_pooled = d_out[0], d_gate(in[2].size());
+  Array<float> d_pooled = d_out[0], d_gate(in[2].size());
   additive_gate_backward<CpuDevice<Isa::baseline>, float>(device, {.d_pooled_bcd = d_pooled.data(),
                                                                    .d_gate_bcd = d_gate.data(),
                                                                    .d_out_bcd = d_pooled.data(),

@@ -27,10 +27,10 @@ struct CausalConvCase {
   }
 
   // Equation causal_conv.1 as it stands in the header.
-  std::vector<double> by_definition(const Values<double>& in) const {
+  Array<double> by_definition(const Values<double>& in) const {
     const auto [B, C, D, groups, J] = shape;
     const Index G = D / groups;
-    std::vector<double> out_bcd;
+    Array<double> out_bcd;
     for (Index b = 0; b < B; ++b) {
       for (Index c = 0; c < C; ++c) {
         for (Index d = 0; d < D; ++d) {
@@ -107,7 +107,7 @@ TEST_CASE("causal_conv: narrow groups give what one wide group with a block-diag
       const Index d = i / (G * kernel);
       return static_cast<std::size_t>((d * D + d - d % G) * kernel + i % (G * kernel));
     };
-    Values<double> wide_in = {in[0], std::vector<double>(static_cast<std::size_t>(wide.taps()))};
+    Values<double> wide_in = {in[0], Array<double>(static_cast<std::size_t>(wide.taps()))};
     for (Index i = 0; i < narrow.taps(); ++i) wide_in[1][wide_index(i)] = in[1][static_cast<std::size_t>(i)];
 
     require_close(narrow.outputs(), run_forward<double>(narrow, device, in), run_forward<double>(wide, device, wide_in),
@@ -126,13 +126,13 @@ TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[
     const Values<float> in = converted<float>(random_values(layer.inputs(), 6));
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       INFO(isa << ", D " << s.D << ", groups " << s.groups);
-      const std::vector<float> out_bcd = run_forward<float>(layer, device, in)[0];
+      const Array<float> out_bcd = run_forward<float>(layer, device, in)[0];
       for (const Index changed : {Index(0), Index(1), Index(63), Index(64), Index(69)}) {
         Values<float> other = in;
         const auto first = static_cast<std::size_t>(changed * s.D);  // of sequence 0
         const auto end = static_cast<std::size_t>(s.C * s.D);
         for (std::size_t i = first; i < end; ++i) other[0][i] += 1000;
-        std::vector<float> out = run_forward<float>(layer, device, other)[0];
+        Array<float> out = run_forward<float>(layer, device, other)[0];
         Index changed_before = 0, same_at = 0, changed_elsewhere = 0;
         for (std::size_t i = 0; i < out.size(); ++i) {
           changed_before += i < first && out[i] != out_bcd[i];
@@ -150,9 +150,9 @@ TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[
 template <class T, class Device>
 Values<T> run_steps(const CausalConvCase& layer, Device& device, const Values<T>& in) {
   const CausalConvShape& s = layer.shape;
-  std::vector<T> out_bcd(in[0].size());
+  Array<T> out_bcd(in[0].size());
   for (Index b = 0; b < s.B; ++b) {
-    std::vector<T> state_jd(static_cast<std::size_t>((s.kernel - 1) * s.D), T(0));
+    Array<T> state_jd(static_cast<std::size_t>((s.kernel - 1) * s.D), T(0));
     for (Index c = 0; c < s.C; ++c) {
       const Index at = (b * s.C + c) * s.D;
       causal_conv_step<Device, T>(device, out_bcd.data() + at, state_jd.data(), in[0].data() + at, in[1].data(), c, s);
@@ -182,11 +182,11 @@ TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv]") {
   const Values<float> in = converted<float>(random_values(layer.inputs(), 8));
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    std::vector<float> x_d = in[0], state_jd(12, 0.0f);
+    Array<float> x_d = in[0], state_jd(12, 0.0f);
     causal_conv_step<std::remove_reference_t<decltype(device)>, float>(device, x_d.data(), state_jd.data(), x_d.data(),
                                                                        in[1].data(), 0, s);
     CHECK(x_d == run_steps<float>(layer, device, in)[0]);
-    CHECK(std::vector<float>(state_jd.begin(), state_jd.begin() + 6) == in[0]);
+    CHECK(Array<float>(state_jd.begin(), state_jd.begin() + 6) == in[0]);
   });
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("causal_conv: no sequences", "[causal_conv]") {
   for (const Index groups : {1, 6, 12}) {
     const CausalConvCase layer{{0, 5, 12, groups, 3}};
     const Values<double> in = random_values(layer.inputs(), 1);
-    CHECK(run_backward<double>(layer, device, in, {{}})[1] == std::vector<double>(in[1].size(), 0.0));
+    CHECK(run_backward<double>(layer, device, in, {{}})[1] == Array<double>(in[1].size(), 0.0));
     CHECK(run_forward<double>(layer, device, in)[0].empty());
   }
 }

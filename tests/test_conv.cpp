@@ -38,7 +38,7 @@ TEST_CASE("conv: with dropout and its fixed mask", "[conv]") {
 
   block.options.residual = false;
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
+  const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::conv));
     CHECK((out[i] == 0) == (word < static_cast<std::uint32_t>(std::ceil(0.3 * 0x1p32))));
@@ -63,7 +63,7 @@ TEST_CASE("conv: what lies before the first position is 0 after the norm", "[con
   REQUIRE(block.inputs()[3].name == "conv.weight_dgj");
   for (std::size_t d = 0; d < 3; ++d) in[3][3 * d + 0] = 1, in[3][3 * d + 1] = 0, in[3][3 * d + 2] = 0;
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  const Array<double> out = run_forward<double>(block, device, in)[0];
   for (std::size_t i = 0; i < 6; ++i) CHECK(out[i] == in[0][i]);
   double mean = 0, variance = 0;
   for (std::size_t d = 0; d < 3; ++d) mean += in[0][d] / 3;

@@ -5,8 +5,8 @@ namespace abh {
 namespace {
 
 // Every third row or so is ignored, and the first and last token of the vocabulary are targets.
-std::vector<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
-  std::vector<Token> targets_bc;
+Array<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
+  Array<Token> targets_bc;
   for (Index bc = 0; bc < BC; ++bc) {
     const std::uint32_t word = philox_word(seed, static_cast<std::uint64_t>(bc), 0, 1000);
     const bool ignored = bc > 1 && word % 3 == 0;
@@ -19,18 +19,18 @@ std::vector<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
 template <class T>
 struct Result {
   T loss;
-  std::vector<T> loss_bc, log_sum_exp_bc, d_logits_bcv;
+  Array<T> loss_bc, log_sum_exp_bc, d_logits_bcv;
   Index count;
 };
 
 // Forward and backward; everything that must be written holds NaN before.
 template <class T, class Device>
-Result<T> run(Device& device, const std::vector<T>& logits_bcv, const std::vector<Token>& targets_bc, Index V,
+Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& targets_bc, Index V,
               double label_smoothing = 0) {
   const T nan = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
   const Index BC = static_cast<Index>(targets_bc.size());
-  const std::vector<T> nan_bc(targets_bc.size(), nan);
-  Result<T> result{nan, nan_bc, nan_bc, std::vector<T>(logits_bcv.size(), nan), -1};
+  const Array<T> nan_bc(targets_bc.size(), nan);
+  Result<T> result{nan, nan_bc, nan_bc, Array<T>(logits_bcv.size(), nan), -1};
   cross_entropy_forward<Device, T>(device, {.loss = &result.loss,
                                             .loss_bc = result.loss_bc.data(),
                                             .log_sum_exp_bc = result.log_sum_exp_bc.data(),
@@ -69,7 +69,7 @@ struct CrossEntropyCase {
   }
 };
 
-std::vector<double> random_logits(Index count, double scale = 1) {
+Array<double> random_logits(Index count, double scale = 1) {
   return random_values(activation("logits_bcv", count, scale), 11, 0);
 }
 
@@ -84,8 +84,8 @@ TEST_CASE("cross_entropy: every derivative, every width", "[cross_entropy]") {
 TEST_CASE("cross_entropy: the definition, row by row", "[cross_entropy]") {
   const Index BC = 67, V = 37;
   const double label_smoothing = GENERATE(0.0, 0.1, 0.9);
-  const std::vector<double> logits_bcv = random_logits(BC * V, 2);
-  const std::vector<Token> targets_bc = some_targets(BC, V);
+  const Array<double> logits_bcv = random_logits(BC * V, 2);
+  const Array<Token> targets_bc = some_targets(BC, V);
   CpuDevice<Isa::baseline> device(2);
   const Result<double> got = run<double>(device, logits_bcv, targets_bc, V, label_smoothing);
 
@@ -114,7 +114,7 @@ TEST_CASE("cross_entropy: the definition, row by row", "[cross_entropy]") {
 
 TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_entropy]") {
   const Index BC = 9, V = 65;
-  const std::vector<Token> targets_bc = some_targets(BC, V);
+  const Array<Token> targets_bc = some_targets(BC, V);
   CpuDevice<Isa::baseline> device(1);
   const Result<double> got = run<double>(device, random_logits(BC * V, 3), targets_bc, V, 0.1);
   for (Index bc = 0; bc < BC; ++bc) {
@@ -136,12 +136,12 @@ TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_e
 TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy]") {
   for_each_cpu(2, [](auto& device, const std::string& isa) {
     INFO(isa);
-    const std::vector<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
-    const Result<float> ignored = run<float>(device, logits_bcv, std::vector<Token>(3, ignored_target), 21, 0.1);
+    const Array<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
+    const Result<float> ignored = run<float>(device, logits_bcv, Array<Token>(3, ignored_target), 21, 0.1);
     CHECK(ignored.loss == 0);
     CHECK(ignored.count == 0);
-    CHECK(ignored.loss_bc == std::vector<float>(3, 0));
-    CHECK(ignored.d_logits_bcv == std::vector<float>(3 * 21, 0));
+    CHECK(ignored.loss_bc == Array<float>(3, 0));
+    CHECK(ignored.d_logits_bcv == Array<float>(3 * 21, 0));
 
     const Result<float> empty = run<float>(device, {}, {}, 21);
     CHECK(empty.loss == 0);
@@ -155,7 +155,7 @@ TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cro
     const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
     CHECK_FALSE(!(std::abs(got.loss) <= 1e-6f));
     CHECK_FALSE(!(std::abs(got.d_logits_bcv[0]) <= 1e-6f));
-    CHECK(got.log_sum_exp_bc == std::vector<float>{3.5f, -2.0f});
+    CHECK(got.log_sum_exp_bc == Array<float>{3.5f, -2.0f});
   });
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy]") {
   const Index V = 21;
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    std::vector<float> logits_bcv(4 * V, -1e4f);
+    Array<float> logits_bcv(4 * V, -1e4f);
     logits_bcv[5] = 1e4f;      // row 0: certain and right
     logits_bcv[V + 5] = 1e4f;  // row 1: certain and wrong
     for (Index v = 0; v < V; ++v) logits_bcv[static_cast<std::size_t>(3 * V + v)] = 1e4f;
@@ -189,7 +189,7 @@ TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy]") {
   const float infinity = std::numeric_limits<float>::infinity();
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    std::vector<float> logits_v(20, -infinity);
+    Array<float> logits_v(20, -infinity);
     logits_v[3] = logits_v[18] = 1;
     const Result<float> got = run<float>(device, logits_v, {18}, 20);
     CHECK_FALSE(!(std::abs(got.loss - std::log(2.0f)) <= 1e-6f));
@@ -206,13 +206,13 @@ TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_e
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     for (std::size_t position = 0; position < static_cast<std::size_t>(2 * V); ++position) {
       INFO(isa << ", position " << position);
-      std::vector<float> logits_bcv = converted<float>(Values<double>{random_logits(2 * V)})[0];
+      Array<float> logits_bcv = converted<float>(Values<double>{random_logits(2 * V)})[0];
       logits_bcv[position] = bad;
       CHECK(std::isnan(run<float>(device, logits_bcv, {0, 36}, V).loss));
       CHECK(std::isnan(run<float>(device, logits_bcv, {0, 36}, V, 0.1).loss));
     }
     // Not the business of the loss: a row that is left out.
-    std::vector<float> logits_bcv(2 * V, 0);
+    Array<float> logits_bcv(2 * V, 0);
     logits_bcv[0] = bad;
     const Result<float> got = run<float>(device, logits_bcv, {ignored_target, 0}, V);
     CHECK_FALSE(!(std::abs(got.loss - std::log(37.0f)) <= 1e-6f));
@@ -224,7 +224,7 @@ TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
   // The entropy of the target distribution, reached by its own logarithms as logits.
   const Index V = 21;
   const double on_each = 0.1 / 21, on_target = 0.9 + on_each;
-  std::vector<double> logits_v(V, std::log(on_each));
+  Array<double> logits_v(V, std::log(on_each));
   logits_v[4] = std::log(on_target);
   CpuDevice<Isa::baseline> device(1);
   const Result<double> got = run<double>(device, logits_v, {4}, V, 0.1);
@@ -239,11 +239,11 @@ TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
 
 TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy]") {
   const Index BC = 40, V = 65;
-  const std::vector<Token> targets_bc = some_targets(BC, V);
+  const Array<Token> targets_bc = some_targets(BC, V);
   for_each_cpu(2, [&](auto& device, const std::string& isa) {
     INFO(isa);
     using Device = std::remove_reference_t<decltype(device)>;
-    std::vector<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
+    Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
     const Result<float> apart = run<float>(device, logits_bcv, targets_bc, V, 0.1);
     cross_entropy_backward<Device, float>(device, {.d_logits_bcv = logits_bcv.data(),
                                                    .logits_bcv = logits_bcv.data(),

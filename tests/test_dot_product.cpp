@@ -51,7 +51,7 @@ TEST_CASE("dot_product: with a mask", "[dot_product]") {
   block.config.attention_bias = false;
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  const Array<double> out = run_forward<double>(block, device, in)[0];
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("dot_product: with dropout and its fixed mask", "[dot_product]") {
 
   block.options.residual = false;
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
+  const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::mixer));
     CHECK((out[i] == 0) == (word < 0x40000000u));

@@ -11,7 +11,7 @@ struct DotProductAttentionCase {
   Index B, C, N, K;
   bool causal = true;
   bool side_by_side = false;
-  std::vector<Token> mask_bc = {};  // empty: no mask
+  Array<Token> mask_bc = {};  // empty: no mask
   double query_scale = 1;
 
   Index H() const { return N * K; }
@@ -32,8 +32,8 @@ struct DotProductAttentionCase {
   const Token* mask() const { return mask_bc.empty() ? nullptr : mask_bc.data(); }
 
   template <class Device, class T>
-  std::vector<T> forward_with_lse(Device& device, const Values<T>& in, T* out_bch) const {
-    std::vector<T> lse_bnc(size_of(B * N * C));
+  Array<T> forward_with_lse(Device& device, const Values<T>& in, T* out_bch) const {
+    Array<T> lse_bnc(size_of(B * N * C));
     dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
                                                       .lse_bnc = lse_bnc.data(),
                                                       .query_bch = part(in, 0),
@@ -58,8 +58,8 @@ struct DotProductAttentionCase {
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    std::vector<T> out_bch(size_of(B * C * H()));
-    const std::vector<T> lse_bnc = forward_with_lse(device, in, out_bch.data());
+    Array<T> out_bch(size_of(B * C * H()));
+    const Array<T> lse_bnc = forward_with_lse(device, in, out_bch.data());
     dot_product_attention_backward<Device, T>(device, {.d_query_bch = part(d_in, 0),
                                                        .d_key_bch = part(d_in, 1),
                                                        .d_value_bch = part(d_in, 2),
@@ -92,11 +92,11 @@ struct DotProductAttentionCase {
     const auto at = [&](std::size_t i, Index b, Index c, Index n, Index k) {
       return part(in, i)[(b * C + c) * (stride() ? stride() : H()) + n * K + k];
     };
-    Values<double> out = {std::vector<double>(size_of(B * C * H()), 0.0)};
+    Values<double> out = {Array<double>(size_of(B * C * H()), 0.0)};
     for (Index b = 0; b < B; ++b) {
       for (Index n = 0; n < N; ++n) {
         for (Index c = 0; c < C; ++c) {
-          std::vector<double> score(size_of(C), -std::numeric_limits<double>::infinity());
+          Array<double> score(size_of(C), -std::numeric_limits<double>::infinity());
           for (Index other = 0; other < C; ++other) {
             if (!sees(b, c, other)) continue;
             double sum = 0;
@@ -133,8 +133,8 @@ void check_definition(const DotProductAttentionCase& layer, double float_toleran
 }
 
 // Sequence 0 has no real key up to position 2, one hole and a padded end; the others have holes only.
-std::vector<Token> holes(Index B, Index C) {
-  std::vector<Token> mask(size_of(B * C), 1);
+Array<Token> holes(Index B, Index C) {
+  Array<Token> mask(size_of(B * C), 1);
   for (Index c = 0; c < C; ++c) {
     mask[size_of(c)] = c >= 3 && c != 5 && c < C - 1 ? 1 : 0;
     for (Index b = 1; b < B; ++b) mask[size_of(b * C + c)] = c % 3 == b % 3 ? 0 : 1;
@@ -184,13 +184,13 @@ TEST_CASE("dot product attention: nothing to do", "[dot_product_attention]") {
 
 TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
           "[dot_product_attention]") {
-  const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 3, .mask_bc = std::vector<Token>(70, 0)};
+  const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 3, .mask_bc = Array<Token>(70, 0)};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-  const std::vector<double> zeros(size_of(layer.C * layer.K), 0.0);
+  const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    std::vector<float> out(zeros.size(), 1.0f);
+    Array<float> out(zeros.size(), 1.0f);
     for (float lse : layer.forward_with_lse(device, in, out.data()))
       CHECK(lse == std::numeric_limits<float>::infinity());
     CHECK(converted<double>(Values<float>{out})[0] == zeros);
@@ -231,7 +231,7 @@ TEST_CASE("dot product attention: later tokens change no bit of earlier outputs"
     for (const Index from : {1, 20, 63, 64, 65, 100, 149}) {
       Values<float> changed = in;
       const Index begin = from * layer.H();
-      for (std::vector<float>& array : changed) {
+      for (Array<float>& array : changed) {
         for (Index i = begin; i < layer.C * layer.H(); ++i) array[size_of(i)] = -1000 * array[size_of(i)] + 500;
       }
       const Values<float> after = run_forward<float>(layer, device, changed);
@@ -243,7 +243,7 @@ TEST_CASE("dot product attention: later tokens change no bit of earlier outputs"
 }
 
 TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[dot_product_attention]") {
-  DotProductAttentionCase layer{.B = 1, .C = 80, .N = 1, .K = 5, .causal = false, .mask_bc = std::vector<Token>(80, 1)};
+  DotProductAttentionCase layer{.B = 1, .C = 80, .N = 1, .K = 5, .causal = false, .mask_bc = Array<Token>(80, 1)};
   const Index masked = 66;
   layer.mask_bc[size_of(masked)] = 0;
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
@@ -285,7 +285,7 @@ TEST_CASE("dot product attention: a vector added to every key changes nothing", 
 
 template <class T, class Device>
 Values<T> step_by_step(const DotProductAttentionCase& layer, Device& device, const Values<T>& in) {
-  Values<T> out = {std::vector<T>(in[0].size())};
+  Values<T> out = {Array<T>(in[0].size())};
   for (Index c = 0; c < layer.C; ++c) {
     dot_product_attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
                                                    .query_h = in[0].data() + c * layer.H(),
@@ -318,8 +318,8 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[dot_pr
 
 TEST_CASE("dot product attention: a step over no keys gives 0", "[dot_product_attention]") {
   for_each_cpu(1, [](auto& device, const std::string&) {
-    const std::vector<float> query(6, 1.0f);
-    std::vector<float> out(6, 5.0f);
+    const Array<float> query(6, 1.0f);
+    Array<float> out(6, 5.0f);
     using Device = std::remove_reference_t<decltype(device)>;
     dot_product_attention_step<Device, float>(device, {.out_h = out.data(),
                                                        .query_h = query.data(),
@@ -328,7 +328,7 @@ TEST_CASE("dot product attention: a step over no keys gives 0", "[dot_product_at
                                                        .length = 0,
                                                        .N = 2,
                                                        .K = 3});
-    CHECK(out == std::vector<float>(6, 0.0f));
+    CHECK(out == Array<float>(6, 0.0f));
   });
 }
 

@@ -59,14 +59,14 @@ TEST_CASE("dropout: the mask is the one that the words say, on every instruction
   for (const double p : {1e-9, 0.1, 0.5, 0.75, 1 - 0x1p-32}) {
     for (const Index count : {1, 3, 64, 255, 256, 259, 17001}) {
       const Dropout dropout = {p, 7, &fixed_state};
-      std::vector<float> expected;
+      Array<float> expected;
       for (Index i = 0; i < count; ++i) {
         expected.push_back(kept_by_contract(dropout, i) ? static_cast<float>(1 / (1 - p)) : 0.0f);
       }
-      const std::vector<float> ones(expected.size(), 1.0f);
+      const Array<float> ones(expected.size(), 1.0f);
       for_each_cpu(2, [&](auto& device, const std::string& isa) {
         INFO(isa << ", p " << p << ", " << count << " elements");
-        std::vector<float> out(expected.size()), d_in(expected.size());
+        Array<float> out(expected.size()), d_in(expected.size());
         dropout_forward<std::remove_reference_t<decltype(device)>, float>(device, out.data(), ones.data(), nullptr,
                                                                           dropout, count);
         dropout_backward<std::remove_reference_t<decltype(device)>, float>(device, d_in.data(), ones.data(), dropout,
@@ -98,7 +98,7 @@ TEST_CASE("dropout: a run of the mask may start anywhere", "[dropout]") {
   // The last start makes the low half of the block number overflow within the run.
   for (const Index first : {Index(0), Index(1), Index(2), Index(3), Index(1001), (Index(1) << 34) - 21}) {
     for (const Index count : {1, 5, 63, 256, 257, 600}) {
-      std::vector<double> factors(static_cast<std::size_t>(count) + 1, -1.0);
+      Array<double> factors(static_cast<std::size_t>(count) + 1, -1.0);
       dropout_factors(factors.data(), dropout, first, count);
       Index wrong = 0;
       for (Index i = 0; i < count; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to st
   const double p = 0.1;
   StepState next = fixed_state;
   ++next.step;
-  std::vector<double> factor(count), other_site(count), other_step(count);
+  Array<double> factor(count), other_site(count), other_step(count);
   dropout_factors(factor.data(), {p, 7, &fixed_state}, 0, count);
   dropout_factors(other_site.data(), {p, 8, &fixed_state}, 0, count);
   dropout_factors(other_step.data(), {p, 7, &next}, 0, count);
@@ -139,14 +139,14 @@ TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing an
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
     using Device = std::remove_reference_t<decltype(device)>;
-    const std::vector<float> in(77, 3.0f), residual(77, 0.5f);
-    std::vector<float> out(77, std::nanf(""));
+    const Array<float> in(77, 3.0f), residual(77, 0.5f);
+    Array<float> out(77, std::nanf(""));
     dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {1, 7, &fixed_state}, 77);
-    CHECK(out == std::vector<float>(77, 0.0f));
+    CHECK(out == Array<float>(77, 0.0f));
     dropout_forward<Device, float>(device, out.data(), in.data(), residual.data(), {1, 7, &fixed_state}, 77);
     CHECK(out == residual);
     dropout_backward<Device, float>(device, out.data(), in.data(), {1, 7, &fixed_state}, 77);
-    CHECK(out == std::vector<float>(77, 0.0f));
+    CHECK(out == Array<float>(77, 0.0f));
 
     dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {}, 77);
     CHECK(out == in);
@@ -165,8 +165,8 @@ TEST_CASE("dropout: in place", "[dropout]") {
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
     using Device = std::remove_reference_t<decltype(device)>;
-    const std::vector<float> apart = run_forward<float>(layer, device, in)[0];
-    std::vector<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
+    const Array<float> apart = run_forward<float>(layer, device, in)[0];
+    Array<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
     dropout_forward<Device, float>(device, over_in.data(), over_in.data(), in[1].data(), layer.dropout(), count);
     dropout_forward<Device, float>(device, over_residual.data(), in[0].data(), over_residual.data(), layer.dropout(),
                                    count);

@@ -12,8 +12,8 @@ struct EmbeddingCase {
   bool positions = true;
 
   // Ids that repeat within and between sequences, the first and the last of the vocabulary among them.
-  std::vector<Token> tokens() const {
-    std::vector<Token> ids;
+  Array<Token> tokens() const {
+    Array<Token> ids;
     for (Index i = 0; i < B * C; ++i) ids.push_back(static_cast<Token>((i * i + i / 3) % V));
     ids.front() = 0;
     ids.back() = static_cast<Token>(V - 1);
@@ -49,39 +49,39 @@ TEST_CASE("embedding: every derivative, every width", "[embedding]") {
 }
 
 TEST_CASE("embedding: out is the token's row and the position's row", "[embedding]") {
-  const std::vector<double> token_vd = {1, 2, 3, 4, 5, 6};
-  const std::vector<double> position_cd = {10, 20, 30, 40, 50, 60, 70, 80};
-  const std::vector<Token> tokens_bc = {2, 0, 2, 1};
-  std::vector<double> out_bcd(8);
+  const Array<double> token_vd = {1, 2, 3, 4, 5, 6};
+  const Array<double> position_cd = {10, 20, 30, 40, 50, 60, 70, 80};
+  const Array<Token> tokens_bc = {2, 0, 2, 1};
+  Array<double> out_bcd(8);
   CpuDevice<Isa::baseline> device(1);
   embedding_forward<CpuDevice<Isa::baseline>, double>(device, out_bcd.data(), tokens_bc.data(), token_vd.data(),
                                                       position_cd.data(), 2, 2, 2);
-  CHECK(out_bcd == std::vector<double>{15, 26, 31, 42, 15, 26, 33, 44});
+  CHECK(out_bcd == Array<double>{15, 26, 31, 42, 15, 26, 33, 44});
   embedding_forward<CpuDevice<Isa::baseline>, double>(device, out_bcd.data(), tokens_bc.data(), token_vd.data(),
                                                       position_cd.data(), 2, 2, 2, 2);
-  CHECK(out_bcd == std::vector<double>{55, 66, 71, 82, 55, 66, 73, 84});
+  CHECK(out_bcd == Array<double>{55, 66, 71, 82, 55, 66, 73, 84});
 }
 
 TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alone", "[embedding]") {
-  const std::vector<Token> tokens_bc = {2, 0, 2, 2};
-  const std::vector<float> d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
+  const Array<Token> tokens_bc = {2, 0, 2, 2};
+  const Array<float> d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
   for_each_cpu(2, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    std::vector<float> d_token_vd(8, 100.0f), d_position_cd(6, 100.0f);
+    Array<float> d_token_vd(8, 100.0f), d_position_cd(6, 100.0f);
     embedding_backward<std::remove_reference_t<decltype(device)>, float>(
         device, d_token_vd.data(), d_position_cd.data(), d_out_bcd.data(), tokens_bc.data(), 2, 2, 2, 4);
-    CHECK(d_token_vd == std::vector<float>{103, 104, 100, 100, 113, 116, 100, 100});
-    CHECK(d_position_cd == std::vector<float>{106, 108, 110, 112, 100, 100});
+    CHECK(d_token_vd == Array<float>{103, 104, 100, 100, 113, 116, 100, 100});
+    CHECK(d_position_cd == Array<float>{106, 108, 110, 112, 100, 100});
   });
 }
 
 TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding]") {
   const EmbeddingCase layer{1, 9, 21, 5, 9};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 4));
-  const std::vector<Token> tokens_bc = layer.tokens();
+  const Array<Token> tokens_bc = layer.tokens();
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    std::vector<float> steps(static_cast<std::size_t>(layer.C * layer.D));
+    Array<float> steps(static_cast<std::size_t>(layer.C * layer.D));
     for (Index c = 0; c < layer.C; ++c) {
       embedding_forward<std::remove_reference_t<decltype(device)>, float>(
           device, steps.data() + c * layer.D, tokens_bc.data() + c, in[0].data(), in[1].data(), 1, 1, layer.D, c);
@@ -92,10 +92,10 @@ TEST_CASE("embedding: one position at a time gives the same as all at once", "[e
 
 TEST_CASE("embedding: no sequences", "[embedding]") {
   CpuDevice<Isa::baseline> device(2);
-  std::vector<float> d_token_vd(6, 1.0f);
+  Array<float> d_token_vd(6, 1.0f);
   embedding_forward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, d_token_vd.data(), nullptr, 0, 4, 2);
   embedding_backward<CpuDevice<Isa::baseline>, float>(device, d_token_vd.data(), nullptr, nullptr, nullptr, 0, 4, 2, 3);
-  CHECK(d_token_vd == std::vector<float>(6, 1.0f));
+  CHECK(d_token_vd == Array<float>(6, 1.0f));
 }
 
 }  // namespace

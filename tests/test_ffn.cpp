@@ -39,10 +39,10 @@ TEST_CASE("ffn: with dropout and its fixed mask", "[ffn]") {
   block.options.residual = false;
   const Values<double> in = random_values(block.inputs(), 9);
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> dropped = run_forward<double>(block, device, in)[0];
+  const Array<double> dropped = run_forward<double>(block, device, in)[0];
   const double p = block.options.dropout;
   block.options.dropout = 0;
-  const std::vector<double> kept = run_forward<double>(block, device, in)[0];
+  const Array<double> kept = run_forward<double>(block, device, in)[0];
   for (std::size_t i = 0; i < kept.size(); ++i) {
     const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(2, sites::LayerUse::ffn));
     const double factor = word >= static_cast<std::uint32_t>(std::ceil(p * 0x1p32)) ? 1 / (1 - p) : 0;

@@ -45,7 +45,7 @@ TEST_CASE("gelu over several chunks", "[gelu]") {
 // most 1, by 1.2e-7, and a little more after the final operations.
 TEST_CASE("gelu matches its definition on a grid", "[gelu]") {
   const Index count = 200001;
-  std::vector<float> in, ones(count, 1.0f), out(count), d_in(count);
+  Array<float> in, ones(count, 1.0f), out(count), d_in(count);
   for (Index i = 0; i < count; ++i) in.push_back(static_cast<float>(-12 + 24.0 * static_cast<double>(i) / (count - 1)));
   const double kappa = std::sqrt(2 * std::numbers::inv_pi), alpha = 0.044715;
   for (GeluForm form : forms) {
@@ -115,7 +115,7 @@ TEMPLATE_TEST_CASE("gelu of extreme numbers is its limit", "[gelu]", float, doub
 
 TEST_CASE("gelu forms differ by 4.73e-4 at most", "[gelu]") {
   CpuDevice<Isa::baseline> device(1);
-  std::vector<double> in, by_erf(8001), by_tanh(8001);
+  Array<double> in, by_erf(8001), by_tanh(8001);
   for (int i = 0; i <= 8000; ++i) in.push_back(-4 + 0.001 * i);
   gelu_forward<CpuDevice<Isa::baseline>, double>(device, by_erf.data(), in.data(), 8001, GeluForm::erf);
   gelu_forward<CpuDevice<Isa::baseline>, double>(device, by_tanh.data(), in.data(), 8001, GeluForm::tanh);

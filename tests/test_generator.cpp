@@ -34,7 +34,7 @@ Checkpoint some_checkpoint(const std::string& mixer, const std::string& position
 
 std::unique_ptr<Model> stepwise_model(const Checkpoint& checkpoint) {
   const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = checkpoint.config.context};
-  std::unique_ptr<Model> model = make_model("cpu", 1, checkpoint.config, extent);
+  std::unique_ptr<Model> model = make_model({.device = "cpu", .threads = 1}, checkpoint.config, extent);
   model->write(Model::Arena::weights, checkpoint.weights);
   model->start();
   return model;
@@ -155,7 +155,7 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
     INFO(mixer);
     const Checkpoint checkpoint = some_checkpoint(mixer);
     const auto model = stepwise_model(checkpoint);
-    Generator generator("cpu", 1, checkpoint);
+    Generator generator({.device = "cpu", .threads = 1}, checkpoint);
     generator.feed(3);
     std::span<const float> logits_v = model->step(3, 0);
     for (Index position = 1; position < 8; ++position) {
@@ -180,7 +180,7 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
       std::span<const float> logits_v;
       for (std::size_t j = first; j <= i; ++j) logits_v = model->step(text[j], static_cast<Index>(j - first));
       INFO("after token " << i);
-      Generator generator("cpu", 1, checkpoint);
+      Generator generator({.device = "cpu", .threads = 1}, checkpoint);
       for (std::size_t j = 0; j <= i; ++j) generator.feed(text[j]);
       CHECK(generator.next({.temperature = 0}) == most_likely(logits_v));
     }
@@ -191,7 +191,7 @@ TEST_CASE("generator: without positions a recurrent model never forgets by halve
   for (const char* window : {"0", "5"}) {
     const Checkpoint checkpoint = some_checkpoint("additive", "none", window);
     const auto model = stepwise_model(checkpoint);
-    Generator generator("cpu", 1, checkpoint);
+    Generator generator({.device = "cpu", .threads = 1}, checkpoint);
     generator.feed(2);
     std::span<const float> logits_v = model->step(2, 0);
     for (Index i = 1; i < 100; ++i) {
@@ -216,7 +216,7 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
   const long allowed = 200'000;  // 40 bytes a token
 #endif
   for (const auto& [mixer, positions] : {std::pair{"additive", "none"}, std::pair{"dot", "learned"}}) {
-    Generator generator("cpu", 1, some_checkpoint(mixer, positions));
+    Generator generator({.device = "cpu", .threads = 1}, some_checkpoint(mixer, positions));
     generator.feed(0);
     for (int i = 0; i < 100; ++i) generator.next({});
     const long before = resident_pages();
@@ -229,13 +229,13 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
 
 TEST_CASE("generator: a text starts with its prompt and has the length that was asked for", "[generator]") {
   const Checkpoint checkpoint = some_checkpoint("additive");
-  const std::string text = generate_text("cpu", 1, checkpoint, "abc", 50, {.seed = 2});
+  const std::string text = generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 2});
   CHECK(text.size() == 53);
   CHECK(text.starts_with("abc"));
-  CHECK(text == generate_text("cpu", 2, checkpoint, "abc", 50, {.seed = 2}));
-  CHECK(text != generate_text("cpu", 1, checkpoint, "abc", 50, {.seed = 3}));
-  CHECK(generate_text("cpu", 1, checkpoint, "abc", 0, {}) == "abc");
-  CHECK_THROWS_AS(generate_text("cpu", 1, checkpoint, "xyz", 5, {}), Error);
+  CHECK(text == generate_text({.device = "cpu", .threads = 2}, checkpoint, "abc", 50, {.seed = 2}));
+  CHECK(text != generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 3}));
+  CHECK(generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 0, {}) == "abc");
+  CHECK_THROWS_AS(generate_text({.device = "cpu", .threads = 1}, checkpoint, "xyz", 5, {}), Error);
 }
 
 TEST_CASE("generator: a text opens with a line break where the vocabulary has one", "[generator]") {

@@ -5,24 +5,24 @@ namespace abh {
 namespace {
 
 template <class T, class Device>
-StepState run(Device& device, const std::vector<T>& gradient, double clip) {
+StepState run(Device& device, const Array<T>& gradient, double clip) {
   StepState state;
   state.gradient_norm = state.clip_scale = -1;
   global_norm<Device, T>(device, &state, gradient.data(), clip, static_cast<Index>(gradient.size()));
   return state;
 }
 
-std::vector<float> gradient_of(Index count, double scale = 1) {
+Array<float> gradient_of(Index count, double scale = 1) {
   return converted<float>(Values<double>{random_values(activation("gradient", count, scale), 3, 0)})[0];
 }
 
 TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global_norm]") {
   for (Index count : {1, 7, 33, 16384, 16385, 5 * 16384 + 19}) {
-    const std::vector<float> gradient = gradient_of(count);
+    const Array<float> gradient = gradient_of(count);
     long double sum = 0;
     for (float x : gradient) sum += static_cast<long double>(x) * static_cast<long double>(x);
     const double norm = static_cast<double>(std::sqrt(sum));
-    std::vector<double> norms;
+    Array<double> norms;
     for (Index threads : {1, 1, 2, 3, 7}) {
       for_each_cpu(threads, [&](auto& device, const std::string& isa) {
         INFO(isa << ", " << count << " elements, " << threads << " threads");
@@ -40,7 +40,7 @@ TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global
 TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_norm]") {
   for_each_cpu(1, [](auto& device, const std::string& isa) {
     INFO(isa);
-    const std::vector<float> gradient = {3, 0, -4};
+    const Array<float> gradient = {3, 0, -4};
     CHECK(run(device, gradient, 1).gradient_norm == 5);
     CHECK(run(device, gradient, 1).clip_scale == 0.2);
     CHECK(run(device, gradient, 5).clip_scale == 1);
@@ -54,7 +54,7 @@ TEST_CASE("global_norm: zero gradient, or none", "[global_norm]") {
   for_each_cpu(2, [](auto& device, const std::string& isa) {
     INFO(isa);
     for (std::size_t count : {0u, 40u}) {
-      const StepState state = run(device, std::vector<float>(count, 0), 1);
+      const StepState state = run(device, Array<float>(count, 0), 1);
       CHECK(state.gradient_norm == 0);
       CHECK(state.clip_scale == 1);
     }
@@ -65,7 +65,7 @@ TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm]") {
   for_each_cpu(1, [](auto& device, const std::string& isa) {
     INFO(isa);
     for (float size : {1e30f, 1e-30f}) {
-      const StepState state = run(device, std::vector<float>(100, size), 1);
+      const StepState state = run(device, Array<float>(100, size), 1);
       CHECK_FALSE(!(std::abs(state.gradient_norm / (10 * static_cast<double>(size)) - 1) <= 1e-14));
       CHECK_FALSE(!(std::abs(state.clip_scale - std::min(1.0, 1 / state.gradient_norm)) <= 1e-14 * state.clip_scale));
     }
@@ -74,7 +74,7 @@ TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm]") {
 
 TEST_CASE("global_norm: double gradients", "[global_norm]") {
   CpuDevice<Isa::baseline> device(1);
-  const StepState state = run(device, std::vector<double>{3e100, 4e100}, 1);
+  const StepState state = run(device, Array<double>{3e100, 4e100}, 1);
   CHECK_FALSE(!(std::abs(state.gradient_norm / 5e100 - 1) <= 1e-15));
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm]")
     for (std::size_t position : {0u, 20u, 36u}) {
       for (double clip : {0.0, 1.0}) {
         INFO(isa << ", position " << position << ", clip " << clip);
-        std::vector<float> gradient = gradient_of(37);
+        Array<float> gradient = gradient_of(37);
         gradient[position] = std::numeric_limits<float>::quiet_NaN();
         StepState state = run(device, gradient, clip);
         CHECK(std::isnan(state.gradient_norm));

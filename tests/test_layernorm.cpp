@@ -15,7 +15,7 @@ struct LayernormCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    std::vector<T> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
+    Array<T> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
     layernorm_forward<Device, T>(device, out[0].data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
                                  in[2].data(), BC, D);
     // With a residual the case is out = in + layernorm(in), as in a block.
@@ -26,7 +26,7 @@ struct LayernormCase {
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    std::vector<T> out_bcd(in[0].size()), mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
+    Array<T> out_bcd(in[0].size()), mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
     layernorm_forward<Device, T>(device, out_bcd.data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
                                  in[2].data(), BC, D);
     layernorm_backward<Device, T>(device, {.d_in_bcd = d_in[0].data(),
@@ -53,7 +53,7 @@ TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
 TEST_CASE("layernorm: no rows", "[layernorm]") {
   const Values<double> in = {{}, {1, 2}, {3, 4}};
   CpuDevice<Isa::baseline> device(2);
-  CHECK(run_backward<double>(LayernormCase{0, 2}, device, in, {{}})[1] == std::vector<double>{0, 0});
+  CHECK(run_backward<double>(LayernormCase{0, 2}, device, in, {{}})[1] == Array<double>{0, 0});
 }
 
 TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm]") {
@@ -72,9 +72,9 @@ TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm]") 
 
 TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradients", "[layernorm]") {
   const LayernormCase layer{1, 9};
-  const Values<double> in = {std::vector<double>(9, 5.0), std::vector<double>(9, 2.0), std::vector<double>(9, -3.0)};
+  const Values<double> in = {Array<double>(9, 5.0), Array<double>(9, 2.0), Array<double>(9, -3.0)};
   CpuDevice<Isa::baseline> device(1);
-  CHECK(run_forward<double>(layer, device, in)[0] == std::vector<double>(9, -3.0));
+  CHECK(run_forward<double>(layer, device, in)[0] == Array<double>(9, -3.0));
   const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 1));
   CHECK(largest(d_in[0]) < 1e4);
 }

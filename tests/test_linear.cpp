@@ -24,8 +24,8 @@ struct LinearCase {
 
   // Spread rows out, with `fill` between them, and gather them again.
   template <class T>
-  static std::vector<T> spread(const std::vector<T>& rows, Index BC, Index width, Index gap, double fill) {
-    std::vector<T> spread_rows(static_cast<std::size_t>(BC * (width + gap)), static_cast<T>(fill));
+  static Array<T> spread(const Array<T>& rows, Index BC, Index width, Index gap, double fill) {
+    Array<T> spread_rows(static_cast<std::size_t>(BC * (width + gap)), static_cast<T>(fill));
     for (Index bc = 0; bc < BC; ++bc) {
       for (Index i = 0; i < width; ++i) {
         spread_rows[static_cast<std::size_t>(bc * (width + gap) + i)] = rows[static_cast<std::size_t>(bc * width + i)];
@@ -34,7 +34,7 @@ struct LinearCase {
     return spread_rows;
   }
   template <class T>
-  static void gather(std::vector<T>& rows, const std::vector<T>& spread_rows, Index BC, Index width, Index gap,
+  static void gather(Array<T>& rows, const Array<T>& spread_rows, Index BC, Index width, Index gap,
                      double fill) {
     for (Index bc = 0; bc < BC; ++bc) {
       for (Index i = 0; i < width + gap; ++i) {
@@ -50,8 +50,8 @@ struct LinearCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    const std::vector<T> in_rows = spread(in[0], BC, I, in_gap, std::numeric_limits<double>::quiet_NaN());
-    std::vector<T> out_rows = spread(out[0], BC, O, out_gap, 5);
+    const Array<T> in_rows = spread(in[0], BC, I, in_gap, std::numeric_limits<double>::quiet_NaN());
+    Array<T> out_rows = spread(out[0], BC, O, out_gap, 5);
     linear_forward<Device, T>(device, {.out_bco = out_rows.data(),
                                        .in_bci = in_rows.data(),
                                        .weight_oi = in[1].data(),
@@ -68,9 +68,9 @@ struct LinearCase {
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    const std::vector<T> in_rows = spread(in[0], BC, I, in_gap, nan);
-    const std::vector<T> d_out_rows = spread(d_out[0], BC, O, out_gap, nan);
-    std::vector<T> d_in_rows = spread(d_in[0], BC, I, in_gap, 5);
+    const Array<T> in_rows = spread(in[0], BC, I, in_gap, nan);
+    const Array<T> d_out_rows = spread(d_out[0], BC, O, out_gap, nan);
+    Array<T> d_in_rows = spread(d_in[0], BC, I, in_gap, 5);
     LinearBackwardInput<T> to_input{.d_in_bci = d_in_rows.data(),
                                     .d_out_bco = d_out_rows.data(),
                                     .weight_oi = in[1].data(),
@@ -144,11 +144,11 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
       const std::vector<Slot> slots = {activation("a_mk", M * K), activation("b_nk", N * K), activation("c_mn", M * N),
                                        activation("bias_n", N)};
       const Values<float> in = converted<float>(random_values(slots, 40 + draw));
-      const auto at = [](const std::vector<float>& matrix, Index row, Index column, Index width) {
+      const auto at = [](const Array<float>& matrix, Index row, Index column, Index width) {
         return static_cast<double>(matrix[static_cast<std::size_t>(row * width + column)]);
       };
       Index wrong = 0;
-      const auto compare_with = [&](const std::vector<float>& got, Index rows, Index columns, Index terms, auto term,
+      const auto compare_with = [&](const Array<float>& got, Index rows, Index columns, Index terms, auto term,
                                     auto start) {
         for (Index r = 0; r < rows; ++r) {
           for (Index c = 0; c < columns; ++c) {
@@ -163,7 +163,7 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
         }
       };
 
-      std::vector<float> out_mn(in[2].size(), std::numeric_limits<float>::quiet_NaN());
+      Array<float> out_mn(in[2].size(), std::numeric_limits<float>::quiet_NaN());
       linear_forward<Device, float>(device, {.out_bco = out_mn.data(),
                                              .in_bci = in[0].data(),
                                              .weight_oi = in[1].data(),
@@ -175,7 +175,7 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
           out_mn, M, N, K, [&](Index m, Index n, Index k) { return at(in[0], m, k, K) * at(in[1], n, k, K); },
           [&](Index, Index n) { return at(in[3], 0, n, N); });
 
-      std::vector<float> d_in_mk = in[0];
+      Array<float> d_in_mk = in[0];
       linear_backward_input<Device, float>(device, {.d_in_bci = d_in_mk.data(),
                                                     .d_out_bco = in[2].data(),
                                                     .weight_oi = in[1].data(),
@@ -187,7 +187,7 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
           d_in_mk, M, K, N, [&](Index m, Index k, Index n) { return at(in[2], m, n, N) * at(in[1], n, k, K); },
           [&](Index m, Index k) { return at(in[0], m, k, K); });
 
-      std::vector<float> d_weight_nk = in[1], d_bias_n = in[3];
+      Array<float> d_weight_nk = in[1], d_bias_n = in[3];
       linear_backward_weight<Device, float>(device, {.d_weight_oi = d_weight_nk.data(),
                                                      .d_bias_o = d_bias_n.data(),
                                                      .d_out_bco = in[2].data(),
@@ -213,14 +213,14 @@ TEST_CASE("linear gives equal rows equal bits", "[linear]") {
   const Index BC = 29, I = 71, O = 45;
   const std::vector<Slot> slots = {activation("in_i", I), weight("weight_oi", O * I), activation("d_out_o", O)};
   const Values<float> values = converted<float>(random_values(slots, 3));
-  std::vector<float> in_bci, d_out_bco;
+  Array<float> in_bci, d_out_bco;
   for (Index bc = 0; bc < BC; ++bc) {
     in_bci.insert(in_bci.end(), values[0].begin(), values[0].end());
     d_out_bco.insert(d_out_bco.end(), values[2].begin(), values[2].end());
   }
   for_each_cpu(2, [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
-    std::vector<float> out_bco(static_cast<std::size_t>(BC * O)), d_in_bci(static_cast<std::size_t>(BC * I));
+    Array<float> out_bco(static_cast<std::size_t>(BC * O)), d_in_bci(static_cast<std::size_t>(BC * I));
     linear_forward<Device, float>(
         device,
         {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = values[1].data(), .BC = BC, .I = I, .O = O});
@@ -242,8 +242,8 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
   const Index BC = 15, I = 20, O = 18;
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
-    std::vector<float> in_bci(static_cast<std::size_t>(BC * I), 1.0f), out_bco(static_cast<std::size_t>(BC * O));
-    const std::vector<float> weight_oi(static_cast<std::size_t>(O * I), 0.5f);
+    Array<float> in_bci(static_cast<std::size_t>(BC * I), 1.0f), out_bco(static_cast<std::size_t>(BC * O));
+    const Array<float> weight_oi(static_cast<std::size_t>(O * I), 0.5f);
     in_bci[static_cast<std::size_t>(3 * I + 2)] = std::numeric_limits<float>::quiet_NaN();
     in_bci[static_cast<std::size_t>(14 * I + 19)] = std::numeric_limits<float>::infinity();
     linear_forward<Device, float>(
@@ -266,8 +266,8 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
 TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear]") {
   for_each_cpu(2, [&](auto& device, const std::string&) {
     using Device = std::remove_reference_t<decltype(device)>;
-    const std::vector<float> weight_oi(12, 1.0f);
-    std::vector<float> d_weight_oi(12, 7.0f), d_bias_o(3, 7.0f);
+    const Array<float> weight_oi(12, 1.0f);
+    Array<float> d_weight_oi(12, 7.0f), d_bias_o(3, 7.0f);
     linear_forward<Device, float>(
         device, {.out_bco = nullptr, .in_bci = nullptr, .weight_oi = weight_oi.data(), .BC = 0, .I = 4, .O = 3});
     linear_backward_input<Device, float>(
@@ -279,8 +279,8 @@ TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linea
                                                    .BC = 0,
                                                    .I = 4,
                                                    .O = 3});
-    CHECK(d_weight_oi == std::vector<float>(12, 7.0f));
-    CHECK(d_bias_o == std::vector<float>(3, 7.0f));
+    CHECK(d_weight_oi == Array<float>(12, 7.0f));
+    CHECK(d_bias_o == Array<float>(3, 7.0f));
   });
 }
 

@@ -54,7 +54,7 @@ TEST_CASE("metric: with a mask", "[metric]") {
   // The first two rows of the second sequence see no key: only the residual is left of them.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
-  const std::vector<double> out = run_forward<double>(block, device, in)[0];
+  const Array<double> out = run_forward<double>(block, device, in)[0];
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("metric: with dropout and its fixed mask", "[metric]") {
 
     block.options.residual = false;
     CpuDevice<Isa::baseline> device(1);
-    const std::vector<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
+    const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::mixer));
       CHECK((out[i] == 0) == (word < 0x40000000u));
@@ -112,7 +112,7 @@ TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
   require_close(packed.outputs(), run_forward<double>(packed, device, in), run_forward<double>(full, device, in_full),
                 1e-14, "outputs");
   Values<double> d_full = run_backward<double>(full, device, in_full, d_out);
-  std::vector<double> folded(12);
+  Array<double> folded(12);
   each_pair([&](std::size_t l, std::size_t upper, std::size_t lower) {
     folded[l] = d_full[metric][upper] + (upper == lower ? 0 : d_full[metric][lower]);
   });

@@ -25,12 +25,12 @@ struct MetricAttentionCase {
   // What forward leaves for backward.
   template <class T>
   struct Saved {
-    std::vector<T> key_bch, lse_bnc;
+    Array<T> key_bch, lse_bnc;
   };
 
   template <class Device, class T>
   Saved<T> forward_and_save(Device& device, const Values<T>& in, T* out_bch) const {
-    Saved<T> saved{std::vector<T>(size_of(rows_count())), std::vector<T>(size_of(B * N * C))};
+    Saved<T> saved{Array<T>(size_of(rows_count())), Array<T>(size_of(B * N * C))};
     metric_key_forward<Device, T>(device, saved.key_bch.data(), in[0].data(), in[1].data(), form, B * C, N, K);
     dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
                                                       .lse_bnc = saved.lse_bnc.data(),
@@ -52,7 +52,7 @@ struct MetricAttentionCase {
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    std::vector<T> out_bch(in[0].size()), d_value_bch(in[0].size()), d_key_bch(in[0].size());
+    Array<T> out_bch(in[0].size()), d_value_bch(in[0].size()), d_key_bch(in[0].size());
     const Saved<T> saved = forward_and_save(device, in, out_bch.data());
     dot_product_attention_backward<Device, T>(device, {.d_query_bch = d_in[0].data(),
                                                        .d_key_bch = d_key_bch.data(),
@@ -75,8 +75,8 @@ struct MetricAttentionCase {
 };
 
 // The full matrices of a packed metric, from the order of its numbers alone: k <= k', row by row.
-std::vector<double> unpacked(const std::vector<double>& metric_nl, Index N, Index K) {
-  std::vector<double> full_nkk(size_of(N * K * K));
+Array<double> unpacked(const Array<double>& metric_nl, Index N, Index K) {
+  Array<double> full_nkk(size_of(N * K * K));
   std::size_t l = 0;
   for (Index n = 0; n < N; ++n) {
     for (Index k = 0; k < K; ++k) {
@@ -136,7 +136,7 @@ TEST_CASE("metric attention: scores are the packed double sum", "[metric_attenti
   const Index C = 6, N = 2, K = 5;
   const MetricAttentionCase layer{1, C, N, K};
   const Values<double> in = random_values(layer.inputs(), 1);
-  std::vector<double> key_ch(in[0].size());
+  Array<double> key_ch(in[0].size());
   CpuDevice<Isa::baseline> device(1);
   metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_ch.data(), in[0].data(), in[1].data(),
                                                        MetricForm::packed, C, N, K);
@@ -162,22 +162,22 @@ TEST_CASE("metric attention: scores are the packed double sum", "[metric_attenti
 
 // With an unsymmetric M the sides matter: row c is on the left, the key's row on the right.
 TEST_CASE("metric attention: a full metric acts on the key", "[metric_attention]") {
-  const std::vector<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
-  std::vector<double> key_h(2), query_h(2);
+  const Array<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
+  Array<double> key_h(2), query_h(2);
   CpuDevice<Isa::baseline> device(1);
   metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_h.data(), project_h.data(), metric_kk.data(),
                                                        MetricForm::full, 1, 1, 2);
   metric_query_step<CpuDevice<Isa::baseline>, double>(device, query_h.data(), project_h.data(), metric_kk.data(),
                                                       MetricForm::full, 1, 2);
-  CHECK(key_h == std::vector<double>{21, 43});
-  CHECK(query_h == std::vector<double>{31, 42});
+  CHECK(key_h == Array<double>{21, 43});
+  CHECK(query_h == Array<double>{31, 42});
 }
 
 TEST_CASE("metric attention: a metric of one is dot-product attention of p with itself", "[metric_attention]") {
   const MetricAttentionCase layer{2, 8, 2, 3, MetricForm::packed};
   Values<double> in = random_values(layer.inputs(), 1);
   in[1] = {1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1};
-  std::vector<double> key_bch(in[0].size());
+  Array<double> key_bch(in[0].size());
   CpuDevice<Isa::baseline> device(1);
   metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_bch.data(), in[0].data(), in[1].data(),
                                                        MetricForm::packed, layer.B * layer.C, layer.N, layer.K);
@@ -186,8 +186,8 @@ TEST_CASE("metric attention: a metric of one is dot-product attention of p with 
 
 template <class T, class Device>
 Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const Values<T>& in) {
-  Values<T> out = {std::vector<T>(in[0].size())};
-  std::vector<T> query_h(size_of(layer.H()));
+  Values<T> out = {Array<T>(in[0].size())};
+  Array<T> query_h(size_of(layer.H()));
   for (Index c = 0; c < layer.C; ++c) {
     metric_query_step<Device, T>(device, query_h.data(), in[0].data() + c * layer.H(), in[1].data(), layer.form,
                                  layer.N, layer.K);

@@ -50,12 +50,12 @@ struct NetworkCase {
   }
   std::vector<Parameter> parameters() const { return Network<Reference, double>::parameter_table(config); }
   // Weights at the scale of slot_of, in the order of the arena.
-  std::vector<double> weights(std::uint64_t seed = 1) const {
-    std::vector<double> all;
+  Array<double> weights(std::uint64_t seed = 1) const {
+    Array<double> all;
     std::uint32_t index = 0;
     for (const Parameter& parameter : parameters()) {
       all.resize(std::max(all.size(), static_cast<std::size_t>(parameter.offset + parameter.count)));
-      const std::vector<double> values = random_values(slot_of(parameter), seed, index++);
+      const Array<double> values = random_values(slot_of(parameter), seed, index++);
       for (std::size_t i = 0; i < values.size(); ++i) all[static_cast<std::size_t>(parameter.offset) + i] = values[i];
     }
     return all;
@@ -116,7 +116,7 @@ std::vector<NetworkCase> all_cases() {
 template <class Device, class T>
 class Built {
  public:
-  explicit Built(const NetworkCase& network, const std::vector<double>& weights, Index threads = 1)
+  explicit Built(const NetworkCase& network, const Array<double>& weights, Index threads = 1)
       : case_(network),
         tokens_(network.tokens_bc()),
         targets_(network.targets_bc()),
@@ -133,8 +133,8 @@ class Built {
     return *net.loss(targets_.data(), case_.label_smoothing, pass()).mean;
   }
   void backward() { net.backward(tokens_.data(), targets_.data(), case_.label_smoothing, pass()); }
-  std::vector<double> gradients() {
-    std::vector<double> all;
+  Array<double> gradients() {
+    Array<double> all;
     for (Index i = 0; i < net.weight_count(); ++i) all.push_back(static_cast<double>(net.gradients()[i]));
     return all;
   }
@@ -151,13 +151,13 @@ class Built {
 TEST_CASE("network: the gradient of every weight against dual numbers", "[network]") {
   for (const NetworkCase& network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
-    const std::vector<double> weights = network.weights();
+    const Array<double> weights = network.weights();
     Built<Reference, double> built(network, weights);
     const double loss = built.forward();
     CHECK(loss > 0.1);
     CHECK(loss < 10);
     built.backward();
-    const std::vector<double> gradients = built.gradients();
+    const Array<double> gradients = built.gradients();
 
     Built<CpuDevice<Isa::scalar>, Dual> dual(network, weights);
     const std::vector<Parameter> parameters = network.parameters();
@@ -201,15 +201,15 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
 TEST_CASE("network: gradients add up over passes, and float is near double", "[network]") {
   for (const NetworkCase& network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
-    std::vector<double> weights = network.weights();
+    Array<double> weights = network.weights();
     for (double& x : weights) x = static_cast<float>(x);
     Built<Reference, double> reference(network, weights);
     const double loss = reference.forward();
     reference.backward();
-    const std::vector<double> once = reference.gradients();
+    const Array<double> once = reference.gradients();
     reference.forward();
     reference.backward();
-    std::vector<double> twice = once;
+    Array<double> twice = once;
     for (double& x : twice) x *= 2;
     const std::vector<Slot> slot = {weight("all", static_cast<Index>(once.size()))};
     require_close(slot, {reference.gradients()}, {twice}, 1e-14, "two passes");
@@ -244,7 +244,7 @@ TEST_CASE("network: the loss is the mean over the targets that count", "[network
   CHECK_FALSE(!(std::abs(loss - sum / count) <= 1e-13));
 
   // The scale multiplies logits and bias alike.
-  std::vector<double> logits(built.net.logits_bcv(), built.net.logits_bcv() + targets.size() * V);
+  Array<double> logits(built.net.logits_bcv(), built.net.logits_bcv() + targets.size() * V);
   network.config.logit_scale = 0.25;
   Built<Reference, double> scaled(network, network.weights());
   scaled.forward();
@@ -281,7 +281,7 @@ TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") 
   for (const NetworkCase& each : all_cases()) {
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
-    const std::vector<double> weights = network.weights();
+    const Array<double> weights = network.weights();
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       Built<std::decay_t<decltype(device)>, float> built(network, weights);
       const std::vector<Token> tokens = network.tokens_bc();
@@ -316,7 +316,7 @@ TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") 
 
 template <class T, class Device>
 void check_network_steps(const NetworkCase& network, Device& device, double tolerance, const std::string& what) {
-  const std::vector<double> weights = network.weights();
+  const Array<double> weights = network.weights();
   const std::vector<Token> tokens = network.tokens_bc();
   const Index V = network.config.vocabulary;
   const std::vector<Slot> slots = {activation("logits_cv", network.C * V)};
@@ -358,7 +358,7 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
     TrainingConfig training;
     std::vector<std::vector<float>> trained;
-    std::vector<double> weights = network.weights();
+    Array<double> weights = network.weights();
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       using Device = std::decay_t<decltype(device)>;
       trained.clear();
@@ -394,7 +394,7 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
 
 TEST_CASE("network: weight decay is for matrices alone", "[network]") {
   const NetworkCase network = network_case("metric,additive", "0", 2);
-  const std::vector<double> weights = network.weights();
+  const Array<double> weights = network.weights();
   Built<Reference, double> built(network, weights);
   TrainingConfig training;
   training.weight_decay = 0.5;

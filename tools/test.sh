@@ -4,7 +4,7 @@ set -u
 build=$1
 shift
 tools/need.sh cmake c++ catch2 python3 || exit 1
-cmake -S . -B "$build" -DBUILD_TESTING=ON >/dev/null || exit 1
+cmake -S . -B "$build" -DBUILD_TESTING=ON -DBUILD_EMULATOR=ON >/dev/null || exit 1
 cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" || exit 1
 
 passed=0

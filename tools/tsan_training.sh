@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
-# tools/tsan_training.sh: a short training run of every mixer on three threads under the thread sanitizer.
+# tools/tsan_training.sh: short training runs of every mixer under the thread sanitizer: on three threads, and on the
+# emulator, where every CUDA thread counts as a thread; then text from the emulator, which runs the step functions.
 set -euo pipefail
 tools/need.sh cmake c++
 cmake --preset tsan >/dev/null
-cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train built_in_corpus | tail -n 1
+cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train generate built_in_corpus | tail -n 1
 build-tsan/built_in_corpus build-tsan/corpus.txt >/dev/null
 export TSAN_OPTIONS=halt_on_error=1
 for mixer in additive metric quadratic dot; do
   build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --threads 3 --mixer $mixer --steps 3 --batch 4 \
     --layers 2 --channels 32 --context 16 --dropout 0.1 --window 4 --eval-every 0 | tail -n 1
+done
+for type in float bf16; do
+  for mixer in additive metric,quadratic dot,additive; do
+    build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --device emulated --type $type --mixer $mixer \
+      --steps 1 --batch 1 --layers 2 --channels 20 --heads 2 --context 7 --dropout 0.1 --window 3,0 --conv-kernel 3 \
+      --conv-groups 2 --eval-every 0 | tail -n 1
+    build-tsan/generate --checkpoint build-tsan/run --device emulated --type $type --tokens 4 | tail -n 1
+  done
 done

@@ -324,7 +324,7 @@ class LayerBench {
     time("global_norm", "step", 2.0 * static_cast<double>(count), size(count),
          [=, this] { global_norm<Device, float>(device_, &state_, d_weight, 1, count); });
     time("adamw", "step", 15.0 * static_cast<double>(count), size(7 * count), [=, this] {
-      adamw_update<Device, float>(device_, weight, first, second, d_weight, AdamwSettings{}, &state_, count);
+      adamw_update<Device, float>(device_, weight, nullptr, first, second, d_weight, AdamwSettings{}, &state_, count);
     });
     arrays_.clear();
   }
@@ -347,16 +347,16 @@ void bench_layers(Index threads, const ModelConfig& config, Index batch, double 
 }
 
 // One row for the mixer of the configuration, or one for each kind of mixer when the configuration has just one.
-void bench_steps(const std::string& device, Index threads, const ModelConfig& config, const TrainingConfig& training,
-                 bool every_mixer, double seconds, Results& results) {
+void bench_steps(const DeviceChoice& device, const ModelConfig& config, const TrainingConfig& training, bool every_mixer,
+                 double seconds, Results& results) {
   std::vector<std::string> mixers = {config.mixer};
   if (every_mixer) mixers = {"additive", "metric", "quadratic", "dot"};
   for (const std::string& mixer : mixers) {
     ModelConfig one = config;
     one.mixer = mixer;
-    const NetworkExtent extent{training.batch, one.context, true, 0, threads};
+    const NetworkExtent extent{training.batch, one.context, true, 0, device.threads};
     require_memory(model_memory(one, extent).total());
-    const std::unique_ptr<Model> model = make_model(device, threads, one, extent, training.dropout);
+    const std::unique_ptr<Model> model = make_model(device, one, extent, training.dropout, training.type);
     results.device = model->device_name();
     model->write(Model::Arena::weights, initial_weights(parameter_table(one), one, training.init_std, training.seed));
     const Index tokens = training.batch * one.context;
@@ -412,8 +412,8 @@ std::string json_of(const Results& r) {
 }
 
 int body(int argc, char** argv) {
-  std::string preset = "tiny", json, device = "auto";
-  Index threads = available_threads();
+  std::string preset = "tiny", json;
+  DeviceChoice device;
   double seconds = 0.2;
   ModelConfig config;
   TrainingConfig training;
@@ -430,25 +430,25 @@ int body(int argc, char** argv) {
   flags.real("dropout", training.dropout, "P", "dropout of the training step", {0, 1});
   flags.real("seconds", seconds, "S", "time for each measurement", {0, 3600});
   flags.text("json", json, "FILE", "write the results there as well");
-  flags.choice("device", device, {"auto", "cpu", "cuda", "emulated"}, "what to measure; auto: cuda if it is there");
-  flags.integer("threads", threads, "N", "threads of the CPU device", 1, 1024);
+  add_machine_flags(flags, device);
+  flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   config.check();
 
   Results results;
-  bench_steps(device, threads, config, training, !flags.given("mixer"), seconds, results);
+  bench_steps(device, config, training, !flags.given("mixer"), seconds, results);
   switch (best_isa()) {
 #if defined(ABH_X86)
     case Isa::avx512:
-      bench_layers<Isa::avx512>(threads, config, training.batch, seconds, results);
+      bench_layers<Isa::avx512>(device.threads, config, training.batch, seconds, results);
       break;
     case Isa::avx2:
-      bench_layers<Isa::avx2>(threads, config, training.batch, seconds, results);
+      bench_layers<Isa::avx2>(device.threads, config, training.batch, seconds, results);
       break;
 #endif
     default:
-      bench_layers<Isa::baseline>(threads, config, training.batch, seconds, results);
+      bench_layers<Isa::baseline>(device.threads, config, training.batch, seconds, results);
   }
   print(results);
   if (!json.empty()) write_file_atomically(json, json_of(results));

@@ -23,9 +23,9 @@ bool is_folder(const std::string& path) {
 int body(int argc, char** argv) {
   std::string checkpoint_path = "runs/tiny";
   std::string prompt;
-  std::string device = "auto";
+  std::string type = "float";
+  DeviceChoice device;
   Index tokens = 500;
-  Index threads = available_threads();
   SamplingSettings settings{.temperature = 0.8};
   Flags flags("generate", "Continues a text with a trained model and prints it as it comes.");
   flags.section("Model");
@@ -38,9 +38,8 @@ int body(int argc, char** argv) {
   flags.integer("top-k", settings.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);
   flags.real("top-p", settings.top_p, "P", "draw from the likeliest tokens that make up P together", {0, 1});
   flags.seed("seed", settings.seed, "of the drawing");
-  flags.section("Machine");
-  flags.choice("device", device, {"auto", "cpu", "cuda", "emulated"}, "where to compute; auto: cuda if it is there");
-  flags.integer("threads", threads, "N", "threads of the CPU device", 1, 1024);
+  add_machine_flags(flags, device);
+  flags.choice("type", type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   if (const auto status = flags.parse(argc, argv)) return *status;
 
   const Checkpoint checkpoint =
@@ -51,7 +50,7 @@ int body(int argc, char** argv) {
   }
   if (!flags.given("prompt")) prompt = opening_of_text(checkpoint.tokenizer);
   std::vector<Token> prompt_tokens = checkpoint.tokenizer.encode(prompt, "prompt");
-  Generator generator(device, threads, checkpoint);
+  Generator generator(device, checkpoint, type);
   std::fwrite(prompt.data(), 1, prompt.size(), stdout);
   if (prompt_tokens.empty()) {
     prompt_tokens = checkpoint.tokenizer.encode(opening_of_text(checkpoint.tokenizer), "prompt");

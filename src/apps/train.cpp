@@ -21,8 +21,7 @@ struct Arguments {
   std::string preset = "tiny";
   std::string out = "runs/tiny";
   std::string resume;
-  std::string device = "auto";
-  Index threads = available_threads();
+  DeviceChoice device;
   ModelConfig model;
   TrainingConfig training;
 };
@@ -63,13 +62,12 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.real("dropout", a.training.dropout, "P", "share of elements left out", {0, 1});
   flags.real("label-smoothing", a.training.label_smoothing, "P", "share of the target spread evenly", {0, 1});
   flags.real("init-std", a.training.init_std, "STD", "standard deviation of initial matrices", {0, 1e6});
+  flags.choice("type", a.training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", a.training.seed, "of weights, batches, dropout and sample");
   flags.integer("eval-every", a.training.eval_every, "STEPS", "0: only at the end", 0, largest_steps);
   flags.integer("checkpoint-every", a.training.checkpoint_every, "STEPS", "0: only at the end", 0, largest_steps);
   flags.integer("log-every", a.training.log_every, "STEPS", "0: only at the end", 0, largest_steps);
-  flags.section("Machine");
-  flags.choice("device", a.device, {"auto", "cpu", "cuda", "emulated"}, "where to compute; auto: cuda if it is there");
-  flags.integer("threads", a.threads, "N", "threads of the CPU device", 1, 1024);
+  add_machine_flags(flags, a.device);
 }
 
 void make_folder(const std::string& path) {
@@ -87,7 +85,8 @@ void make_folder(const std::string& path) {
 // What a resumed run is made of stands in its file; of the command line only the end and the machine count.
 void require_resumable_flags(const Flags& flags) {
   for (const std::string& name : flags.given_names()) {
-    if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device") continue;
+    if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device" || name == "gemm")
+      continue;
     throw UsageError("--" + name +
                      ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +
                      " be given with --resume");
@@ -130,8 +129,9 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
       "end)\n",
       m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
       static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
-  std::printf("run: into %s, device %s, %lld threads\n", a.out.c_str(), a.device.c_str(),
-              static_cast<long long>(a.threads));
+  const std::string device = resolved_device(a.device.device);
+  std::printf("run: into %s, device %s, %s, %lld threads\n", a.out.c_str(), device.c_str(), t.type.c_str(),
+              static_cast<long long>(a.device.threads));
   std::printf(
       "parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
       static_cast<long long>(memory.weights), mebibytes(memory.total()),
@@ -185,7 +185,7 @@ int body(int argc, char** argv) {
   a.model.check();
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
-  const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true, 0, a.threads});
+  const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true, 0, a.device.threads});
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =
@@ -197,7 +197,6 @@ int body(int argc, char** argv) {
   run.training = a.training;
   run.run = a.out;
   run.device = a.device;
-  run.threads = a.threads;
   return train(run, data, tokenizer, data_fingerprint);
 }
 

@@ -1,0 +1,408 @@
+#include "cuda/gemm.hpp"
+#include "cuda/kernel.hpp"
+#include "layers/causal_conv.hpp"
+
+// Letters beside those of the design: u counts the groups, U of them; o and g count the output and input channels
+// within a group, G each, so d = u G + o. x stands for whichever of o and g is summed over.
+
+namespace abh {
+
+namespace {
+
+// From this many channels in a group on, the convolution is done as a matrix product.
+constexpr Index gemm_width = 8;
+
+// A thread that convolves holds `taps` taps, and computes `rows` positions at a time for which it needs `window`
+// inputs. What a window shares with the next one stays in registers.
+constexpr int taps = 4;
+constexpr int rows = 4;
+constexpr int window = rows + taps - 1;
+
+constexpr int threads_per_block = 128;
+
+// Both ways of the convolution are one: output y of a group sums, over taps j and channels x of the group, weight * in
+// at position p - (J-1) + j. For the output (y, x) is (o, g). For the input's gradient it is (g, o), and positions p
+// are counted from the end: what lies ahead in time comes before in p.
+enum class Look { back, ahead };
+
+// The places of weights in memory: their distances along u, o, g and j.
+struct Order {
+  Index u, o, g, j;
+  __device__ Index place(Index i, int G, int J) const {  // of weight i in the order (D, G, J)
+    const Index dg = i / J, d = dg / G;
+    return d / G * u + d % G * o + dg % G * g + i % J * j;
+  }
+};
+
+// In the order `order`. Grid: a thread for each weight. Reads and writes each once.
+template <class To, class T>
+__global__ void reorder_kernel(To* to, const T* weight_dgj, Order order, Index count, int G, int J) {
+  const Index i = Index{blockIdx.x} * threads_per_block + threadIdx.x;
+  if (i < count) to[order.place(i, G, J)] = To(float(weight_dgj[i]));
+}
+template <class To, class T>
+void reorder(Gpu& device, To* to, const T* weight_dgj, Order order, const CausalConvShape& s) {
+  const Index G = s.D / s.groups, count = s.D * G * s.kernel;
+  launch(reorder_kernel<To, T>, blocks_for(count, threads_per_block), threads_per_block, 0, device.stream(), to,
+         weight_dgj, order, count, int(G), int(s.kernel));
+}
+
+// d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid: D G J / 32 blocks
+// of 32 x 8 threads; thread (x, y) takes every eighth part of one weight, the eight sums are then added in order. Reads
+// the parts once.
+__global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, Order order, Index count, int G,
+                                 int J) {
+  auto& shared = shared_memory<PartialSums>();
+  const Index i = Index{blockIdx.x} * warp_size + threadIdx.x;
+  const float* part = parts_p + order.place(i < count ? i : 0, G, J);
+  float sum = 0;
+  for (int p = int(threadIdx.y); p < parts && i < count; p += 8) sum += part[p * count];
+  shared.sum[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || i >= count) return;
+  for (int y = 1; y < 8; ++y) sum += shared.sum[y][threadIdx.x];
+  d_weight_dgj[i] += sum;
+}
+void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index parts, Order order,
+               const CausalConvShape& s) {
+  const Index G = s.D / s.groups, count = s.D * G * s.kernel;
+  launch(add_parts_kernel, blocks_for(count, warp_size), dim3(warp_size, 8), 0, device.stream(), d_weight_dgj, parts_p,
+         int(parts), order, count, int(G), int(s.kernel));
+}
+
+// V neighbouring numbers as they lie in memory. Zeros where there is no such position.
+template <int V, class T>
+__device__ __forceinline__ Pack<T, V> row_at(const T* in_pd, int p, int C, Index step) {
+  if (p >= 0 && p < C) return *reinterpret_cast<const Pack<T, V>*>(in_pd + p * step);
+  Pack<T, V> zeros;
+  for (int i = 0; i < V; ++i) zeros.x[i] = T(0.0f);
+  return zeros;
+}
+
+// Narrow groups.
+
+// Positions of one sequence that a thread convolves, one turn of `rows` after the other. The taps - 1 inputs before
+// the first one are read twice, by this thread and by the one before it.
+constexpr int strip = 16;
+
+template <class T>
+struct Direct {
+  T* out_bcd;
+  const T* in_bcd;
+  const float* weight_jxd;  // j: tap, x: summed channel of the group, d: output channel
+  Index B;
+  int C, D, G, J;
+  Index step;  // from a position to the next in p: D, or -D looking ahead
+};
+
+// A thread has V neighbouring channels and a strip of 16 positions. With one channel a group (depthwise) and at most
+// four taps, which is the usual case, taps stay in registers for the whole strip, and a turn moves the window on by
+// four rows:
+//
+//   p         0 1 2 3 4 5 6 7 8 9 ...
+//   turn 0    h h h n n n n              h: inputs before (halo), n: four new ones, read together
+//   turn 1            h h h n n n n      h: what turn 0 had at its end
+//
+// So each input is read once, and once more where a strip begins. More taps come four at a time, newest first, and
+// wider groups one channel after the other: then taps and windows are read again in every turn, from the first-level
+// cache. V is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1; the channels of a wider group
+// read the same inputs, which a warp fetches in one access.
+//
+// Grid: a thread for each pack of channels (fastest), strip and sequence. Reads and writes each array about once.
+template <class T, int V>
+__global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) {
+  const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
+  const int packs = a.D / V, strips = (a.C + strip - 1) / strip;
+  const int d = int(thread % packs) * V, begin = int(thread / packs % strips) * strip;
+  const Index b = thread / packs / strips;
+  if (b >= a.B) return;
+  const Index origin = (b * a.C + (a.step < 0 ? a.C - 1 : 0)) * a.D + d;
+  const T* in_p = a.in_bcd + origin - d % a.G;
+  T* out_p = a.out_bcd + origin;
+  const bool keeps = a.G == 1 && a.J <= taps;
+
+  Floats<V> weight_t[taps];
+  Pack<T, V> in_w[window];
+  for (int p = begin; p < begin + strip && p < a.C; p += rows) {
+    Floats<V> sum[rows];
+    for (int r = 0; r < rows; ++r) {
+      for (int i = 0; i < V; ++i) sum[r].x[i] = 0;
+    }
+    for (int x = 0; x < a.G; ++x) {
+      for (int oldest = a.J - taps; oldest > -taps; oldest -= taps) {  // taps oldest ... oldest + 3, from tap 0 on
+        const int first = p - (a.J - 1) + oldest;                      // position of in_w[0]
+        if (!keeps || p == begin) {
+          for (int t = 0; t < taps; ++t) {
+            if (oldest + t >= 0) weight_t[t] = load<V>(a.weight_jxd + (Index{oldest + t} * a.G + x) * a.D + d);
+          }
+          for (int w = 0; w < taps - 1; ++w) in_w[w] = row_at<V>(in_p + x, first + w, a.C, a.step);
+        } else {
+          for (int w = 0; w < taps - 1; ++w) in_w[w] = in_w[w + rows];
+        }
+        for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<V>(in_p + x, first + w, a.C, a.step);
+        for (int t = 0; t < taps; ++t) {
+          if (oldest + t < 0) continue;  // fewer than four are left
+          for (int r = 0; r < rows; ++r) {
+            const Pack<T, V>& in = in_w[r + t];
+            for (int i = 0; i < V; ++i)
+              sum[r].x[i] += weight_t[t].x[i] * float(in.x[i]);  // (causal_conv.1) (causal_conv.2)
+          }
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      if (p + r < a.C) store<V>(out_p + (p + r) * a.step, sum[r]);
+    }
+  }
+}
+
+// Positions that a thread of the weight's gradient sums one after the other: whole turns.
+constexpr int gradient_strip = 32;
+
+template <class T>
+struct DirectGradient {
+  float* d_weight_pjgd;  // p: part
+  const T* d_out_bcd;
+  const T* in_bcd;
+  Index strips;  // of all sequences
+  int strips_per_part, C, D, G, J;
+};
+
+// The gradient of four taps of V neighbouring channels with one input channel of their group, summed over one part: a
+// number of strips of 32 positions. Windows move on as above, with four rows of d_out beside them, so d_out and in are
+// read once for each four taps and input channel.
+//
+// Grid: a thread for each pack of channels (fastest), input channel, four taps, and part. Writes 4 D G J bytes a part.
+template <class T, int V>
+__global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(DirectGradient<T> a) {
+  const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
+  const int packs = a.D / V, fours = (a.J + taps - 1) / taps;
+  const int d = int(thread % packs) * V, g = int(thread / packs % a.G), four = int(thread / packs / a.G % fours);
+  const Index part = thread / packs / a.G / fours;
+  const Index first_strip = part * a.strips_per_part;
+  const int oldest = a.J - taps * (four + 1);  // taps oldest ... oldest + 3, from tap 0 on
+  const int strips_per_sequence = (a.C + gradient_strip - 1) / gradient_strip;
+
+  Floats<V> sum[taps];
+  for (int t = 0; t < taps; ++t) {
+    for (int i = 0; i < V; ++i) sum[t].x[i] = 0;
+  }
+  for (Index at = first_strip; at < first_strip + a.strips_per_part && at < a.strips; ++at) {
+    const int begin = int(at % strips_per_sequence) * gradient_strip;
+    const T* d_out_c = a.d_out_bcd + at / strips_per_sequence * a.C * a.D + d;
+    const T* in_c = a.in_bcd + at / strips_per_sequence * a.C * a.D + d - d % a.G + g;
+    Pack<T, V> in_w[window], d_out[rows];
+    for (int w = rows; w < window; ++w) in_w[w] = row_at<V>(in_c, begin - (a.J - 1) + oldest + w - rows, a.C, a.D);
+    for (int c = begin; c < begin + gradient_strip && c < a.C; c += rows) {
+      const int first = c - (a.J - 1) + oldest;  // position of in_w[0]
+      for (int w = 0; w < taps - 1; ++w) in_w[w] = in_w[w + rows];
+      for (int r = 0; r < rows; ++r) d_out[r] = row_at<V>(d_out_c, c + r, a.C, a.D);
+      for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<V>(in_c, first + w, a.C, a.D);
+      for (int t = 0; t < taps; ++t) {
+        for (int r = 0; r < rows; ++r) {
+          const Pack<T, V>& in = in_w[r + t];
+          for (int i = 0; i < V; ++i) sum[t].x[i] += float(d_out[r].x[i]) * float(in.x[i]);  // (causal_conv.3)
+        }
+      }
+    }
+  }
+  if (first_strip >= a.strips) return;  // a thread beyond the last part
+  for (int t = 0; t < taps; ++t) {
+    if (oldest + t >= 0) store<V>(a.d_weight_pjgd + ((part * a.J + oldest + t) * a.G + g) * a.D + d, sum[t]);
+  }
+}
+
+template <class T>
+void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look look, const CausalConvShape& s) {
+  const Index G = s.D / s.groups;
+  Gpu::Scope scratch(device.workspace);
+  float* weight_jxd = scratch.take<float>(s.D * G * s.kernel);
+  const Index o = look == Look::back ? 1 : s.D, g = look == Look::back ? s.D : 1;
+  reorder(device, weight_jxd, weight_dgj, {.u = G, .o = o, .g = g, .j = G * s.D}, s);
+
+  const Direct<T> a{
+      out_bcd, in_bcd, weight_jxd, s.B, int(s.C), int(s.D), int(G), int(s.kernel), look == Look::back ? s.D : -s.D};
+  const auto run = [&](auto kernel, Index V) {
+    const Index threads = s.B * ((s.C + strip - 1) / strip) * (s.D / V);
+    launch(kernel, blocks_for(threads, threads_per_block), threads_per_block, 0, device.stream(), a);
+  };
+  constexpr int V = widest<T>;
+  G == 1 && widest_fits<T>(s.D, out_bcd, in_bcd) ? run(direct_kernel<T, V>, V) : run(direct_kernel<T, 1>, 1);
+}
+
+template <class T>
+void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const T* in_bcd, const CausalConvShape& s) {
+  const Index G = s.D / s.groups, fours = (s.kernel + taps - 1) / taps;
+  const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
+  Gpu::Scope scratch(device.workspace);
+  const auto run = [&](auto kernel, Index V) {
+    // At most about 2^18 / V threads: enough to keep a GPU's memory busy, and all parts together stay below 4 MB or one
+    // strip each.
+    const Index threads_per_part = s.D / V * G * fours;
+    const Index most_parts = (Index{1} << 18) / V / threads_per_part + 1;
+    const Index strips_per_part = (strips + most_parts - 1) / most_parts;
+    const Index parts = (strips + strips_per_part - 1) / strips_per_part;
+    float* d_weight_pjgd = scratch.take<float>(parts * s.D * G * s.kernel);
+    launch(kernel, blocks_for(parts * threads_per_part, threads_per_block), threads_per_block, 0, device.stream(),
+           DirectGradient<T>{d_weight_pjgd, d_out_bcd, in_bcd, strips, int(strips_per_part), int(s.C), int(s.D), int(G),
+                             int(s.kernel)});
+    add_parts(device, d_weight_dgj, d_weight_pjgd, parts, {.u = G, .o = 1, .g = s.D, .j = G * s.D}, s);
+  };
+  constexpr int V = widest<T>;
+  G == 1 && widest_fits<T>(s.D, d_out_bcd, in_bcd) ? run(direct_gradient_kernel<T, V>, V)
+                                                   : run(direct_gradient_kernel<T, 1>, 1);
+}
+
+// Wide groups: the inputs that a group's outputs at one position see, J of each channel, become one row. Then the
+// convolution is a product with the group's weights, one for each group; the groups' products are done together.
+
+// window_bcujx[b, c, u, j, x] = in at position p - (J-1) + j of channel u G + x. Grid: a thread for each V elements of
+// the window, neighbours side by side. Writes the window once and reads it from the caches J times.
+template <class T, int V>
+__global__ void gather_kernel(T* window_bcujx, const T* in_bcd, Index count, int C, int D, int G, int J, Look look) {
+  const Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * V;
+  if (i >= count) return;
+  const Index bcuj = i / G, bcu = bcuj / J;
+  const int U = D / G, x = int(i % G), j = int(bcuj % J), u = int(bcu % U);
+  const int c = int(bcu / U % C), offset = look == Look::back ? j - (J - 1) : J - 1 - j;
+  const T* in_c = in_bcd + bcu / U / C * C * D + u * G + x;
+  *reinterpret_cast<Pack<T, V>*>(window_bcujx + i) = row_at<V>(in_c, c + offset, C, D);
+}
+
+// The windows of `in`, in scratch memory of the caller. With one tap they are `in` itself.
+template <class T>
+const T* windows_of(Gpu& device, Gpu::Scope& scratch, const T* in_bcd, Look look, const CausalConvShape& s) {
+  if (s.kernel == 1) return in_bcd;
+  const Index G = s.D / s.groups, count = s.B * s.C * s.kernel * s.D;
+  T* window_bcujx = scratch.take<T>(count);
+  const auto run = [&](auto kernel, Index V) {
+    launch(kernel, blocks_for(count, V * threads_per_block), threads_per_block, 0, device.stream(), window_bcujx,
+           in_bcd, count, int(s.C), int(s.D), int(G), int(s.kernel), look);
+  };
+  widest_fits<T>(G, in_bcd) ? run(gather_kernel<T, widest<T>>, widest<T>) : run(gather_kernel<T, 1>, 1);
+  return window_bcujx;
+}
+
+template <class T>
+void by_products(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look look, const CausalConvShape& s) {
+  const Index G = s.D / s.groups, J = s.kernel;
+  Gpu::Scope scratch(device.workspace);
+  T* weight_uyjx = scratch.take<T>(s.D * G * J);
+  const Index o = look == Look::back ? J * G : 1, g = look == Look::back ? 1 : J * G;
+  reorder(device, weight_uyjx, weight_dgj, {.u = G * J * G, .o = o, .g = g, .j = G}, s);
+  gemm(device, Gemm<T, T>{.out_mn = out_bcd,  // (causal_conv.1) (causal_conv.2)
+                          .a_mk = windows_of(device, scratch, in_bcd, look, s),
+                          .b_kn = weight_uyjx,
+                          .M = s.B * s.C,
+                          .N = G,
+                          .K = J * G,
+                          .out_row = s.D,
+                          .a_row = J * s.D,
+                          .a_col = 1,
+                          .b_row = 1,
+                          .b_col = J * G,
+                          .batches = s.groups,
+                          .out_batch = G,
+                          .a_batch = J * G,
+                          .b_batch = G * J * G});
+}
+
+template <class T>
+void gradient_by_products(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
+                          const CausalConvShape& s) {
+  const Index G = s.D / s.groups, J = s.kernel;
+  Gpu::Scope scratch(device.workspace);
+  float* d_weight_uojg = scratch.take<float>(s.D * G * J);
+  gemm(device, Gemm<T, float>{.out_mn = d_weight_uojg,  // (causal_conv.3)
+                              .a_mk = d_out_bcd,
+                              .b_kn = windows_of(device, scratch, in_bcd, Look::back, s),
+                              .M = G,
+                              .N = J * G,
+                              .K = s.B * s.C,
+                              .out_row = J * G,
+                              .a_row = 1,
+                              .a_col = s.D,
+                              .b_row = J * s.D,
+                              .b_col = 1,
+                              .batches = s.groups,
+                              .out_batch = G * J * G,
+                              .a_batch = G,
+                              .b_batch = J * G});
+  add_parts(device, d_weight_dgj, d_weight_uojg, 1, {.u = G * J * G, .o = J * G, .g = 1, .j = G}, s);
+}
+
+// One position.
+
+// window_dj: for every channel its last J inputs, oldest first, in the order of the weights; then the newest takes the
+// place of the oldest in the ring. Grid: a thread for each channel, the only one that touches its state.
+template <class T>
+__global__ void ring_kernel(float* window_dj, T* state_jd, const T* in_d, Index position, int D, int J) {
+  const int d = int(blockIdx.x * threads_per_block + threadIdx.x);
+  if (d >= D) return;
+  for (int j = 0; j < J - 1; ++j) {  // position - (J-1) + j lies in row (position + j) % (J-1)
+    window_dj[Index{d} * J + j] = float(state_jd[(position + j) % (J - 1) * D + d]);
+  }
+  window_dj[Index{d} * J + J - 1] = float(in_d[d]);
+  if (J > 1) state_jd[position % (J - 1) * D + d] = in_d[d];
+}
+
+constexpr int warps_per_block = 4;
+
+// Grid: a warp for each output channel, whose weights lie side by side as its window does. Reads the weights once.
+template <class T>
+__global__ void step_kernel(T* out_d, const float* window_dj, const T* weight_dgj, int D, int G, int J) {
+  const int d = int(blockIdx.x * warps_per_block + threadIdx.x / warp_size);
+  if (d >= D) return;
+  const float* window_gj = window_dj + Index{d - d % G} * J;
+  const T* weight_gj = weight_dgj + Index{d} * G * J;
+  float sum = 0;
+  for (int i = int(threadIdx.x % warp_size); i < G * J; i += warp_size) {
+    sum += float(weight_gj[i]) * window_gj[i];  // (causal_conv.1)
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % warp_size == 0) out_d[d] = T(sum);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
+  if (s.D / s.groups < gemm_width) {
+    direct(device, out_bcd, in_bcd, weight_dgj, Look::back, s);
+  } else {
+    by_products(device, out_bcd, in_bcd, weight_dgj, Look::back, s);
+  }
+}
+
+template <class Device, class T>
+void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
+                          const T* weight_dgj, const CausalConvShape& s) {
+  if (s.B * s.C == 0) return;  // the weight's gradient is a sum over nothing
+  if (s.D / s.groups < gemm_width) {
+    direct(device, d_in_bcd, d_out_bcd, weight_dgj, Look::ahead, s);
+    direct_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);
+  } else {
+    by_products(device, d_in_bcd, d_out_bcd, weight_dgj, Look::ahead, s);
+    gradient_by_products(device, d_weight_dgj, d_out_bcd, in_bcd, s);
+  }
+}
+
+template <class Device, class T>
+void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, const T* weight_dgj, Index position,
+                      const CausalConvShape& s) {
+  const int D = int(s.D), G = int(s.D / s.groups), J = int(s.kernel);
+  typename Device::Scope scratch(device.workspace);
+  float* window_dj = scratch.template take<float>(s.D * s.kernel);
+  launch(ring_kernel<T>, blocks_for(D, threads_per_block), threads_per_block, 0, device.stream(), window_dj, state_jd,
+         in_d, position, D, J);
+  launch(step_kernel<T>, blocks_for(D, warps_per_block), warps_per_block * warp_size, 0, device.stream(), out_d,
+         window_dj, weight_dgj, D, G, J);
+}
+
+#define INSTANTIATE(T)                                                          \
+  template decltype(causal_conv_forward<Gpu, T>) causal_conv_forward<Gpu, T>;   \
+  template decltype(causal_conv_backward<Gpu, T>) causal_conv_backward<Gpu, T>; \
+  template decltype(causal_conv_step<Gpu, T>) causal_conv_step<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

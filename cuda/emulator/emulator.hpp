@@ -1,0 +1,301 @@
+#pragma once
+
+// Runs CUDA kernels on the CPU, to test them where there is no GPU: the part of the CUDA language and of its runtime
+// that plain kernels need, for an ordinary C++20 compiler. See docs/emulator.md.
+//
+// Every CUDA thread of a block is a fiber with a stack of its own, and threads change places only where they wait for
+// each other. Blocks run one after another. What a kernel does wrong is reported as an Error that launch() throws:
+// divergent barriers, threads that leave while others wait, deadlocks, writes behind the end of shared or global
+// memory. Shared memory and fresh global memory are filled with NaN, and the order of threads and blocks can be changed
+// (set_order), so that reading too early shows in the results. Built with -fsanitize=thread, races are reported too.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(bytes) alignas(bytes)
+
+struct CUstream_st;
+
+namespace emulator {
+
+// What launch() throws: one line that begins with "emulator: ". The emulator can be used again afterwards.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The language: where a thread is. The scheduler sets these whenever it goes to another thread or block.
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+namespace detail {
+
+// The operations at which threads wait for each other. A wait is told apart from others by its place in the source and
+// not by its address in the program, where a compiler may have made two of one.
+enum class Operation { syncthreads, syncwarp, shfl, shfl_up, shfl_down, shfl_xor, ballot, any, all, gather };
+
+// Functions that read or change the scheduler's state stand in emulator.cpp, which ThreadSanitizer does not see.
+
+void block_barrier(const char* file, int line);
+void warp_barrier(Operation operation, unsigned mask, const char* file, int line);
+unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* file, int line);
+
+struct Gathered {
+  const void* values;  // of the lanes, one behind the other
+  unsigned lanes;      // a bit for each lane that exists
+  unsigned lane;       // the caller's
+};
+inline constexpr std::size_t largest_exchange = 64;  // bytes a lane
+Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std::size_t bytes, const char* file,
+                       int line);
+[[noreturn]] void read_missing_lane(unsigned lane, const char* file, int line);
+
+// The value of lane `source` of each group of `width` lanes; the own value where `source` lies outside of the group.
+template <class V, class SourceOf>
+__forceinline__ V shuffle(Operation operation, unsigned mask, const V& mine, int width, const char* file, int line,
+                          const SourceOf& source_of) {
+  static_assert(std::is_arithmetic_v<V> && (sizeof(V) == 4 || sizeof(V) == 8), "shuffles take 4 or 8 byte numbers");
+  const Gathered gathered = warp_exchange(operation, mask, &mine, sizeof(V), file, line);
+  const int own = static_cast<int>(gathered.lane);
+  const int first = own - own % width;
+  const int source = first + source_of(own - first);
+  if (source < first || source >= first + width) return mine;
+  const auto from = static_cast<unsigned>(source);
+  if (!(gathered.lanes >> from & 1)) read_missing_lane(from, file, line);
+  return static_cast<const V*>(gathered.values)[from];
+}
+
+struct SharedType {
+  std::size_t bytes, alignment;
+  const char* name;
+};
+template <class S>
+constexpr const char* name_of() {
+  return __PRETTY_FUNCTION__;
+}
+template <class S>
+inline constexpr SharedType shared_type{sizeof(S), alignof(S), name_of<S>()};
+void* static_shared_memory(const SharedType& type);
+
+void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
+
+}  // namespace detail
+
+// The place of a call, as default arguments.
+#define EMULATOR_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+__forceinline__ void __syncthreads(EMULATOR_HERE) { detail::block_barrier(file, line); }
+__forceinline__ void __syncwarp(unsigned mask = 0xFFFFFFFF, EMULATOR_HERE) {
+  detail::warp_barrier(detail::Operation::syncwarp, mask, file, line);
+}
+
+template <class V>
+__forceinline__ V __shfl_sync(unsigned mask, V mine, int source, int width = 32, EMULATOR_HERE) {
+  return detail::shuffle(detail::Operation::shfl, mask, mine, width, file, line,
+                         [&](int) { return (source % width + width) % width; });
+}
+template <class V>
+__forceinline__ V __shfl_up_sync(unsigned mask, V mine, unsigned delta, int width = 32, EMULATOR_HERE) {
+  return detail::shuffle(detail::Operation::shfl_up, mask, mine, width, file, line,
+                         [&](int lane) { return lane - static_cast<int>(delta); });
+}
+template <class V>
+__forceinline__ V __shfl_down_sync(unsigned mask, V mine, unsigned delta, int width = 32, EMULATOR_HERE) {
+  return detail::shuffle(detail::Operation::shfl_down, mask, mine, width, file, line,
+                         [&](int lane) { return lane + static_cast<int>(delta); });
+}
+template <class V>
+__forceinline__ V __shfl_xor_sync(unsigned mask, V mine, int lane_mask, int width = 32, EMULATOR_HERE) {
+  return detail::shuffle(detail::Operation::shfl_xor, mask, mine, width, file, line,
+                         [&](int lane) { return lane ^ lane_mask; });
+}
+
+__forceinline__ unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_HERE) {
+  return detail::warp_votes(detail::Operation::ballot, mask, predicate != 0, file, line);
+}
+__forceinline__ int __any_sync(unsigned mask, int predicate, EMULATOR_HERE) {
+  return detail::warp_votes(detail::Operation::any, mask, predicate != 0, file, line) != 0;
+}
+__forceinline__ int __all_sync(unsigned mask, int predicate, EMULATOR_HERE) {
+  return detail::warp_votes(detail::Operation::all, mask, predicate == 0, file, line) == 0;
+}
+
+// The values of all 32 lanes of a whole warp, by lane, until the calling lane's next warp operation: what instructions
+// that work on a whole warp, such as mma, are emulated with.
+template <class V>
+__forceinline__ const V* warp_gather(const V& mine, EMULATOR_HERE) {
+  static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= detail::largest_exchange && alignof(V) <= 64);
+  const detail::Gathered gathered =
+      detail::warp_exchange(detail::Operation::gather, 0xFFFFFFFF, &mine, sizeof(V), file, line);
+  return static_cast<const V*>(gathered.values);
+}
+
+#undef EMULATOR_HERE
+
+// Atomic operations return what was there before. Relaxed, as CUDA's: they order nothing else.
+template <class I>
+concept AtomicInteger =
+    std::is_same_v<I, int> || std::is_same_v<I, unsigned> || std::is_same_v<I, unsigned long long>;
+template <AtomicInteger I>
+I atomicAdd(I* to, std::type_identity_t<I> value) {
+  return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
+}
+template <AtomicInteger I>
+I atomicMax(I* to, std::type_identity_t<I> value) {
+  I old = __atomic_load_n(to, __ATOMIC_RELAXED);
+  while (old < value && !__atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+// Mathematics that CUDA has and <cmath> lacks.
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+
+// Shared memory: one S a block, the same for every call. All its bytes are 0xFF when a block begins.
+template <class S>
+S& shared_memory() {
+  static_assert(std::is_trivially_default_constructible_v<S>, "shared memory is not initialised: no constructors");
+  static_assert(sizeof(S) <= 48 << 10, "a block has at most 48 KB of static shared memory");
+  return *static_cast<S*>(detail::static_shared_memory(detail::shared_type<S>));
+}
+
+// The shared_bytes of the launch, aligned to 16 bytes. All its bytes are 0xFF when a block begins.
+void* dynamic_shared_memory();
+
+// The runtime. Streams are ignored: everything is done when the call returns.
+
+using cudaStream_t = ::CUstream_st*;
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorIllegalAddress = 700,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+
+// Global memory, all bytes 0xFF, between sentinels that are checked after every launch and by cudaFree, which returns
+// cudaErrorIllegalAddress if they were overwritten (and frees the memory), cudaErrorInvalidValue for anything that was
+// not allocated. Null may be freed.
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+template <class T>
+cudaError_t cudaMalloc(T** memory, std::size_t bytes) {
+  void* raw = nullptr;
+  const cudaError_t status = cudaMalloc(&raw, bytes);
+  *memory = static_cast<T*>(raw);
+  return status;
+}
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream = nullptr);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaGetLastError();  // and forgets it
+const char* cudaGetErrorString(cudaError_t status);
+
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), done when it returns. A grid without blocks is nothing
+// to do. Throws Error if the launch breaks CUDA's limits or the kernel did something wrong; the threads that still ran
+// are abandoned: what they hold on their stacks is not destroyed.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t,
+            Arguments&&... arguments) {
+  static_assert((... && std::is_trivially_copyable_v<Parameters>), "kernel parameters are copied byte by byte");
+  struct Call {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> parameters;
+  } call{kernel, {static_cast<Parameters>(arguments)...}};
+  const auto body = [](void* pointer) {
+    const Call& the = *static_cast<const Call*>(pointer);
+    std::apply(the.kernel, the.parameters);
+  };
+  detail::launch(body, &call, grid, block, shared_bytes);
+}
+
+// What tests set and ask.
+
+// The order in which the threads of a block run, whenever several could, and the blocks of a grid.
+struct Order {
+  enum Kind { forward, reverse, shuffled } kind = forward;
+  std::uint64_t seed = 0;  // shuffled: the same order for the same seed and kernel
+};
+void set_order(Order order);
+Order order();
+
+// `bytes` at `memory` are filled with sentinels, which must be there still after every launch, until unguard. The Error
+// otherwise names `what`: "behind x", say.
+void guard(void* memory, std::size_t bytes, const std::string& what);
+void unguard(void* memory);
+// What is done after every launch: Error if a sentinel of global memory was overwritten.
+void check_guards();
+
+// cudaMalloc fails beyond so many bytes in all; the machine's memory at first.
+void set_memory_limit(std::size_t bytes);
+
+}  // namespace emulator
+
+// CUDA has these names without a namespace. They are in one here so that a program can hold the CUDA runtime as well.
+using emulator::__all_sync;
+using emulator::__any_sync;
+using emulator::__ballot_sync;
+using emulator::__clz;
+using emulator::__popc;
+using emulator::__shfl_down_sync;
+using emulator::__shfl_sync;
+using emulator::__shfl_up_sync;
+using emulator::__shfl_xor_sync;
+using emulator::__syncthreads;
+using emulator::__syncwarp;
+using emulator::atomicAdd;
+using emulator::atomicMax;
+using emulator::blockDim;
+using emulator::blockIdx;
+using emulator::cudaError_t;
+using emulator::cudaErrorIllegalAddress;
+using emulator::cudaErrorInvalidValue;
+using emulator::cudaErrorMemoryAllocation;
+using emulator::cudaFree;
+using emulator::cudaGetErrorString;
+using emulator::cudaGetLastError;
+using emulator::cudaMalloc;
+using emulator::cudaMemcpyAsync;
+using emulator::cudaMemcpyDefault;
+using emulator::cudaMemcpyDeviceToDevice;
+using emulator::cudaMemcpyDeviceToHost;
+using emulator::cudaMemcpyHostToDevice;
+using emulator::cudaMemcpyHostToHost;
+using emulator::cudaMemcpyKind;
+using emulator::cudaMemsetAsync;
+using emulator::cudaStream_t;
+using emulator::cudaStreamSynchronize;
+using emulator::cudaSuccess;
+using emulator::dim3;
+using emulator::gridDim;
+using emulator::rsqrtf;
+using emulator::threadIdx;
+using emulator::uint3;

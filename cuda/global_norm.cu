@@ -1,0 +1,90 @@
+#include <limits>
+
+#include "cuda/kernel.hpp"
+#include "layers/global_norm.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr int threads_per_block = 256;
+constexpr int loads = 4;  // of four elements, which a thread has on their way at once
+constexpr Index turn = Index{4} * loads * threads_per_block;  // elements that a block reads before it goes on
+constexpr Index most_parts = 2048;
+
+// Elements of one block, by count alone: whole turns, so many that there are at most 2,048 parts. That fills any GPU,
+// and a single block adds so few numbers in a moment.
+Index elements_per_part(Index count) {
+  const Index turns = (count + turn * most_parts - 1) / (turn * most_parts);
+  return turns < 1 ? turn : turns * turn;
+}
+
+// Elements i ... i + 3, zeros from `count` on. Addresses that are not aligned take four accesses, but the sums keep
+// their order.
+__device__ __forceinline__ Floats<4> four_at(const float* gradient, Index i, Index count, bool aligned) {
+  if (aligned && i + 4 <= count) return load<4>(gradient + i);
+  Floats<4> four;
+  for (int k = 0; k < 4; ++k) four.x[k] = i + k < count ? gradient[i + k] : 0.0f;
+  return four;
+}
+
+// sum_p[p] = the squares of part p. Grid: a block of 256 threads a part. In every turn a thread takes four times four
+// neighbouring elements, 1,024 apart:
+//
+//   element   0 .. 3 | 4 .. 7 | ... | 1020 .. 1023 | 1024 .. 1027 | ...
+//   thread       0   |    1   | ... |       255    |       0      | ...
+//
+// Reads 4 bytes an element once. Squares and sums in double: two operations for 4 bytes, which leaves memory the limit
+// wherever double runs at half the speed of float, as on GPUs for data centres.
+__global__ void __launch_bounds__(threads_per_block)
+    squares_kernel(double* sum_p, const float* gradient, Index count, Index per_part, bool aligned) {
+  const Index begin = blockIdx.x * per_part;
+  const Index end = begin + per_part < count ? begin + per_part : count;
+  double sum = 0;
+  for (Index at = begin + 4 * Index{threadIdx.x}; at < end; at += turn) {
+    Floats<4> four[loads];
+    for (int l = 0; l < loads; ++l) four[l] = four_at(gradient, at + l * (turn / loads), end, aligned);
+    for (int l = 0; l < loads; ++l) {
+      for (int k = 0; k < 4; ++k) sum += double(four[l].x[k]) * double(four[l].x[k]);
+    }
+  }
+  sum = block_sum<threads_per_block>(sum);
+  if (threadIdx.x == 0) sum_p[blockIdx.x] = sum;
+}
+
+// One block: thread t adds parts t, t + 256, ..., then the block its threads' sums, always in the same order.
+__global__ void __launch_bounds__(threads_per_block)
+    norm_kernel(StepState* state, const double* sum_p, int parts, double clip) {
+  double sum = 0;
+  for (int p = int(threadIdx.x); p < parts; p += threads_per_block) sum += sum_p[p];
+  sum = block_sum<threads_per_block>(sum);
+  if (threadIdx.x > 0) return;
+
+  const double norm = sqrt(sum);  // (global_norm.1)
+  double clip_scale = 1;
+  if (!(norm <= std::numeric_limits<double>::max())) {  // infinite or NaN
+    clip_scale = std::numeric_limits<double>::quiet_NaN();
+  } else if (clip > 0 && norm > clip) {
+    clip_scale = clip / norm;  // (global_norm.2)
+  }
+  state->gradient_norm = norm;
+  state->clip_scale = clip_scale;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void global_norm(Device& device, StepState* state, const Accum<T>* gradient, double clip, Index count) {
+  const Index per_part = elements_per_part(count);
+  const unsigned parts = blocks_for(count, per_part);
+  typename Device::Scope scratch(device.workspace);
+  double* sum_p = scratch.template take<double>(parts);
+  launch(squares_kernel, parts, threads_per_block, 0, device.stream(), sum_p, gradient, count, per_part,
+         widest_fits<float>(0, gradient));
+  launch(norm_kernel, 1, threads_per_block, 0, device.stream(), state, sum_p, int(parts), clip);
+}
+
+#define INSTANTIATE(T) template decltype(global_norm<Gpu, T>) global_norm<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

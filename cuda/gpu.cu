@@ -1,0 +1,151 @@
+#include "cuda/gpu.hpp"
+
+#include <string>
+
+#include "cuda/platform.hpp"
+
+namespace abh {
+
+namespace {
+
+void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    throw Error("out of memory: the GPU refused " + std::to_string(bytes) + " bytes");
+  }
+  require(status, "memory");
+  return memory;
+}
+
+// Called by destructors: what went wrong in a kernel has been reported by then.
+void release(void* memory) { static_cast<void>(cudaFree(memory)); }
+
+}  // namespace
+
+template <Backend backend>
+MemorySource gpu_memory() {
+  return {allocate, release};
+}
+
+#if defined(__CUDACC__)
+
+MemorySource managed_memory() {
+  return {[](std::size_t bytes) {
+            void* memory = nullptr;
+            require(cudaMallocManaged(&memory, bytes), "managed memory");
+            return memory;
+          },
+          release};
+}
+
+template <Backend backend>
+bool gpu_available() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+template <Backend backend>
+GpuDevice<backend>::GpuDevice(GemmChoice gemm) : gemm_(gemm) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    throw Error(std::string("--device cuda: no GPU can be used on this machine (") + cudaGetErrorString(status) +
+                "); --device cpu computes the same");
+  }
+  cudaDeviceProp properties;
+  require(cudaGetDeviceProperties(&properties, 0), "device properties");
+  name_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+}
+
+template <Backend backend>
+GpuDevice<backend>::~GpuDevice() {
+  static_cast<void>(cudaStreamSynchronize(stream_));
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+template <Backend backend>
+GpuDevice<backend>::Recording::~Recording() {
+  if (graph_) static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_)));
+}
+
+template <Backend backend>
+bool GpuDevice<backend>::Recording::replay(GpuDevice& device) {
+  if (!graph_) return false;
+  require(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), device.stream()), "graph launch");
+  return true;
+}
+
+// The first run is not recorded: in it scratch memory grows and libraries are initialised, which a capture forbids.
+template <Backend backend>
+bool GpuDevice<backend>::Recording::begin(GpuDevice& device) {
+  if (runs_++ == 0) return false;
+  require(cudaStreamBeginCapture(device.stream(), cudaStreamCaptureModeThreadLocal), "graph capture");
+  return true;
+}
+
+template <Backend backend>
+void GpuDevice<backend>::Recording::end(GpuDevice& device) {
+  cudaGraph_t captured;
+  require(cudaStreamEndCapture(device.stream(), &captured), "graph capture");
+  cudaGraphExec_t graph;
+  const cudaError_t status = cudaGraphInstantiate(&graph, captured, 0);
+  require(cudaGraphDestroy(captured), "graph");
+  require(status, "graph");
+  graph_ = graph;
+  replay(device);
+}
+
+#else
+
+template <Backend backend>
+bool gpu_available() {
+  return true;
+}
+
+template <Backend backend>
+GpuDevice<backend>::GpuDevice(GemmChoice) : name_("emulator"), multiprocessors_(1), gemm_(GemmChoice::hand) {}
+
+template <Backend backend>
+GpuDevice<backend>::~GpuDevice() {}
+
+template <Backend backend>
+GpuDevice<backend>::Recording::~Recording() {}
+
+template <Backend backend>
+bool GpuDevice<backend>::Recording::replay(GpuDevice&) {
+  return false;
+}
+
+template <Backend backend>
+bool GpuDevice<backend>::Recording::begin(GpuDevice&) {
+  return false;
+}
+
+template <Backend backend>
+void GpuDevice<backend>::Recording::end(GpuDevice&) {}
+
+#endif
+
+template <Backend backend>
+void GpuDevice<backend>::synchronize() {
+  require(cudaStreamSynchronize(stream_), "a kernel");
+}
+
+template <Backend backend>
+void GpuDevice<backend>::set_zero_bytes(void* to, std::size_t bytes) {
+  if (bytes > 0) require(cudaMemsetAsync(to, 0, bytes, stream_), "memset");
+}
+
+template <Backend backend>
+void GpuDevice<backend>::copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copy");
+}
+
+template MemorySource gpu_memory<Backend::ABH_BACKEND>();
+template bool gpu_available<Backend::ABH_BACKEND>();
+template class GpuDevice<Backend::ABH_BACKEND>;
+
+}  // namespace abh

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "memory.hpp"
+
+struct CUstream_st;
+
+namespace abh {
+
+// Who runs the kernels of cuda/*.cu: a GPU, or the emulator on the CPU.
+enum class Backend { cuda, emulated };
+
+// The products of linear maps: cuBLASLt's, or the kernels of cuda/gemm.cu. The emulator has only the latter.
+enum class GemmChoice { library, hand };
+
+// Whether this machine has a GPU that the backend can use; the emulator always can.
+template <Backend backend>
+bool gpu_available();
+
+// Memory of the GPU. The emulator's is filled with NaN and guarded on both sides.
+template <Backend backend>
+MemorySource gpu_memory();
+
+// Memory that the host and a GPU share, page by page as it is touched: for tests.
+MemorySource managed_memory();
+
+// A device of layers, blocks and networks: one GPU with one stream. Work is done in the order in which it was asked
+// for, but later: the host sees results after copy_to_host or synchronize. Every member throws Error, with what CUDA
+// says, when a call of its runtime fails.
+template <Backend backend>
+class GpuDevice {
+ public:
+  using Scope = Workspace::Scope;
+
+  explicit GpuDevice(GemmChoice gemm = GemmChoice::library);
+  ~GpuDevice();
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
+
+  // "NVIDIA H200", say.
+  const std::string& name() const { return name_; }
+  int multiprocessors() const { return multiprocessors_; }
+  CUstream_st* stream() const { return stream_; }
+  GemmChoice gemm() const { return gemm_; }
+
+  MemorySource memory() const { return gpu_memory<backend>(); }
+
+  template <class T>
+  void set_zero(T* to, Index count) {
+    set_zero_bytes(to, bytes_of<T>(count));
+  }
+  template <class T>
+  void copy(T* to, const T* from, Index count) {
+    copy_bytes(to, from, bytes_of<T>(count));
+  }
+  template <class T>
+  void copy_from_host(T* to, const T* from, Index count) {
+    copy_bytes(to, from, bytes_of<T>(count));
+  }
+  // Waits for the numbers.
+  template <class T>
+  void copy_to_host(T* to, const T* from, Index count) {
+    copy_bytes(to, from, bytes_of<T>(count));
+    synchronize();
+  }
+  void synchronize();
+
+  // A piece of work that is done many times over the same memory: run once as it is, then recorded as a CUDA graph,
+  // then replayed. What changes between runs must be read from device memory. The emulator does the work every time.
+  class Recording {
+   public:
+    template <class Body>
+    void run(GpuDevice& device, const Body& body) {
+      if (replay(device)) return;
+      if (begin(device)) {
+        body();
+        end(device);
+      } else {
+        body();
+      }
+    }
+    Recording() = default;
+    ~Recording();
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    bool replay(GpuDevice& device);  // false: nothing is recorded yet
+    bool begin(GpuDevice& device);   // false: this run is not recorded
+    void end(GpuDevice& device);     // and does what was recorded
+
+    int runs_ = 0;
+    void* graph_ = nullptr;
+  };
+
+ private:
+  template <class T>
+  static std::size_t bytes_of(Index count) {
+    return static_cast<std::size_t>(count) * sizeof(T);
+  }
+  void set_zero_bytes(void* to, std::size_t bytes);
+  void copy_bytes(void* to, const void* from, std::size_t bytes);  // in whichever direction the pointers say
+
+  std::string name_;
+  int multiprocessors_ = 0;
+  CUstream_st* stream_ = nullptr;
+  GemmChoice gemm_;
+
+ public:
+  Workspace workspace{memory()};
+};
+
+}  // namespace abh

@@ -1,0 +1,151 @@
+#pragma once
+
+// What the kernels of cuda/*.cu share: vectors of neighbouring numbers, sums over a warp or a block, launch sizes, and
+// the mask of dropout. Arithmetic is in float whatever a number is stored in.
+
+#include <cstdint>
+
+#include "bf16.hpp"
+#include "cuda/platform.hpp"
+#include "layers/dropout.hpp"
+#include "random.hpp"
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+// What layers are instantiated for on a GPU.
+#define ABH_FOR_EACH_NUMBER(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(bf16)
+
+inline constexpr int warp_size = 32;
+inline constexpr unsigned whole_warp = 0xFFFFFFFF;
+
+// Blocks for `items` things, `each` a block.
+inline unsigned blocks_for(Index items, Index each) {
+  const Index blocks = (items + each - 1) / each;
+  if (blocks > 0x7FFFFFFF) throw Error("a kernel would need more blocks than a grid has");
+  return static_cast<unsigned>(blocks);
+}
+
+// width neighbouring numbers in registers, as floats.
+template <int width>
+struct Floats {
+  float x[width];
+};
+
+// The same in memory: aligned, so that they are read and written in one access.
+template <class T, int width>
+struct alignas(sizeof(T) * width) Pack {
+  T x[width];
+};
+
+template <int width, class T>
+__device__ __forceinline__ Floats<width> load(const T* from) {
+  const Pack<T, width> pack = *reinterpret_cast<const Pack<T, width>*>(from);
+  Floats<width> floats;
+  for (int i = 0; i < width; ++i) floats.x[i] = float(pack.x[i]);
+  return floats;
+}
+
+template <int width, class T>
+__device__ __forceinline__ void store(T* to, const Floats<width>& floats) {
+  Pack<T, width> pack;
+  for (int i = 0; i < width; ++i) pack.x[i] = T(floats.x[i]);
+  *reinterpret_cast<Pack<T, width>*>(to) = pack;
+}
+
+// Numbers of T in the widest access, 16 bytes.
+template <class T>
+inline constexpr int widest = 16 / static_cast<int>(sizeof(T));
+
+// Whether rows at these addresses, `stride` numbers apart, can be read with the widest accesses. Null is aligned.
+template <class T, class... Pointers>
+bool widest_fits(Index stride, const Pointers*... rows) {
+  return stride % widest<T> == 0 && (... && (reinterpret_cast<std::uintptr_t>(rows) % (widest<T> * sizeof(*rows)) == 0));
+}
+
+// Sum and maximum over the lanes of a warp, the same bits in every lane.
+__device__ __forceinline__ float warp_sum(float x) {
+  for (int other = warp_size / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
+  return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+  for (int other = warp_size / 2; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(whole_warp, x, other));
+  return x;
+}
+
+// Sum over a block of `threads` threads in one dimension, the same bits in every thread. All threads must call it; it
+// may be called again right away.
+template <int threads, class Number>
+struct BlockSum {
+  Number of_warp[threads / warp_size];
+};
+template <int threads, class Number>
+__device__ __forceinline__ Number block_sum(Number x) {
+  static_assert(threads % warp_size == 0);
+  auto& shared = shared_memory<BlockSum<threads, Number>>();
+  for (int other = warp_size / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
+  __syncthreads();  // the sums of an earlier call have been read
+  if (threadIdx.x % warp_size == 0) shared.of_warp[threadIdx.x / warp_size] = x;
+  __syncthreads();
+  Number sum = shared.of_warp[0];
+  for (int warp = 1; warp < threads / warp_size; ++warp) sum += shared.of_warp[warp];
+  return sum;
+}
+
+// to_d[d] += sum over p of partial[p * stride + d], in the order of p: how sums over rows end that many blocks made
+// parts of. Grid: D / 32 blocks of 32 x 8 threads; thread (x, y) takes every eighth part of one d, the eight sums are
+// then added in order. Reads the parts once.
+struct PartialSums {
+  float sum[8][warp_size];
+};
+__global__ static void add_partial_sums_kernel(float* to_d, const float* partial, int parts, Index D, Index stride) {
+  auto& shared = shared_memory<PartialSums>();
+  const Index d = Index{blockIdx.x} * warp_size + threadIdx.x;
+  float sum = 0;
+  for (int p = int(threadIdx.y); p < parts && d < D; p += 8) sum += partial[p * stride + d];
+  shared.sum[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || d >= D) return;
+  for (int y = 1; y < 8; ++y) sum += shared.sum[y][threadIdx.x];
+  to_d[d] += sum;
+}
+inline void add_partial_sums(Gpu& device, float* to_d, const float* partial, Index parts, Index D, Index stride) {
+  launch(add_partial_sums_kernel, blocks_for(D, warp_size), dim3(warp_size, 8), 0, device.stream(), to_d, partial,
+         int(parts), D, stride);
+}
+
+// Dropout as kernels see it: what the host knows, and where the seed and the step are found. With p = 0 nothing is
+// drawn and nothing is read.
+struct DropoutMask {
+  const StepState* state;
+  std::uint32_t site;
+  std::uint32_t last_dropped;  // a word is kept when it is larger; ceil(p 2^32) - 1
+  float kept;                  // 1 / (1 - p); not used for p = 1, where nothing is kept
+  bool draws;
+};
+inline DropoutMask mask_of(const Dropout& dropout) {
+  if (!(dropout.p > 0)) return {nullptr, 0, 0, 1, false};
+  const auto first_kept = static_cast<std::uint64_t>(__builtin_ceil(dropout.p * 0x1p32));
+  return {dropout.state, dropout.site, static_cast<std::uint32_t>(first_kept - 1), static_cast<float>(1 / (1 - dropout.p)),
+          true};
+}
+
+// The factors of elements 4 block ... 4 block + 3: one Philox block of random numbers.  (dropout.1)
+__device__ __forceinline__ Floats<4> dropout_factors(const DropoutMask& mask, Index block) {
+  if (!mask.draws) return {{1, 1, 1, 1}};
+  const auto counter = static_cast<std::uint64_t>(block);
+  const PhiloxBlock words =
+      philox_block(mask.state->seed, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
+                                      mask.state->step, mask.site});
+  Floats<4> factors;
+  for (std::size_t i = 0; i < 4; ++i) factors.x[i] = words[i] > mask.last_dropped ? mask.kept : 0.0f;
+  return factors;
+}
+
+// The factor of one element.
+__device__ __forceinline__ float dropout_factor(const DropoutMask& mask, Index element) {
+  return dropout_factors(mask, element / 4).x[element % 4];
+}
+
+}  // namespace ABH_BACKEND
+}  // namespace abh

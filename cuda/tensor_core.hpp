@@ -1,0 +1,177 @@
+#pragma once
+
+// What a warp does together that CUDA C++ has no words for: tensor-core products, matrices of shared memory loaded into
+// fragments, and copies to shared memory that run in the background. All inline PTX of the project is here (sm_80 and
+// later), each instruction with a twin for the emulator that keeps to the same layout and the same rules.
+//
+// A fragment is a matrix spread over the 32 lanes of a warp, two neighbouring bf16 numbers in a register, the first one
+// in the lower half. Lane l holds, with g = l / 4 and t = l % 4 (the letters stand for register and, below it, lane):
+//
+//   a (16 x 16)                                  b (16 x 8)           d (16 x 8), floats
+//              k 2t 2t+1     k 2t+8 2t+9                 n g                    n 2t    n 2t+1
+//   row g      a[0]          a[2]                k 2t    b[0] low     row g     d[0]    d[1]
+//   row g + 8  a[1]          a[3]                k 2t+1  b[0] high    row g+8   d[2]    d[3]
+//                                                k 2t+8  b[1] low
+//                                                k 2t+9  b[1] high
+//
+// A fragment of 8 x 8 numbers, as load_matrices makes four of: register r of lane l holds row g, columns 2t and 2t + 1.
+// So a is four of them (rows upper and lower, then the right half), and b is two of them when the rows in shared memory
+// are the columns of b; when they are its rows, load_matrices_transposed makes b instead.
+
+#include <cstdint>
+#include <cstring>
+
+#include "bf16.hpp"
+#include "cuda/platform.hpp"
+
+#if !defined(__CUDACC__)
+#include <vector>
+#endif
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+#if defined(__CUDACC__)
+
+// d += a b, rounded in float in an order that the hardware chooses. All lanes of the warp together.
+__device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four matrices of 8 x 8 from shared memory, r[i] a fragment of matrix i: lane l passes the address of row l % 8 of
+// matrix l / 8, aligned to 16 bytes. All lanes of the warp together.
+__device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The same, each matrix transposed on its way.
+__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// Begins a copy of 16 bytes to shared memory, both addresses aligned to 16; where there is nothing to copy it writes
+// zeros and reads nothing. What a thread began since its last commit is a group; wait returns when all groups of this
+// thread but the last `groups_left` are there, for this thread: the others see them after a barrier. A kernel must have
+// waited for all its copies before it ends.
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool there = true) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(__cvta_generic_to_global(global)),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int groups_left>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
+}
+
+// Two numbers rounded to bf16 in one register, as fragments hold them.
+__device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
+  std::uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+#else
+
+inline std::uint32_t pack_bf16(float low, float high) {
+  return bf16(low).bits | std::uint32_t{bf16(high).bits} << 16;
+}
+
+namespace twin {
+
+inline float low_of(std::uint32_t packed) { return bf16{static_cast<std::uint16_t>(packed)}; }
+inline float high_of(std::uint32_t packed) { return bf16{static_cast<std::uint16_t>(packed >> 16)}; }
+
+inline unsigned lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
+
+struct Operands {
+  std::uint32_t a[4], b[2];
+};
+
+// Copies that a thread began and has not waited for. They are done as late as the rules allow, so that what is read
+// too early is not there yet.
+struct Copy {
+  void* to;
+  const void* from;
+  unsigned group;
+};
+struct Copies {
+  std::vector<Copy> begun;
+  unsigned groups = 0;  // committed
+};
+inline Copies& copies() {
+  static thread_local std::vector<Copies> of_thread(1024);
+  return of_thread[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+}
+
+}  // namespace twin
+
+inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  const twin::Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const twin::Operands* of_lane = emulator::warp_gather(mine);
+  const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
+  for (unsigned half = 0; half < 2; ++half) {
+    for (unsigned from = 0; from < 4; ++from) {  // k = 8 half + 2 from, and the next one
+      const std::uint32_t upper = of_lane[4 * g + from].a[2 * half], lower = of_lane[4 * g + from].a[2 * half + 1];
+      for (unsigned i = 0; i < 2; ++i) {
+        const std::uint32_t column = of_lane[4 * (2 * t + i) + from].b[half];
+        d[i] += twin::low_of(upper) * twin::low_of(column);
+        d[i] += twin::high_of(upper) * twin::high_of(column);
+        d[2 + i] += twin::low_of(lower) * twin::low_of(column);
+        d[2 + i] += twin::high_of(lower) * twin::high_of(column);
+      }
+    }
+  }
+}
+
+inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
+  const bf16* const* of_lane = emulator::warp_gather(row);
+  const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
+  for (unsigned i = 0; i < 4; ++i) std::memcpy(&r[i], of_lane[8 * i + g] + 2 * t, sizeof r[i]);
+}
+
+inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
+  const bf16* const* of_lane = emulator::warp_gather(row);
+  const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    r[i] = of_lane[8 * i + 2 * t][g].bits | std::uint32_t{of_lane[8 * i + 2 * t + 1][g].bits} << 16;
+  }
+}
+
+inline void copy_async(void* shared, const void* global, bool there = true) {
+  twin::Copies& copies = twin::copies();
+  copies.begun.push_back({shared, there ? global : nullptr, copies.groups});
+}
+inline void copy_async_commit() { ++twin::copies().groups; }
+template <int groups_left>
+void copy_async_wait() {
+  twin::Copies& copies = twin::copies();
+  std::size_t done = 0;
+  for (; done < copies.begun.size(); ++done) {
+    const twin::Copy& copy = copies.begun[done];
+    if (copies.groups - copy.group <= groups_left) break;  // committed after it, itself included
+    if (copy.from) {
+      std::memcpy(copy.to, copy.from, 16);
+    } else {
+      std::memset(copy.to, 0, 16);
+    }
+  }
+  copies.begun.erase(copies.begun.begin(), copies.begun.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+#endif
+
+}  // namespace ABH_BACKEND
+}  // namespace abh

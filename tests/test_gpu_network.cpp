@@ -1,0 +1,221 @@
+// Whole networks on the GPUs of this build, the emulator among them, against the CPU.
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "config.hpp"
+#include "model.hpp"
+#include "random.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+std::vector<std::string> gpu_devices() {
+  std::vector<std::string> devices;
+#if defined(ABH_EMULATOR)
+  devices.push_back("emulated");
+#endif
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) devices.push_back("cuda");
+#endif
+  return devices;
+}
+
+struct Setting {
+  ModelConfig model;
+  TrainingConfig training;
+};
+
+Setting setting_of(const std::string& mixer) {
+  Setting s;
+  s.model.layers = 2;
+  s.model.channels = 32;
+  s.model.heads = 4;
+  s.model.context = 32;
+  s.model.vocabulary = 19;
+  s.model.mixer = mixer;
+  s.model.conv_kernel = 3;
+  s.model.conv_groups = 0;
+  s.training.batch = 2;
+  s.training.steps = 50;
+  s.training.warmup = 5;
+  s.training.dropout = 0.1;
+  s.training.label_smoothing = 0.05;
+  s.training.learning_rate = 2e-3;
+  return s;
+}
+
+std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float") {
+  std::unique_ptr<Model> model = make_model({.device = device, .threads = 1}, s.model,
+                                            {.B = s.training.batch, .C = s.model.context, .training = true},
+                                            s.training.dropout, type);
+  model->write(Model::Arena::weights, initial_weights(parameter_table(s.model), s.model, 0.06, s.training.seed));
+  return model;
+}
+
+// A text with something to learn: the next token follows from the last two, most of the time.
+std::vector<Token> tokens_of_step(const Setting& s, Index step) {
+  std::vector<Token> tokens(static_cast<std::size_t>(s.training.batch * s.model.context + 1));
+  Token before = 1, last = 2;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t word = philox_word(5, i, static_cast<std::uint32_t>(step), 900);
+    tokens[i] = static_cast<Token>(word % 8 == 0 ? word / 8 % s.model.vocabulary : (3 * before + last) % s.model.vocabulary);
+    before = last;
+    last = tokens[i];
+  }
+  return tokens;
+}
+
+Model::StepResult train(Model& model, const Setting& s, Index step) {
+  std::vector<Token> tokens = tokens_of_step(s, step), targets(tokens.begin() + 1, tokens.end());
+  tokens.pop_back();
+  targets[3] = -100;
+  return model.train_step(tokens, targets, s.training, step);
+}
+
+const char* const mixers[] = {"additive", "metric", "quadratic", "dot"};
+
+TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const char* mixer : mixers) {
+      const Setting s = setting_of(mixer);
+      const auto cpu = model_on("cpu", s), gpu = model_on(device, s);
+      double worst = 0, first = 0, last = 0;
+      for (Index step = 0; step < s.training.steps; ++step) {
+        const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
+        worst = at_least(worst, std::abs(got.loss - expected.loss) / expected.loss);
+        worst = at_least(worst, 0.1 * std::abs(got.gradient_norm - expected.gradient_norm) / expected.gradient_norm);
+        if (step == 0) first = got.loss;
+        last = got.loss;
+      }
+      INFO(device << ", " << mixer << ": losses differ by up to " << worst);
+      CHECK_FALSE(!(worst <= 1e-4));
+      CHECK(last < 0.9 * first);  // it learned something, so the comparison means something
+    }
+  }
+}
+
+TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const char* mixer : mixers) {
+      const Setting s = setting_of(mixer);
+      const auto cpu = model_on("cpu", s), gpu = model_on(device, s, "bf16");
+      double worst = 0;
+      for (Index step = 0; step < 12; ++step) {
+        const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
+        worst = at_least(worst, std::abs(got.loss - expected.loss) / expected.loss);
+      }
+      INFO(device << ", " << mixer << ": losses differ by up to " << worst);
+      CHECK_FALSE(!(worst <= 1e-2));
+    }
+  }
+}
+
+TEST_CASE("gpu network: the same bits in every order of threads, and again", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string type : {"float", "bf16"}) {
+      Setting s = setting_of("additive,dot,metric");
+      s.model.layers = 3;
+      s.model.window = "5,0,0";
+      std::vector<std::vector<float>> runs;
+      for (const int order : {0, 1, 2, 2}) {
+        set_thread_order(order);
+        const auto model = model_on(device, s, type);
+        std::vector<float>& run = runs.emplace_back();
+        for (Index step = 0; step < 3; ++step) {
+          const Model::StepResult result = train(*model, s, step);
+          run.push_back(static_cast<float>(result.loss));
+          run.push_back(static_cast<float>(result.gradient_norm));
+        }
+        for (const auto arena :
+             {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
+          const std::vector<float> values = model->read(arena);
+          run.insert(run.end(), values.begin(), values.end());
+        }
+      }
+      set_thread_order(0);
+      INFO(device << ", " << type);
+      for (const std::vector<float>& run : runs) CHECK(run == runs[0]);
+    }
+  }
+}
+
+TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const char* mixer : mixers) {
+      Setting s = setting_of(mixer);
+      s.model.window = "0,4";
+      std::vector<std::vector<float>> logits;
+      std::vector<double> losses;
+      for (const std::string& each : {std::string("cpu"), device}) {
+        const auto model = model_on(each, s);
+        std::vector<Token> tokens = tokens_of_step(s, 7), targets(tokens.begin() + 1, tokens.end());
+        tokens.pop_back();
+        const Model::LossSum sum = model->evaluate(tokens, targets);
+        CHECK(sum.count == static_cast<Index>(targets.size()));
+        losses.push_back(sum.sum);
+        const auto stepping = make_model({.device = each, .threads = 1}, s.model, {.positions = s.model.context});
+        stepping->write(Model::Arena::weights, model->read(Model::Arena::weights));
+        std::vector<float>& steps = logits.emplace_back();
+        for (int time = 0; time < 2; ++time) {
+          stepping->start();
+          for (Index c = 0; c < 9; ++c) {
+            const auto logits_v = stepping->step(tokens[static_cast<std::size_t>(c)], c);
+            steps.insert(steps.end(), logits_v.begin(), logits_v.end());
+          }
+        }
+      }
+      double error = 0;
+      for (std::size_t i = 0; i < logits[0].size(); ++i) {
+        error = at_least(error, static_cast<double>(std::abs(logits[1][i] - logits[0][i])));
+      }
+      INFO(device << ", " << mixer << ": logits differ by up to " << error);
+      CHECK_FALSE(!(error <= 1e-5));
+      CHECK_FALSE(!(std::abs(losses[1] - losses[0]) <= 1e-6 * losses[0]));
+    }
+  }
+}
+
+TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string type : {"float", "bf16"}) {
+      const Setting s = setting_of("additive");
+      const auto model = model_on(device, s, type);
+      train(*model, s, 0);
+      std::vector<float> weights = model->read(Model::Arena::weights);
+      weights[0] = std::numeric_limits<float>::infinity();  // of the first token's vector
+      model->write(Model::Arena::weights, weights);
+      const std::vector<float> moments = model->read(Model::Arena::first_moments);
+      const Model::StepResult result = train(*model, s, 1);
+      INFO(device << ", " << type);
+      CHECK_FALSE(std::isfinite(result.gradient_norm));
+      CHECK(model->read(Model::Arena::weights) == weights);
+      CHECK(model->read(Model::Arena::first_moments) == moments);
+    }
+  }
+}
+
+TEST_CASE("gpu network: bf16 keeps its weights in full precision", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    const Setting s = setting_of("dot");
+    const auto model = model_on(device, s, "bf16");
+    const std::vector<float> weights = initial_weights(parameter_table(s.model), s.model, 0.06, s.training.seed);
+    CHECK(model->read(Model::Arena::weights) == weights);
+    train(*model, s, 0);
+    const std::vector<float> moved = model->read(Model::Arena::weights);
+    Index narrow = 0;
+    for (float x : moved) narrow += x == static_cast<float>(bf16(x));
+    CHECK(narrow < static_cast<Index>(moved.size()) / 2);
+    const auto inference = make_model({.device = device}, s.model, {.positions = 1}, 0, "bf16");
+    inference->write(Model::Arena::weights, weights);
+    const std::vector<float> rounded = inference->read(Model::Arena::weights);
+    for (std::size_t i = 0; i < 100; ++i) CHECK(rounded[i] == static_cast<float>(bf16(weights[i])));
+  }
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,11 @@
+#!/bin/sh
+# tools/gradcheck.sh BUILD_DIR: the table of every layer and tensor, GPU kernels against the CPU in double. The kernels
+# run on the emulator, and on a real GPU as well where there is one with a CUDA Toolkit.
+set -u
+build=$1
+tools/need.sh cmake c++ catch2 || exit 1
+cuda=OFF
+tools/need_gpu.sh 2>/dev/null && cuda=ON
+cmake -S . -B "$build" -DBUILD_TESTING=ON -DBUILD_EMULATOR=ON -DBUILD_CUDA=$cuda >/dev/null || exit 1
+cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target tests >"$build/build.log" 2>&1 || { cat "$build/build.log" >&2; exit 1; }
+GRADCHECK=1 "$build/tests" "[gpu]~[gpu_network]"
