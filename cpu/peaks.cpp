@@ -17,7 +17,7 @@ double now() {
 // Independent chains of multiply-adds that hide the latency of each other: two units times a latency of four or five.
 constexpr int chains = 12;
 constexpr Index turns = 100000;
-constexpr int tries = 20;  // the best counts: whatever else the machine does can only slow it down
+constexpr int tries = 20;
 
 float multiply_add_chains(float factor) {
   Wide<float> sums[chains];

@@ -236,8 +236,8 @@ void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const
   const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
   Gpu::Scope scratch(device.workspace);
   const auto run = [&](auto kernel, Index V) {
-    // At most about 2^18 / V threads: enough to keep a GPU's memory busy, and all parts together stay below 4 MB or one
-    // strip each.
+    // At most about 2^18 / V threads: enough to keep a GPU's memory busy, and few enough that their sums take some 4
+    // MB.
     const Index threads_per_part = s.D / V * G * fours;
     const Index most_parts = (Index{1} << 18) / V / threads_per_part + 1;
     const Index strips_per_part = (strips + most_parts - 1) / most_parts;

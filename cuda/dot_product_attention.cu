@@ -57,34 +57,34 @@ struct Plan {
 };
 
 struct Place {
-  Index b, n;
+  int b, n;
   int head;   // b N + n
   int first;  // row of the tile
 };
 
 // Blocks start in the order of their numbers. Tiles with much work come first, so that what is left at the end is small;
-// but only among `together` heads at a time, whose keys and values stay in the second cache meanwhile.
-__device__ __forceinline__ Place place_of_block(const Plan& plan, Index N, bool last_tile_first) {
+// but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
+__device__ __forceinline__ Place place_of_block(const Plan& plan, int N, bool last_tile_first) {
   const int block = int(blockIdx.x);
-  const int first_head = block / (plan.tiles * plan.together) * plan.together;
+  const int first_head = int(blockIdx.x / (unsigned(plan.tiles) * unsigned(plan.together))) * plan.together;
   const int heads = plan.heads - first_head < plan.together ? plan.heads - first_head : plan.together;
   const int i = block - first_head * plan.tiles;
   const int head = first_head + i % heads;
   const int t = last_tile_first ? plan.tiles - 1 - i / heads : i / heads;
-  return {head / int(N), head % int(N), head, t * tile};
+  return {head / N, head % N, head, t * tile};
 }
 
 // Rows of one head of one sequence.
 template <class T>
 struct Rows {
   T* first;
-  Index stride;
-  __device__ T* operator[](Index c) const { return first + c * stride; }
+  int stride;
+  __device__ T* operator[](int c) const { return first + Index{c} * stride; }
 };
 template <class T, class Arguments>
 __device__ __forceinline__ Rows<T> head_rows(T* first_bch, Index stride, const Arguments& a, const Place& at) {
   const Index step = stride ? stride : a.N * a.K;
-  return {first_bch + at.b * a.C * step + at.n * a.K, step};
+  return {first_bch + at.b * a.C * step + at.n * a.K, int(step)};
 }
 
 // Which keys a query sees.
@@ -116,16 +116,18 @@ struct Tile {
 // Rows [first, first + 64) of a head; 0 where there is no row or no channel. Under way until fetched().
 template <class T, int KP>
 __device__ __forceinline__ void fetch(Tile<T, KP>& to, Rows<const T> from_ck, int first, int C, int K, bool wide) {
-  constexpr int pieces = KP / widest<T>;
-  const int k = int(threadIdx.x) % pieces * widest<T>;
-  for (int c = int(threadIdx.x) / pieces; c < tile; c += threads<T> / pieces) {
-    const bool there = first + c < C && k < K;
-    const T* from = there ? from_ck[first + c] + k : from_ck.first;
-    T* to_k = to.row[c] + k;
-    if (wide) {
-      copy_async(to_k, from, there);
-    } else {
-      for (int j = 0; j < widest<T>; ++j) to_k[j] = there && k + j < K ? from[j] : T(0.0f);
+  const T* from_tile = from_ck[first];
+  if (wide) {
+    constexpr int pieces = KP / widest<T>;
+    const int k = int(threadIdx.x) % pieces * widest<T>;
+    for (int c = int(threadIdx.x) / pieces; c < tile; c += threads<T> / pieces) {
+      const bool there = first + c < C && k < K;
+      copy_async(to.row[c] + k, from_tile + (there ? c * from_ck.stride + k : 0), there);
+    }
+  } else {
+    for (int i = int(threadIdx.x); i < tile * KP; i += threads<T>) {
+      const int c = i / KP, k = i % KP;
+      to.row[c][k] = first + c < C && k < K ? from_tile[c * from_ck.stride + k] : T(0.0f);
     }
   }
 }
@@ -140,8 +142,9 @@ template <class T, int KP>
 __device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int first, int C, int K, bool wide) {
   constexpr int pieces = KP / widest<T>;
   const int k = int(threadIdx.x) % pieces * widest<T>;
+  T* to_tile = to_ck[first];
   for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads<T> / pieces) {
-    T* to = to_ck[first + c] + k;
+    T* to = to_tile + c * to_ck.stride + k;
     if (wide) {
       using Piece = Pack<T, widest<T>>;
       *reinterpret_cast<Piece*>(to) = *reinterpret_cast<const Piece*>(from.row[c] + k);
@@ -419,7 +422,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>) forward_kernel(DotP
   constexpr int W = forward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, a.N, true);
+  const Place at = place_of_block(plan, int(a.N), true);
   const Rows<const T> query_ck = head_rows(a.query_bch, a.query_stride, a, at);
   const Rows<const T> key_ck = head_rows(a.key_bch, a.key_stride, a, at);
   const Rows<const T> value_ck = head_rows(a.value_bch, a.value_stride, a, at);
@@ -502,7 +505,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, a.N, true);
+  const Place at = place_of_block(plan, int(a.N), true);
   const Rows<const T> key_ck = head_rows(a.key_bch, a.key_stride, a, at);
   const Rows<const T> value_ck = head_rows(a.value_bch, a.value_stride, a, at);
   const Sight sight = sight_of(a, at);
@@ -569,7 +572,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, a.N, false);
+  const Place at = place_of_block(plan, int(a.N), false);
   const Rows<const T> query_ck = head_rows(a.query_bch, a.query_stride, a, at);
   const Rows<const T> d_out_ck = head_rows(a.d_out_bch, 0, a, at);
   const Statistics* of_head = statistics + Index{at.head} * plan.tiles;
@@ -648,8 +651,8 @@ __device__ __forceinline__ void lay_row(T* to_k, const float* from_k, float fact
 // Blocks are numbered with positions fastest.
 template <class Arguments>
 __device__ __forceinline__ Place place_of_row(const Arguments& a) {
-  const Index head = Index{blockIdx.x} / a.C;
-  return {head / a.N, head % a.N, int(head), int(Index{blockIdx.x} % a.C)};
+  const int block = int(blockIdx.x), C = int(a.C), N = int(a.N), head = block / C;
+  return {head / N, head % N, head, block % C};
 }
 
 // Grid: a block of one warp for each query.
@@ -815,12 +818,10 @@ Index tiles_of(Index C) { return (C + tile - 1) / tile; }
 
 template <class T, class Arguments>
 Plan plan_of(const Arguments& a, bool wide) {
-  const Index heads = a.B * a.N;
-  constexpr Index bytes_together = 16 << 20;  // of keys and values: a third of the second cache of large GPUs
-  const Index bytes_of_head = 2 * a.C * a.K * Index{sizeof(T)};
-  const Index together = bytes_of_head > 0 ? bytes_together / bytes_of_head : 1;
-  return {int(tiles_of(a.C)), int(heads), int(together < 1 ? 1 : together < heads ? together : heads),
-          wide && a.K % widest<T> == 0, scale_of(a.K)};
+  const Index tiles = tiles_of(a.C);
+  constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
+  const Index together = tiles < blocks_together ? blocks_together / tiles : 1;
+  return {int(tiles), int(a.B * a.N), int(together), wide && a.K % widest<T> == 0, scale_of(a.K)};
 }
 
 template <class T, int KP, int owned>

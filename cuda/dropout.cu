@@ -1,6 +1,5 @@
-#include "layers/dropout.hpp"
-
 #include "cuda/kernel.hpp"
+#include "layers/dropout.hpp"
 
 namespace abh {
 
@@ -93,8 +92,8 @@ template <class Device, class T>
 void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
   if (dropout.p == 0 && d_in == d_out) return;
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(count, threads * elements<T>), threads, 0, device.stream(), d_in, d_out,
-           mask_of(dropout), count);
+    launch(kernel, blocks_for(count, threads * elements<T>), threads, 0, device.stream(), d_in, d_out, mask_of(dropout),
+           count);
   };
   widest_fits<T>(0, d_in, d_out) ? run(backward_kernel<T, true>) : run(backward_kernel<T, false>);
 }

@@ -1,6 +1,5 @@
-#include "layers/gelu.hpp"
-
 #include "cuda/kernel.hpp"
+#include "layers/gelu.hpp"
 
 namespace abh {
 

@@ -1,7 +1,6 @@
-#include "cuda/gpu.hpp"
-
 #include <string>
 
+#include "cuda/gpu.hpp"
 #include "cuda/platform.hpp"
 
 namespace abh {

@@ -60,7 +60,8 @@ inline constexpr int widest = 16 / static_cast<int>(sizeof(T));
 // Whether rows at these addresses, `stride` numbers apart, can be read with the widest accesses. Null is aligned.
 template <class T, class... Pointers>
 bool widest_fits(Index stride, const Pointers*... rows) {
-  return stride % widest<T> == 0 && (... && (reinterpret_cast<std::uintptr_t>(rows) % (widest<T> * sizeof(*rows)) == 0));
+  return stride % widest<T> == 0 &&
+         (... && (reinterpret_cast<std::uintptr_t>(rows) % (widest<T> * sizeof(*rows)) == 0));
 }
 
 // Sum and maximum over the lanes of a warp, the same bits in every lane.
@@ -98,10 +99,11 @@ __device__ __forceinline__ Number block_sum(Number x) {
 struct PartialSums {
   float sum[8][warp_size];
 };
-__global__ static void add_partial_sums_kernel(float* to_d, const float* partial, int parts, Index D, Index stride) {
+template <class Sum>
+__global__ void add_partial_sums_kernel(Sum* to_d, const Sum* partial, int parts, Index D, Index stride) {
   auto& shared = shared_memory<PartialSums>();
   const Index d = Index{blockIdx.x} * warp_size + threadIdx.x;
-  float sum = 0;
+  Sum sum = 0;
   for (int p = int(threadIdx.y); p < parts && d < D; p += 8) sum += partial[p * stride + d];
   shared.sum[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
@@ -110,8 +112,8 @@ __global__ static void add_partial_sums_kernel(float* to_d, const float* partial
   to_d[d] += sum;
 }
 inline void add_partial_sums(Gpu& device, float* to_d, const float* partial, Index parts, Index D, Index stride) {
-  launch(add_partial_sums_kernel, blocks_for(D, warp_size), dim3(warp_size, 8), 0, device.stream(), to_d, partial,
-         int(parts), D, stride);
+  launch(add_partial_sums_kernel<float>, blocks_for(D, warp_size), dim3(warp_size, 8), 0, device.stream(), to_d,
+         partial, int(parts), D, stride);
 }
 
 // Dropout as kernels see it: what the host knows, and where the seed and the step are found. With p = 0 nothing is
@@ -126,17 +128,17 @@ struct DropoutMask {
 inline DropoutMask mask_of(const Dropout& dropout) {
   if (!(dropout.p > 0)) return {nullptr, 0, 0, 1, false};
   const auto first_kept = static_cast<std::uint64_t>(__builtin_ceil(dropout.p * 0x1p32));
-  return {dropout.state, dropout.site, static_cast<std::uint32_t>(first_kept - 1), static_cast<float>(1 / (1 - dropout.p)),
-          true};
+  return {dropout.state, dropout.site, static_cast<std::uint32_t>(first_kept - 1),
+          static_cast<float>(1 / (1 - dropout.p)), true};
 }
 
 // The factors of elements 4 block ... 4 block + 3: one Philox block of random numbers.  (dropout.1)
 __device__ __forceinline__ Floats<4> dropout_factors(const DropoutMask& mask, Index block) {
   if (!mask.draws) return {{1, 1, 1, 1}};
   const auto counter = static_cast<std::uint64_t>(block);
-  const PhiloxBlock words =
-      philox_block(mask.state->seed, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
-                                      mask.state->step, mask.site});
+  const PhiloxBlock words = philox_block(
+      mask.state->seed,
+      {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), mask.state->step, mask.site});
   Floats<4> factors;
   for (std::size_t i = 0; i < 4; ++i) factors.x[i] = words[i] > mask.last_dropped ? mask.kept : 0.0f;
   return factors;

@@ -1,13 +1,12 @@
-#include "layers/layernorm.hpp"
-
 #include "cuda/kernel.hpp"
+#include "layers/layernorm.hpp"
 
 namespace abh {
 
 namespace {
 
-// A row belongs to a warp: lane l has its channels l V ... l V + V - 1, then those 32 V further on, and so on. Sums over
-// a row are sums over lanes, so no thread ever waits for another warp. V is 8 (bf16) or 4 (float) where rows are
+// A row belongs to a warp: lane l has its channels l V ... l V + V - 1, then those 32 V further on, and so on. Sums
+// over a row are sums over lanes, so no thread ever waits for another warp. V is 8 (bf16) or 4 (float) where rows are
 // aligned: a warp then reads 512 bytes at a time.
 
 constexpr int rows_per_block = 4;  // forward: warps in a block

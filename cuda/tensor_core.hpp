@@ -18,6 +18,7 @@
 // So a is four of them (rows upper and lower, then the right half), and b is two of them when the rows in shared memory
 // are the columns of b; when they are its rows, load_matrices_transposed makes b instead.
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -85,14 +86,12 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
 
 #else
 
-inline std::uint32_t pack_bf16(float low, float high) {
-  return bf16(low).bits | std::uint32_t{bf16(high).bits} << 16;
-}
+inline std::uint32_t pack_bf16(float low, float high) { return bf16(low).bits | std::uint32_t{bf16(high).bits} << 16; }
 
 namespace twin {
 
-inline float low_of(std::uint32_t packed) { return bf16{static_cast<std::uint16_t>(packed)}; }
-inline float high_of(std::uint32_t packed) { return bf16{static_cast<std::uint16_t>(packed >> 16)}; }
+inline float low_of(std::uint32_t packed) { return std::bit_cast<float>(packed << 16); }
+inline float high_of(std::uint32_t packed) { return std::bit_cast<float>(packed & 0xFFFF0000); }
 
 inline unsigned lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
 

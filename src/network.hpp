@@ -217,8 +217,9 @@ class Network {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
     const Index decayed = measured_.decayed_count();
     const auto update_range = [&](Index begin, Index count) {
-      adamw_update<Device, T>(device_, weights() + begin, masters() ? masters() + begin : nullptr, first_moments() + begin, second_moments() + begin,
-                              gradients() + begin, settings, state, count);
+      adamw_update<Device, T>(device_, weights() + begin, masters() ? masters() + begin : nullptr,
+                              first_moments() + begin, second_moments() + begin, gradients() + begin, settings, state,
+                              count);
     };
     update_range(0, decayed);
     settings.weight_decay = 0;

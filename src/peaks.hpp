@@ -2,13 +2,21 @@
 
 #include <cstddef>
 
+#include "types.hpp"
+
 namespace abh {
 
-// What a device can do at most, measured: the roofline that layers are compared with.
+// What a device can do at most, measured: the roofline that layers are compared with. Each is the best of several
+// tries: whatever else the machine does can only slow one down.
 
-// Floating-point operations a second of multiply-adds on registers, all threads busy (a multiply-add is two).
+// Floating-point operations a second of multiply-adds on registers, all threads busy (a multiply-add is two). CPU only.
 template <class Device>
 double multiply_add_rate(Device&);
+
+// Floating-point operations a second of a product of two square matrices of normal random numbers, `size` rows each, by
+// the device's own choice of how to compute it. GPU only.
+template <class Device, class T>
+double matrix_product_rate(Device&, Index size);
 
 // Bytes a second, read plus written, of copying `bytes` from one array to another.
 template <class Device>

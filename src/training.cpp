@@ -66,7 +66,8 @@ class Trainer {
       : run_(run),
         data_(data),
         C_(run.model.context),
-        model_(make_model(run.device, run.model, {run.training.batch, C_, true}, run.training.dropout, run.training.type)),
+        model_(
+            make_model(run.device, run.model, {run.training.batch, C_, true}, run.training.dropout, run.training.type)),
         log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
         progress_(run.training.steps, Progress::on_terminal()) {
     if (run.resume) {
@@ -224,7 +225,8 @@ class Trainer {
     const Checkpoint checkpoint = best();
     const std::string prompt = opening_of_text(checkpoint.tokenizer);
     const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
-    const std::string text = generate_text({.device = "cpu", .threads = 1}, checkpoint, prompt, sample_length, settings);
+    const std::string text =
+        generate_text({.device = "cpu", .threads = 1}, checkpoint, prompt, sample_length, settings);
     write_file_atomically(run_.run + "/sample.txt", text);
   }
 

@@ -381,7 +381,8 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
         const double floor = 1e-4 * largest_mean_square * double(reference[s].size());
         const double error = narrow ? error_in_norm(got[s], reference[s], floor) : comparisons[s].error;
         const double tolerance = narrow ? bf16_tolerance : float_tolerance;
-        const GradcheckRow row{name, what, slots[s].name, pass, device_name, narrow ? "bf16" : "float", error, tolerance};
+        const GradcheckRow row{name,  what,     slots[s].name, pass, device_name, narrow ? "bf16" : "float",
+                               error, tolerance};
         gradcheck_table().push_back(row);
         INFO(name << ", " << what << ", " << pass << " " << slots[s].name << ", " << device_name << ", " << row.type
                   << ": error " << error << ", tolerance " << tolerance);

@@ -8,8 +8,7 @@ std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
 // Copies rows of H numbers between arrays of two strides.
 template <class T>
-void copy_rows(Array<T>& to, Index to_stride, const Array<T>& from, Index from_stride, Index rows,
-               Index H) {
+void copy_rows(Array<T>& to, Index to_stride, const Array<T>& from, Index from_stride, Index rows, Index H) {
   for (Index row = 0; row < rows; ++row) {
     for (Index h = 0; h < H; ++h) to[size(row * to_stride + h)] = from[size(row * from_stride + h)];
   }
@@ -81,6 +80,7 @@ struct PoolingCase {
                                                  .x_stride = gap > 0 ? H() + gap : 0,
                                                  .mask_bc = mask(),
                                                  .shape = shape});
+    wait_for(device);
   }
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
@@ -111,6 +111,7 @@ struct PoolingCase {
                                                   .x_stride = gap > 0 ? stride : 0,
                                                   .mask_bc = mask(),
                                                   .shape = shape});
+    wait_for(device);
     copy_rows(d_in[1], H(), d_x_bch, d_stride, rows(), H());
     Index touched = 0;  // of the elements between the rows
     for (Index i = 0; i < rows() * d_stride; ++i) touched += i % d_stride >= H() && !(d_x_bch[size(i)] == T(55));
@@ -132,6 +133,7 @@ struct OwnLogitsCase {
     Array<T> logit_bnc(size(shape.B * shape.N * shape.C));
     additive_logits_forward<Device, T>(device, logit_bnc.data(), in[0].data(), 0, in[1].data(), shape.B, shape.C,
                                        shape.N, shape.K);
+    wait_for(device);
     return logit_bnc;
   }
   template <class Device, class T>
@@ -152,6 +154,7 @@ struct OwnLogitsCase {
                                                  .C = shape.C,
                                                  .N = shape.N,
                                                  .K = shape.K});
+    wait_for(device);
   }
 };
 
@@ -192,7 +195,8 @@ struct GateCase {
                                                .dropout = dropout,
                                                .BC = BC,
                                                .D = D});
-    for (std::size_t i = 0; i < d_gate_bcd.size(); ++i) d_in[2][i] += d_gate_bcd[i];
+    wait_for(device);
+    for (std::size_t i = 0; i < d_gate_bcd.size(); ++i) d_in[2][i] = T(d_in[2][i] + d_gate_bcd[i]);
   }
 };
 
@@ -206,8 +210,7 @@ Definition by_definition(const PoolingCase& layer, const Values<double>& in, con
   const Index B = layer.shape.B, C = layer.shape.C, N = layer.shape.N, K = layer.shape.K;
   const Index w = layer.shape.window > 0 ? layer.shape.window : C;
   const Array<double>&logit = in[0], &x = in[1];
-  Definition result{{Array<double>(x.size())},
-                    {Array<double>(logit.size()), Array<double>(x.size())}};
+  Definition result{{Array<double>(x.size())}, {Array<double>(logit.size()), Array<double>(x.size())}};
   Array<double>& out = result.out[0];
   for (Index bn = 0; bn < B * N; ++bn) {
     const auto row = [&](Index c) { return (bn / N * C + c) * N * K + bn % N * K; };
@@ -256,7 +259,7 @@ void require_close_gradients(const PoolingCase& layer, const Values<double>& in,
   }
 }
 
-// Double against the definition, and float in every instruction set.
+// Double against the definition, and float in every instruction set and on every GPU.
 void check_definition(const PoolingCase& layer, const Values<float>& in, double tolerance_float = 1e-5) {
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 99));
   const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
@@ -265,12 +268,14 @@ void check_definition(const PoolingCase& layer, const Values<float>& in, double 
   require_close(layer.outputs(), run_forward<double>(layer, device, in_double), expected.out, 1e-12, "forward");
   require_close(layer.inputs(), run_backward<double>(layer, device, in_double, d_out_double), expected.d_in, 1e-12,
                 "backward", false);
-  for_each_cpu(1, [&](auto& any, const std::string& isa) {
+  const auto check = [&](auto& any, const std::string& isa) {
     require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), expected.out, tolerance_float,
                   "float forward, " + isa);
     require_close_gradients(layer, in_double, run_backward<float>(layer, any, in, d_out), expected.d_in,
                             2 * tolerance_float, isa);
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 void check_definition(const PoolingCase& layer, double logit_scale = 1) {
   std::vector<Slot> slots = layer.inputs();
@@ -332,8 +337,8 @@ TEST_CASE("additive attention: logits from the payload", "[additive_attention]")
 }
 
 TEST_CASE("additive attention: gates, every derivative, every width", "[additive_attention]") {
-  const StepState state{.seed = 7, .step = 3};
-  const Dropout dropout{.p = 0.4, .site = 18, .state = &state};
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
   check_layer(GateCase{5, 7});
   check_layer(GateCase{35, 3, true});
   check_layer(GateCase{4, 19, false, dropout, 3});
@@ -447,6 +452,16 @@ TEST_CASE("additive attention: no sequences, no positions", "[additive_attention
   }
   CHECK(run_backward<double>(LogitsCase{0, 5, 1, 2}, device, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});
   CHECK(run_backward<double>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
+  for_each_gpu([](auto& gpu, const std::string&) {
+    for (const AdditivePoolingShape shape :
+         {AdditivePoolingShape{0, 5, 2, 3}, AdditivePoolingShape{0, 5, 2, 3, 2}, AdditivePoolingShape{2, 0, 2, 3}}) {
+      const PoolingCase layer{shape};
+      CHECK(run_forward<float>(layer, gpu, {{}, {}})[0].empty());
+      CHECK(run_backward<float>(layer, gpu, {{}, {}}, {{}})[1].empty());
+    }
+    CHECK(run_backward<float>(LogitsCase{0, 5, 1, 2}, gpu, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});
+    CHECK(run_backward<float>(GateCase{0, 3}, gpu, {{}, {}, {}}, {{}})[1].empty());
+  });
 }
 
 // Step by step.
@@ -456,16 +471,17 @@ template <class T, class Device>
 Array<double> steps(Device& device, const AdditivePoolingShape& shape, const Values<double>& in) {
   const auto [B, C, N, K, window] = shape;
   const Values<T> values = converted<T>(in);
-  Array<T> state(size(additive_pooling_state_size(shape)),
-                       static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+  Array<Accum<T>> state(size(additive_pooling_state_size(shape)), std::numeric_limits<Accum<T>>::quiet_NaN());
+  Array<Accum<T>> logit_n(size(N));
+  Array<T> out_h(size(N * K));
   Array<double> out;
   for (Index b = 0; b < B; ++b) {
     additive_pooling_start<Device, T>(device, state.data(), shape);
     for (Index c = 0; c < C; ++c) {
-      Array<T> logit_n, out_h(size(N * K));
-      for (Index n = 0; n < N; ++n) logit_n.push_back(values[0][size((b * N + n) * C + c)]);
+      for (Index n = 0; n < N; ++n) logit_n[size(n)] = Accum<T>(in[0][size((b * N + n) * C + c)]);
       additive_pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(),
                                        values[1].data() + (b * C + c) * N * K, shape);
+      wait_for(device);
       out.insert(out.end(), out_h.begin(), out_h.end());
     }
   }
@@ -483,8 +499,30 @@ TEST_CASE("additive attention: step by step equals all at once", "[additive_atte
       const Values<double> expected = run_forward<double>(layer, device, in);
       INFO("window " << window << ", logits of " << scale);
       require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
-      for_each_cpu(1, [&](auto& any, const std::string& isa) {
-        require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, isa);
+      const auto check = [&](auto& any, const std::string& name) {
+        require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, name);
+      };
+      for_each_cpu(1, check);
+      for_each_gpu(check);
+    }
+  }
+}
+
+TEST_CASE("additive attention: step by step on the GPU", "[additive_attention][gpu]") {
+  CpuDevice<Isa::baseline> cpu(1);
+  for (Index window : {0, 1, 4}) {
+    for (Index K : {1, 64, 130}) {  // fewer channels than threads, as many, more
+      const PoolingCase layer{{1, 11, 2, K, window}};
+      const Values<double> in = converted<double>(converted<bf16>(random_values(layer.inputs(), 4)));
+      const Values<double> expected = run_forward<double>(layer, cpu, in);
+      for_each_gpu([&](auto& device, const std::string& name) {
+        for (int order : {0, 1, 2}) {
+          set_thread_order(order);
+          INFO("window " << window << ", K " << K << ", order " << order);
+          require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, expected, 1e-5, name);
+          require_close(layer.outputs(), {steps<bf16>(device, layer.shape, in)}, expected, 1e-2, name + ", bf16");
+        }
+        set_thread_order(0);
       });
     }
   }
@@ -501,6 +539,9 @@ TEST_CASE("additive attention: a logit of -infinity leaves a step out", "[additi
     }
     INFO("window " << window);
     require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "steps");
+    for_each_gpu([&](auto& gpu, const std::string& name) {
+      require_close(layer.outputs(), {steps<float>(gpu, layer.shape, in)}, expected, 1e-5, name);
+    });
     layer.mask_bc.clear();
     require_close(layer.outputs(), run_forward<double>(layer, device, in), expected, 0, "all at once");
   }
@@ -522,54 +563,231 @@ TEST_CASE("additive attention: the state does not grow, and a long stream stays 
 // Dropout in the gates.
 
 TEST_CASE("additive attention: gates keep what the counter-based mask keeps", "[additive_attention]") {
-  const Index BC = 7, D = 301;
-  const StepState state{.seed = 0x123456789abcdef, .step = 9};
-  for (double p : {0.0, 0.1, 0.5, 1.0}) {
-    const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? &state : nullptr};
-    const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
-    Array<float> expected;
-    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(BC * D); ++i) {
-      const bool kept = philox_word(state.seed, i, state.step, dropout.site) >= std::ceil(p * 0x1p32);
-      expected.push_back(kept ? 3.0f * static_cast<float>(1 / (1 - p)) * 2.0f : 0.0f);
+  const Array<StepState> state(1, {.seed = 0x123456789abcdef, .step = 9});
+  const Index BC = 7;
+  for (Index D : {301, 304}) {
+    for (double p : {0.0, 0.1, 0.5, 1.0}) {
+      const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? state.data() : nullptr};
+      const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
+      Array<float> expected;
+      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(BC * D); ++i) {
+        const bool kept = philox_word(state[0].seed, i, state[0].step, dropout.site) >= std::ceil(p * 0x1p32);
+        expected.push_back(kept ? 3.0f * static_cast<float>(1 / (1 - p)) * 2.0f : 0.0f);
+      }
+      const auto check = [&](auto& device, const std::string& name) {
+        INFO(name << ", D " << D << ", p " << p);
+        CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
+      };
+      for_each_cpu(2, check);
+      for_each_gpu(check);
     }
-    for_each_cpu(2, [&](auto& device, const std::string& isa) {
-      INFO(isa << ", p " << p);
-      CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
-    });
   }
 }
 
-TEST_CASE("additive attention: gates may work in place", "[additive_attention]") {
-  const StepState state{.seed = 7, .step = 3};
-  const GateCase layer{9, 13, true, {.p = 0.3, .site = 18, .state = &state}};
+template <class Device>
+void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
+  const GateCase layer{9, D, true, dropout};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-  CpuDevice<Isa::baseline> device(1);
   const Values<float> expected = run_forward<float>(layer, device, in);
   for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
     Values<float> at = in;
-    additive_gate_forward<CpuDevice<Isa::baseline>, float>(device, {.out_bcd = at[place].data(),
-                                                                    .residual_bcd = at[0].data(),
-                                                                    .pooled_bcd = at[1].data(),
-                                                                    .gate_bcd = at[2].data(),
-                                                                    .dropout = layer.dropout,
-                                                                    .BC = 9,
-                                                                    .D = 13});
+    additive_gate_forward<Device, float>(device, {.out_bcd = at[place].data(),
+                                                  .residual_bcd = at[0].data(),
+                                                  .pooled_bcd = at[1].data(),
+                                                  .gate_bcd = at[2].data(),
+                                                  .dropout = dropout,
+                                                  .BC = 9,
+                                                  .D = D});
+    wait_for(device);
     CHECK(at[place] == expected[0]);
   }
   Values<float> apart = {in[0], in[1], Array<float>(in[2].size())};
   layer.backward(device, in, d_out, apart);
   Array<float> d_pooled = d_out[0], d_gate(in[2].size());
-  additive_gate_backward<CpuDevice<Isa::baseline>, float>(device, {.d_pooled_bcd = d_pooled.data(),
-                                                                   .d_gate_bcd = d_gate.data(),
-                                                                   .d_out_bcd = d_pooled.data(),
-                                                                   .pooled_bcd = in[1].data(),
-                                                                   .gate_bcd = in[2].data(),
-                                                                   .dropout = layer.dropout,
-                                                                   .BC = 9,
-                                                                   .D = 13});
+  additive_gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
+                                                 .d_gate_bcd = d_gate.data(),
+                                                 .d_out_bcd = d_pooled.data(),
+                                                 .pooled_bcd = in[1].data(),
+                                                 .gate_bcd = in[2].data(),
+                                                 .dropout = dropout,
+                                                 .BC = 9,
+                                                 .D = D});
+  wait_for(device);
   CHECK(d_pooled == apart[1]);
   CHECK(d_gate == apart[2]);
+}
+
+TEST_CASE("additive attention: gates may work in place", "[additive_attention]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const Dropout dropout{.p = 0.3, .site = 18, .state = state.data()};
+  CpuDevice<Isa::baseline> device(1);
+  check_gates_in_place(device, 13, dropout);
+  for_each_gpu([&](auto& gpu, const std::string&) {
+    check_gates_in_place(gpu, 13, dropout);
+    check_gates_in_place(gpu, 136, dropout);  // more than a warp's packs
+  });
+}
+
+// On the GPU: whatever may go wrong at the edges of tiles of 256 positions and of 16 or 64 channels.
+
+PoolingCase pooling(Index B, Index C, Index N, Index K, Index window = 0) { return {{B, C, N, K, window}}; }
+
+std::string described(const PoolingCase& layer) {
+  const AdditivePoolingShape& s = layer.shape;
+  return "pooling, " + std::to_string(s.C) + " positions, " + std::to_string(s.N) + " heads of " + std::to_string(s.K) +
+         (s.window > 0 ? ", window " + std::to_string(s.window) : "") + (layer.mask_bc.empty() ? "" : ", masked");
+}
+void check_pooling(const PoolingCase& layer) { check_gpu("additive_attention", described(layer), layer); }
+
+TEST_CASE("additive attention: on the GPU, sizes of nothing", "[additive_attention][gpu]") {
+  check_gpu("additive_attention", "logits", LogitsCase{3, 37, 5, 8});
+  check_pooling(pooling(3, 37, 5, 8));
+  check_pooling(pooling(3, 37, 5, 8, 5));
+  check_gpu("additive_attention", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
+  check_gpu("additive_attention", "gate", GateCase{3 * 37, 40});
+  check_gpu("additive_attention", "gate, residual, dropout", GateCase{3 * 37, 40, true, dropout});
+  for (Index D : {1, 37, 261, 264}) {
+    check_gpu("additive_attention", "gate, D " + std::to_string(D), GateCase{5, D, true, dropout});
+  }
+  check_gpu("additive_attention", "gate, odd stride", GateCase{5, 40, true, dropout, 3});
+  check_gpu("additive_attention", "gate, even stride", GateCase{5, 40, false, dropout, 8});
+}
+
+TEST_CASE("additive attention: on the GPU, logits", "[additive_attention][gpu]") {
+  for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
+    const std::string what = "logits, heads of " + std::to_string(K);
+    check_gpu("additive_attention", what, LogitsCase{2, 19, 2, K});
+    check_gpu("additive_attention", what + ", strides", LogitsCase{1, 9, 2, K, K % 4 == 0 ? 12 : 5});
+  }
+  check_gpu("additive_attention", "logits, 1 position", LogitsCase{3, 1, 5, 8});
+  // More rows than a chunk of d_pool's sums, and sequences shorter than the step of its warps.
+  check_gpu("additive_attention", "logits, 1025 positions", LogitsCase{1, 1025, 1, 8});
+  check_gpu("additive_attention", "logits, 50 sequences of 3", LogitsCase{50, 3, 1, 4});
+}
+
+TEST_CASE("additive attention: on the GPU, heads of any size", "[additive_attention][gpu]") {
+  for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
+    check_pooling(pooling(2, 19, 3, K));
+    check_pooling(pooling(2, 19, 3, K, 4));
+  }
+  check_pooling(pooling(1, 3, 1, 1024));  // 16 parts of a dot product
+  check_pooling(pooling(1, 3, 1, 1021));
+  check_pooling(pooling(1, 3, 1, 1024, 2));
+}
+
+TEST_CASE("additive attention: on the GPU, tiles of positions", "[additive_attention][gpu]") {
+  for (Index C : {1, 2, 15, 16, 17, 255, 256, 257, 512, 513}) check_pooling(pooling(1, C, 2, 3));
+  check_pooling(pooling(2, 257, 1, 100));
+  check_pooling(pooling(1, 1025, 1, 8));
+  check_pooling(pooling(1, 2049, 1, 1));  // more than two rounds of the walks, carries read in two goes
+  const Index C = 519;
+  for (Index window : {1, 2, 5, 64, 255, 256, 257, 259, 512, 518, 519, 1038}) {
+    check_pooling(pooling(1, C, 2, 2, window));
+  }
+  for (Index window : {1, 7, 256, 1000}) check_pooling(pooling(1, 1025, 1, 8, window));
+  for (Index window : {1, 2, 5}) check_pooling(pooling(3, 1, 2, 8, window));
+}
+
+TEST_CASE("additive attention: on the GPU, masks and strides", "[additive_attention][gpu]") {
+  for (Index window : {0, 1, 7, 256, 300}) {
+    check_pooling({{2, 530, 1, 4, window}, holes_and_nothing(530)});
+    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), true, 8, 12});
+    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 3, 5});
+  }
+  // More than a tile left out at the beginning, and in the middle.
+  PoolingCase layer = pooling(1, 800, 1, 4);
+  layer.mask_bc = Array<Token>(800, 0);
+  for (Index c : {300, 301, 302, 700}) layer.mask_bc[size(c)] = 1;
+  for (Index window : {0, 3, 100, 300}) {
+    layer.shape.window = window;
+    check_pooling(layer);
+  }
+}
+
+TEST_CASE("additive attention: on the GPU, what is masked is 0 and gets exactly 0", "[additive_attention][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    for (Index window : {0, 5, 300}) {
+      INFO(name << ", window " << window);
+      const PoolingCase layer{{2, 600, 1, 4, window}, holes_and_nothing(600)};
+      const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+      const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+      const Array<float> out = run_forward<float>(layer, device, in)[0];
+      const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
+      Index not_zero = 0;
+      for (Index i = 0; i < 2 * 600; ++i) {
+        const bool nothing_seen = i < 150 || i >= 600;
+        for (Index k = 0; k < 4; ++k) {
+          not_zero += nothing_seen && out[size(i * 4 + k)] != 0;
+          not_zero += layer.mask_bc[size(i)] == 0 && d_in[1][size(i * 4 + k)] != 0;
+        }
+        not_zero += layer.mask_bc[size(i)] == 0 && d_in[0][size(i)] != 0;
+      }
+      CHECK(not_zero == 0);
+    }
+  });
+}
+
+TEST_CASE("additive attention: on the GPU, the gradients of logits add up to 0", "[additive_attention][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    for (Index window : {0, 3, 100, 300}) {
+      INFO(name << ", window " << window);
+      const PoolingCase layer = pooling(1, 700, 3, 5, window);
+      const Array<double> d_logit_bnc =
+          run_backward<float>(layer, device, converted<float>(random_values(layer.inputs(), 1)),
+                              converted<float>(random_values(layer.outputs(), 2)))[0];
+      for (Index n = 0; n < 3; ++n) {
+        double sum = 0, size_of_terms = 0;
+        for (Index c = 0; c < 700; ++c) {
+          sum += d_logit_bnc[size(n * 700 + c)];
+          size_of_terms += std::abs(d_logit_bnc[size(n * 700 + c)]);
+        }
+        CHECK(size_of_terms > 1);
+        CHECK_FALSE(!(std::abs(sum) <= 1e-5 * size_of_terms));
+      }
+    }
+  });
+}
+
+TEST_CASE("additive attention: on the GPU, extreme logits over several tiles", "[additive_attention][gpu]") {
+  for (Index window : {0, 5, 300}) {
+    INFO("window " << window);
+    const PoolingCase layer{{1, 600, 2, 4, window}};
+    for (double scale : {30.0, 240.0, 1e4}) check_definition(layer, scale);
+    Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+    for (std::size_t i = 0; i < in[0].size(); ++i) in[0][i] = (i / 7 % 2 == 0 ? 240.0f : -240.0f) + in[0][i];
+    check_definition(layer, in);
+    for (std::size_t i = 0; i < in[0].size(); ++i) in[0][i] = i % 600 == 299 ? 1e4f : -1e4f;
+    check_definition(layer, in);
+  }
+}
+
+TEST_CASE("additive attention: on the GPU, what lies outside the window has no influence on a single bit",
+          "[additive_attention][gpu]") {
+  const Index C = 600, K = 3;
+  for_each_gpu([&](auto& device, const std::string& name) {
+    for (Index window : {0, 1, 6, 256, 300}) {
+      const PoolingCase layer = pooling(1, C, 2, K, window);
+      const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+      const Array<float> out = run_forward<float>(layer, device, in)[0];
+      for (Index changed : {0, 3, 255, 256, 299, 300, 511, 599}) {
+        Values<float> other = in;
+        for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
+        for (Index h = 0; h < 2 * K; ++h) other[1][size(changed * 2 * K + h)] = 1e6f;
+        const Array<float> got = run_forward<float>(layer, device, other)[0];
+        Index wrong = 0;
+        for (Index i = 0; i < C * 2 * K; ++i) {
+          const Index c = i / (2 * K);
+          const bool sees = changed <= c && (window == 0 || changed > c - window);
+          wrong += (got[size(i)] == out[size(i)]) == sees;
+        }
+        INFO(name << ", window " << window << ", position " << changed);
+        CHECK(wrong == 0);
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -119,30 +119,42 @@ TEST_CASE("causal_conv: narrow groups give what one wide group with a block-diag
   }
 }
 
+// Adds 1,000 to all of sequence 0 from a position on.
+template <class T, class Device>
+void check_causality(Device& device, const CausalConvShape& s) {
+  const CausalConvCase layer{s};
+  const Values<T> in = converted<T>(random_values(layer.inputs(), 6));
+  const Array<T> out_bcd = run_forward<T>(layer, device, in)[0];
+  for (const Index changed : {Index(0), Index(1), Index(63), Index(64), Index(69)}) {
+    Values<T> other = in;
+    const auto first = static_cast<std::size_t>(changed * s.D);
+    const auto end = static_cast<std::size_t>(s.C * s.D);
+    for (std::size_t i = first; i < end; ++i) other[0][i] = T(other[0][i] + T(1000));
+    const Array<T> out = run_forward<T>(layer, device, other)[0];
+    Index changed_before = 0, same_at = 0, changed_elsewhere = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      changed_before += i < first && out[i] != out_bcd[i];
+      same_at += i >= first && i < first + static_cast<std::size_t>(s.D) && out[i] == out_bcd[i];
+      changed_elsewhere += i >= end && out[i] != out_bcd[i];
+    }
+    CHECK(changed_before == 0);
+    CHECK(changed_elsewhere == 0);
+    CHECK(same_at == 0);
+  }
+}
+
 TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[causal_conv]") {
-  for (const CausalConvShape& s : {CausalConvShape{2, 70, 19, 19, 4}, CausalConvShape{2, 70, 40, 20, 3},
-                                   CausalConvShape{2, 70, 34, 2, 4}, CausalConvShape{2, 70, 17, 1, 5}}) {
-    const CausalConvCase layer{s};
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 6));
-    for_each_cpu(1, [&](auto& device, const std::string& isa) {
-      INFO(isa << ", D " << s.D << ", groups " << s.groups);
-      const Array<float> out_bcd = run_forward<float>(layer, device, in)[0];
-      for (const Index changed : {Index(0), Index(1), Index(63), Index(64), Index(69)}) {
-        Values<float> other = in;
-        const auto first = static_cast<std::size_t>(changed * s.D);  // of sequence 0
-        const auto end = static_cast<std::size_t>(s.C * s.D);
-        for (std::size_t i = first; i < end; ++i) other[0][i] += 1000;
-        Array<float> out = run_forward<float>(layer, device, other)[0];
-        Index changed_before = 0, same_at = 0, changed_elsewhere = 0;
-        for (std::size_t i = 0; i < out.size(); ++i) {
-          changed_before += i < first && out[i] != out_bcd[i];
-          same_at += i >= first && i < first + static_cast<std::size_t>(s.D) && out[i] == out_bcd[i];
-          changed_elsewhere += i >= end && out[i] != out_bcd[i];
-        }
-        CHECK(changed_before == 0);
-        CHECK(changed_elsewhere == 0);
-        CHECK(same_at == 0);
-      }
+  for (const CausalConvShape& s :
+       {CausalConvShape{2, 70, 19, 19, 4}, CausalConvShape{2, 70, 40, 20, 3}, CausalConvShape{2, 70, 34, 2, 4},
+        CausalConvShape{2, 70, 17, 1, 5}, CausalConvShape{2, 70, 16, 16, 6}}) {
+    for_each_cpu(1, [&](auto& device, const std::string& name) {
+      INFO(name << ", D " << s.D << ", groups " << s.groups);
+      check_causality<float>(device, s);
+    });
+    for_each_gpu([&](auto& device, const std::string& name) {
+      INFO(name << ", D " << s.D << ", groups " << s.groups);
+      check_causality<float>(device, s);
+      check_causality<bf16>(device, s);
     });
   }
 }
@@ -157,6 +169,7 @@ Values<T> run_steps(const CausalConvCase& layer, Device& device, const Values<T>
       const Index at = (b * s.C + c) * s.D;
       causal_conv_step<Device, T>(device, out_bcd.data() + at, state_jd.data(), in[0].data() + at, in[1].data(), c, s);
     }
+    wait_for(device);
   }
   return {out_bcd};
 }
@@ -167,9 +180,17 @@ TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv]") {
     CpuDevice<Isa::baseline> device(1);
     const Values<double> out = run_forward<double>(layer, device, in);
     require_close(layer.outputs(), run_steps<double>(layer, device, in), out, 1e-11, "double");
-    for_each_cpu(2, [&](auto& any, const std::string& isa) {
+    const auto check_float_steps = [&](auto& any, const std::string& name) {
       require_close(layer.outputs(), converted<double>(run_steps<float>(layer, any, converted<float>(in))), out, 1e-4,
-                    isa);
+                    name);
+    };
+    for_each_cpu(2, check_float_steps);
+    for_each_gpu(check_float_steps);
+    for_each_gpu([&](auto& any, const std::string& name) {
+      // One step rounds as all at once do: what is stored is rounded once, and sums are in float.
+      const Values<bf16> narrow = converted<bf16>(in);
+      const Values<double> exact = run_forward<double>(layer, device, converted<double>(narrow));
+      require_close(layer.outputs(), converted<double>(run_steps<bf16>(layer, any, narrow)), exact, 0x1p-8, name);
     });
   };
   for_each_shape(check_steps);
@@ -180,24 +201,54 @@ TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv]") {
   const CausalConvShape s{1, 1, 6, 3, 3};
   const CausalConvCase layer{s};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 8));
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     Array<float> x_d = in[0], state_jd(12, 0.0f);
     causal_conv_step<std::remove_reference_t<decltype(device)>, float>(device, x_d.data(), state_jd.data(), x_d.data(),
                                                                        in[1].data(), 0, s);
+    wait_for(device);
     CHECK(x_d == run_steps<float>(layer, device, in)[0]);
     CHECK(Array<float>(state_jd.begin(), state_jd.begin() + 6) == in[0]);
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("causal_conv: no sequences", "[causal_conv]") {
-  CpuDevice<Isa::baseline> device(2);
   for (const Index groups : {1, 6, 12}) {
     const CausalConvCase layer{{0, 5, 12, groups, 3}};
-    const Values<double> in = random_values(layer.inputs(), 1);
-    CHECK(run_backward<double>(layer, device, in, {{}})[1] == Array<double>(in[1].size(), 0.0));
-    CHECK(run_forward<double>(layer, device, in)[0].empty());
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+    const auto check = [&](auto& device, const std::string& name) {
+      INFO(name);
+      CHECK(run_backward<float>(layer, device, in, {{}})[1] == Array<double>(in[1].size(), 0.0));
+      CHECK(run_forward<float>(layer, device, in)[0].empty());
+    };
+    for_each_cpu(2, check);
+    for_each_gpu(check);
   }
+}
+
+// Every number of channels in a group against kernels of one tap, fewer than four, four and more; strips and blocks
+// that end where nothing else does, rows that are aligned and not, kernels longer than the sequence.
+TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {
+  for (const Index groups : {40, 20, 8, 5, 2, 1}) {
+    const std::string G = std::to_string(40 / groups) + " channels a group, ";
+    for (const Index kernel : {1, 3, 4, 7}) {
+      check_gpu("causal_conv", G + "kernel " + std::to_string(kernel), CausalConvCase{{3, 37, 40, groups, kernel}});
+    }
+    check_gpu("causal_conv", G + "kernel 9, 5 positions", CausalConvCase{{2, 5, 40, groups, 9}});
+    check_gpu("causal_conv", G + "1 position", CausalConvCase{{3, 1, 40, groups, 4}});
+  }
+  check_gpu("causal_conv", "depthwise, 37 channels", CausalConvCase{{3, 37, 37, 37, 4}});
+  check_gpu("causal_conv", "depthwise, 12 channels", CausalConvCase{{2, 33, 12, 12, 5}});  // aligned in float only
+  check_gpu("causal_conv", "1 channel", CausalConvCase{{2, 9, 1, 1, 3}});
+  check_gpu("causal_conv", "depthwise, 1025 positions", CausalConvCase{{1, 1025, 8, 8, 4}});
+  check_gpu("causal_conv", "2 channels a group, 1025 positions", CausalConvCase{{1, 1025, 6, 3, 3}});
+  check_gpu("causal_conv", "dense, 1025 positions", CausalConvCase{{1, 1025, 9, 1, 2}});
+}
+
+TEST_CASE("causal_conv: on the GPU, parts of more than one strip", "[causal_conv][gpu]") {
+  check_gpu("causal_conv", "many taps and sequences", CausalConvCase{{67, 3, 64, 64, 256}});
 }
 
 }  // namespace

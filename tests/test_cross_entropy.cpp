@@ -18,8 +18,9 @@ Array<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
 
 template <class T>
 struct Result {
-  T loss;
-  Array<T> loss_bc, log_sum_exp_bc, d_logits_bcv;
+  Accum<T> loss;
+  Array<Accum<T>> loss_bc, log_sum_exp_bc;
+  Array<T> d_logits_bcv;
   Index count;
 };
 
@@ -27,14 +28,16 @@ struct Result {
 template <class T, class Device>
 Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& targets_bc, Index V,
               double label_smoothing = 0) {
-  const T nan = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+  const auto nan = static_cast<Accum<T>>(std::numeric_limits<float>::quiet_NaN());
   const Index BC = static_cast<Index>(targets_bc.size());
-  const Array<T> nan_bc(targets_bc.size(), nan);
-  Result<T> result{nan, nan_bc, nan_bc, Array<T>(logits_bcv.size(), nan), -1};
-  cross_entropy_forward<Device, T>(device, {.loss = &result.loss,
+  const Array<Accum<T>> nan_bc(targets_bc.size(), nan);
+  Result<T> result{nan, nan_bc, nan_bc, Array<T>(logits_bcv.size(), T(nan)), -1};
+  Array<Accum<T>> loss = {nan};
+  Array<Index> count = {-1};
+  cross_entropy_forward<Device, T>(device, {.loss = loss.data(),
                                             .loss_bc = result.loss_bc.data(),
                                             .log_sum_exp_bc = result.log_sum_exp_bc.data(),
-                                            .count = &result.count,
+                                            .count = count.data(),
                                             .logits_bcv = logits_bcv.data(),
                                             .targets_bc = targets_bc.data(),
                                             .label_smoothing = label_smoothing,
@@ -43,11 +46,14 @@ Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& ta
   cross_entropy_backward<Device, T>(device, {.d_logits_bcv = result.d_logits_bcv.data(),
                                              .logits_bcv = logits_bcv.data(),
                                              .log_sum_exp_bc = result.log_sum_exp_bc.data(),
-                                             .count = &result.count,
+                                             .count = count.data(),
                                              .targets_bc = targets_bc.data(),
                                              .label_smoothing = label_smoothing,
                                              .BC = BC,
                                              .V = V});
+  wait_for(device);
+  result.loss = loss[0];
+  result.count = count[0];
   return result;
 }
 
@@ -60,12 +66,12 @@ struct CrossEntropyCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    out[0][0] = run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).loss;
+    out[0][0] = T(run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).loss);
   }
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     d_in[0] = run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).d_logits_bcv;
-    for (T& x : d_in[0]) x *= d_out[0][0];
+    for (T& x : d_in[0]) x = T(x * d_out[0][0]);
   }
 };
 
@@ -134,8 +140,8 @@ TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_e
 }
 
 TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy]") {
-  for_each_cpu(2, [](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     const Array<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
     const Result<float> ignored = run<float>(device, logits_bcv, Array<Token>(3, ignored_target), 21, 0.1);
     CHECK(ignored.loss == 0);
@@ -146,23 +152,27 @@ TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy]") {
     const Result<float> empty = run<float>(device, {}, {}, 21);
     CHECK(empty.loss == 0);
     CHECK(empty.count == 0);
-  });
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cross_entropy]") {
-  for_each_cpu(1, [](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
     CHECK_FALSE(!(std::abs(got.loss) <= 1e-6f));
     CHECK_FALSE(!(std::abs(got.d_logits_bcv[0]) <= 1e-6f));
     CHECK(got.log_sum_exp_bc == Array<float>{3.5f, -2.0f});
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy]") {
   const Index V = 21;
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     Array<float> logits_bcv(4 * V, -1e4f);
     logits_bcv[5] = 1e4f;      // row 0: certain and right
     logits_bcv[V + 5] = 1e4f;  // row 1: certain and wrong
@@ -182,13 +192,15 @@ TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy]") {
     const Result<float> smoothed = run<float>(device, logits_bcv, {5, 6, 0, 20}, V, 0.1);
     CHECK_FALSE(!(std::abs(smoothed.loss_bc[0] - 0.1f * 20 / 21 * 2e4f) <= 1e-2f));
     CHECK(std::isfinite(smoothed.loss));
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy]") {
   const float infinity = std::numeric_limits<float>::infinity();
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     Array<float> logits_v(20, -infinity);
     logits_v[3] = logits_v[18] = 1;
     const Result<float> got = run<float>(device, logits_v, {18}, 20);
@@ -196,16 +208,18 @@ TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy]") {
     CHECK_FALSE(!(std::abs(got.d_logits_bcv[3] - 0.5f) <= 1e-6f));
     CHECK(got.d_logits_bcv[0] == 0);
     CHECK(run<float>(device, logits_v, {0}, 20).loss == infinity);
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_entropy]") {
   const Index V = 37;  // two wide pieces and a rest of scalars at every width
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
                              std::numeric_limits<float>::infinity());
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+  const auto check = [&](auto& device, const std::string& name) {
     for (std::size_t position = 0; position < static_cast<std::size_t>(2 * V); ++position) {
-      INFO(isa << ", position " << position);
+      INFO(name << ", position " << position);
       Array<float> logits_bcv = converted<float>(Values<double>{random_logits(2 * V)})[0];
       logits_bcv[position] = bad;
       CHECK(std::isnan(run<float>(device, logits_bcv, {0, 36}, V).loss));
@@ -217,7 +231,9 @@ TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_e
     const Result<float> got = run<float>(device, logits_bcv, {ignored_target, 0}, V);
     CHECK_FALSE(!(std::abs(got.loss - std::log(37.0f)) <= 1e-6f));
     CHECK(got.d_logits_bcv[0] == 0);
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
@@ -240,21 +256,72 @@ TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
 TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy]") {
   const Index BC = 40, V = 65;
   const Array<Token> targets_bc = some_targets(BC, V);
-  for_each_cpu(2, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;
     Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
     const Result<float> apart = run<float>(device, logits_bcv, targets_bc, V, 0.1);
+    const Array<Index> count = {apart.count};
     cross_entropy_backward<Device, float>(device, {.d_logits_bcv = logits_bcv.data(),
                                                    .logits_bcv = logits_bcv.data(),
                                                    .log_sum_exp_bc = apart.log_sum_exp_bc.data(),
-                                                   .count = &apart.count,
+                                                   .count = count.data(),
                                                    .targets_bc = targets_bc.data(),
                                                    .label_smoothing = 0.1,
                                                    .BC = BC,
                                                    .V = V});
+    wait_for(device);
     CHECK(logits_bcv == apart.d_logits_bcv);
-  });
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
+}
+
+TEST_CASE("cross_entropy: on the GPU", "[cross_entropy][gpu]") {
+  check_gpu("cross_entropy", "3 x 37, V 65", CrossEntropyCase{3 * 37, 65});
+  check_gpu("cross_entropy", "3 x 37, V 40, smoothing", CrossEntropyCase{3 * 37, 40, 0.1});
+  check_gpu("cross_entropy", "3 x 1, V 65, smoothing", CrossEntropyCase{3, 65, 0.1});
+  check_gpu("cross_entropy", "1 x 1025, V 21", CrossEntropyCase{1025, 21, 0.05});
+  check_gpu("cross_entropy", "1 x 1, V 1", CrossEntropyCase{1, 1});
+  // Logits of a row that a warp does not hold in its registers all at once, read in wide accesses and one by one.
+  check_gpu("cross_entropy", "5, V 2056, smoothing", CrossEntropyCase{5, 2056, 0.1});
+  check_gpu("cross_entropy", "5, V 1601, smoothing", CrossEntropyCase{5, 1601, 0.1});
+  // More rows than there may be blocks, and parts of the mean than threads that add them.
+  check_gpu("cross_entropy", "16385, V 2, smoothing", CrossEntropyCase{16385, 2, 0.1});
+}
+
+// The rows whose maximum comes late, early, from one lane alone, or rises in every step, against the CPU in double.
+TEST_CASE("cross_entropy: the maximum may stand anywhere in a long row, on the GPU", "[cross_entropy][gpu]") {
+  const Index BC = 6, V = GENERATE(1096, 1097);
+  Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
+  const auto logit = [&](Index bc, Index v) -> float& { return logits_bcv[static_cast<std::size_t>(bc * V + v)]; };
+  logit(0, V - 1) = 90;
+  logit(1, 0) = 90;
+  for (Index v = 0; v < V; ++v) logit(2, v) = 0.1f * static_cast<float>(v);
+  for (Index v = 0; v < V; ++v) logit(3, v) = -0.1f * static_cast<float>(v);
+  for (Index v = 5; v < V; ++v) logit(4, v) = -std::numeric_limits<float>::infinity();
+  for (Index v = 0; v < V; ++v) logit(5, v) = 1e34f;
+  const Array<Token> targets_bc = {0, 0, 7, 7, 3, 7};
+  CpuDevice<Isa::baseline> reference(1);
+  for (const double label_smoothing : {0.0, 0.1}) {
+    const Result<double> expected =
+        run<double>(reference, converted<double>(Values<float>{logits_bcv})[0], targets_bc, V, label_smoothing);
+    for_each_gpu([&](auto& device, const std::string& name) {
+      const Result<float> got = run<float>(device, logits_bcv, targets_bc, V, label_smoothing);
+      CHECK(got.count == BC);
+      for (std::size_t bc = 0; bc < targets_bc.size(); ++bc) {
+        INFO(name << ", V " << V << ", smoothing " << label_smoothing << ", row " << bc);
+        const double loss = expected.loss_bc[bc];
+        const bool same = double(got.loss_bc[bc]) == loss;  // infinity, where a token that cannot occur has a share
+        CHECK_FALSE(!(same || std::abs(got.loss_bc[bc] - loss) <= 1e-5 * (1 + std::abs(loss))));
+        CHECK_FALSE(!(std::abs(got.log_sum_exp_bc[bc] - expected.log_sum_exp_bc[bc]) <=
+                      1e-6 * std::abs(expected.log_sum_exp_bc[bc])));
+      }
+      for (std::size_t i = 0; i < static_cast<std::size_t>(5 * V); ++i) {
+        CHECK_FALSE(!(std::abs(got.d_logits_bcv[i] - expected.d_logits_bcv[i]) <= 2e-6));
+      }
+    });
+  }
 }
 
 }  // namespace

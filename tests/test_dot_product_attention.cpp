@@ -25,16 +25,16 @@ struct DotProductAttentionCase {
 
   // Part 0: query, 1: key, 2: value.
   template <class Array>
-  auto* part(Array& arrays, std::size_t i) const {
+  auto part(Array& arrays, std::size_t i) const {
     return side_by_side ? arrays[0].data() + static_cast<Index>(i) * H() : arrays[i].data();
   }
   Index stride() const { return side_by_side ? 3 * H() : 0; }
   const Token* mask() const { return mask_bc.empty() ? nullptr : mask_bc.data(); }
 
   template <class Device, class T>
-  Array<T> forward_with_lse(Device& device, const Values<T>& in, T* out_bch) const {
-    Array<T> lse_bnc(size_of(B * N * C));
-    dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
+  Array<Accum<T>> forward_with_lse(Device& device, const Values<T>& in, Array<T>& out_bch) const {
+    Array<Accum<T>> lse_bnc(size_of(B * N * C));
+    dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch.data(),
                                                       .lse_bnc = lse_bnc.data(),
                                                       .query_bch = part(in, 0),
                                                       .key_bch = part(in, 1),
@@ -53,13 +53,13 @@ struct DotProductAttentionCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    forward_with_lse(device, in, out[0].data());
+    forward_with_lse(device, in, out[0]);
   }
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     Array<T> out_bch(size_of(B * C * H()));
-    const Array<T> lse_bnc = forward_with_lse(device, in, out_bch.data());
+    const Array<Accum<T>> lse_bnc = forward_with_lse(device, in, out_bch);
     dot_product_attention_backward<Device, T>(device, {.d_query_bch = part(d_in, 0),
                                                        .d_key_bch = part(d_in, 1),
                                                        .d_value_bch = part(d_in, 2),
@@ -132,6 +132,16 @@ void check_definition(const DotProductAttentionCase& layer, double float_toleran
   });
 }
 
+// Runs body(device, name, T{}) on every device in every type of number that it takes, but double.
+template <class Body>
+void for_each_device(const Body& body) {
+  for_each_cpu(1, [&](auto& device, const std::string& name) { body(device, name, float{}); });
+  for_each_gpu([&](auto& device, const std::string& name) {
+    body(device, name + ", float", float{});
+    body(device, name + ", bf16", bf16{});
+  });
+}
+
 // Sequence 0 has no real key up to position 2, one hole and a padded end; the others have holes only.
 Array<Token> holes(Index B, Index C) {
   Array<Token> mask(size_of(B * C), 1);
@@ -173,29 +183,49 @@ TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
 }
 
 TEST_CASE("dot product attention: nothing to do", "[dot_product_attention]") {
-  for_each_cpu(2, [](auto& device, const std::string&) {
+  for_each_device([]<class T>(auto& device, const std::string&, T) {
     for (const DotProductAttentionCase& layer : {DotProductAttentionCase{.B = 0, .C = 4, .N = 2, .K = 3},
-                                                 DotProductAttentionCase{.B = 2, .C = 0, .N = 2, .K = 3}}) {
-      CHECK(run_forward<float>(layer, device, {{}, {}, {}}) == Values<float>{{}});
-      CHECK(run_backward<float>(layer, device, {{}, {}, {}}, {{}}) == Values<double>{{}, {}, {}});
+                                                 DotProductAttentionCase{.B = 2, .C = 0, .N = 2, .K = 3},
+                                                 DotProductAttentionCase{.B = 2, .C = 0, .N = 2, .K = 200}}) {
+      CHECK(converted<double>(run_forward<T>(layer, device, {{}, {}, {}})) == Values<double>{{}});
+      CHECK(run_backward<T>(layer, device, {{}, {}, {}}, {{}}) == Values<double>{{}, {}, {}});
     }
   });
 }
 
 TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
           "[dot_product_attention]") {
-  const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 3, .mask_bc = Array<Token>(70, 0)};
-  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-  const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
-    Array<float> out(zeros.size(), 1.0f);
-    for (float lse : layer.forward_with_lse(device, in, out.data()))
-      CHECK(lse == std::numeric_limits<float>::infinity());
-    CHECK(converted<double>(Values<float>{out})[0] == zeros);
-    CHECK(run_backward<float>(layer, device, in, d_out) == Values<double>{zeros, zeros, zeros});
-  });
+  for (const Index K : {3, 130}) {
+    const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bc = Array<Token>(70, 0)};
+    const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
+    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+      INFO(name << ", K " << K);
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+      Values<T> out = {Array<T>(zeros.size(), T(1.0f))};
+      const Array<Accum<T>> lse_bnc = layer.forward_with_lse(device, in, out[0]);
+      wait_for(device);
+      for (float lse : lse_bnc) CHECK(lse == std::numeric_limits<float>::infinity());
+      CHECK(converted<double>(out)[0] == zeros);
+      CHECK(run_backward<T>(layer, device, in, d_out) == Values<double>{zeros, zeros, zeros});
+    });
+  }
+}
+
+TEST_CASE("dot product attention: a position that sees one key has no score to learn", "[dot_product_attention]") {
+  // Its only weight is 1 whatever the score. delta is summed as d_out . value is: d_score is 0, not almost.
+  for (const Index K : {5, 16, 64, 100, 150}) {
+    const DotProductAttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
+    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+      INFO(name << ", K " << K);
+      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+      const Values<double> gradients =
+          run_backward<T>(layer, device, converted<T>(random_values(layer.inputs(), 1)), d_out);
+      CHECK(largest(gradients[0]) == 0);
+      CHECK(largest(gradients[1]) == 0);
+      require_close({layer.inputs()[2]}, {gradients[2]}, converted<double>(d_out), 1e-6, "d_value");
+    });
+  }
 }
 
 TEST_CASE("dot product attention: scores of ten thousand", "[dot_product_attention]") {
@@ -216,52 +246,66 @@ TEST_CASE("dot product attention: scores of ten thousand", "[dot_product_attenti
   CpuDevice<Isa::baseline> device_of_reference(1);
   const Values<double> gradients =
       run_backward<double>(layer, device_of_reference, converted<double>(in), converted<double>(d_out));
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), reference, 1e-6, isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), reference, 1e-6, name);
     // Backward weighs with the saved log-sum-exp, which near 1e4 float holds to half of 2^-10 only.
-    require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), gradients, 5e-4, isa);
-  });
+    require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), gradients, 5e-4, name);
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
+}
+
+// A multiple of a number plus another one, in the type of the number.
+template <class T>
+T changed_number(T x, float factor, float offset) {
+  return T(factor * float(x) + offset);
 }
 
 TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[dot_product_attention]") {
-  const DotProductAttentionCase layer{.B = 1, .C = 150, .N = 2, .K = 11};
-  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    const Values<float> before = run_forward<float>(layer, device, in);
-    for (const Index from : {1, 20, 63, 64, 65, 100, 149}) {
-      Values<float> changed = in;
-      const Index begin = from * layer.H();
-      for (Array<float>& array : changed) {
-        for (Index i = begin; i < layer.C * layer.H(); ++i) array[size_of(i)] = -1000 * array[size_of(i)] + 500;
+  for (const Index K : {11, 64, 129}) {
+    const DotProductAttentionCase layer{.B = 1, .C = 150, .N = 2, .K = K};
+    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+      const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
+      for (const Index from : {1, 20, 63, 64, 65, 100, 149}) {
+        Values<T> changed = in;
+        const Index begin = from * layer.H();
+        for (Array<T>& array : changed) {
+          for (Index i = begin; i < layer.C * layer.H(); ++i)
+            array[size_of(i)] = changed_number(array[size_of(i)], -1000, 500);
+        }
+        const Values<double> after = converted<double>(run_forward<T>(layer, device, changed));
+        INFO(name << ", K " << K << ", changed from position " << from);
+        CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
+        CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
       }
-      const Values<float> after = run_forward<float>(layer, device, changed);
-      INFO(isa << ", changed from position " << from);
-      CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
-      CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
-    }
-  });
+    });
+  }
 }
 
 TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[dot_product_attention]") {
-  DotProductAttentionCase layer{.B = 1, .C = 80, .N = 1, .K = 5, .causal = false, .mask_bc = Array<Token>(80, 1)};
-  const Index masked = 66;
-  layer.mask_bc[size_of(masked)] = 0;
-  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-  Values<float> changed = in;
-  for (Index k = 0; k < layer.K; ++k) {
-    changed[1][size_of(masked * layer.K + k)] = 900;
-    changed[2][size_of(masked * layer.K + k)] = -900;
+  for (const Index K : {5, 70, 131}) {
+    DotProductAttentionCase layer{.B = 1, .C = 80, .N = 1, .K = K, .causal = false, .mask_bc = Array<Token>(80, 1)};
+    const Index masked = 66;
+    layer.mask_bc[size_of(masked)] = 0;
+    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+      INFO(name << ", K " << K);
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+      Values<T> changed = in;
+      for (Index k = 0; k < layer.K; ++k) {
+        changed[1][size_of(masked * layer.K + k)] = T(900.0f);
+        changed[2][size_of(masked * layer.K + k)] = T(-900.0f);
+      }
+      CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
+            converted<double>(run_forward<T>(layer, device, changed)));
+      const Values<double> gradients = run_backward<T>(layer, device, changed, d_out);
+      for (Index k = 0; k < layer.K; ++k) {
+        CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
+        CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
+      }
+    });
   }
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
-    CHECK(run_forward<float>(layer, device, in) == run_forward<float>(layer, device, changed));
-    const Values<double> gradients = run_backward<float>(layer, device, changed, d_out);
-    for (Index k = 0; k < layer.K; ++k) {
-      CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
-      CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
-    }
-  });
 }
 
 TEST_CASE("dot product attention: a vector added to every key changes nothing", "[dot_product_attention]") {
@@ -295,6 +339,7 @@ Values<T> step_by_step(const DotProductAttentionCase& layer, Device& device, con
                                                    .N = layer.N,
                                                    .K = layer.K});
   }
+  wait_for(device);
   return out;
 }
 
@@ -302,45 +347,99 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[dot_pr
   for (const DotProductAttentionCase& layer :
        {DotProductAttentionCase{.B = 1, .C = 77, .N = 3, .K = 13},
         DotProductAttentionCase{.B = 1, .C = 40, .N = 1, .K = 64},
+        DotProductAttentionCase{.B = 1, .C = 130, .N = 2, .K = 130},
         DotProductAttentionCase{.B = 1, .C = 30, .N = 2, .K = 1, .query_scale = 3000}}) {
     const Values<double> in = random_values(layer.inputs(), 1);
     CpuDevice<Isa::baseline> baseline(2);
     const Values<double> reference = run_forward<double>(layer, baseline, in);
     require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
     if (layer.query_scale > 1) continue;  // scores of thousands have 3 digits behind the point in float
-    for_each_cpu(2, [&](auto& device, const std::string& isa) {
-      const Values<float> float_in = converted<float>(in);
-      require_close(layer.outputs(), converted<double>(step_by_step<float>(layer, device, float_in)), reference, 1e-4,
-                    isa);
+    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+      const Values<T> narrow_in = converted<T>(in);
+      const Values<double> expected = run_forward<double>(layer, baseline, converted<double>(narrow_in));
+      require_close(layer.outputs(), converted<double>(step_by_step<T>(layer, device, narrow_in)), expected,
+                    std::is_same_v<T, float> ? 1e-5 : 4e-3, name);  // bf16: the rounding of the result, 2^-9
     });
   }
 }
 
+TEST_CASE("dot product attention: a step over scores of thousands", "[dot_product_attention]") {
+  // Whole numbers, so that every score is exact; the best key of each head is in another chunk than the second best.
+  const DotProductAttentionCase layer{.B = 1, .C = 200, .N = 2, .K = 4};
+  Values<double> in = random_values(layer.inputs(), 1);
+  for (double& x : in[0]) x = 1024 * std::round(x);
+  for (double& x : in[1]) x = std::round(x);
+  CpuDevice<Isa::baseline> baseline(1);
+  for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+    const Values<T> narrow_in = converted<T>(in);
+    const Values<double> expected = run_forward<double>(layer, baseline, converted<double>(narrow_in));
+    require_close(layer.outputs(), converted<double>(step_by_step<T>(layer, device, narrow_in)), expected,
+                  std::is_same_v<T, float> ? 1e-6 : 4e-3, name);
+  });
+}
+
 TEST_CASE("dot product attention: a step over no keys gives 0", "[dot_product_attention]") {
-  for_each_cpu(1, [](auto& device, const std::string&) {
-    const Array<float> query(6, 1.0f);
-    Array<float> out(6, 5.0f);
+  for_each_device([]<class T>(auto& device, const std::string& name, T) {
+    INFO(name);
+    const Array<T> query(6, T(1.0f));
+    Values<T> out = {Array<T>(6, T(5.0f))};
     using Device = std::remove_reference_t<decltype(device)>;
-    dot_product_attention_step<Device, float>(device, {.out_h = out.data(),
-                                                       .query_h = query.data(),
-                                                       .key_ch = nullptr,
-                                                       .value_ch = nullptr,
-                                                       .length = 0,
-                                                       .N = 2,
-                                                       .K = 3});
-    CHECK(out == Array<float>(6, 0.0f));
+    dot_product_attention_step<Device, T>(device, {.out_h = out[0].data(),
+                                                   .query_h = query.data(),
+                                                   .key_ch = nullptr,
+                                                   .value_ch = nullptr,
+                                                   .length = 0,
+                                                   .N = 2,
+                                                   .K = 3});
+    wait_for(device);
+    CHECK(converted<double>(out)[0] == Array<double>(6, 0.0));
   });
 }
 
 TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", "[dot_product_attention]") {
-  const auto peak = [](Index C) {
+  const auto peak = []<class T>(auto& device, Index C, T) {
     const DotProductAttentionCase layer{.B = 1, .C = C, .N = 1, .K = 2};
-    CpuDevice<Isa::baseline> device(1);
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-    run_backward<float>(layer, device, in, converted<float>(random_values(layer.outputs(), 2)));
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    run_backward<T>(layer, device, in, converted<T>(random_values(layer.outputs(), 2)));
     return device.workspace.peak();
   };
-  CHECK(peak(2048) <= 2 * peak(1024));
+  const auto check = [&](auto& device, Index C, auto number) {
+    const std::size_t half = peak(device, C / 2, number);
+    CHECK(half > 0);
+    CHECK(peak(device, C, number) <= 2 * half);
+  };
+  CpuDevice<Isa::baseline> cpu(1);
+  check(cpu, 2048, float{});
+  for_each_gpu([&](auto& device, const std::string&) {
+    check(device, 512, float{});
+    check(device, 512, bf16{});
+  });
+}
+
+TEST_CASE("dot product attention: on the GPU", "[dot_product_attention][gpu]") {
+  const auto check = [](const std::string& what, const DotProductAttentionCase& layer) {
+    check_gpu("dot_product_attention", what, layer);
+  };
+  check("odd sizes", {.B = 3, .C = 37, .N = 5, .K = 8});
+  check("odd sizes, side by side", {.B = 3, .C = 37, .N = 5, .K = 7, .side_by_side = true});
+  check("one position", {.B = 3, .C = 1, .N = 2, .K = 3});
+  check("both directions", {.B = 2, .C = 131, .N = 2, .K = 33, .causal = false});
+  check("masked keys", {.B = 2, .C = 131, .N = 1, .K = 16, .mask_bc = holes(2, 131)});
+  check("masked keys, both directions", {.B = 2, .C = 80, .N = 2, .K = 24, .causal = false, .mask_bc = holes(2, 80)});
+  // Every width of a tile, both sides of it, and heads too wide for any.
+  for (const Index K : {1, 40, 64, 65, 128, 130}) {
+    check("K " + std::to_string(K), {.B = 1, .C = 67, .N = 2, .K = K});
+    check("K " + std::to_string(K) + ", side by side, masked, both directions",
+          {.B = 2, .C = 66, .N = 1, .K = K, .causal = false, .side_by_side = true, .mask_bc = holes(2, 66)});
+  }
+}
+
+TEST_CASE("dot product attention: long sequences on the GPU", "[dot_product_attention][gpu][slow]") {
+  check_gpu("dot_product_attention", "long sequence", DotProductAttentionCase{.B = 1, .C = 1025, .N = 1, .K = 16});
+}
+
+TEST_CASE("dot product attention: more blocks than take turns on the GPU", "[dot_product_attention][gpu][slow]") {
+  check_float(DotProductAttentionCase{.B = 130, .C = 65, .N = 2, .K = 1}, 1);
 }
 
 }  // namespace

@@ -12,13 +12,19 @@ namespace {
 
 const StepState fixed_state = {.seed = 0x123456789abcdef0, .step = 17};
 
+// The same where a GPU can read it.
+const StepState* state_for_devices() {
+  static const Array<StepState> state = {fixed_state};
+  return state.data();
+}
+
 // out = dropout(in), or residual + dropout(in) with the residual as a second input.
 struct DropoutCase {
   Index count;
   double p;
   bool residual = false;
 
-  Dropout dropout() const { return {p, 23, p == 0 ? nullptr : &fixed_state}; }
+  Dropout dropout() const { return {p, 23, p == 0 ? nullptr : state_for_devices()}; }
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = {activation("in", count)};
     if (residual) slots.push_back(activation("residual", count));
@@ -34,6 +40,7 @@ struct DropoutCase {
   template <class Device, class T>
   void backward(Device& device, const Values<T>&, const Values<T>& d_out, Values<T>& d_in) const {
     dropout_backward<Device, T>(device, d_in[0].data(), d_out[0].data(), dropout(), count);
+    wait_for(device);
     if (residual) d_in[1] = d_out[0];
   }
 };
@@ -55,25 +62,28 @@ TEST_CASE("dropout: every derivative, every width", "[dropout]") {
   check_threads(DropoutCase{20011, 0.2, true}, 5);
 }
 
-TEST_CASE("dropout: the mask is the one that the words say, on every instruction set, both ways", "[dropout]") {
+TEST_CASE("dropout: the mask is the one that the words say, on every device, both ways", "[dropout]") {
   for (const double p : {1e-9, 0.1, 0.5, 0.75, 1 - 0x1p-32}) {
     for (const Index count : {1, 3, 64, 255, 256, 259, 17001}) {
-      const Dropout dropout = {p, 7, &fixed_state};
+      const Dropout dropout = {p, 7, state_for_devices()};
       Array<float> expected;
       for (Index i = 0; i < count; ++i) {
         expected.push_back(kept_by_contract(dropout, i) ? static_cast<float>(1 / (1 - p)) : 0.0f);
       }
       const Array<float> ones(expected.size(), 1.0f);
-      for_each_cpu(2, [&](auto& device, const std::string& isa) {
-        INFO(isa << ", p " << p << ", " << count << " elements");
+      const auto check = [&](auto& device, const std::string& name) {
+        INFO(name << ", p " << p << ", " << count << " elements");
         Array<float> out(expected.size()), d_in(expected.size());
         dropout_forward<std::remove_reference_t<decltype(device)>, float>(device, out.data(), ones.data(), nullptr,
                                                                           dropout, count);
         dropout_backward<std::remove_reference_t<decltype(device)>, float>(device, d_in.data(), ones.data(), dropout,
                                                                            count);
+        wait_for(device);
         CHECK(out == expected);
         CHECK(d_in == expected);
-      });
+      };
+      for_each_cpu(2, check);
+      for_each_gpu(check);
     }
   }
 }
@@ -136,45 +146,105 @@ TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to st
 }
 
 TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout]") {
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;
+    const Dropout everything = {1, 7, state_for_devices()};
     const Array<float> in(77, 3.0f), residual(77, 0.5f);
     Array<float> out(77, std::nanf(""));
-    dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {1, 7, &fixed_state}, 77);
+    dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, everything, 77);
+    wait_for(device);
     CHECK(out == Array<float>(77, 0.0f));
-    dropout_forward<Device, float>(device, out.data(), in.data(), residual.data(), {1, 7, &fixed_state}, 77);
+    dropout_forward<Device, float>(device, out.data(), in.data(), residual.data(), everything, 77);
+    wait_for(device);
     CHECK(out == residual);
-    dropout_backward<Device, float>(device, out.data(), in.data(), {1, 7, &fixed_state}, 77);
+    dropout_backward<Device, float>(device, out.data(), in.data(), everything, 77);
+    wait_for(device);
     CHECK(out == Array<float>(77, 0.0f));
 
     dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {}, 77);
+    wait_for(device);
     CHECK(out == in);
     dropout_forward<Device, float>(device, out.data(), out.data(), nullptr, {}, 77);
+    wait_for(device);
     CHECK(out == in);
     dropout_backward<Device, float>(device, out.data(), residual.data(), {}, 77);
+    wait_for(device);
     CHECK(out == residual);
-    dropout_backward<Device, float>(device, nullptr, nullptr, {0.5, 7, &fixed_state}, 0);
-  });
+    dropout_backward<Device, float>(device, nullptr, nullptr, {0.5, 7, state_for_devices()}, 0);
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("dropout: in place", "[dropout]") {
   const Index count = 301;
   const DropoutCase layer{count, 0.3, true};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> apart = run_forward<float>(layer, device, in)[0];
     Array<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
     dropout_forward<Device, float>(device, over_in.data(), over_in.data(), in[1].data(), layer.dropout(), count);
     dropout_forward<Device, float>(device, over_residual.data(), in[0].data(), over_residual.data(), layer.dropout(),
                                    count);
+    wait_for(device);
     CHECK(over_in == apart);
     CHECK(over_residual == apart);
     dropout_backward<Device, float>(device, gradient_apart.data(), in[0].data(), layer.dropout(), count);
     dropout_backward<Device, float>(device, gradient.data(), gradient.data(), layer.dropout(), count);
+    wait_for(device);
     CHECK(gradient == gradient_apart);
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
+}
+
+TEST_CASE("dropout: on the GPU", "[dropout][gpu]") {
+  check_gpu("dropout", "3 x 37 x 40, p 0.1", DropoutCase{3 * 37 * 40, 0.1});
+  check_gpu("dropout", "1025 x 3, p 0.5, residual", DropoutCase{1025 * 3, 0.5, true});
+  check_gpu("dropout", "3 x 37, p 0, residual", DropoutCase{3 * 37, 0, true});
+  check_gpu("dropout", "3 x 37, p 1, residual", DropoutCase{3 * 37, 1, true});
+  for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
+    check_gpu("dropout", std::to_string(count) + ", p 0.3, residual", DropoutCase{count, 0.3, true});
+  }
+}
+
+// The GPU's mask is the CPU's, element by element, in float and in bf16, and it stays the same where an array begins at
+// an odd address: the words belong to the elements. Nothing beside the slice is touched.
+template <class T, class Device>
+void check_masks(Device& device) {
+  for (const Index offset : {0, 1, 2, 3, 4, 5, 8}) {
+    for (const Index count : {1, 4, 7, 8, 15, 1021, 4099}) {
+      INFO("offset " << offset << ", " << count << " elements");
+      const Dropout dropout = {0.25, 7, state_for_devices()};
+      std::vector<double> by_cpu(static_cast<std::size_t>(count));
+      dropout_factors(by_cpu.data(), {0.25, 7, &fixed_state}, 0, count);
+      Array<T> ones(by_cpu.size() + 8, T(1)), out(by_cpu.size() + 16, T(-7)), d_in(by_cpu.size() + 16, T(-7));
+      T* const out_slice = static_cast<T*>(out.data()) + offset;
+      T* const d_in_slice = static_cast<T*>(d_in.data()) + offset;
+      const T* const ones_slice = static_cast<const T*>(ones.data()) + offset;
+      dropout_forward<Device, T>(device, out_slice, ones_slice, nullptr, dropout, count);
+      dropout_backward<Device, T>(device, d_in_slice, ones_slice, dropout, count);
+      wait_for(device);
+      Index wrong = 0;
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const std::size_t element = i - static_cast<std::size_t>(offset);  // very large before the slice
+        const T expected = element < by_cpu.size() ? T(by_cpu[element]) : T(-7);
+        wrong += float(out[i]) != float(expected);
+        wrong += float(d_in[i]) != float(expected);
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("dropout: the GPU draws the mask of the CPU, wherever an array begins", "[dropout][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    INFO(name);
+    check_masks<float>(device);
+    check_masks<bf16>(device);
   });
 }
 

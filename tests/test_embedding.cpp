@@ -65,37 +65,94 @@ TEST_CASE("embedding: out is the token's row and the position's row", "[embeddin
 TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alone", "[embedding]") {
   const Array<Token> tokens_bc = {2, 0, 2, 2};
   const Array<float> d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
-  for_each_cpu(2, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     Array<float> d_token_vd(8, 100.0f), d_position_cd(6, 100.0f);
     embedding_backward<std::remove_reference_t<decltype(device)>, float>(
         device, d_token_vd.data(), d_position_cd.data(), d_out_bcd.data(), tokens_bc.data(), 2, 2, 2, 4);
+    wait_for(device);
     CHECK(d_token_vd == Array<float>{103, 104, 100, 100, 113, 116, 100, 100});
     CHECK(d_position_cd == Array<float>{106, 108, 110, 112, 100, 100});
-  });
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding]") {
   const EmbeddingCase layer{1, 9, 21, 5, 9};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 4));
   const Array<Token> tokens_bc = layer.tokens();
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     Array<float> steps(static_cast<std::size_t>(layer.C * layer.D));
     for (Index c = 0; c < layer.C; ++c) {
       embedding_forward<std::remove_reference_t<decltype(device)>, float>(
           device, steps.data() + c * layer.D, tokens_bc.data() + c, in[0].data(), in[1].data(), 1, 1, layer.D, c);
     }
     CHECK(steps == run_forward<float>(layer, device, in)[0]);
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("embedding: no sequences", "[embedding]") {
-  CpuDevice<Isa::baseline> device(2);
-  Array<float> d_token_vd(6, 1.0f);
-  embedding_forward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, d_token_vd.data(), nullptr, 0, 4, 2);
-  embedding_backward<CpuDevice<Isa::baseline>, float>(device, d_token_vd.data(), nullptr, nullptr, nullptr, 0, 4, 2, 3);
-  CHECK(d_token_vd == Array<float>(6, 1.0f));
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
+    using Device = std::remove_reference_t<decltype(device)>;
+    Array<float> d_token_vd(6, 1.0f), d_position_cd(8, 1.0f);
+    embedding_forward<Device, float>(device, nullptr, nullptr, d_token_vd.data(), nullptr, 0, 4, 2);
+    embedding_backward<Device, float>(device, d_token_vd.data(), d_position_cd.data(), nullptr, nullptr, 0, 4, 2, 3);
+    wait_for(device);
+    CHECK(d_token_vd == Array<float>(6, 1.0f));
+    CHECK(d_position_cd == Array<float>(8, 1.0f));
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
+}
+
+TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
+  check_gpu("embedding", "3 x 37 x 40, 13 tokens", EmbeddingCase{3, 37, 40, 13, 37});
+  check_gpu("embedding", "3 x 1 x 40, 13 tokens", EmbeddingCase{3, 1, 40, 13, 1});
+  check_gpu("embedding", "1 x 1025 x 8, 65 tokens", EmbeddingCase{1, 1025, 8, 65, 1025});
+  // An odd number of channels, positions that are not reached, and none.
+  check_gpu("embedding", "5 x 7 x 37, 3 tokens, 9 positions", EmbeddingCase{5, 7, 37, 3, 9});
+  check_gpu("embedding", "2 x 29 x 66, 11 tokens, no positions", EmbeddingCase{2, 29, 66, 11, 0, false});
+  check_gpu("embedding", "1 x 1 x 1, 1 token", EmbeddingCase{1, 1, 1, 1, 1});
+  // More sequences than are summed at once, all with the same token.
+  check_gpu("embedding", "21 x 19 x 5, 1 token", EmbeddingCase{21, 19, 5, 1, 19});
+  // Two tiles of the table, and chunks that are cut by the size of the vocabulary: 2 groups of rows, the last has 1.
+  check_gpu("embedding", "3 x 200 x 6, 150 tokens", EmbeddingCase{3, 200, 6, 150, 200});
+  // A large vocabulary: one chunk, added to the gradient directly, with 8 tiles of which the last is not full.
+  check_gpu("embedding", "2 x 167 x 34, 1000 tokens", EmbeddingCase{2, 167, 34, 1000, 167});
+}
+
+// Sums of small whole numbers are exact in any order, so that not a single row may be lost or added twice.
+TEST_CASE("embedding: every row counts once on the GPU, whatever the vocabulary", "[embedding][gpu]") {
+  const Index B = 3, C = 171, D = 2;
+  for (const Index V : {1, 2, 127, 128, 129, 170, 257, 513, 5000}) {
+    Array<Token> tokens_bc;
+    Array<float> d_out_bcd;
+    // Half of them are one common token.
+    for (Index bc = 0; bc < B * C; ++bc) {
+      const std::uint32_t word = philox_word(3, static_cast<std::uint64_t>(bc), 0, 1000);
+      tokens_bc.push_back(word % 2 == 0 ? static_cast<Token>(V - 1) : static_cast<Token>(word / 2 % std::uint32_t(V)));
+      for (Index d = 0; d < D; ++d) d_out_bcd.push_back(static_cast<float>((bc + d) % 7 - 2));
+    }
+    Array<float> expected(static_cast<std::size_t>(V * D), 0.5f);
+    for (std::size_t i = 0; i < d_out_bcd.size(); ++i) {
+      expected[static_cast<std::size_t>(tokens_bc[i / 2]) * 2 + i % 2] += d_out_bcd[i];
+    }
+    for_each_gpu([&](auto& device, const std::string& name) {
+      INFO(name << ", " << V << " tokens");
+      Array<float> d_token_vd(static_cast<std::size_t>(V * D), 0.5f);
+      embedding_backward<std::remove_reference_t<decltype(device)>, float>(device, d_token_vd.data(), nullptr,
+                                                                           d_out_bcd.data(), tokens_bc.data(), B, C, D, V);
+      wait_for(device);
+      CHECK(d_token_vd == expected);
+      // The sums of chunks take no more memory than d_out.
+      CHECK(device.workspace.peak() <= d_out_bcd.size() * sizeof(float));
+    });
+  }
 }
 
 }  // namespace

@@ -4,12 +4,26 @@
 namespace abh {
 namespace {
 
+// T: what the weights are stored in; their gradient is in Accum<T>.
+template <class T, class Device>
+StepState run_as(Device& device, const Array<Accum<T>>& gradient, double clip, Index begin = 0) {
+  Array<StepState> state(1);
+  state[0].gradient_norm = state[0].clip_scale = -1;
+  global_norm<Device, T>(device, state.data(), gradient.data() + begin, clip,
+                         static_cast<Index>(gradient.size()) - begin);
+  wait_for(device);
+  return state[0];
+}
 template <class T, class Device>
 StepState run(Device& device, const Array<T>& gradient, double clip) {
-  StepState state;
-  state.gradient_norm = state.clip_scale = -1;
-  global_norm<Device, T>(device, &state, gradient.data(), clip, static_cast<Index>(gradient.size()));
-  return state;
+  return run_as<T>(device, gradient, clip);
+}
+
+// Runs body(device, name) on every device that computes in float.
+template <class Body>
+void for_each_device(Index threads, const Body& body) {
+  for_each_cpu(threads, body);
+  for_each_gpu(body);
 }
 
 Array<float> gradient_of(Index count, double scale = 1) {
@@ -38,8 +52,8 @@ TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global
 }
 
 TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_norm]") {
-  for_each_cpu(1, [](auto& device, const std::string& isa) {
-    INFO(isa);
+  for_each_device(1, [](auto& device, const std::string& name) {
+    INFO(name);
     const Array<float> gradient = {3, 0, -4};
     CHECK(run(device, gradient, 1).gradient_norm == 5);
     CHECK(run(device, gradient, 1).clip_scale == 0.2);
@@ -51,8 +65,8 @@ TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_n
 }
 
 TEST_CASE("global_norm: zero gradient, or none", "[global_norm]") {
-  for_each_cpu(2, [](auto& device, const std::string& isa) {
-    INFO(isa);
+  for_each_device(2, [](auto& device, const std::string& name) {
+    INFO(name);
     for (std::size_t count : {0u, 40u}) {
       const StepState state = run(device, Array<float>(count, 0), 1);
       CHECK(state.gradient_norm == 0);
@@ -62,8 +76,8 @@ TEST_CASE("global_norm: zero gradient, or none", "[global_norm]") {
 }
 
 TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm]") {
-  for_each_cpu(1, [](auto& device, const std::string& isa) {
-    INFO(isa);
+  for_each_device(1, [](auto& device, const std::string& name) {
+    INFO(name);
     for (float size : {1e30f, 1e-30f}) {
       const StepState state = run(device, Array<float>(100, size), 1);
       CHECK_FALSE(!(std::abs(state.gradient_norm / (10 * static_cast<double>(size)) - 1) <= 1e-14));
@@ -78,11 +92,53 @@ TEST_CASE("global_norm: double gradients", "[global_norm]") {
   CHECK_FALSE(!(std::abs(state.gradient_norm / 5e100 - 1) <= 1e-15));
 }
 
+double norm_of(const Array<float>& gradient) {
+  long double sum = 0;
+  for (float x : gradient) sum += static_cast<long double>(x) * static_cast<long double>(x);
+  return static_cast<double>(std::sqrt(sum));
+}
+
+// Less than an access, than a block, than a part; more than one of each, with a rest.
+TEST_CASE("global_norm: on the GPU", "[global_norm][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    for (Index count : {0, 1, 3, 5, 1023, 4096, 4097, 3 * 4096 + 1029}) {
+      INFO(name << ", " << count << " elements");
+      const Array<float> gradient = gradient_of(count);
+      const double norm = norm_of(gradient);
+      const StepState state = run(device, gradient, 0.25);
+      CHECK_FALSE(!(std::abs(state.gradient_norm - norm) <= 1e-13 * norm));
+      CHECK_FALSE(!(std::abs(state.clip_scale - std::min(1.0, 0.25 / norm)) <= 1e-13));
+
+      for (int order : {1, 2}) {
+        set_thread_order(order);
+        CHECK(run(device, gradient, 0.25).gradient_norm == state.gradient_norm);
+      }
+      set_thread_order(0);
+      CHECK(run_as<bf16>(device, gradient, 0.25).gradient_norm == state.gradient_norm);
+      for (Index begin : {1, 2}) {  // where numbers are not aligned, the order of their sum is the same
+        Array<float> moved(static_cast<std::size_t>(begin), std::numeric_limits<float>::quiet_NaN());
+        moved.insert(moved.end(), gradient.begin(), gradient.end());
+        CHECK(run_as<float>(device, moved, 0.25, begin).gradient_norm == state.gradient_norm);
+      }
+    }
+  });
+}
+
+TEST_CASE("global_norm: on the GPU, so many elements that parts grow", "[global_norm][gpu][slow]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    INFO(name);
+    Array<float> gradient(2048 * 4096 + 4099);
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(i % 1021) - 300.0f;
+    const double norm = norm_of(gradient);
+    CHECK_FALSE(!(std::abs(run(device, gradient, 1).gradient_norm - norm) <= 1e-13 * norm));
+  });
+}
+
 TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm]") {
-  for_each_cpu(1, [](auto& device, const std::string& isa) {
+  for_each_device(1, [](auto& device, const std::string& name) {
     for (std::size_t position : {0u, 20u, 36u}) {
       for (double clip : {0.0, 1.0}) {
-        INFO(isa << ", position " << position << ", clip " << clip);
+        INFO(name << ", position " << position << ", clip " << clip);
         Array<float> gradient = gradient_of(37);
         gradient[position] = std::numeric_limits<float>::quiet_NaN();
         StepState state = run(device, gradient, clip);

@@ -50,9 +50,9 @@ Setting setting_of(const std::string& mixer) {
 }
 
 std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float") {
-  std::unique_ptr<Model> model = make_model({.device = device, .threads = 1}, s.model,
-                                            {.B = s.training.batch, .C = s.model.context, .training = true},
-                                            s.training.dropout, type);
+  std::unique_ptr<Model> model =
+      make_model({.device = device, .threads = 1}, s.model,
+                 {.B = s.training.batch, .C = s.model.context, .training = true}, s.training.dropout, type);
   model->write(Model::Arena::weights, initial_weights(parameter_table(s.model), s.model, 0.06, s.training.seed));
   return model;
 }
@@ -63,7 +63,8 @@ std::vector<Token> tokens_of_step(const Setting& s, Index step) {
   Token before = 1, last = 2;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::uint32_t word = philox_word(5, i, static_cast<std::uint32_t>(step), 900);
-    tokens[i] = static_cast<Token>(word % 8 == 0 ? word / 8 % s.model.vocabulary : (3 * before + last) % s.model.vocabulary);
+    tokens[i] =
+        static_cast<Token>(word % 8 == 0 ? word / 8 % s.model.vocabulary : (3 * before + last) % s.model.vocabulary);
     before = last;
     last = tokens[i];
   }
@@ -131,8 +132,7 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
           run.push_back(static_cast<float>(result.loss));
           run.push_back(static_cast<float>(result.gradient_norm));
         }
-        for (const auto arena :
-             {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
+        for (const auto arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
           const std::vector<float> values = model->read(arena);
           run.insert(run.end(), values.begin(), values.end());
         }

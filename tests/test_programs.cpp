@@ -317,6 +317,35 @@ TEST_CASE("programs: a device that this build has not is refused", "[programs]")
   require_success(train(place.flags({"--device", "cpu"})));
 }
 
+TEST_CASE("programs: bf16 is for GPUs", "[programs]") {
+  const Workplace place;
+  require_refusal(train(place.flags({"--device", "cpu", "--type", "bf16"})), "train", 2, {"--type bf16", "--device"});
+  CHECK_FALSE(exists(place.run + "/model.safetensors"));
+}
+
+#if defined(ABH_EMULATOR)
+TEST_CASE("programs: the emulated GPU trains, goes on and writes text", "[programs][gpu]") {
+  for (const std::string type : {"float", "bf16"}) {
+    const Workplace place;
+    INFO(type);
+    const Arguments changes = {"--device", "emulated", "--type", type, "--steps", "4", "--dropout", "0.1"};
+    require_success(train(place.flags(changes)));
+    const Workplace again;
+    require_success(train(again.flags(changes)));
+    CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
+    // What a resumed run computes in stands in its file.
+    const Outcome resumed = run_program_of_build(
+        "train", {"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "emulated"});
+    require_success(resumed);
+    CHECK(resumed.out.find("device emulated, " + type) != std::string::npos);
+    const Outcome text = run_program_of_build("generate", {"--checkpoint", place.run, "--device", "emulated", "--type",
+                                                           type, "--tokens", "5", "--prompt", "a"});
+    require_success(text);
+    CHECK(text.out.size() >= 6);
+  }
+}
+#endif
+
 TEST_CASE("programs: train prints its settings, progress and result, and writes the run folder", "[programs]") {
   const Workplace place;
   const Outcome outcome = train(place.flags({"--steps", "9", "--eval-every", "4", "--log-every", "3"}));
@@ -449,6 +478,8 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
                                                      {"checkpoint-every", "3"},
                                                      {"log-every", "1"},
                                                      {"device", "cpu"},
+                                                     {"gemm", "hand"},
+                                                     {"type", "float"},
                                                      {"threads", "2"}};
   Arguments arguments;
   const std::string help = run_program_of_build("train", {"--help"}).out;

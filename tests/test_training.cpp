@@ -34,7 +34,8 @@ TrainingConfig small_training() {
 }
 
 std::unique_ptr<Model> new_model(const ModelConfig& config, const TrainingConfig& training, Index threads = 1) {
-  auto model = make_model({.device = "cpu", .threads = threads}, config, {.B = B, .C = C, .training = true}, training.dropout);
+  auto model =
+      make_model({.device = "cpu", .threads = threads}, config, {.B = B, .C = C, .training = true}, training.dropout);
   model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, training.init_std, 1));
   return model;
 }
@@ -160,7 +161,8 @@ TEST_CASE("training: weights and moments are all that a run needs to go on", "[t
   steps(*whole, 0, 12);
   const auto first = new_model(config, training);
   steps(*first, 0, 5);
-  const auto second = make_model({.device = "cpu", .threads = 2}, config, {.B = B, .C = C, .training = true}, training.dropout);
+  const auto second =
+      make_model({.device = "cpu", .threads = 2}, config, {.B = B, .C = C, .training = true}, training.dropout);
   for (const Model::Arena arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
     second->write(arena, first->read(arena));
   }

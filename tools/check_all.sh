@@ -11,7 +11,7 @@ check() {
   if "$@"; then echo "== $name: passed, $((SECONDS - begin)) s"; else failed+=("$name"); echo "== $name: FAILED"; fi
 }
 
-check "format" bash -c 'git ls-files "*.cpp" "*.hpp" | xargs clang-format --dry-run --Werror'
+check "format" bash -c 'git ls-files "*.cpp" "*.hpp" "*.cu" | xargs clang-format --dry-run --Werror'
 check "all tests" tools/test.sh build
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
@@ -21,7 +21,10 @@ check "all tests, clang++" build-clang/tests
 check "address and undefined-behaviour sanitizers" tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
 check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"
-check "thread sanitizer: a training run" tools/tsan_training.sh
+check "thread sanitizer: training runs, emulated kernels too" tools/tsan_training.sh
+check "thread sanitizer: every test of the emulated kernels" tools/sanitize.sh tsan "[gpu]~[gpu_network]~[programs]"
+check "nvcc builds for 80, 90 and PTX without a warning" tools/cuda_build.sh "80;90"
+check "no kernel spills registers" tools/kernel_registers.py
 check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,26 +21,24 @@
 #include <ucontext.h>
 #endif
 
-// What sanitizers must be told about fibers. Null where the program is built without them. This file itself is not to
-// be compiled with -fsanitize=thread: what the scheduler does on behalf of all threads would look like races of theirs.
+// How sanitizers are told about fibers: functions that are there only in a program that is linked with one. This file
+// itself must not be compiled with -fsanitize=thread: what the scheduler does on behalf of all threads would look like
+// races between them.
 #if defined(__ELF__)
-#define EMULATOR_IF_LINKED __attribute__((weak))
-extern "C" {
-EMULATOR_IF_LINKED void* __tsan_get_current_fiber(void);
-EMULATOR_IF_LINKED void* __tsan_create_fiber(unsigned flags);
-EMULATOR_IF_LINKED void __tsan_destroy_fiber(void* fiber);
-EMULATOR_IF_LINKED void __tsan_switch_to_fiber(void* fiber, unsigned flags);
-EMULATOR_IF_LINKED void __tsan_set_fiber_name(void* fiber, const char* name);
-EMULATOR_IF_LINKED void __tsan_acquire(void* address);
-EMULATOR_IF_LINKED void __tsan_release(void* address);
-EMULATOR_IF_LINKED void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
-EMULATOR_IF_LINKED void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* size);
-EMULATOR_IF_LINKED void __asan_unpoison_memory_region(const volatile void* memory, std::size_t bytes);
-}
-#define EMULATOR_LINKED(function) (function != nullptr)
+#define EMULATOR_IF_LINKED(result, name, ...) extern "C" __attribute__((weak)) result name(__VA_ARGS__)
 #else
-#define EMULATOR_LINKED(function) false
+#define EMULATOR_IF_LINKED(result, name, ...) static result (*const name)(__VA_ARGS__) = nullptr
 #endif
+EMULATOR_IF_LINKED(void*, __tsan_get_current_fiber, void);
+EMULATOR_IF_LINKED(void*, __tsan_create_fiber, unsigned flags);
+EMULATOR_IF_LINKED(void, __tsan_destroy_fiber, void* fiber);
+EMULATOR_IF_LINKED(void, __tsan_switch_to_fiber, void* fiber, unsigned flags);
+EMULATOR_IF_LINKED(void, __tsan_set_fiber_name, void* fiber, const char* name);
+EMULATOR_IF_LINKED(void, __tsan_acquire, void* address);
+EMULATOR_IF_LINKED(void, __tsan_release, void* address);
+EMULATOR_IF_LINKED(void, __sanitizer_start_switch_fiber, void** fake_stack, const void* bottom, std::size_t size);
+EMULATOR_IF_LINKED(void, __sanitizer_finish_switch_fiber, void* fake_stack, const void** bottom, std::size_t* size);
+EMULATOR_IF_LINKED(void, __asan_unpoison_memory_region, const volatile void* memory, std::size_t bytes);
 
 namespace emulator {
 
@@ -48,63 +47,31 @@ dim3 blockDim, gridDim;
 
 namespace {
 
-constexpr unsigned max_threads = 1024, lanes_in_warp = 32, max_warps = max_threads / lanes_in_warp;
+using detail::Operation;
+
+const bool tsan = __tsan_switch_to_fiber != nullptr, asan = __sanitizer_start_switch_fiber != nullptr;
+
+constexpr unsigned max_threads = 1024, warp_size = 32, max_warps = max_threads / warp_size;
 constexpr std::size_t max_static_bytes = 48 << 10, max_shared_bytes = 227 << 10;
 
-// Sentinels are NaN, whether read as bf16, float or double, but another one than memory is filled with.
-constexpr std::size_t sentinel_bytes = 64, global_sentinel_bytes = 256;
-unsigned char sentinel_at(std::size_t i) { return i % 2 == 0 ? 0xD3 : 0xFF; }
+// ---- The state of a launch: plain data, because it is used on the stacks of all threads.
 
-// Words that may overlay anything. Volatile, so that loops over them do not become calls of memset or memcpy, which
-// sanitizers see.
-using Word = std::uint32_t __attribute__((may_alias, aligned(1)));
-using LongWord = std::uint64_t __attribute__((vector_size(16), may_alias, aligned(1)));
-
-void copy_unseen(void* to, const void* from, std::size_t bytes) {
-  auto* to_bytes = static_cast<unsigned char*>(to);
-  const auto* from_bytes = static_cast<const unsigned char*>(from);
-  std::size_t i = 0;
-  for (; i + 4 <= bytes; i += 4) {
-    *reinterpret_cast<volatile Word*>(to_bytes + i) = *reinterpret_cast<const Word*>(from_bytes + i);
-  }
-  for (; i < bytes; ++i) static_cast<volatile unsigned char&>(to_bytes[i]) = from_bytes[i];
-}
-
-// All bits set, then a sentinel behind.
-void fill_unseen(unsigned char* memory, std::size_t bytes) {
-  std::size_t i = 0;
-  for (; i + 16 <= bytes; i += 16) *reinterpret_cast<volatile LongWord*>(memory + i) = ~LongWord{};
-  for (; i < bytes; ++i) static_cast<volatile unsigned char&>(memory[i]) = 0xFF;
-  for (i = 0; i < sentinel_bytes; ++i) static_cast<volatile unsigned char&>(memory[bytes + i]) = sentinel_at(i);
-}
-
-void fill_sentinel(unsigned char* memory, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; ++i) memory[i] = sentinel_at(i);
-}
-
-// The first byte that is not the sentinel's any more; `bytes` if all are.
-std::size_t first_broken(const unsigned char* memory, std::size_t bytes) {
-  std::size_t i = 0;
-  while (i < bytes && memory[i] == sentinel_at(i)) ++i;
-  return i;
-}
-
-// A stack, and what the processor needs to go on with what runs on it.
+// A stack, and where what runs on it goes on.
 struct Fiber {
 #if EMULATOR_ASSEMBLY
-  void* stack_pointer = nullptr;
+  void* stack_pointer;
 #else
   ucontext_t context;
 #endif
-  unsigned char* bottom = nullptr;
-  std::size_t size = 0;
-  void* tsan = nullptr;        // ThreadSanitizer's fiber
-  void* fake_stack = nullptr;  // AddressSanitizer's
+  const void* bottom;
+  std::size_t size;
+  void* tsan;        // ThreadSanitizer's fiber
+  void* fake_stack;  // AddressSanitizer's second stack
 };
 
 // What a thread waits for. It lies on the waiting thread's stack.
 struct Wait {
-  detail::Operation operation;
+  Operation operation;
   unsigned mask;
   std::size_t bytes;
   const char* file;
@@ -117,40 +84,35 @@ struct Thread {
   uint3 index;
   unsigned lane;
   Warp* warp;
-  Fiber* fiber;      // null before it begins
-  const Wait* wait;  // null unless it waits
-  bool left;         // has left the kernel
+  Fiber* fiber;      // null before the thread begins
+  const Wait* wait;  // null unless the thread waits
+  bool left;         // the kernel
 };
 
-// Lanes are bits. Values are exchanged in two buffers in turn: while some lanes still read those of one operation,
-// others may already write for the next, but none can be two operations ahead.
+// Sets of lanes are bits. Lanes exchange values in two buffers in turn: while some still read those of one operation,
+// others may already write for the next one, but none can be two operations ahead.
 struct Warp {
   unsigned lanes, left, arrived, generation;
   const Wait* wait;  // of the lane that arrived first
   unsigned votes[2];
-  alignas(64) unsigned char values[2][lanes_in_warp * detail::largest_exchange];
+  alignas(64) unsigned char values[2][warp_size * detail::largest_exchange];
 };
 
-// A thread at a time runs from when the scheduler goes to it until it waits or leaves. Ready threads stand in a queue:
-// whole blocks are added at its end, whole warps at its front, so that a warp runs as far as it can while its stacks
-// are in the cache.
+// Threads that can go on, next first. When a block's barrier opens, its threads go to the end; when a warp's does, they
+// go to the front, so that a warp runs as far as it can while its stacks are in the cache.
 struct Queue {
   static constexpr unsigned size = 2 * max_threads;
   Thread* threads[size];
-  unsigned begin, count;
-  void push_back(Thread* thread) { threads[(begin + count++) % size] = thread; }
-  void push_front(Thread* thread) {
-    begin = (begin + size - 1) % size;
-    threads[begin] = thread;
-    ++count;
-  }
-  Thread* pop() {
-    if (count == 0) return nullptr;
-    Thread* first = threads[begin];
-    begin = (begin + 1) % size;
-    --count;
-    return first;
-  }
+  unsigned begin, end;  // modulo size
+  void push_front(Thread* thread) { threads[--begin % size] = thread; }
+  void push_back(Thread* thread) { threads[end++ % size] = thread; }
+  Thread* pop() { return begin == end ? nullptr : threads[begin++ % size]; }
+};
+
+// What a thread did wrong. The host says so when it is back on its own stack; that of the thread remains.
+struct Failure {
+  const char* problem;
+  const Thread *thread, *other;
 };
 
 struct StaticMemory {
@@ -158,32 +120,19 @@ struct StaticMemory {
   unsigned char* memory;
 };
 
-// What a thread did wrong, to be told by the host when it is back on its own stack.
-struct Failure {
-  const char* problem;
-  const Thread* thread;
-  const Thread* other;
-  Wait wait, other_wait;  // line 0: does not wait
-  long number;
-};
-
-// Addresses that ThreadSanitizer knows happens-before by. Two for each barrier, in turn: with one, a thread that comes
-// late from a barrier would also seem to know what the early ones did until the next one.
+// Addresses by which ThreadSanitizer knows what happens before what. Two for each barrier, in turn: with one, a thread
+// that comes late out of a barrier would seem to know what early ones have done since.
 struct SyncObjects {
-  struct alignas(8) Object {
-    char byte;
-  };
-  Object block[2], warp[max_warps][2];
+  std::uint64_t block[2], warp[max_warps][2];
 };
-char launch_begins, launch_ends;
+std::uint64_t launch_begins, launch_ends;
 
-// The running launch. All of this is plain data: it is used on the fibers' stacks.
 Thread threads[max_threads];
 Warp warps[max_warps];
 Queue queue;
-Thread* current = nullptr;
-unsigned thread_count, threads_arrived, threads_left, block_generation;
-const Wait* block_wait;
+Thread* current = nullptr;  // null: the host runs
+unsigned thread_count, threads_left, threads_arrived, block_generation;
+const Wait* block_wait;  // of the thread that arrived first
 void (*kernel_body)(void*);
 void* kernel_arguments;
 Failure failure;
@@ -192,53 +141,75 @@ std::uint64_t random_state;
 
 StaticMemory static_memory[64];
 unsigned static_count;
-std::size_t static_used, static_bytes, dynamic_bytes;
+std::size_t static_end, static_bytes, dynamic_bytes;
 
-// Shared memory: what ThreadSanitizer synchronises on, dynamic memory, static memory.
+// Sync objects, dynamic shared memory and static shared memory lie in one piece.
 constexpr std::size_t dynamic_begin = 4 << 10, static_begin = 256 << 10, arena_bytes = 384 << 10;
-static_assert(sizeof(SyncObjects) <= dynamic_begin);
-static_assert(dynamic_begin + max_shared_bytes + sentinel_bytes <= static_begin);
 unsigned char* arena = nullptr;
-SyncObjects* sync_objects() { return reinterpret_cast<SyncObjects*>(arena); }
+SyncObjects& sync_objects() { return *reinterpret_cast<SyncObjects*>(arena); }
 
-// Fibers, and which of them run nothing. They stay between launches.
+// Fibers stay between launches; these run nothing.
 constexpr std::size_t stack_bytes = 128 << 10;
 unsigned char* stacks = nullptr;
 std::size_t page_bytes, stack_stride;
-Fiber fibers[max_threads], host;
+Fiber fibers[max_threads], host, *switched_from;
 Fiber* idle[max_threads];
 unsigned fiber_count, idle_count;
-Fiber* switched_from = nullptr;
 
-const bool tsan = EMULATOR_LINKED(__tsan_switch_to_fiber);
-const bool asan = EMULATOR_LINKED(__sanitizer_start_switch_fiber);
+// ---- Sentinels: NaN whether read as bf16, float or double, but not the NaN that memory is filled with.
 
-#if defined(__ELF__)
+constexpr std::size_t sentinel_bytes = 256;
+constexpr std::uint64_t sentinel = 0xFFD3FFD3FFD3FFD3;
+
+// Words that may lie on anything. Volatile, so that loops over them do not become calls of memset, memcpy or memcmp,
+// which sanitizers see.
+using Word = volatile std::uint32_t __attribute__((may_alias, aligned(1)));
+using TwoWords = volatile std::uint64_t __attribute__((may_alias, aligned(1)));
+using FourWords = std::uint64_t __attribute__((vector_size(16), may_alias, aligned(1)));
+using Byte = volatile unsigned char;
+
+unsigned char sentinel_byte(std::size_t i) { return static_cast<unsigned char>(sentinel >> i % 2 * 8); }
+
+void set_sentinel(unsigned char* memory, std::size_t bytes) {
+  std::size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) reinterpret_cast<TwoWords&>(memory[i]) = sentinel;
+  for (; i < bytes; ++i) static_cast<Byte&>(memory[i]) = sentinel_byte(i);
+}
+
+// The first byte that was overwritten; `bytes` if none was.
+std::size_t first_broken(const unsigned char* memory, std::size_t bytes) {
+  std::size_t i = 0;
+  while (i + 8 <= bytes && reinterpret_cast<const TwoWords&>(memory[i]) == sentinel) i += 8;
+  while (i < bytes && static_cast<const Byte&>(memory[i]) == sentinel_byte(i)) ++i;
+  return i;
+}
+
+// Bytes 0xFF, then a sentinel.
+void fill(unsigned char* memory, std::size_t bytes) {
+  std::size_t i = 0;
+  for (; i + 16 <= bytes; i += 16) reinterpret_cast<volatile FourWords&>(memory[i]) = ~FourWords{};
+  for (; i < bytes; ++i) static_cast<Byte&>(memory[i]) = 0xFF;
+  set_sentinel(memory + bytes, sentinel_bytes);
+}
+
+void copy(unsigned char* to, const unsigned char* from, std::size_t bytes) {
+  std::size_t i = 0;
+  for (; i + 4 <= bytes; i += 4) reinterpret_cast<Word&>(to[i]) = reinterpret_cast<const Word&>(from[i]);
+  for (; i < bytes; ++i) static_cast<Byte&>(to[i]) = from[i];
+}
+
+// ---- Fibers
+
 void acquire(void* address) {
   if (tsan) __tsan_acquire(address);
 }
 void release(void* address) {
   if (tsan) __tsan_release(address);
 }
-void after_switch(void* fake_stack) {
-  if (!asan) return;
-  const void* bottom;
-  std::size_t size;
-  __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
-  switched_from->bottom = static_cast<unsigned char*>(const_cast<void*>(bottom));
-  switched_from->size = size;
-}
-#else
-void acquire(void*) {}
-void release(void*) {}
-void after_switch(void*) {}
-#endif
-
-// ---- Fibers
 
 #if EMULATOR_ASSEMBLY
-// Saves what a called function must leave as it was (six registers, and the control words of both floating-point units)
-// on the stack, and restores it from the other one.
+// Saves on the stack what a called function must leave as it was (six registers and the control words of both
+// floating-point units), and goes on with what was saved on the other one.
 extern "C" void emulator_switch_stack(void** save_to, void* stack_pointer);
 asm(R"(
   .text
@@ -271,15 +242,17 @@ emulator_switch_stack:
 )");
 #endif
 
-// Comes back when something switches to `from`.
+// AddressSanitizer tells where the other stack lies: the only way to know the host's.
+void after_switch(void* fake_stack) {
+  if (asan) __sanitizer_finish_switch_fiber(fake_stack, &switched_from->bottom, &switched_from->size);
+}
+
+// Returns when something switches back.
 void switch_fiber(Fiber& from, Fiber& to) {
-#if defined(__ELF__)
-  if (tsan) __tsan_switch_to_fiber(to.tsan, 1);  // 1: switching orders nothing
-  if (asan) {
-    switched_from = &from;
-    __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.size);
-  }
-#endif
+  constexpr unsigned no_sync = 1;  // going from one thread to another orders nothing between them
+  if (tsan) __tsan_switch_to_fiber(to.tsan, no_sync);
+  switched_from = &from;
+  if (asan) __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.size);
 #if EMULATOR_ASSEMBLY
   emulator_switch_stack(&from.stack_pointer, to.stack_pointer);
 #else
@@ -290,69 +263,86 @@ void switch_fiber(Fiber& from, Fiber& to) {
 
 void run_threads();
 
-// Makes the fiber begin anew, whatever was on its stack. Stacks begin at different places within a page, so that their
-// first lines do not all compete for the same places in the cache.
+// The fiber begins anew, whatever was on its stack. Stacks begin at different places within a page, or their first
+// lines would all compete for the same places in the cache.
 void prepare(unsigned number) {
   Fiber& fiber = fibers[number];
-  fiber.bottom = stacks + number * stack_stride + page_bytes;
+  unsigned char* bottom = stacks + number * stack_stride + page_bytes;
+  fiber.bottom = bottom;
   fiber.size = stack_bytes;
-#if defined(__ELF__)
-  if (asan) __asan_unpoison_memory_region(fiber.bottom, fiber.size);
-#endif
-  const std::size_t colour = number * 5 % 64 * 64;
+  if (asan) __asan_unpoison_memory_region(bottom, stack_bytes);
+  const std::size_t used_bytes = stack_bytes - number * 5 % 64 * 64;
 #if EMULATOR_ASSEMBLY
-  auto* top = reinterpret_cast<std::uint64_t*>(fiber.bottom + fiber.size - colour);
+  auto* top = reinterpret_cast<std::uint64_t*>(bottom + used_bytes);
   *--top = 0;  // run_threads does not return
   *--top = reinterpret_cast<std::uint64_t>(&run_threads);
-  for (int i = 0; i < 6; ++i) *--top = 0;
-  --top;
-  asm volatile("stmxcsr (%0)\n fnstcw 4(%0)" ::"r"(top) : "memory");
+  for (int saved_register = 0; saved_register < 6; ++saved_register) *--top = 0;
+  asm volatile("stmxcsr (%0)\n fnstcw 4(%0)" ::"r"(--top) : "memory");
   fiber.stack_pointer = top;
 #else
   getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.bottom;
-  fiber.context.uc_stack.ss_size = fiber.size - colour;
+  fiber.context.uc_stack.ss_sp = bottom;
+  fiber.context.uc_stack.ss_size = used_bytes;
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, run_threads, 0);
 #endif
 }
 
-// Fresh zero pages: for ThreadSanitizer they have nothing to do with what was there before.
+// All fibers run nothing, whatever they did.
+void reset_fibers() {
+  for (idle_count = 0; idle_count < fiber_count; ++idle_count) {
+    prepare(idle_count);
+    idle[idle_count] = &fibers[idle_count];
+  }
+}
+
 unsigned char* map_pages(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw Error("emulator: no memory for stacks");
   return static_cast<unsigned char*>(memory);
 }
 
+// Fresh memory for shared memory and stacks, with a page below each stack that nobody can write.
 void map_memory() {
   page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   stack_stride = stack_bytes + page_bytes;
-  stacks = map_pages(max_threads * stack_stride);
   arena = map_pages(arena_bytes);
+  stacks = map_pages(max_threads * stack_stride);
+  for (unsigned i = 0; i < max_threads; ++i) mprotect(stacks + i * stack_stride, page_bytes, PROT_NONE);
 }
 
-// The page below a stack: a kernel that needs too much of it crashes there.
-void protect(unsigned number) { mprotect(stacks + number * stack_stride, page_bytes, PROT_NONE); }
-
-void provide_fibers(unsigned count) {
-  if (!stacks) map_memory();
-  for (; fiber_count < count; ++fiber_count) {
-    protect(fiber_count);
-    prepare(fiber_count);
-    idle[idle_count++] = &fibers[fiber_count];
-  }
+void unmap_memory() {
+  munmap(arena, arena_bytes);
+  munmap(stacks, max_threads * stack_stride);
 }
 
-// Forgets what runs on any of them.
-void reset_fibers() {
-  idle_count = 0;
-  for (unsigned i = fiber_count; i-- > 0;) {
-    prepare(i);
-    idle[idle_count++] = &fibers[i];
-  }
+// ---- The scheduler. What follows runs on the threads' stacks, and throws nothing.
+
+[[noreturn]] void fail(const char* problem, const Thread* thread, const Thread* other = nullptr) {
+  failure = {problem, thread, other};
+  switch_fiber(*std::exchange(current, nullptr)->fiber, host);
+  std::abort();
 }
 
-// ---- Order
+[[noreturn]] void fail_deadlock() {
+  const Thread *first = threads, *end = threads + thread_count;
+  while (!first->wait) ++first;
+  const Thread* other = first;
+  while (other != end && (!other->wait || other->wait->line == first->wait->line)) ++other;
+  fail("deadlock: none of these can go on", first, other == end ? nullptr : other);
+}
+
+const Thread* first_that_left() {
+  const Thread* thread = threads;
+  while (!thread->left) ++thread;
+  return thread;
+}
+
+const Thread* owner(const Wait* wait) {
+  const Thread* thread = threads;
+  while (thread->wait != wait) ++thread;
+  return thread;
+}
 
 std::uint64_t random_word() {  // xorshift64*
   random_state ^= random_state >> 12;
@@ -363,67 +353,40 @@ std::uint64_t random_word() {  // xorshift64*
 
 unsigned random_below(unsigned end) { return static_cast<unsigned>((random_word() >> 32) * end >> 32); }
 
-// `count` threads from `first` on become ready.
-void make_ready(Thread* first, unsigned count, bool at_front) {
-  if (run_order.kind == Order::shuffled) {
-    Thread* shuffled[max_threads];
-    for (unsigned i = 0; i < count; ++i) {
-      const unsigned j = random_below(i + 1);
-      shuffled[i] = shuffled[j];
-      shuffled[j] = first + i;
-    }
-    at_front = at_front && random_below(2) == 0;
-    for (unsigned i = 0; i < count; ++i) at_front ? queue.push_front(shuffled[i]) : queue.push_back(shuffled[i]);
-    return;
-  }
-  const bool ascending = run_order.kind == Order::forward;
+// Those of `lanes` among the `count` threads from `first` on, repeated for each warp, need not wait any more.
+void make_ready(Thread* first, unsigned count, unsigned lanes, bool at_front) {
+  static Thread* ready[max_threads];
+  unsigned end = 0;
   for (unsigned i = 0; i < count; ++i) {
-    if (at_front) {
-      queue.push_front(first + (ascending ? count - 1 - i : i));
-    } else {
-      queue.push_back(first + (ascending ? i : count - 1 - i));
-    }
+    Thread* thread = first + (run_order.kind == Order::reverse ? count - 1 - i : i);
+    if (!(lanes >> thread->lane & 1)) continue;
+    thread->wait = nullptr;
+    ready[end++] = thread;
+  }
+  if (run_order.kind == Order::shuffled) {
+    for (unsigned i = 1; i < end; ++i) std::swap(ready[i], ready[random_below(i + 1)]);
+    at_front = at_front && random_below(2) == 0;
+  }
+  if (at_front) {
+    while (end > 0) queue.push_front(ready[--end]);
+  } else {
+    for (unsigned i = 0; i < end; ++i) queue.push_back(ready[i]);
   }
 }
 
-// ---- Threads: what follows runs on the fibers' stacks, and throws nothing.
-
-[[noreturn]] void fail(const char* problem, const Thread* thread, const Thread* other = nullptr, long number = 0) {
-  failure = {problem, thread, other, {}, {}, number};
-  if (thread->wait) failure.wait = *thread->wait;
-  if (other && other->wait) failure.other_wait = *other->wait;
-  switch_fiber(*std::exchange(current, nullptr)->fiber, host);
-  std::abort();
+void go_to(Thread* thread) {
+  current = thread;
+  threadIdx = thread->index;
 }
 
-const Thread* waiting_thread(const Wait* wait) {
-  const Thread* thread = threads;
-  while (thread->wait != wait) ++thread;
-  return thread;
-}
-
-[[noreturn]] void fail_deadlock() {
-  const Thread* first = threads;
-  while (!first->wait) ++first;
-  const Thread* other = first;
-  while (other != threads + thread_count && (!other->wait || other->wait->line == first->wait->line)) ++other;
-  fail("deadlock: nothing can go on, and waiting are", first, other == threads + thread_count ? nullptr : other);
-}
-
-void go_to(Thread* next) {
-  current = next;
-  threadIdx = next->index;
-}
-
-// The thread waits until it is ready again. Another one goes on.
+// The thread waits until it is ready again; others go on.
 void let_others_run() {
-  Thread* self = current;
+  Fiber* self = current->fiber;
   Thread* next = queue.pop();
   if (!next) fail_deadlock();
-  if (next == self) return;
   if (!next->fiber) next->fiber = idle[--idle_count];
   go_to(next);
-  switch_fiber(*self->fiber, *next->fiber);
+  if (next->fiber != self) switch_fiber(*self, *next->fiber);
 }
 
 bool same(const Wait& a, const Wait& b) {
@@ -431,68 +394,51 @@ bool same(const Wait& a, const Wait& b) {
          (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
-void open_warp(Warp& warp) {
-  Thread* first = threads + (&warp - warps) * lanes_in_warp;
-  const unsigned running = warp.arrived;
-  warp.arrived = 0;
-  warp.votes[(warp.generation + 1) % 2] = 0;
+// A warp's barrier opens when all lanes that have not left the kernel stand at it.
+void open_if_complete(Warp& warp) {
+  if (warp.arrived != (warp.lanes & ~warp.left)) return;
   ++warp.generation;
-  if (running == 0xFFFFFFFF) {
-    for (unsigned lane = 0; lane < lanes_in_warp; ++lane) first[lane].wait = nullptr;
-    make_ready(first, lanes_in_warp, true);
-  } else {  // lanes that run are not neighbours if some have left
-    for (unsigned i = lanes_in_warp; i-- > 0;) {
-      const unsigned lane = run_order.kind == Order::reverse ? lanes_in_warp - 1 - i : i;
-      if (!(running >> lane & 1)) continue;
-      first[lane].wait = nullptr;
-      make_ready(first + lane, 1, true);
-    }
-  }
+  warp.votes[warp.generation % 2] = 0;
+  make_ready(threads + (&warp - warps) * warp_size, warp_size, std::exchange(warp.arrived, 0), true);
 }
 
 void wait_at_warp(const Wait& wait) {
   Thread* self = current;
   Warp& warp = *self->warp;
-  const unsigned bit = 1u << self->lane;
   self->wait = &wait;
-  if (!(wait.mask & bit)) fail("the mask leaves out the calling lane:", self);
-  if (const unsigned missing = wait.mask & warp.left) {
-    fail("divergent warp operation: the mask names a lane that has left the kernel:", self,
-         threads + (&warp - warps) * lanes_in_warp + __builtin_ctz(missing));
+  if (!(wait.mask >> self->lane & 1)) fail("the mask of a warp operation leaves out the lane that calls it", self);
+  if (const unsigned gone = wait.mask & warp.left) {
+    fail("divergent warp operation: its mask names a lane that has left the kernel", self,
+         threads + (&warp - warps) * warp_size + __builtin_ctz(gone));
   }
-  if (warp.arrived == 0) {
-    warp.wait = &wait;
-  } else if (!same(*warp.wait, wait)) {
-    fail("divergent warp operation: lanes of one warp are at different ones:", waiting_thread(warp.wait), self);
-  } else if (warp.wait->mask != wait.mask) {
-    fail("lanes of one warp pass different masks:", waiting_thread(warp.wait), self);
-  }
-  void* const sync = &sync_objects()->warp[&warp - warps][warp.generation % 2];
+  if (warp.arrived == 0) warp.wait = &wait;
+  if (!same(*warp.wait, wait))
+    fail("divergent warp operation: lanes of one warp are at different ones", owner(warp.wait), self);
+  if (warp.wait->mask != wait.mask) fail("lanes of one warp pass different masks", owner(warp.wait), self);
+  std::uint64_t* const sync = &sync_objects().warp[&warp - warps][warp.generation % 2];
   release(sync);
-  warp.arrived |= bit;
-  if (warp.arrived == (warp.lanes & ~warp.left)) open_warp(warp);
+  warp.arrived |= 1u << self->lane;
+  open_if_complete(warp);
   let_others_run();
   acquire(sync);
 }
 
 // The thread has come to the end of the kernel.
-void leave() {
-  Thread* self = current;
+void leave(Thread* self) {
   Warp& warp = *self->warp;
   self->left = true;
   ++threads_left;
   warp.left |= 1u << self->lane;
-  if (threads_arrived > 0) {
-    fail("divergent barrier: a thread has left the kernel while another waits:", waiting_thread(block_wait), self);
-  }
+  if (threads_arrived > 0) fail("divergent barrier: one thread waits, another has left", owner(block_wait), self);
   if (warp.arrived == 0) return;
   if (warp.wait->mask >> self->lane & 1) {
-    fail("divergent warp operation: the mask names a lane that has left the kernel:", waiting_thread(warp.wait), self);
+    fail("divergent warp operation: its mask names a lane that has left the kernel", owner(warp.wait), self);
   }
-  if (warp.arrived == (warp.lanes & ~warp.left)) open_warp(warp);
+  open_if_complete(warp);
 }
 
-// The main function of every fiber: a thread after the other. Under ThreadSanitizer each thread has a fiber of its own.
+// The main function of every fiber: one thread after the other. Only threads that wait make others begin on further
+// fibers; under ThreadSanitizer each thread has one from the start.
 void run_threads() {
   after_switch(nullptr);
   for (;;) {
@@ -500,21 +446,26 @@ void run_threads() {
     try {
       kernel_body(kernel_arguments);
     } catch (...) {
-      fail("an exception left the kernel:", current);
+      fail("an exception left the kernel", current);
     }
     release(&launch_ends);
-    leave();
+    leave(current);
     Fiber* self = current->fiber;
     Thread* next = queue.pop();
     if (!next && threads_left < thread_count) fail_deadlock();
-    current = next;
-    if (next) go_to(next);
     if (next && !next->fiber) {
       next->fiber = self;
+      go_to(next);
       continue;
     }
-    idle[idle_count++] = self;
-    switch_fiber(*self, next ? *next->fiber : host);
+    if (!tsan) idle[idle_count++] = self;
+    if (next) {
+      go_to(next);
+      switch_fiber(*self, *next->fiber);
+    } else {
+      current = nullptr;
+      switch_fiber(*self, host);
+    }
   }
 }
 
@@ -524,32 +475,23 @@ namespace detail {
 
 void block_barrier(const char* file, int line) {
   const Wait wait = {Operation::syncthreads, 0, 0, file, line};
-  Thread* self = current;
-  self->wait = &wait;
-  if (threads_left > 0) {
-    const Thread* gone = threads;
-    while (!gone->left) ++gone;
-    fail("divergent barrier: a thread has left the kernel while another waits:", self, gone);
-  }
-  if (threads_arrived == 0) {
-    block_wait = &wait;
-  } else if (!same(*block_wait, wait)) {
-    fail("divergent barrier: threads wait at different ones:", waiting_thread(block_wait), self);
-  }
-  void* const sync = &sync_objects()->block[block_generation % 2];
+  current->wait = &wait;
+  if (threads_left > 0) fail("divergent barrier: one thread waits, another has left", current, first_that_left());
+  if (threads_arrived == 0) block_wait = &wait;
+  if (!same(*block_wait, wait)) fail("divergent barrier: threads are at different ones", owner(block_wait), current);
+  std::uint64_t* const sync = &sync_objects().block[block_generation % 2];
   release(sync);
   if (++threads_arrived == thread_count) {
     threads_arrived = 0;
     ++block_generation;
-    for (unsigned i = 0; i < thread_count; ++i) threads[i].wait = nullptr;
-    make_ready(threads, thread_count, false);
+    make_ready(threads, thread_count, 0xFFFFFFFF, false);
   }
   let_others_run();
   acquire(sync);
 }
 
-void warp_barrier(Operation operation, unsigned mask, const char* file, int line) {
-  wait_at_warp({operation, mask, 0, file, line});
+void warp_barrier(unsigned mask, const char* file, int line) {
+  wait_at_warp({Operation::syncwarp, mask, 0, file, line});
 }
 
 unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* file, int line) {
@@ -561,35 +503,34 @@ unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* f
 
 Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std::size_t bytes, const char* file,
                        int line) {
+  Warp& warp = *current->warp;
   const unsigned lane = current->lane;
-  const Warp& warp = *current->warp;
-  unsigned char* values = current->warp->values[warp.generation % 2];
-  copy_unseen(values + lane * bytes, mine, bytes);
+  unsigned char* values = warp.values[warp.generation % 2];
+  copy(values + lane * bytes, static_cast<const unsigned char*>(mine), bytes);
   wait_at_warp({operation, mask, bytes, file, line});
-  if (operation == Operation::gather && warp.lanes != 0xFFFFFFFF) {
-    fail("warp_gather needs all 32 lanes of a warp:", current);
-  }
+  if (operation == Operation::gather && warp.lanes != 0xFFFFFFFF)
+    fail("warp_gather in a warp of less than 32 lanes", current);
   return {values, warp.lanes, lane};
 }
 
-void read_missing_lane(unsigned lane, const char* file, int line) {
+void read_missing_lane(const char* file, int line) {
   const Wait place = {Operation::shfl, 0, 0, file, line};
   current->wait = &place;
-  fail("a shuffle reads from a lane that does not exist in this block:", current, nullptr, lane);
+  fail("a shuffle reads from a lane that the block does not have", current);
 }
 
 void* static_shared_memory(const SharedType& type) {
   for (unsigned i = 0; i < static_count; ++i) {
     if (static_memory[i].type == &type) return static_memory[i].memory;
   }
-  const auto aligned = [&](std::size_t bytes) { return (bytes + type.alignment - 1) / type.alignment * type.alignment; };
+  const auto aligned = [&](std::size_t end) { return (end + type.alignment - 1) / type.alignment * type.alignment; };
   static_bytes = aligned(static_bytes) + type.bytes;
   if (static_bytes > max_static_bytes) fail("more than 48 KB of static shared memory", current);
   if (static_bytes + dynamic_bytes > max_shared_bytes) fail("more than 227 KB of shared memory", current);
-  if (static_count == std::size(static_memory)) fail("too many kinds of static shared memory", current);
-  unsigned char* memory = arena + static_begin + aligned(static_used);
-  static_used = aligned(static_used) + type.bytes + sentinel_bytes;
-  fill_unseen(memory, type.bytes);
+  if (static_count == std::size(static_memory)) fail("too many pieces of static shared memory", current);
+  unsigned char* memory = arena + aligned(static_end);
+  static_end = aligned(static_end) + type.bytes + sentinel_bytes;
+  fill(memory, type.bytes);
   static_memory[static_count++] = {&type, memory};
   return memory;
 }
@@ -598,62 +539,38 @@ void* static_shared_memory(const SharedType& type) {
 
 void* dynamic_shared_memory() { return arena + dynamic_begin; }
 
-// ---- The host's side
+// ---- The host's side of a launch
 
 namespace {
 
-struct Allocation {
-  std::size_t bytes;
-  unsigned char* with_sentinels;
-};
-struct Guard {
-  std::size_t bytes;
-  std::string what;
-};
-std::map<unsigned char*, Allocation> allocations;
-std::map<unsigned char*, Guard> guards;
-std::size_t allocated_bytes = 0;
-std::size_t memory_limit =
-    static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-cudaError_t last_error = cudaSuccess;
-std::recursive_mutex host_mutex;  // one launch at a time, whatever thread it comes from
-
+std::recursive_mutex mutex;  // one launch at a time, from whatever thread
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-cudaError_t with(cudaError_t status) {
-  if (status != cudaSuccess) last_error = status;
-  return status;
-}
-
-std::string text_of(const uint3& index) {
+template <class Coordinates>
+std::string text_of(const Coordinates& index) {
   return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " + std::to_string(index.z) + ")";
 }
 
-std::string text_of(const Thread& thread, const Wait& wait) {
-  static constexpr const char* names[] = {"__syncthreads",   "__syncwarp",     "__shfl_sync",   "__shfl_up_sync",
+std::string description(const Thread& thread) {
+  static constexpr const char* names[] = {"__syncthreads",    "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
                                           "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
-                                          "__all_sync",      "warp_gather"};
+                                          "__all_sync",       "warp_gather"};
   std::string text = "thread " + text_of(thread.index);
-  if (wait.line != 0) {
-    text += std::string(" at ") + names[static_cast<int>(wait.operation)] + " (" + wait.file + ":" +
-            std::to_string(wait.line) + ")";
-  } else if (thread.left) {
-    text += " has left";
+  if (const Wait* wait = thread.wait) {
+    text += " at " + std::string(names[static_cast<int>(wait->operation)]) + " (" + wait->file + ":" +
+            std::to_string(wait->line) + ")";
   }
   return text;
 }
 
-std::string text_of(const Failure& failed) {
-  std::string text = "emulator: block " + text_of(blockIdx) + ": " + failed.problem + " " +
-                     text_of(*failed.thread, failed.wait);
-  if (failed.other) text += ", " + text_of(*failed.other, failed.other_wait);
-  return text;
+[[noreturn]] void throw_in_block(const std::string& problem) {
+  acquire(&launch_ends);
+  throw Error("emulator: block " + text_of(blockIdx) + ": " + problem);
 }
 
-// Every thread of a launch is another one of ThreadSanitizer's fibers: in the same one, what a thread did would be
-// ordered before what its successor does. The next launch comes after this one anyway and may use them again. Stacks and
-// shared memory are fresh for every block for the same reason: they are other memory in the eyes of CUDA.
-#if defined(__ELF__)
+// Each thread of a launch is another of ThreadSanitizer's fibers: in one fiber, what a thread does would be ordered
+// before what the next one does. For the same reason stacks and shared memory are fresh for every block. Launches are
+// ordered among each other, so the next one may use everything again.
 std::vector<void*> tsan_fibers;
 std::size_t tsan_fibers_used = 0;
 
@@ -665,14 +582,11 @@ void destroy_tsan_fibers() {
 
 void begin_block_for_tsan(bool first_of_launch) {
   if (!first_of_launch) {
-    munmap(arena, arena_bytes);
-    munmap(stacks, max_threads * stack_stride);
+    unmap_memory();
     map_memory();
-    for (unsigned i = 0; i < fiber_count; ++i) protect(i);
   }
   reset_fibers();
-  constexpr std::size_t most = 4 * max_threads;  // ThreadSanitizer can have 8,000
-  if (tsan_fibers_used + thread_count > most) destroy_tsan_fibers();
+  if (tsan_fibers_used + thread_count > max_threads) destroy_tsan_fibers();
   for (unsigned i = 0; i < thread_count; ++i) {
     if (tsan_fibers_used == tsan_fibers.size()) tsan_fibers.push_back(__tsan_create_fiber(0));
     fibers[i].tsan = tsan_fibers[tsan_fibers_used++];
@@ -682,7 +596,7 @@ void begin_block_for_tsan(bool first_of_launch) {
   }
 }
 
-// The host goes on after what abandoned threads did.
+// What threads did that will not go on comes before what the host does next.
 void abandon_tsan_fibers() {
   for (unsigned i = 0; i < thread_count; ++i) {
     __tsan_switch_to_fiber(fibers[i].tsan, 1);
@@ -691,222 +605,220 @@ void abandon_tsan_fibers() {
   __tsan_switch_to_fiber(host.tsan, 1);
   destroy_tsan_fibers();
 }
-#else
-void begin_block_for_tsan(bool) {}
-void abandon_tsan_fibers() {}
-#endif
 
-void begin_launch(dim3 grid, dim3 block) {
+void begin_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
   gridDim = grid;
   blockDim = block;
+  dynamic_bytes = shared_bytes;
   thread_count = block.x * block.y * block.z;
-  provide_fibers(thread_count);
+  random_state = (run_order.seed + 1) * 0x9E3779B97F4A7C15 | 1;
   for (unsigned i = 0; i < thread_count; ++i) {
     threads[i].index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
-    threads[i].lane = i % lanes_in_warp;
-    threads[i].warp = &warps[i / lanes_in_warp];
+    threads[i].lane = i % warp_size;
+    threads[i].warp = &warps[i / warp_size];
   }
-  random_state = (run_order.seed + 1) * 0x9E3779B97F4A7C15 | 1;
-#if defined(__ELF__)
+  for (unsigned i = 0; i < max_warps; ++i) {
+    const unsigned before = i * warp_size, lanes = thread_count > before ? thread_count - before : 0;
+    warps[i].lanes = lanes >= warp_size ? 0xFFFFFFFF : (1u << lanes) - 1;
+  }
+  if (!stacks) map_memory();
+  for (; fiber_count < thread_count; ++fiber_count) {
+    prepare(fiber_count);
+    idle[idle_count++] = &fibers[fiber_count];
+  }
   if (tsan) host.tsan = __tsan_get_current_fiber();
   tsan_fibers_used = 0;
-#endif
 }
 
-void begin_block(bool first_of_launch) {
+void run_block(bool first_of_launch) {
   for (unsigned i = 0; i < thread_count; ++i) {
     threads[i].fiber = nullptr;
-    threads[i].wait = nullptr;
     threads[i].left = false;
   }
-  for (unsigned i = 0; i * lanes_in_warp < thread_count; ++i) {
-    const unsigned lanes = thread_count - i * lanes_in_warp;
-    warps[i].lanes = lanes >= lanes_in_warp ? 0xFFFFFFFF : (1u << lanes) - 1;
-    warps[i].left = warps[i].arrived = warps[i].generation = warps[i].votes[0] = warps[i].votes[1] = 0;
+  for (unsigned i = 0; i * warp_size < thread_count; ++i) {
+    warps[i].left = warps[i].arrived = warps[i].generation = warps[i].votes[0] = 0;
   }
-  threads_arrived = threads_left = block_generation = 0;
-  static_count = 0;
-  static_used = static_bytes = 0;
-  if (tsan) begin_block_for_tsan(first_of_launch);
-  std::memset(arena + dynamic_begin, 0xFF, dynamic_bytes);
-  fill_sentinel(arena + dynamic_begin + dynamic_bytes, sentinel_bytes);
-  queue.begin = queue.count = 0;
-  make_ready(threads, thread_count, false);
-}
-
-void run_block() {
-  release(&launch_begins);
+  threads_left = threads_arrived = block_generation = static_count = 0;
+  static_bytes = 0;
+  static_end = static_begin;
+  queue.begin = queue.end = 0;
   failure.problem = nullptr;
+  make_ready(threads, thread_count, 0xFFFFFFFF, false);
+  if (tsan) begin_block_for_tsan(first_of_launch);
+  fill(arena + dynamic_begin, dynamic_bytes);
+  release(&launch_begins);
+
   Thread* first = queue.pop();
   if (!first->fiber) first->fiber = idle[--idle_count];
   go_to(first);
   switch_fiber(host, *first->fiber);
-  if (!failure.problem) return;
-  if (tsan) abandon_tsan_fibers();
-  const std::string text = text_of(failure);
-  reset_fibers();
-  acquire(&launch_ends);
-  throw Error(text);
-}
 
-void check_shared(const unsigned char* memory, std::size_t bytes, const std::string& what) {
-  const std::size_t broken = first_broken(memory + bytes, sentinel_bytes);
-  if (broken == sentinel_bytes) return;
-  acquire(&launch_ends);
-  throw Error("emulator: block " + text_of(blockIdx) + ": out of bounds: byte " + std::to_string(bytes + broken) +
-              " of " + what + " of " + std::to_string(bytes) + " bytes was written");
-}
-
-void check_shared_memory() {
-  check_shared(arena + dynamic_begin, dynamic_bytes, "dynamic shared memory");
+  if (failure.problem) {
+    std::string problem = std::string(failure.problem) + ": " + description(*failure.thread);
+    if (failure.other) problem += ", " + description(*failure.other);
+    if (tsan) abandon_tsan_fibers();
+    reset_fibers();
+    throw_in_block(problem);
+  }
+  const auto check = [](const unsigned char* memory, std::size_t bytes, std::string_view what) {
+    const std::size_t broken = first_broken(memory + bytes, sentinel_bytes);
+    if (broken == sentinel_bytes) return;
+    throw_in_block("out of bounds: byte " + std::to_string(bytes + broken) + " of " + std::string(what) + " of " +
+                   std::to_string(bytes) + " bytes was written");
+  };
+  check(arena + dynamic_begin, dynamic_bytes, "dynamic shared memory");
   for (unsigned i = 0; i < static_count; ++i) {
-    check_shared(static_memory[i].memory, static_memory[i].type->bytes,
-                 std::string("shared memory ") + static_memory[i].type->name);
+    std::string_view name = static_memory[i].type->name;  // "... [with S = Struct]"
+    name.remove_prefix(name.find("S = ") + 4);
+    name.remove_suffix(1);
+    check(static_memory[i].memory, static_memory[i].type->bytes, name);
   }
 }
 
-// Block number i of `count` in the order of the launch. Shuffled: strides that have no factor in common with the count
-// meet every number once.
+// The number of block i of `count` in the order of the launch. Shuffled: a stride that has no factor in common with the
+// count meets every number once.
 struct BlockOrder {
-  std::uint64_t count, first, stride;
-  explicit BlockOrder(std::uint64_t blocks) : count(blocks), first(0), stride(1) {
-    if (run_order.kind == Order::reverse) {
-      first = count - 1;
-      stride = count - 1;
-    } else if (run_order.kind == Order::shuffled) {
+  std::uint64_t count, first = 0, stride = 1;
+  explicit BlockOrder(std::uint64_t blocks) : count(blocks) {
+    if (run_order.kind == Order::reverse) first = stride = count - 1;
+    if (run_order.kind == Order::shuffled) {
       first = random_word() % count;
-      do {
-        stride = 1 + random_word() % count;
-      } while (std::gcd(stride, count) != 1);
+      do stride = 1 + random_word() % count;
+      while (std::gcd(stride, count) != 1);
     }
   }
   std::uint64_t operator[](std::uint64_t i) const { return (first + i * stride) % count; }
 };
 
-// Restores the sentinels where they are broken, so that each break is reported once.
-std::string broken_sentinels(unsigned char* memory, const Allocation& allocation) {
-  unsigned char* before = allocation.with_sentinels;
-  unsigned char* behind = memory + allocation.bytes;
-  const std::size_t broken_before = first_broken(before, global_sentinel_bytes);
-  const std::size_t broken_behind = first_broken(behind, global_sentinel_bytes);
-  std::string offset;
-  if (broken_before < global_sentinel_bytes) {
-    offset = "-" + std::to_string(global_sentinel_bytes - broken_before);
-  } else if (broken_behind < global_sentinel_bytes) {
-    offset = std::to_string(allocation.bytes + broken_behind);
-  } else {
-    return {};
-  }
-  fill_sentinel(before, global_sentinel_bytes);
-  fill_sentinel(behind, global_sentinel_bytes);
-  return "emulator: out of bounds: byte " + offset + " of global memory of " + std::to_string(allocation.bytes) +
-         " bytes was written";
-}
-
 }  // namespace
-
-void check_guards() {
-  const Lock lock(host_mutex);
-  std::string text;
-  for (const auto& [memory, allocation] : allocations) {
-    const std::string broken = broken_sentinels(memory, allocation);
-    if (text.empty()) text = broken;
-  }
-  for (const auto& [memory, guarded] : guards) {
-    const std::size_t broken = first_broken(memory, guarded.bytes);
-    if (broken == guarded.bytes) continue;
-    fill_sentinel(memory, guarded.bytes);
-    if (text.empty()) text = "emulator: out of bounds: byte " + std::to_string(broken) + " " + guarded.what + " was written";
-  }
-  if (!text.empty()) throw Error(text);
-}
-
-void guard(void* memory, std::size_t bytes, const std::string& what) {
-  const Lock lock(host_mutex);
-  fill_sentinel(static_cast<unsigned char*>(memory), bytes);
-  guards[static_cast<unsigned char*>(memory)] = {bytes, what};
-}
-
-void unguard(void* memory) {
-  const Lock lock(host_mutex);
-  guards.erase(static_cast<unsigned char*>(memory));
-}
-
-void set_order(Order order) {
-  const Lock lock(host_mutex);
-  run_order = order;
-}
-
-Order order() { return run_order; }
-
-void set_memory_limit(std::size_t bytes) { memory_limit = bytes; }
 
 void detail::launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (current) fail("a kernel launches a kernel:", current);
-  const auto refuse = [](const std::string& why) { throw Error("emulator: kernel launch: " + why); };
-  const std::string size = text_of({block.x, block.y, block.z});
-  if (block.x == 0 || block.y == 0 || block.z == 0) refuse("no threads in a block of " + size);
-  if (std::uint64_t{block.x} * block.y > max_threads || block.x * block.y * std::uint64_t{block.z} > max_threads) {
-    refuse("more than 1024 threads in a block of " + size);
+  const auto refuse = [&](const char* why) {
+    throw Error("emulator: kernel launch: " + std::string(why) + ": grid " + text_of(grid) + ", block " +
+                text_of(block) + ", " + std::to_string(shared_bytes) + " bytes of shared memory");
+  };
+  if (block.x == 0 || block.y == 0 || block.z == 0) refuse("a block without threads");
+  if (block.x > max_threads || block.y > max_threads || block.x * block.y * std::uint64_t{block.z} > max_threads) {
+    refuse("a block has at most 1024 threads");
   }
-  if (block.z > 64) refuse("more than 64 threads in z in a block of " + size);
-  if (grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) {
-    refuse("too many blocks in a grid of " + text_of({grid.x, grid.y, grid.z}) + "; y and z can be 65535");
+  if (block.z > 64) refuse("a block has at most 64 threads in z");
+  if (grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) refuse("a grid has at most 65535 blocks in y and in z");
+  if (shared_bytes > max_shared_bytes) refuse("a block has at most 227 KB of shared memory");
+
+  std::unique_lock lock(mutex);
+  if (current) {
+    lock.unlock();
+    fail("a kernel launches a kernel", current);
   }
-  if (shared_bytes > max_shared_bytes) {
-    refuse(std::to_string(shared_bytes) + " bytes of shared memory; a block has 227 KB");
-  }
-  const Lock lock(host_mutex);
   kernel_body = body;
   kernel_arguments = arguments;
-  dynamic_bytes = shared_bytes;
-  begin_launch(grid, block);
-  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-  const BlockOrder order(blocks);
-  for (std::uint64_t i = 0; i < blocks; ++i) {
+  begin_launch(grid, block, shared_bytes);
+  const BlockOrder order(std::uint64_t{grid.x} * grid.y * grid.z);
+  for (std::uint64_t i = 0; i < order.count; ++i) {
     const std::uint64_t number = order[i];
     blockIdx = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
                 static_cast<unsigned>(number / grid.x / grid.y)};
-    begin_block(i == 0);
-    run_block();
-    check_shared_memory();
+    run_block(i == 0);
   }
   acquire(&launch_ends);
   check_guards();
 }
 
-// ---- The runtime
+void set_order(Order order) {
+  const Lock lock(mutex);
+  run_order = order;
+}
+
+Order order() { return run_order; }
+
+// ---- Global memory and the rest of the runtime
+
+namespace {
+
+struct Guard {
+  std::size_t bytes;
+  std::string what;
+  std::int64_t offset;  // of its first byte from the beginning of `what`
+};
+std::map<unsigned char*, Guard> guards;
+
+std::map<void*, std::size_t> allocations;  // bytes, between two guards
+std::size_t allocated_bytes = 0, memory_limit = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                                                static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+cudaError_t last_error = cudaSuccess;
+
+void add_guard(void* memory, const Guard& guarded) {
+  const Lock lock(mutex);
+  set_sentinel(static_cast<unsigned char*>(memory), guarded.bytes);
+  guards[static_cast<unsigned char*>(memory)] = guarded;
+}
+
+cudaError_t remember(cudaError_t status) {
+  if (status != cudaSuccess) last_error = status;
+  return status;
+}
+
+}  // namespace
+
+void guard(void* memory, std::size_t bytes, const std::string& what) { add_guard(memory, {bytes, what, 0}); }
+
+void unguard(void* memory) {
+  const Lock lock(mutex);
+  guards.erase(static_cast<unsigned char*>(memory));
+}
+
+void check_guards() {
+  const Lock lock(mutex);
+  std::string problem;
+  for (const auto& [memory, guarded] : guards) {
+    const std::size_t broken = first_broken(memory, guarded.bytes);
+    if (broken == guarded.bytes) continue;
+    set_sentinel(memory, guarded.bytes);  // to report it once
+    const std::int64_t offset = guarded.offset + static_cast<std::int64_t>(broken);
+    if (problem.empty()) problem = "byte " + std::to_string(offset) + " of " + guarded.what + " was written";
+  }
+  if (!problem.empty()) throw Error("emulator: out of bounds: " + problem);
+}
+
+void set_memory_limit(std::size_t bytes) { memory_limit = bytes; }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  const Lock lock(host_mutex);
+  const Lock lock(mutex);
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (bytes > memory_limit || allocated_bytes > memory_limit - bytes) return with(cudaErrorMemoryAllocation);
-  const std::size_t rounded = (bytes + 255) / 256 * 256;
-  auto* raw = static_cast<unsigned char*>(std::aligned_alloc(256, rounded + 2 * global_sentinel_bytes));
-  if (!raw) return with(cudaErrorMemoryAllocation);
-  unsigned char* usable = raw + global_sentinel_bytes;
-  fill_sentinel(raw, global_sentinel_bytes);
-  std::memset(usable, 0xFF, bytes);
-  fill_sentinel(usable + bytes, global_sentinel_bytes);
-  allocations[usable] = {bytes, raw};
+  if (bytes > memory_limit || allocated_bytes > memory_limit - bytes) return remember(cudaErrorMemoryAllocation);
+  constexpr std::size_t alignment = 256;
+  static_assert(sentinel_bytes % alignment == 0);
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  auto* before = static_cast<unsigned char*>(std::aligned_alloc(alignment, rounded + 2 * sentinel_bytes));
+  if (!before) return remember(cudaErrorMemoryAllocation);
+  *memory = before + sentinel_bytes;
+  std::memset(*memory, 0xFF, bytes);
+  const std::string what = "global memory of " + std::to_string(bytes) + " bytes";
+  add_guard(before, {sentinel_bytes, what, -static_cast<std::int64_t>(sentinel_bytes)});
+  add_guard(before + sentinel_bytes + bytes, {sentinel_bytes, what, static_cast<std::int64_t>(bytes)});
+  allocations[*memory] = bytes;
   allocated_bytes += bytes;
-  *memory = usable;
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
-  const Lock lock(host_mutex);
-  const auto found = allocations.find(static_cast<unsigned char*>(memory));
-  if (found == allocations.end()) return with(cudaErrorInvalidValue);
-  const Allocation allocation = found->second;
-  const bool broken = !broken_sentinels(found->first, allocation).empty();
+  const Lock lock(mutex);
+  const auto found = allocations.find(memory);
+  if (found == allocations.end()) return remember(cudaErrorInvalidValue);
+  const std::size_t bytes = found->second;
+  unsigned char *before = static_cast<unsigned char*>(memory) - sentinel_bytes,
+                *behind = before + sentinel_bytes + bytes;
+  const bool whole =
+      first_broken(before, sentinel_bytes) == sentinel_bytes && first_broken(behind, sentinel_bytes) == sentinel_bytes;
+  guards.erase(before);
+  guards.erase(behind);
   allocations.erase(found);
-  allocated_bytes -= allocation.bytes;
-  std::free(allocation.with_sentinels);
-  return with(broken ? cudaErrorIllegalAddress : cudaSuccess);
+  allocated_bytes -= bytes;
+  std::free(before);
+  return remember(whole ? cudaSuccess : cudaErrorIllegalAddress);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {

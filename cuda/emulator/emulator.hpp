@@ -16,6 +16,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #define __global__
 #define __device__
@@ -55,7 +56,7 @@ enum class Operation { syncthreads, syncwarp, shfl, shfl_up, shfl_down, shfl_xor
 // Functions that read or change the scheduler's state stand in emulator.cpp, which ThreadSanitizer does not see.
 
 void block_barrier(const char* file, int line);
-void warp_barrier(Operation operation, unsigned mask, const char* file, int line);
+void warp_barrier(unsigned mask, const char* file, int line);
 unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* file, int line);
 
 struct Gathered {
@@ -66,7 +67,7 @@ struct Gathered {
 inline constexpr std::size_t largest_exchange = 64;  // bytes a lane
 Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std::size_t bytes, const char* file,
                        int line);
-[[noreturn]] void read_missing_lane(unsigned lane, const char* file, int line);
+[[noreturn]] void read_missing_lane(const char* file, int line);
 
 // The value of lane `source` of each group of `width` lanes; the own value where `source` lies outside of the group.
 template <class V, class SourceOf>
@@ -79,7 +80,7 @@ __forceinline__ V shuffle(Operation operation, unsigned mask, const V& mine, int
   const int source = first + source_of(own - first);
   if (source < first || source >= first + width) return mine;
   const auto from = static_cast<unsigned>(source);
-  if (!(gathered.lanes >> from & 1)) read_missing_lane(from, file, line);
+  if (!(gathered.lanes >> from & 1)) read_missing_lane(file, line);
   return static_cast<const V*>(gathered.values)[from];
 }
 
@@ -103,9 +104,7 @@ void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::si
 #define EMULATOR_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 __forceinline__ void __syncthreads(EMULATOR_HERE) { detail::block_barrier(file, line); }
-__forceinline__ void __syncwarp(unsigned mask = 0xFFFFFFFF, EMULATOR_HERE) {
-  detail::warp_barrier(detail::Operation::syncwarp, mask, file, line);
-}
+__forceinline__ void __syncwarp(unsigned mask = 0xFFFFFFFF, EMULATOR_HERE) { detail::warp_barrier(mask, file, line); }
 
 template <class V>
 __forceinline__ V __shfl_sync(unsigned mask, V mine, int source, int width = 32, EMULATOR_HERE) {
@@ -152,8 +151,7 @@ __forceinline__ const V* warp_gather(const V& mine, EMULATOR_HERE) {
 
 // Atomic operations return what was there before. Relaxed, as CUDA's: they order nothing else.
 template <class I>
-concept AtomicInteger =
-    std::is_same_v<I, int> || std::is_same_v<I, unsigned> || std::is_same_v<I, unsigned long long>;
+concept AtomicInteger = std::is_same_v<I, int> || std::is_same_v<I, unsigned> || std::is_same_v<I, unsigned long long>;
 template <AtomicInteger I>
 I atomicAdd(I* to, std::type_identity_t<I> value) {
   return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
@@ -232,7 +230,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   } call{kernel, {static_cast<Parameters>(arguments)...}};
   const auto body = [](void* pointer) {
     const Call& the = *static_cast<const Call*>(pointer);
-    std::apply(the.kernel, the.parameters);
+    [&]<std::size_t... i>(std::index_sequence<i...>) { the.kernel(std::get<i>(the.parameters)...); }
+    (std::index_sequence_for<Parameters...>());
   };
   detail::launch(body, &call, grid, block, shared_bytes);
 }
@@ -260,42 +259,14 @@ void set_memory_limit(std::size_t bytes);
 }  // namespace emulator
 
 // CUDA has these names without a namespace. They are in one here so that a program can hold the CUDA runtime as well.
-using emulator::__all_sync;
-using emulator::__any_sync;
-using emulator::__ballot_sync;
-using emulator::__clz;
-using emulator::__popc;
-using emulator::__shfl_down_sync;
-using emulator::__shfl_sync;
-using emulator::__shfl_up_sync;
-using emulator::__shfl_xor_sync;
-using emulator::__syncthreads;
-using emulator::__syncwarp;
-using emulator::atomicAdd;
-using emulator::atomicMax;
-using emulator::blockDim;
-using emulator::blockIdx;
-using emulator::cudaError_t;
-using emulator::cudaErrorIllegalAddress;
-using emulator::cudaErrorInvalidValue;
-using emulator::cudaErrorMemoryAllocation;
-using emulator::cudaFree;
-using emulator::cudaGetErrorString;
-using emulator::cudaGetLastError;
-using emulator::cudaMalloc;
-using emulator::cudaMemcpyAsync;
-using emulator::cudaMemcpyDefault;
-using emulator::cudaMemcpyDeviceToDevice;
-using emulator::cudaMemcpyDeviceToHost;
-using emulator::cudaMemcpyHostToDevice;
-using emulator::cudaMemcpyHostToHost;
-using emulator::cudaMemcpyKind;
-using emulator::cudaMemsetAsync;
-using emulator::cudaStream_t;
-using emulator::cudaStreamSynchronize;
-using emulator::cudaSuccess;
-using emulator::dim3;
-using emulator::gridDim;
-using emulator::rsqrtf;
-using emulator::threadIdx;
-using emulator::uint3;
+using emulator::__all_sync, emulator::__any_sync, emulator::__ballot_sync, emulator::__clz, emulator::__popc,
+    emulator::__shfl_down_sync, emulator::__shfl_sync, emulator::__shfl_up_sync, emulator::__shfl_xor_sync,
+    emulator::__syncthreads, emulator::__syncwarp;
+using emulator::atomicAdd, emulator::atomicMax, emulator::rsqrtf;
+using emulator::cudaError_t, emulator::cudaErrorIllegalAddress, emulator::cudaErrorInvalidValue,
+    emulator::cudaErrorMemoryAllocation, emulator::cudaFree, emulator::cudaGetErrorString, emulator::cudaGetLastError,
+    emulator::cudaMalloc, emulator::cudaMemcpyAsync, emulator::cudaMemcpyDefault, emulator::cudaMemcpyDeviceToDevice,
+    emulator::cudaMemcpyDeviceToHost, emulator::cudaMemcpyHostToDevice, emulator::cudaMemcpyHostToHost,
+    emulator::cudaMemcpyKind, emulator::cudaMemsetAsync, emulator::cudaStream_t, emulator::cudaStreamSynchronize,
+    emulator::cudaSuccess;
+using emulator::threadIdx, emulator::blockIdx, emulator::blockDim, emulator::gridDim, emulator::dim3, emulator::uint3;

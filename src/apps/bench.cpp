@@ -4,13 +4,19 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "atomic_file.hpp"
+#include "bf16.hpp"
 #include "config.hpp"
 #include "cpu/cpu.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "cuda/gpu.hpp"
+#endif
 #include "error.hpp"
 #include "flags.hpp"
 #include "isa.hpp"
@@ -46,19 +52,26 @@ struct StepRow {
   double flops;
 };
 
+// What the device can do at most: multiply-adds on the registers of a CPU, a matrix product on a GPU.
+struct Peaks {
+  std::string arithmetic = "multiply-add", key = "multiply_add_flops_per_s";
+  double flops_per_s = 0, copy_bytes_per_s = 0;  // 0: not measured
+};
+
 struct Results {
-  std::string device;
-  double multiply_add_rate = 0, copy_rate = 0;  // flops and bytes a second
+  std::string device, type;
+  Peaks peaks;
   std::vector<StepRow> steps;
   std::vector<Row> layers;
 };
 
-// Median time of one call in milliseconds, over about `seconds` and at least five calls, after one that is not counted.
-double median_milliseconds(double seconds, const std::function<void()>& call) {
+// Median time of one call in milliseconds, over about `seconds` and at least `least` calls, after one that is not
+// counted.
+double median_milliseconds(double seconds, const std::function<void()>& call, std::size_t least = 5) {
   using Clock = std::chrono::steady_clock;
   call();
   std::vector<double> times;
-  for (double spent = 0; spent < seconds || times.size() < 5;) {
+  for (double spent = 0; spent < seconds || times.size() < least;) {
     const auto begin = Clock::now();
     call();
     const double time = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -84,62 +97,169 @@ double training_flops(const ModelConfig& config, Index tokens) {
   return (6 * parameters + attention) * static_cast<double>(tokens);
 }
 
+// The same work on several sets of arrays.
+using Calls = std::vector<std::function<void()>>;
+
+// Median time of one call in milliseconds. On the CPU there is one set: layers find their arrays in its caches, as the
+// blocks of a small model do.
+template <Isa isa>
+double call_milliseconds(CpuDevice<isa>&, double seconds, const Calls& calls) {
+  return median_milliseconds(seconds, calls.front());
+}
+template <Isa isa>
+Index sets_wanted(const CpuDevice<isa>&, std::size_t) {
+  return 1;
+}
+
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+// A GPU works behind the host's back, and a launch can take longer than its kernel: what is timed is a recording of
+// many calls, up to the moment when the GPU is done with all of them. The calls go from set to set.
+template <Backend backend>
+double call_milliseconds(GpuDevice<backend>& device, double seconds, const Calls& calls) {
+  if (backend == Backend::emulated) return median_milliseconds(seconds, calls.front(), 1);
+  const auto round = [&] {
+    for (const auto& call : calls) call();
+  };
+  const double round_milliseconds = median_milliseconds(
+      0,
+      [&] {
+        round();
+        device.synchronize();
+      },
+      1);
+  const double batch_milliseconds = 2;
+  const double rounds = std::clamp(std::floor(batch_milliseconds / round_milliseconds), 1.0, 100.0);
+  typename GpuDevice<backend>::Recording recording;
+  const auto batch = [&] {
+    recording.run(device, [&] {
+      for (double done = 0; done < rounds; ++done) round();
+    });
+    device.synchronize();
+  };
+  batch();  // not recorded yet; the call that median_milliseconds does not count records
+  return median_milliseconds(seconds, batch) / (rounds * static_cast<double>(calls.size()));
+}
+
+// As many sets as no cache of a GPU can hold.
+template <Backend backend>
+Index sets_wanted(const GpuDevice<backend>&, std::size_t bytes_of_one) {
+  if (backend == Backend::emulated) return 1;
+  const std::size_t beyond_caches = std::size_t{512} << 20;
+  return static_cast<Index>(std::clamp<std::size_t>(beyond_caches / std::max<std::size_t>(bytes_of_one, 1) + 1, 1, 64));
+}
+#endif
+
 // Every layer at the shapes that a model has, on arrays of random numbers.
-template <class Device>
+template <class Device, class T>
 class LayerBench {
  public:
   LayerBench(Device& device, const ModelConfig& config, Index batch, double seconds, std::vector<Row>& rows)
-      : device_(device), config_(config), B_(batch), C_(config.context), seconds_(seconds), rows_(rows) {}
+      : device_(device), config_(config), B_(batch), C_(config.context), seconds_(seconds), rows_(rows) {
+    for (std::size_t i = 0; i < random_numbers_.size(); ++i) {
+      random_numbers_[i] = static_cast<float>(normal_number(1, i, 0, 0));
+    }
+  }
 
   void run() {
     const Index D = config_.channels, F = config_.ffn_channels(), V = config_.vocabulary;
-    linear("linear, qkv", D, 3 * D);
-    linear("linear, up", D, F);
-    linear("linear, down", F, D);
-    linear("linear, logits", D, V);
-    layernorm();
-    gelu();
-    dropout();
-    embedding();
-    convolution();
-    additive();
-    dot_product();
-    metric();
-    cross_entropy();
-    optimizer();
+    measure([&] { linear("linear, qkv", D, 3 * D); });
+    measure([&] { linear("linear, up", D, F); });
+    measure([&] { linear("linear, down", F, D); });
+    measure([&] { linear("linear, logits", D, V); });
+    measure([&] { layernorm(); });
+    measure([&] { gelu(); });
+    measure([&] { dropout(); });
+    measure([&] { embedding(); });
+    if (config_.conv_kernel) measure([&] { convolution(); });
+    measure([&] { additive(); });
+    measure([&] { dot_product(); });
+    measure([&] { metric(); });
+    measure([&] { cross_entropy(); });
+    measure([&] { optimizer(); });
   }
 
  private:
-  Index BC() const { return B_ * C_; }
-  static double size(Index count) { return static_cast<double>(count) * sizeof(float); }
+  using Sum = Accum<T>;
 
-  // An array of normal random numbers that lives as long as the bench.
-  float* array(Index count) {
-    std::vector<float>& values = arrays_.emplace_back(static_cast<std::size_t>(count));
-    const auto number = static_cast<std::uint32_t>(arrays_.size());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(normal_number(1, i, number, 0));
-    return values.data();
+  Index BC() const { return B_ * C_; }
+  template <class Number = T>
+  static double size(Index count) {
+    return static_cast<double>(count) * sizeof(Number);
   }
 
-  void time(const std::string& layer, const std::string& pass, double flops, double bytes,
+  // Memory that lives as long as its layer is measured.
+  template <class Number>
+  Number* room(Index count) {
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(Number);
+    bytes_ += bytes;
+    return memory_.emplace_back(device_.memory(), bytes).template as<Number>();
+  }
+  template <class Number>
+  Number* copy_of(const std::vector<Number>& values) {
+    Number* copy = room<Number>(static_cast<Index>(values.size()));
+    device_.copy_from_host(copy, values.data(), static_cast<Index>(values.size()));
+    return copy;
+  }
+
+  // An array of normal random numbers: a million of them, over and over. Every array begins elsewhere among them.
+  template <class Number = T>
+  Number* array(Index count, bool positive = false) {
+    Number* numbers = room<Number>(count);
+    const std::size_t period = random_numbers_.size();
+    std::vector<Number> first(std::min(static_cast<std::size_t>(count), period));
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      const float number = random_numbers_[(i + 7919 * memory_.size()) % period];
+      first[i] = Number(positive ? std::abs(number) : number);
+    }
+    Index filled = static_cast<Index>(first.size());
+    device_.copy_from_host(numbers, first.data(), filled);
+    for (Index more; filled < count; filled += more) {
+      more = std::min(filled, count - filled);
+      device_.copy(numbers + filled, numbers, more);
+    }
+    return numbers;
+  }
+
+  // What a step of training is: dropout, seed, learning rate 0.
+  StepState* state() { return copy_of(std::vector<StepState>(1)); }
+
+  // Lays a layer's arrays out as often as the device wants, then measures its passes in order.
+  void measure(const std::function<void()>& layer) {
+    Index sets = 1;
+    for (Index set = 0; set < sets; ++set) {
+      next_ = 0;
+      layer();
+      if (set == 0) sets = sets_wanted(device_, bytes_);
+    }
+    for (const Pass& pass : passes_) {
+      rows_.push_back(
+          {pass.layer, pass.name, call_milliseconds(device_, seconds_, pass.calls), pass.flops, pass.bytes});
+    }
+    passes_.clear();
+    memory_.clear();
+    bytes_ = 0;
+  }
+
+  void time(const std::string& layer, const std::string& name, double flops, double bytes,
             const std::function<void()>& call) {
-    rows_.push_back({layer, pass, median_milliseconds(seconds_, call), flops, bytes});
-    if (pass == "backward") arrays_.clear();
+    if (next_ == passes_.size()) passes_.push_back({layer, name, flops, bytes, {}});
+    passes_[next_++].calls.push_back(call);
   }
 
   void linear(const std::string& name, Index I, Index O) {
-    float *in = array(BC() * I), *out = array(BC() * O), *weight = array(I * O), *bias = array(O);
-    float *d_in = array(BC() * I), *d_weight = array(I * O), *d_bias = array(O);
+    T *in = array(BC() * I), *out = array(BC() * O), *weight = array(I * O), *bias = array(O);
+    T* d_in = array(BC() * I);
+    Sum *d_weight = array<Sum>(I * O), *d_bias = array<Sum>(O);
     const double flops = 2.0 * static_cast<double>(BC()) * static_cast<double>(I * O);
     const double bytes = size(BC() * I + BC() * O + I * O);
     time(name, "forward", flops, bytes, [=, this] {
-      linear_forward<Device, float>(
+      linear_forward<Device, T>(
           device_, {.out_bco = out, .in_bci = in, .weight_oi = weight, .bias_o = bias, .BC = BC(), .I = I, .O = O});
     });
     time(name, "backward", 2 * flops, 2 * bytes, [=, this] {
-      linear_backward_input<Device, float>(
+      linear_backward_input<Device, T>(
           device_, {.d_in_bci = d_in, .d_out_bco = out, .weight_oi = weight, .BC = BC(), .I = I, .O = O});
-      linear_backward_weight<Device, float>(
+      linear_backward_weight<Device, T>(
           device_,
           {.d_weight_oi = d_weight, .d_bias_o = d_bias, .d_out_bco = out, .in_bci = in, .BC = BC(), .I = I, .O = O});
     });
@@ -147,208 +267,275 @@ class LayerBench {
 
   void layernorm() {
     const Index D = config_.channels, count = BC() * D;
-    float *in = array(count), *out = array(count), *mean = array(BC()), *rstd = array(BC());
-    float *weight = array(D), *bias = array(D), *d_weight = array(D), *d_bias = array(D), *d_in = array(count);
+    T *in = array(count), *out = array(count), *weight = array(D), *bias = array(D), *d_in = array(count);
+    Sum *mean = array<Sum>(BC()), *rstd = array<Sum>(BC()), *d_weight = array<Sum>(D), *d_bias = array<Sum>(D);
     time("layernorm", "forward", 8.0 * static_cast<double>(count), size(2 * count),
-         [=, this] { layernorm_forward<Device, float>(device_, out, mean, rstd, in, weight, bias, BC(), D); });
+         [=, this] { layernorm_forward<Device, T>(device_, out, mean, rstd, in, weight, bias, BC(), D); });
     time("layernorm", "backward", 14.0 * static_cast<double>(count), size(4 * count), [=, this] {
-      layernorm_backward<Device, float>(device_, {.d_in_bcd = d_in,
-                                                  .d_weight_d = d_weight,
-                                                  .d_bias_d = d_bias,
-                                                  .d_out_bcd = out,
-                                                  .d_residual_bcd = out,
-                                                  .in_bcd = in,
-                                                  .mean_bc = mean,
-                                                  .rstd_bc = rstd,
-                                                  .weight_d = weight,
-                                                  .BC = BC(),
-                                                  .D = D});
+      layernorm_backward<Device, T>(device_, {.d_in_bcd = d_in,
+                                              .d_weight_d = d_weight,
+                                              .d_bias_d = d_bias,
+                                              .d_out_bcd = out,
+                                              .d_residual_bcd = out,
+                                              .in_bcd = in,
+                                              .mean_bc = mean,
+                                              .rstd_bc = rstd,
+                                              .weight_d = weight,
+                                              .BC = BC(),
+                                              .D = D});
     });
   }
 
   void gelu() {
     const Index count = BC() * config_.ffn_channels();
-    float *in = array(count), *out = array(count), *d_in = array(count);
+    T *in = array(count), *out = array(count), *d_in = array(count);
     time("gelu", "forward", 30.0 * static_cast<double>(count), size(2 * count),
-         [=, this] { gelu_forward<Device, float>(device_, out, in, count, GeluForm::erf); });
+         [=, this] { gelu_forward<Device, T>(device_, out, in, count, GeluForm::erf); });
     time("gelu", "backward", 45.0 * static_cast<double>(count), size(3 * count),
-         [=, this] { gelu_backward<Device, float>(device_, d_in, out, in, count, GeluForm::erf); });
+         [=, this] { gelu_backward<Device, T>(device_, d_in, out, in, count, GeluForm::erf); });
   }
 
   void dropout() {
     const Index count = BC() * config_.channels;
-    float *in = array(count), *out = array(count), *residual = array(count);
-    const Dropout settings{0.1, sites::embedding_dropout, &state_};
+    T *in = array(count), *out = array(count), *residual = array(count);
+    const Dropout settings{0.1, sites::embedding_dropout, state()};
     time("dropout", "forward", 2.0 * static_cast<double>(count), size(3 * count),
-         [=, this] { dropout_forward<Device, float>(device_, out, in, residual, settings, count); });
+         [=, this] { dropout_forward<Device, T>(device_, out, in, residual, settings, count); });
     time("dropout", "backward", static_cast<double>(count), size(2 * count),
-         [=, this] { dropout_backward<Device, float>(device_, out, in, settings, count); });
+         [=, this] { dropout_backward<Device, T>(device_, out, in, settings, count); });
   }
 
   void embedding() {
     const Index D = config_.channels, V = config_.vocabulary;
-    float *out = array(BC() * D), *token = array(V * D), *position = array(C_ * D);
-    std::vector<Token> tokens(static_cast<std::size_t>(BC()));
-    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(philox_word(1, i, 0, 0) % V);
+    T *out = array(BC() * D), *token = array(V * D), *position = array(C_ * D);
+    Sum *d_token = array<Sum>(V * D), *d_position = array<Sum>(C_ * D);
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(BC()));
+    for (std::size_t i = 0; i < tokens_bc.size(); ++i) tokens_bc[i] = static_cast<Token>(philox_word(1, i, 0, 0) % V);
+    const Token* tokens = copy_of(tokens_bc);
     time("embedding", "forward", static_cast<double>(BC() * D), size(2 * BC() * D),
-         [&, this] { embedding_forward<Device, float>(device_, out, tokens.data(), token, position, B_, C_, D); });
+         [=, this] { embedding_forward<Device, T>(device_, out, tokens, token, position, B_, C_, D); });
     time("embedding", "backward", 2.0 * static_cast<double>(BC() * D), size(2 * BC() * D),
-         [&, this] { embedding_backward<Device, float>(device_, token, position, out, tokens.data(), B_, C_, D, V); });
+         [=, this] { embedding_backward<Device, T>(device_, d_token, d_position, out, tokens, B_, C_, D, V); });
   }
 
   void convolution() {
-    if (!config_.conv_kernel) return;
     const CausalConvShape shape{B_, C_, config_.channels, config_.convolution_groups(), config_.conv_kernel};
     const Index count = BC() * shape.D, weights = shape.D * (shape.D / shape.groups) * shape.kernel;
-    float *in = array(count), *out = array(count), *weight = array(weights), *d_weight = array(weights);
-    float* d_in = array(count);
+    T *in = array(count), *out = array(count), *weight = array(weights), *d_in = array(count);
+    Sum* d_weight = array<Sum>(weights);
     const double flops = 2.0 * static_cast<double>(BC()) * static_cast<double>(weights);
     time("causal_conv", "forward", flops, size(2 * count + weights),
-         [=, this] { causal_conv_forward<Device, float>(device_, out, in, weight, shape); });
+         [=, this] { causal_conv_forward<Device, T>(device_, out, in, weight, shape); });
     time("causal_conv", "backward", 2 * flops, size(4 * count + 2 * weights),
-         [=, this] { causal_conv_backward<Device, float>(device_, d_in, d_weight, out, in, weight, shape); });
+         [=, this] { causal_conv_backward<Device, T>(device_, d_in, d_weight, out, in, weight, shape); });
   }
 
   void additive() {
     const Index N = config_.heads, K = config_.channels / N, count = BC() * config_.channels;
     const AdditivePoolingShape shape{B_, C_, N, K, config_.windows().front()};
-    float *x = array(count), *out = array(count), *logit = array(BC() * N), *max = array(BC() * N);
-    float *sum = array(BC() * N), *pool = array(N * K), *d_x = array(count), *d_logit = array(BC() * N);
-    float* d_pool = array(N * K);
+    T *x = array(count), *out = array(count), *pool = array(N * K), *d_x = array(count);
+    Sum *logit = array<Sum>(BC() * N), *max = array<Sum>(BC() * N), *sum = array<Sum>(BC() * N);
+    Sum *d_logit = array<Sum>(BC() * N), *d_pool = array<Sum>(N * K);
     time("additive pooling", "forward", 5.0 * static_cast<double>(count), size(2 * count), [=, this] {
-      additive_logits_forward<Device, float>(device_, logit, x, 0, pool, B_, C_, N, K);
-      additive_pooling_forward<Device, float>(
+      additive_logits_forward<Device, T>(device_, logit, x, 0, pool, B_, C_, N, K);
+      additive_pooling_forward<Device, T>(
           device_, {.out_bch = out, .max_bnc = max, .sum_bnc = sum, .logit_bnc = logit, .x_bch = x, .shape = shape});
     });
     time("additive pooling", "backward", 12.0 * static_cast<double>(count), size(4 * count), [=, this] {
-      additive_pooling_backward<Device, float>(device_, {.d_x_bch = d_x,
-                                                         .d_logit_bnc = d_logit,
-                                                         .d_out_bch = out,
-                                                         .out_bch = out,
-                                                         .max_bnc = max,
-                                                         .sum_bnc = sum,
-                                                         .logit_bnc = logit,
-                                                         .x_bch = x,
-                                                         .shape = shape});
-      additive_logits_backward<Device, float>(device_, {.d_x_bch = d_x,
-                                                        .d_pool_nk = d_pool,
-                                                        .d_logit_bnc = d_logit,
-                                                        .x_bch = x,
-                                                        .pool_nk = pool,
-                                                        .B = B_,
-                                                        .C = C_,
-                                                        .N = N,
-                                                        .K = K});
+      additive_pooling_backward<Device, T>(device_, {.d_x_bch = d_x,
+                                                     .d_logit_bnc = d_logit,
+                                                     .d_out_bch = out,
+                                                     .out_bch = out,
+                                                     .max_bnc = max,
+                                                     .sum_bnc = sum,
+                                                     .logit_bnc = logit,
+                                                     .x_bch = x,
+                                                     .shape = shape});
+      additive_logits_backward<Device, T>(device_, {.d_x_bch = d_x,
+                                                    .d_pool_nk = d_pool,
+                                                    .d_logit_bnc = d_logit,
+                                                    .x_bch = x,
+                                                    .pool_nk = pool,
+                                                    .B = B_,
+                                                    .C = C_,
+                                                    .N = N,
+                                                    .K = K});
     });
   }
 
   void dot_product() {
     const Index N = config_.heads, K = config_.mixer_head_channels(), count = BC() * N * K;
-    float *query = array(count), *key = array(count), *value = array(count), *out = array(count);
-    float *lse = array(BC() * N), *d_query = array(count), *d_key = array(count), *d_value = array(count);
+    T *query = array(count), *key = array(count), *value = array(count), *out = array(count);
+    T *d_query = array(count), *d_key = array(count), *d_value = array(count);
+    Sum* lse = array<Sum>(BC() * N);
     const double pairs = static_cast<double>(BC() * N * K) * static_cast<double>(C_ + 1) / 2;
     time("dot_product core", "forward", 4 * pairs, size(4 * count), [=, this] {
-      dot_product_attention_forward<Device, float>(device_, {.out_bch = out,
-                                                             .lse_bnc = lse,
-                                                             .query_bch = query,
-                                                             .key_bch = key,
-                                                             .value_bch = value,
-                                                             .B = B_,
-                                                             .C = C_,
-                                                             .N = N,
-                                                             .K = K});
+      dot_product_attention_forward<Device, T>(device_, {.out_bch = out,
+                                                         .lse_bnc = lse,
+                                                         .query_bch = query,
+                                                         .key_bch = key,
+                                                         .value_bch = value,
+                                                         .B = B_,
+                                                         .C = C_,
+                                                         .N = N,
+                                                         .K = K});
     });
     time("dot_product core", "backward", 8 * pairs, size(8 * count), [=, this] {
-      dot_product_attention_backward<Device, float>(device_, {.d_query_bch = d_query,
-                                                              .d_key_bch = d_key,
-                                                              .d_value_bch = d_value,
-                                                              .d_out_bch = out,
-                                                              .out_bch = out,
-                                                              .lse_bnc = lse,
-                                                              .query_bch = query,
-                                                              .key_bch = key,
-                                                              .value_bch = value,
-                                                              .B = B_,
-                                                              .C = C_,
-                                                              .N = N,
-                                                              .K = K});
+      dot_product_attention_backward<Device, T>(device_, {.d_query_bch = d_query,
+                                                          .d_key_bch = d_key,
+                                                          .d_value_bch = d_value,
+                                                          .d_out_bch = out,
+                                                          .out_bch = out,
+                                                          .lse_bnc = lse,
+                                                          .query_bch = query,
+                                                          .key_bch = key,
+                                                          .value_bch = value,
+                                                          .B = B_,
+                                                          .C = C_,
+                                                          .N = N,
+                                                          .K = K});
     });
   }
 
   void metric() {
     const Index N = config_.heads, K = config_.mixer_head_channels(), count = BC() * N * K;
     const Index packed = metric_count(MetricForm::packed, N, K);
-    float *project = array(count), *key = array(count), *d_project = array(count), *metric = array(packed);
-    float* d_metric = array(packed);
+    T *project = array(count), *key = array(count), *d_project = array(count), *metric = array(packed);
+    Sum* d_metric = array<Sum>(packed);
     const double flops = 2.0 * static_cast<double>(count * K);
-    time("metric key", "forward", flops, size(2 * count), [=, this] {
-      metric_key_forward<Device, float>(device_, key, project, metric, MetricForm::packed, BC(), N, K);
-    });
+    time("metric key", "forward", flops, size(2 * count),
+         [=, this] { metric_key_forward<Device, T>(device_, key, project, metric, MetricForm::packed, BC(), N, K); });
     time("metric key", "backward", 2 * flops, size(4 * count), [=, this] {
-      metric_key_backward<Device, float>(device_, d_project, d_metric, key, project, metric, MetricForm::packed, BC(),
-                                         N, K);
+      metric_key_backward<Device, T>(device_, d_project, d_metric, key, project, metric, MetricForm::packed, BC(), N,
+                                     K);
     });
   }
 
   void cross_entropy() {
     const Index V = config_.vocabulary, count = BC() * V;
-    float *logits = array(count), *d_logits = array(count), *loss = array(1), *loss_bc = array(BC());
-    float* log_sum_exp = array(BC());
-    Index rows = 0;
-    std::vector<Token> targets(static_cast<std::size_t>(BC()), 0);
-    time("cross_entropy", "forward", 20.0 * static_cast<double>(count), size(count), [&, this] {
-      cross_entropy_forward<Device, float>(device_, {.loss = loss,
-                                                     .loss_bc = loss_bc,
-                                                     .log_sum_exp_bc = log_sum_exp,
-                                                     .count = &rows,
-                                                     .logits_bcv = logits,
-                                                     .targets_bc = targets.data(),
-                                                     .BC = BC(),
-                                                     .V = V});
+    T *logits = array(count), *d_logits = array(count);
+    Sum *loss = array<Sum>(1), *loss_bc = array<Sum>(BC()), *log_sum_exp = array<Sum>(BC());
+    Index* rows = room<Index>(1);
+    const Token* targets = copy_of(std::vector<Token>(static_cast<std::size_t>(BC()), 0));
+    time("cross_entropy", "forward", 20.0 * static_cast<double>(count), size(count), [=, this] {
+      cross_entropy_forward<Device, T>(device_, {.loss = loss,
+                                                 .loss_bc = loss_bc,
+                                                 .log_sum_exp_bc = log_sum_exp,
+                                                 .count = rows,
+                                                 .logits_bcv = logits,
+                                                 .targets_bc = targets,
+                                                 .BC = BC(),
+                                                 .V = V});
     });
-    time("cross_entropy", "backward", 20.0 * static_cast<double>(count), size(2 * count), [&, this] {
-      cross_entropy_backward<Device, float>(device_, {.d_logits_bcv = d_logits,
-                                                      .logits_bcv = logits,
-                                                      .log_sum_exp_bc = log_sum_exp,
-                                                      .count = &rows,
-                                                      .targets_bc = targets.data(),
-                                                      .BC = BC(),
-                                                      .V = V});
+    time("cross_entropy", "backward", 20.0 * static_cast<double>(count), size(2 * count), [=, this] {
+      cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits,
+                                                  .logits_bcv = logits,
+                                                  .log_sum_exp_bc = log_sum_exp,
+                                                  .count = rows,
+                                                  .targets_bc = targets,
+                                                  .BC = BC(),
+                                                  .V = V});
     });
   }
 
   void optimizer() {
     const Index count = model_memory(config_, {}).weights;
-    float *weight = array(count), *first = array(count), *second = array(count), *d_weight = array(count);
-    for (Index i = 0; i < count; ++i) second[i] = std::abs(second[i]);
-    time("global_norm", "step", 2.0 * static_cast<double>(count), size(count),
-         [=, this] { global_norm<Device, float>(device_, &state_, d_weight, 1, count); });
-    time("adamw", "step", 15.0 * static_cast<double>(count), size(7 * count), [=, this] {
-      adamw_update<Device, float>(device_, weight, nullptr, first, second, d_weight, AdamwSettings{}, &state_, count);
+    constexpr bool narrow = !std::is_same_v<T, Sum>;  // then there are weights in full precision beside the narrow ones
+    T* weight = array(count);
+    Sum *master = narrow ? array<Sum>(count) : nullptr, *first = array<Sum>(count), *second = array<Sum>(count, true);
+    Sum* d_weight = array<Sum>(count);
+    StepState* step = state();
+    time("global_norm", "step", 2.0 * static_cast<double>(count), size<Sum>(count),
+         [=, this] { global_norm<Device, T>(device_, step, d_weight, 1, count); });
+    const double bytes = narrow ? size<Sum>(7 * count) + size(count) : size(7 * count);
+    time("adamw", "step", 15.0 * static_cast<double>(count), bytes, [=, this] {
+      adamw_update<Device, T>(device_, weight, master, first, second, d_weight, AdamwSettings{}, step, count);
     });
-    arrays_.clear();
   }
+
+  struct Pass {
+    std::string layer, name;
+    double flops, bytes;
+    Calls calls;  // one a set of arrays
+  };
 
   Device& device_;
   const ModelConfig& config_;
   Index B_, C_;
   double seconds_;
   std::vector<Row>& rows_;
-  StepState state_;
-  std::vector<std::vector<float>> arrays_;
+  std::vector<float> random_numbers_ = std::vector<float>(1 << 20);
+  std::vector<Pass> passes_;  // of the layer being measured
+  std::size_t next_ = 0;      // pass of the set being laid out
+  std::deque<DeviceMemory> memory_;
+  std::size_t bytes_ = 0;  // in memory_
+};
+
+// What to measure the layers at.
+struct LayerSettings {
+  const DeviceChoice& device;
+  const ModelConfig& config;
+  const TrainingConfig& training;
+  bool each_layer;  // else only the peaks
+  double seconds;
 };
 
 template <Isa isa>
-void bench_layers(Index threads, const ModelConfig& config, Index batch, double seconds, Results& results) {
-  CpuDevice<isa> device(threads);
-  results.multiply_add_rate = multiply_add_rate(device);
-  results.copy_rate = copy_rate(device, std::size_t{64} << 20);
-  LayerBench<CpuDevice<isa>>(device, config, batch, seconds, results.layers).run();
+void bench_cpu(const LayerSettings& s, Results& results) {
+  CpuDevice<isa> device(s.device.threads);
+  results.peaks.flops_per_s = multiply_add_rate(device);
+  results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{64} << 20);
+  if (!s.each_layer) return;
+  LayerBench<CpuDevice<isa>, float>(device, s.config, s.training.batch, s.seconds, results.layers).run();
+}
+
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+template <Backend backend, class T>
+void bench_gpu(const LayerSettings& s, Results& results) {
+  using Device = GpuDevice<backend>;
+  results.type = s.training.type;
+  results.peaks = {"matrix product", "matrix_product_flops_per_s"};
+  if (backend == Backend::cuda) {
+    // Whatever the layers compute their products with, the library's are what they are compared with.
+    Device device(GemmChoice::library);
+    results.peaks.flops_per_s = matrix_product_rate<Device, T>(device, 8192);
+    results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{1} << 30);
+  }
+  if (!s.each_layer) return;
+  Device device(s.device.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
+  LayerBench<Device, T>(device, s.config, s.training.batch, s.seconds, results.layers).run();
+}
+
+template <Backend backend>
+void bench_gpu(const LayerSettings& s, Results& results) {
+  s.training.type == "bf16" ? bench_gpu<backend, bf16>(s, results) : bench_gpu<backend, float>(s, results);
+}
+#endif
+
+// Peaks and layers; after bench_steps, which has refused a device that is not there.
+void bench_layers(const LayerSettings& s, Results& results) {
+  const std::string device = resolved_device(s.device.device);
+#if defined(ABH_CUDA)
+  if (device == "cuda") return bench_gpu<Backend::cuda>(s, results);
+#endif
+#if defined(ABH_EMULATOR)
+  if (device == "emulated") return bench_gpu<Backend::emulated>(s, results);
+#endif
+  switch (best_isa()) {
+#if defined(ABH_X86)
+    case Isa::avx512:
+      return bench_cpu<Isa::avx512>(s, results);
+    case Isa::avx2:
+      return bench_cpu<Isa::avx2>(s, results);
+#endif
+    default:
+      return bench_cpu<Isa::baseline>(s, results);
+  }
 }
 
 // One row for the mixer of the configuration, or one for each kind of mixer when the configuration has just one.
-void bench_steps(const DeviceChoice& device, const ModelConfig& config, const TrainingConfig& training, bool every_mixer,
-                 double seconds, Results& results) {
+void bench_steps(const DeviceChoice& device, const ModelConfig& config, const TrainingConfig& training,
+                 bool every_mixer, double seconds, Results& results) {
   std::vector<std::string> mixers = {config.mixer};
   if (every_mixer) mixers = {"additive", "metric", "quadratic", "dot"};
   for (const std::string& mixer : mixers) {
@@ -366,34 +553,50 @@ void bench_steps(const DeviceChoice& device, const ModelConfig& config, const Tr
     }
     Index step = 0;
     const double milliseconds = median_milliseconds(
-        4 * seconds, [&] { model->train_step(tokens_bc, tokens_bc, training, step++ % training.steps); });
+        4 * seconds, [&] { model->train_step(tokens_bc, tokens_bc, training, step++ % training.steps); },
+        device.device == "emulated" ? 1 : 5);
     results.steps.push_back({mixer, milliseconds, static_cast<Index>(1e3 * static_cast<double>(tokens) / milliseconds),
                              training_flops(one, tokens)});
   }
 }
 
+// "58.3%", or "-" where the peak was not measured.
+std::string share(double rate, double peak) {
+  if (!(peak > 0)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f%%", 100 * rate / peak);
+  return text;
+}
+
 void print(const Results& r) {
-  std::printf("device: %s; measured peaks: %.1f GFLOP/s multiply-add, %.1f GB/s copy\n\n", r.device.c_str(),
-              r.multiply_add_rate / 1e9, r.copy_rate / 1e9);
+  if (r.peaks.flops_per_s > 0) {
+    std::printf("device: %s; measured peaks: %.1f GFLOP/s %s, %.1f GB/s copy\n\n", r.device.c_str(),
+                r.peaks.flops_per_s / 1e9, r.peaks.arithmetic.c_str(), r.peaks.copy_bytes_per_s / 1e9);
+  } else {
+    std::printf("device: %s; an emulator has no peaks, and its times say nothing about a GPU\n\n", r.device.c_str());
+  }
   std::printf("%-22s %10s %12s %10s %8s\n", "training step, mixer", "ms", "tokens/s", "GFLOP/s", "of peak");
   for (const StepRow& row : r.steps) {
     const double rate = row.flops / row.milliseconds * 1e3;
-    std::printf("%-22s %10.3f %12lld %10.1f %7.1f%%\n", row.mixer.c_str(), row.milliseconds,
-                static_cast<long long>(row.tokens_per_s), rate / 1e9, 100 * rate / r.multiply_add_rate);
+    std::printf("%-22s %10.3f %12lld %10.1f %8s\n", row.mixer.c_str(), row.milliseconds,
+                static_cast<long long>(row.tokens_per_s), rate / 1e9, share(rate, r.peaks.flops_per_s).c_str());
   }
+  if (r.layers.empty()) return;
   std::printf("\n%-18s %-9s %10s %10s %8s %10s %8s\n", "layer", "pass", "ms", "GFLOP/s", "of peak", "GB/s", "of copy");
   for (const Row& row : r.layers) {
     const double flops = row.flops / row.milliseconds * 1e3, bytes = row.bytes / row.milliseconds * 1e3;
-    std::printf("%-18s %-9s %10.4f %10.1f %7.1f%% %10.1f %7.1f%%\n", row.layer.c_str(), row.pass.c_str(),
-                row.milliseconds, flops / 1e9, 100 * flops / r.multiply_add_rate, bytes / 1e9,
-                100 * bytes / r.copy_rate);
+    std::printf("%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(), row.milliseconds,
+                flops / 1e9, share(flops, r.peaks.flops_per_s).c_str(), bytes / 1e9,
+                share(bytes, r.peaks.copy_bytes_per_s).c_str());
   }
 }
 
 std::string json_of(const Results& r) {
-  std::string json = "{\n  \"device\": \"" + r.device +
-                     "\",\n  \"multiply_add_flops_per_s\": " + to_text(r.multiply_add_rate) +
-                     ",\n  \"copy_bytes_per_s\": " + to_text(r.copy_rate) + ",\n  \"training\": [";
+  const auto number = [](double peak) { return peak > 0 ? to_text(peak) : "null"; };
+  std::string json = "{\n  \"device\": \"" + r.device + "\"";
+  if (!r.type.empty()) json += ",\n  \"type\": \"" + r.type + "\"";
+  json += ",\n  \"" + r.peaks.key + "\": " + number(r.peaks.flops_per_s) +
+          ",\n  \"copy_bytes_per_s\": " + number(r.peaks.copy_bytes_per_s) + ",\n  \"training\": [";
   const char* comma = "";
   for (const StepRow& row : r.steps) {
     json += std::string(comma) + "\n    {\"mixer\": \"" + row.mixer + "\", \"ms\": " + to_text(row.milliseconds) +
@@ -415,6 +618,7 @@ int body(int argc, char** argv) {
   std::string preset = "tiny", json;
   DeviceChoice device;
   double seconds = 0.2;
+  bool each_layer = true;
   ModelConfig config;
   TrainingConfig training;
   if (const auto wanted = peek_flag(argc, argv, "preset")) {
@@ -425,10 +629,14 @@ int body(int argc, char** argv) {
   Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
   flags.choice("preset", preset, {"tiny", "baby", "fastformer"}, "sizes to measure at");
   flags.text("mixer", config.mixer, "LIST", "of the training step; without it every kind is measured");
+  flags.integer("layers", config.layers, "N", "layers of the training step", 1, largest_layers);
+  flags.integer("channels", config.channels, "N", "embedding channels", 1, largest_channels);
+  flags.integer("heads", config.heads, "N", "heads a layer; they divide the channels", 1, largest_channels);
   flags.integer("batch", training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
   flags.integer("context", config.context, "TOKENS", "length of a sequence", 1, largest_context);
   flags.real("dropout", training.dropout, "P", "dropout of the training step", {0, 1});
   flags.real("seconds", seconds, "S", "time for each measurement", {0, 3600});
+  flags.toggle("each-layer", each_layer, "measure the layers one by one, too");
   flags.text("json", json, "FILE", "write the results there as well");
   add_machine_flags(flags, device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
@@ -438,18 +646,7 @@ int body(int argc, char** argv) {
 
   Results results;
   bench_steps(device, config, training, !flags.given("mixer"), seconds, results);
-  switch (best_isa()) {
-#if defined(ABH_X86)
-    case Isa::avx512:
-      bench_layers<Isa::avx512>(device.threads, config, training.batch, seconds, results);
-      break;
-    case Isa::avx2:
-      bench_layers<Isa::avx2>(device.threads, config, training.batch, seconds, results);
-      break;
-#endif
-    default:
-      bench_layers<Isa::baseline>(device.threads, config, training.batch, seconds, results);
-  }
+  bench_layers({device, config, training, each_layer, seconds}, results);
   print(results);
   if (!json.empty()) write_file_atomically(json, json_of(results));
   return 0;

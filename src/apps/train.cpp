@@ -85,7 +85,8 @@ void make_folder(const std::string& path) {
 // What a resumed run is made of stands in its file; of the command line only the end and the machine count.
 void require_resumable_flags(const Flags& flags) {
   for (const std::string& name : flags.given_names()) {
-    if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device" || name == "gemm")
+    if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device" ||
+        name == "gemm")
       continue;
     throw UsageError("--" + name +
                      ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +

@@ -25,7 +25,7 @@ struct CausalConvShape {
 };
 
 // out_bcd, in_bcd: (B, C, D), not the same array. 2 B C D G J flops; reads and writes each array about once (a group
-// wider than a few channels goes through a copy J times as large, one group at a time).
+// wider than a few channels goes through a copy J times as large, on a CPU one group at a time).
 template <class Device, class T>
 void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape&);
 

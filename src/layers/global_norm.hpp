@@ -14,8 +14,8 @@ namespace abh {
 // Nothing is saved and there is no backward pass: adamw multiplies the gradient by clip_scale when it reads it.
 //
 // Squares and sums are in double, where no float can overflow or vanish: the norm is infinite or NaN only if a gradient
-// is (in double: if one is beyond 1e150). Then clip_scale is NaN, whatever clip is: a factor of clip / infinity = 0
-// would turn a broken step into one that looks like rest.
+// is (in double: if one is beyond 1e150). Then clip_scale is NaN, whatever clip is, and adamw changes nothing: with
+// clip / infinity = 0 most weights would only decay, and a broken step would look like a calm one.
 //
 // Writes *state, reads `count` >= 0 elements of the gradient arena once; clip >= 0. 2 flops an element. The order of
 // summation depends on count only.

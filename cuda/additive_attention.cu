@@ -1,0 +1,1182 @@
+#include "cuda/kernel.hpp"
+#include "layers/additive_attention.hpp"
+
+namespace abh {
+
+namespace {
+
+// As on the CPU, pooling has two sides. What is one number a position and head (maxima, sums, weights) is computed
+// first, by one block a head, which walks through the sequence 1,024 positions at a time. With all weights known, what
+// is left for the K channels of a head is one kind of scan, in one direction or the other,
+//
+//   state_c = keep_c state_{c-1} + add_c in_c          keep_c = 0 where a window's block begins,
+//
+// be it an average, a suffix, an adjoint or a pull. It runs over tiles of 256 positions and 16 packs of V channels:
+//
+//            16 lanes                    1. each thread loads its 16 packs (64 registers) and runs the scan from 0
+//          +-----------+                 2. the ends of the 16 runs meet in shared memory: every thread finds the
+//   run 0  | 16 packs  |                    state before its own run
+//   run 1  | 16 packs  |                 3. it repeats its run from there and emits every state
+//     :    |    :      |
+//   run 15 | 16 packs  |                 A sequence of more than one tile takes three kernels: totals of all tiles but
+//          +-----------+                 the last, carries over these, then the above from the carry of its tile.
+//
+// With one tile (C <= 256), or windows that never cross a tile's edge, the payload is read once, otherwise twice, the
+// second time from the second-level cache if it fits there. Blocks never wait for each other, and tiles are cut by
+// shape alone, so that the sums are the same on any GPU. All keep_c lie in [0, 1]: products of them cannot overflow.
+
+constexpr int tile_lanes = 16;
+constexpr int tile_runs = 16;
+constexpr int run_length = 16;
+constexpr int tile_positions = tile_runs * run_length;
+constexpr int tile_threads = tile_lanes * tile_runs;
+
+constexpr float minus_infinity = -__builtin_inff();
+
+enum class Order { up, down };
+
+template <class Number>
+__host__ __device__ Number smaller(Number a, Number b) {
+  return a < b ? a : b;
+}
+Index stride_or(Index stride, Index row) { return stride > 0 ? stride : row; }
+
+// Positions in a block: the window, or the whole sequence for a global one.
+int block_of(const AdditivePoolingShape& s) { return int(s.window > 0 && s.window < s.C ? s.window : s.C); }
+
+// Packs of four channels, of 16 bytes in float and 8 in bf16, where rows are aligned and no pack holds two heads.
+template <class... Pointers>
+bool packs_fit(Index K, Index stride, Index other_stride, const Pointers*... rows) {
+  return K % 4 == 0 && widest_fits<float>(stride, rows...) && widest_fits<float>(other_stride, rows...);
+}
+
+// Scans of one number a position.
+
+// What one or more positions do to a state, and the two kinds of it: sums, state -> keep state + add, and running
+// maxima, state -> max(keep + state, add), where a keep of -infinity starts anew.
+struct Step {
+  float keep, add;
+};
+struct Sums {
+  static __device__ float start() { return 0; }
+  static __device__ Step nothing() { return {1, 0}; }
+  static __device__ float after(float state, Step step) { return step.keep * state + step.add; }
+  static __device__ Step both(Step first, Step then) {
+    return {first.keep * then.keep, then.keep * first.add + then.add};
+  }
+};
+struct Maxima {
+  static __device__ float start() { return minus_infinity; }
+  static __device__ Step nothing() { return {0, minus_infinity}; }
+  static __device__ float after(float state, Step step) { return fmaxf(state + step.keep, step.add); }
+  static __device__ Step both(Step first, Step then) {
+    return {first.keep + then.keep, fmaxf(first.add + then.keep, then.add)};
+  }
+};
+
+constexpr int scan_threads = 128;
+constexpr int scan_warps = scan_threads / warp_size;
+constexpr int positions_per_thread = 8;
+
+template <class Kind>
+struct WarpTotals {
+  Step of_warp[scan_warps];
+};
+
+// The state before a thread's positions, whose effect is `mine`. carry is the state before all of the block, and after
+// all of it on return. All threads must call this.
+template <class Kind>
+__device__ float state_before(Step mine, float& carry) {
+  auto& totals = shared_memory<WarpTotals<Kind>>();
+  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
+  Step upto = mine;  // of all lanes up to this one
+  for (int distance = 1; distance < warp_size; distance *= 2) {
+    const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, unsigned(distance)),
+                          __shfl_up_sync(whole_warp, upto.add, unsigned(distance))};
+    if (lane >= distance) upto = Kind::both(earlier, upto);
+  }
+  const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, 1u), __shfl_up_sync(whole_warp, upto.add, 1u)};
+  if (lane == warp_size - 1) totals.of_warp[warp] = upto;
+  __syncthreads();
+  float state = carry;
+  for (int w = 0; w < scan_warps; ++w) {
+    if (w < warp) state = Kind::after(state, totals.of_warp[w]);
+    carry = Kind::after(carry, totals.of_warp[w]);
+  }
+  __syncthreads();  // before the next call overwrites the totals
+  return lane == 0 ? state : Kind::after(state, earlier);
+}
+
+// A block's walk through C positions in an order: step_at(c) is asked first, then visit(c, state before, state after).
+// Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
+template <class Kind, class StepAt, class Visit>
+__device__ void scan_positions(int C, Order order, const StepAt& step_at, const Visit& visit) {
+  float carry = Kind::start();
+  for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
+    const int first = round + int(threadIdx.x) * positions_per_thread;
+    const auto position = [&](int i) { return order == Order::up ? first + i : C - 1 - first - i; };
+    Step steps[positions_per_thread];
+    Step mine = Kind::nothing();
+    for (int i = 0; i < positions_per_thread; ++i) {
+      steps[i] = first + i < C ? step_at(position(i)) : Kind::nothing();
+      mine = Kind::both(mine, steps[i]);
+    }
+    float state = state_before<Kind>(mine, carry);
+    for (int i = 0; i < positions_per_thread; ++i) {
+      const float before = state;
+      state = Kind::after(state, steps[i]);
+      if (first + i < C) visit(position(i), before, state);
+    }
+  }
+}
+
+// Whether c is the first position of a block in this order.
+__device__ bool starts(int c, int C, int block, Order order) {
+  return order == Order::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
+}
+
+// max_c: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
+// newcomer, are multiplied with; one of the two is 1. keep_c is 0 at the start of a block, 1 where nothing is added.
+template <class Logits>
+__device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, int C, int block,
+                            Order order) {
+  scan_positions<Maxima>(
+      C, order,
+      [&](int c) {
+        return Step{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c)};
+      },
+      [&](int c, float before, float most) {
+        max_c[c] = most;  // (additive_attention.2) (additive_attention.15)
+        // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
+        const float newcomer = logit(c);
+        const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
+        keep_c[c] = first ? 0 : nothing_new ? 1 : expf(before - most);
+        add_c[c] = nothing_new ? 0 : expf(newcomer - most);
+      });
+}
+
+// sum_c, relative to the running maximum, and in place of add_c and keep_c the shares of the newcomer and of all that
+// was there before: they add up to 1, or are 0 while nothing has been seen.
+__device__ void running_sum(float* sum_c, float* beta_c, float* alpha_c, int C, Order order) {
+  scan_positions<Sums>(
+      C, order,
+      [&](int c) {
+        return Step{beta_c[c], alpha_c[c]};
+      },
+      [&](int c, float before, float sum) {
+        sum_c[c] = sum;                                       // (additive_attention.3)
+        alpha_c[c] = sum == 0 ? 0 : alpha_c[c] / sum;         // (additive_attention.4)
+        beta_c[c] = sum == 0 ? 0 : beta_c[c] * before / sum;  // (additive_attention.9)
+      });
+}
+
+// The logits of one head as pooling sees them.
+struct MaskedLogits {
+  const float* logit_c;
+  const Token* mask_c;  // null: all real
+  __device__ float operator()(int c) const { return mask_c && mask_c[c] == 0 ? minus_infinity : logit_c[c]; }
+};
+
+// Weights, forward.
+
+// Grid: one block for each head of each sequence. Reads the logits, writes max, sum and the weights: 5 floats a
+// position and head, 14 for a window, beside the K numbers of its payload.
+struct ForwardWeights {
+  float *max_bnc, *sum_bnc;
+  float *alpha_bnc, *beta_bnc;  // of prefixes
+  // Only for a window: the suffixes, and their share in the merge.
+  float *suffix_max_bnc, *suffix_sum_bnc, *suffix_alpha_bnc, *suffix_beta_bnc, *gamma_bnc;
+  const float* logit_bnc;
+  const Token* mask_bc;
+  int C, N, block;
+};
+__global__ static void forward_weights_kernel(ForwardWeights a) {
+  const int C = a.C;
+  const Index bn = blockIdx.x, first = bn * C;
+  const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
+  float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
+  float *alpha_c = a.alpha_bnc + first, *beta_c = a.beta_bnc + first;
+  running_max(max_c, beta_c, alpha_c, logit, C, a.block, Order::up);
+  running_sum(sum_c, beta_c, alpha_c, C, Order::up);
+  if (a.block == C) return;
+
+  float *suffix_max_c = a.suffix_max_bnc + first, *suffix_sum_c = a.suffix_sum_bnc + first;
+  float *suffix_alpha_c = a.suffix_alpha_bnc + first, *suffix_beta_c = a.suffix_beta_bnc + first;
+  running_max(suffix_max_c, suffix_beta_c, suffix_alpha_c, logit, C, a.block, Order::down);
+  running_sum(suffix_sum_c, suffix_beta_c, suffix_alpha_c, C, Order::down);
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    // The suffix of the block before that fills up the window; the last position of a block needs none.
+    const int begin = c - a.block + 1;
+    const bool merges = begin > 0 && begin % a.block != 0;
+    const float older = merges ? suffix_max_c[begin] : minus_infinity;
+    const float newer = max_c[c];
+    const float most = fmaxf(older, newer);
+    const float old_sum = older == minus_infinity ? 0 : suffix_sum_c[begin] * expf(older - most);
+    const float new_sum = newer == minus_infinity ? 0 : sum_c[c] * expf(newer - most);
+    const float sum = old_sum + new_sum;  // (additive_attention.6)
+    max_c[c] = most;
+    sum_c[c] = sum;
+    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (additive_attention.7)
+  }
+}
+
+// Weights, backward, global. Grid: a thread a position and head. passed_on_c is beta_{c+1}.
+__global__ static void global_weights_kernel(float* alpha_bnc, float* passed_on_bnc, const float* max_bnc,
+                                             const float* sum_bnc, const float* logit_bnc, const Token* mask_bc,
+                                             Index BNC, int C, int N) {
+  const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= BNC) return;
+  const Index bn = i / C;
+  const int c = int(i - bn * C);
+  const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(c);
+  const float most = max_bnc[i], sum = sum_bnc[i];
+  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most) / sum;  // (additive_attention.4)
+  if (c == C - 1) passed_on_bnc[i] = 0;
+  if (c == 0) return;
+  const float before = sum_bnc[i - 1];
+  passed_on_bnc[i - 1] = before == 0 ? 0 : before * expf(max_bnc[i - 1] - most) / sum;  // (additive_attention.9)
+}
+
+// Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
+struct WindowWeights {
+  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + top), by the position that is pulled
+  float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
+  float* top_bnc;  // scratch
+  const float *max_bnc, *sum_bnc, *logit_bnc;
+  const Token* mask_bc;
+  int C, N, block;
+};
+// The last window that c lies in, of those that exist.
+__device__ int last_window(int c, int C, int block) { return smaller(c + block, C) - 1; }
+
+__global__ static void window_weights_kernel(WindowWeights a) {
+  const int C = a.C;
+  const Index bn = blockIdx.x, first = bn * C;
+  const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
+  const float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
+  float* top_c = a.top_bnc + first;
+  // A window that saw nothing has no say: not +infinity, and not 0/0 below.
+  const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
+  const auto weight = [&](int c, float top) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + top); };
+
+  running_max(top_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, Order::down);
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) a.weight_down_bnc[first + c] = weight(c, top_c[c]);
+  __syncthreads();
+  running_max(top_c, a.keep_up_bnc + first, a.add_up_bnc + first, reversed, C, a.block, Order::up);
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    // The first of a block lies in no window of the next one, and the last block has none.
+    const int last = last_window(c, C, a.block);
+    const bool crosses = last / a.block > c / a.block;
+    a.weight_up_bnc[first + c] = crosses ? weight(c, top_c[last]) : 0;
+    const float sum = sum_c[c] == 0 ? 1 : sum_c[c];
+    a.add_down_bnc[first + c] /= sum;
+    a.add_up_bnc[first + c] /= sum;
+  }
+}
+
+// Gradients of logits, once the dot products of the payload's scans are there: sums over the channels of a head, one
+// part for each tile of channels that the head touches.
+
+struct Dots {
+  const float* dot_pbnc;
+  Index BNC;
+  int K, tile_channels;
+  // The sum of position i = (b N + n) C + c, in the order of the parts.
+  __device__ float operator()(Index i, int n) const {
+    const int parts = (n * K + K - 1) / tile_channels - n * K / tile_channels + 1;
+    float sum = dot_pbnc[i];
+    for (int p = 1; p < parts; ++p) sum += dot_pbnc[p * BNC + i];
+    return sum;
+  }
+};
+// Parts that a head may have.
+Index most_parts(Index K, Index tile_channels) { return (K + tile_channels - 2) / tile_channels + 1; }
+
+// Grid: one block for each head of each sequence. The drift is a scan from the end of the sequence.
+__global__ static void global_d_logit_kernel(float* d_logit_bnc, const float* alpha_bnc, const float* passed_on_bnc,
+                                             Dots kappa, int C, int N) {
+  const Index bn = blockIdx.x, first = bn * C;
+  float* d_logit_c = d_logit_bnc + first;
+  scan_positions<Sums>(
+      C, Order::down,
+      [&](int c) {
+        const float local = alpha_bnc[first + c] * kappa(first + c, int(bn % N));
+        d_logit_c[c] = local;
+        return Step{c > 0 ? passed_on_bnc[first + c - 1] : 0, -local};  // (additive_attention.14)
+      },
+      [&](int c, float drift, float) { d_logit_c[c] += alpha_bnc[first + c] * drift; });  // (additive_attention.13)
+}
+
+// Grid: one block for each head of each sequence.
+struct WindowGradient {
+  float* d_logit_bnc;
+  float* pulled_up_bnc;  // scratch
+  const float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;
+  const float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
+  Dots x_dot, out_dot;  // x . d_x, out . d_out
+  int C, N, block;
+};
+__global__ static void window_d_logit_kernel(WindowGradient a) {
+  const Index bn = blockIdx.x, first = bn * a.C;
+  const int n = int(bn % a.N);
+  scan_positions<Sums>(
+      a.C, Order::up,
+      [&](int c) {
+        return Step{a.keep_up_bnc[first + c], a.add_up_bnc[first + c] * a.out_dot(first + c, n)};
+      },
+      [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });
+  __syncthreads();
+  scan_positions<Sums>(
+      a.C, Order::down,
+      [&](int c) {
+        return Step{a.keep_down_bnc[first + c], a.add_down_bnc[first + c] * a.out_dot(first + c, n)};
+      },
+      [&](int c, float, float pulled_down) {
+        const Index i = first + c;
+        const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
+        const float same = a.weight_down_bnc[i] * pulled_down + a.weight_up_bnc[i] * pulled_up;
+        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (additive_attention.18)
+      });
+}
+
+// Scans of the payload.
+
+template <class T>
+struct Scan {
+  const T* in_bch;
+  Index stride;
+  const float* keep_bnc;
+  const float* add_bnc;  // null: 1
+  Order order;
+  Index B;
+  int C, N, K, block;
+};
+
+// Where a thread of a tile works.
+template <class T, int V>
+struct TileThread {
+  int lane, run, tile, h_tile, h;
+  bool works;  // has channels
+  Index b;
+  const T* in;         // channel h at position 0
+  Index first_weight;  // of its head, position 0
+  int C;
+  Order order;
+
+  // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
+  __device__ TileThread(const Scan<T>& s, int first_tile, int tiles) {
+    const int H = s.N * s.K, h_tiles = (H + tile_lanes * V - 1) / (tile_lanes * V);
+    lane = int(threadIdx.x) % tile_lanes;
+    run = int(threadIdx.x) / tile_lanes;
+    const int rest = int(blockIdx.x) / h_tiles;
+    h_tile = int(blockIdx.x) % h_tiles;
+    tile = first_tile + rest % tiles;
+    b = rest / tiles;
+    h = (h_tile * tile_lanes + lane) * V;
+    works = h < H;
+    in = s.in_bch + b * s.C * s.stride + h;
+    first_weight = (b * s.N + (works ? h / s.K : 0)) * s.C;
+    C = s.C;
+    order = s.order;
+  }
+  // Position i of the thread's run; it may lie behind the end of the sequence.
+  __device__ int position(int i) const {
+    const int in_tile = run * run_length + i;
+    return tile * tile_positions + (order == Order::up ? in_tile : tile_positions - 1 - in_tile);
+  }
+};
+
+// What a scan of one run does to a state.
+template <int V>
+struct TileRuns {
+  alignas(16) float add[tile_runs][tile_lanes * V];
+  float keep[tile_runs][tile_lanes];
+};
+
+// The step of one position: keep 1 and add 0 where there is none.
+template <class T, int V>
+__device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, V>& me, int c) {
+  if (c >= me.C || !me.works) return {1, 0};
+  return {s.keep_bnc[me.first_weight + c], s.add_bnc ? s.add_bnc[me.first_weight + c] : 1};
+}
+
+// state = keep state + add in: one line for the average in its form with beta = 1 - alpha, the adjoint and the pulls.
+template <int V>
+__device__ __forceinline__ void advance(Floats<V>& state, Step step, const Floats<V>& in) {
+  for (int v = 0; v < V; ++v) {
+    state.x[v] = step.keep * state.x[v] +
+                 step.add * in.x[v];  // (additive_attention.5) (additive_attention.10) (additive_attention.16)
+  }
+}
+
+// Loads a thread's run and leaves what it does to a state in shared memory. No barrier.
+template <class T, int V>
+__device__ __forceinline__ void scan_run(Floats<V> (&in)[run_length], const Scan<T>& s, const TileThread<T, V>& me,
+                                         TileRuns<V>& runs) {
+  for (int i = 0; i < run_length; ++i) {
+    const int c = me.position(i);
+    if (c < me.C && me.works) {
+      in[i] = load<V>(me.in + c * s.stride);
+    } else {
+      for (int v = 0; v < V; ++v) in[i].x[v] = 0;
+    }
+  }
+  float keep = 1;
+  Floats<V> state{};
+  for (int i = 0; i < run_length; ++i) {
+    const Step step = step_at<T, V>(s, me, me.position(i));
+    advance<V>(state, step, in[i]);
+    keep *= step.keep;
+  }
+  store<V>(&runs.add[me.run][me.lane * V], state);
+  runs.keep[me.run][me.lane] = keep;
+}
+
+// Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
+template <class T, int V>
+__global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
+  auto& runs = shared_memory<TileRuns<V>>();
+  const TileThread<T, V> me(s, s.order == Order::up ? 0 : 1, tiles - 1);
+  Floats<V> in[run_length];
+  scan_run<T, V>(in, s, me, runs);
+  __syncthreads();
+  if (me.run > 0 || !me.works) return;
+  float keep = 1;
+  Floats<V> state{};
+  for (int run = 0; run < tile_runs; ++run) {
+    const Step step = {runs.keep[run][me.lane], 1};
+    const Floats<V> add = load<V>(&runs.add[run][me.lane * V]);
+    for (int v = 0; v < V; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
+    keep *= step.keep;
+  }
+  for (int v = 0; v < V; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
+}
+
+// carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
+// they are read four tiles ahead, since nothing else hides the way to memory here.
+__global__ static void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, Order order,
+                                    Index BH, int H, int tiles) {
+  const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (bh >= BH) return;
+  const Index first = bh / H * tiles * H + bh % H;
+  const auto place = [&](int t) { return first + Index{order == Order::up ? t : tiles - 1 - t} * H; };
+  constexpr int ahead = 4;
+  float state = 0;
+  carry_bth[place(0)] = state;
+  for (int t = 0; t < tiles - 1; t += ahead) {
+    Step total[ahead];
+    for (int i = 0; i < ahead; ++i) total[i] = t + i < tiles - 1 ? total_bth[place(t + i)] : Step{1, 0};
+    for (int i = 0; i < ahead; ++i) {
+      state = Sums::after(state, total[i]);
+      if (t + i < tiles - 1) carry_bth[place(t + i + 1)] = state;
+    }
+  }
+}
+
+// What is made of a state. Every kind of Emit below names how many dot products over channels it makes and how many
+// positions' operands are loaded at once, so that their ways to memory overlap. Loaded<V> fetch(at), then
+// finish(at, loaded, in, state, dots) for each position.
+struct Place {
+  Index bc;       // row
+  Index element;  // in arrays of touching rows
+  Index weight;   // in arrays of one number a position and head
+  int c, h;
+};
+
+template <int dots>
+struct TileDots {
+  float dot[dots][tile_runs][run_length][tile_lanes + 1];  // 17: lanes that go down a column use different banks
+};
+
+// Calls body for 0 ... as compile-time constants: a loop that is unrolled for certain, so that arrays that it indexes
+// stay in registers.
+template <int... i, class Body>
+__device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const Body& body) {
+  (body(std::integral_constant<int, i>()), ...);
+}
+
+// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
+//
+// Dot products over the channels of a head: the 16 lanes of a run leave their parts of 16 positions in shared memory,
+// then lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
+// block is needed, and it does not matter how many channels a head has.
+template <class T, int V, class Emit>
+__global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
+                                                                int tiles) {
+  auto& runs = shared_memory<TileRuns<V>>();
+  const TileThread<T, V> me(s, 0, tiles);
+  const int H = s.N * s.K;
+  Floats<V> in[run_length];
+  scan_run<T, V>(in, s, me, runs);
+  __syncthreads();
+
+  Floats<V> state{};
+  if (carry_bth && me.works) state = load<V>(carry_bth + (me.b * tiles + me.tile) * H + me.h);
+  for (int run = 0; run < me.run; ++run) {
+    const float keep = runs.keep[run][me.lane];
+    const Floats<V> add = load<V>(&runs.add[run][me.lane * V]);
+    for (int v = 0; v < V; ++v) state.x[v] = keep * state.x[v] + add.x[v];
+  }
+
+  batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
+    constexpr int first = batch * Emit::batch;
+    typename Emit::template Loaded<V> loaded[Emit::batch];
+    Place at[Emit::batch];
+    for (int i = 0; i < Emit::batch; ++i) {
+      const int c = me.position(first + i);
+      const Index bc = me.b * me.C + c;
+      at[i] = {bc, bc * H + me.h, me.first_weight + c, c, me.h};
+      if (c < me.C && me.works) loaded[i] = emit.template fetch<V>(at[i]);
+    }
+    for (int i = 0; i < Emit::batch; ++i) {
+      advance<V>(state, step_at<T, V>(s, me, at[i].c), in[first + i]);
+      [[maybe_unused]] float dots[2] = {0, 0};
+      if (at[i].c < me.C && me.works) emit.template finish<V>(at[i], loaded[i], in[first + i], state, dots);
+      if constexpr (Emit::dots > 0) {
+        auto& shared = shared_memory<TileDots<Emit::dots>>();
+        for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][first + i][me.lane] = dots[d];
+      }
+    }
+  });
+
+  if constexpr (Emit::dots > 0) {
+    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    __syncwarp();
+    const int c = me.position(me.lane), first = me.h_tile * tile_lanes * V, end = smaller(first + tile_lanes * V, H);
+    if (c >= me.C) return;
+    for (int n = first / s.K; n * s.K < end; ++n) {
+      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / V : 0;
+      const int end_lane = (smaller(n * s.K + s.K, end) - first) / V;
+      const int part = me.h_tile - n * s.K / (tile_lanes * V);
+      for (int d = 0; d < Emit::dots; ++d) {
+        float sum = 0;
+        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
+        const Index BNC = s.B * s.N * me.C;
+        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
+      }
+    }
+  }
+}
+
+template <int V, class T, class Emit>
+void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit) {
+  const Index H = Index{s.N} * s.K;
+  const Index tiles = (s.C + tile_positions - 1) / tile_positions,
+              h_tiles = (H + tile_lanes * V - 1) / (tile_lanes * V);
+  typename Gpu::Scope scratch(device.workspace);
+  float* carry_bth = nullptr;
+  if (tiles > 1 && tile_positions % s.block != 0) {
+    Step* total_bth = scratch.template take<Step>(s.B * tiles * H);  // t: tile
+    carry_bth = scratch.template take<float>(s.B * tiles * H);
+    launch(totals_kernel<T, V>, blocks_for(s.B * (tiles - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
+           total_bth, int(tiles));
+    launch(carry_kernel, blocks_for(s.B * H, 128), 128, 0, device.stream(), carry_bth, total_bth, s.order, s.B * H,
+           int(H), int(tiles));
+  }
+  launch(apply_kernel<T, V, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads, 0, device.stream(), s, carry_bth,
+         emit, int(tiles));
+}
+
+// The state itself.
+template <class Out>
+struct EmitState {
+  static constexpr int dots = 0, batch = 4;
+  Out* out_bch;
+  template <int V>
+  struct Loaded {};
+  template <int V>
+  __device__ Loaded<V> fetch(const Place&) const {
+    return {};
+  }
+  template <int V>
+  __device__ void finish(const Place& at, const Loaded<V>&, const Floats<V>&, const Floats<V>& state, float*) const {
+    store<V>(out_bch + at.element, state);
+  }
+};
+
+// A prefix merged with the suffix that fills up its window.
+template <class T>
+struct EmitWindow {
+  static constexpr int dots = 0, batch = 4;
+  T* out_bch;
+  const float* suffix_bch;
+  const float* gamma_bnc;
+  int block, H;
+  template <int V>
+  struct Loaded {
+    Floats<V> suffix;
+    float gamma;
+  };
+  template <int V>
+  __device__ Loaded<V> fetch(const Place& at) const {
+    Loaded<V> loaded{};
+    if (at.c < block) return loaded;
+    loaded.gamma = gamma_bnc[at.weight];
+    loaded.suffix = load<V>(suffix_bch + at.element - Index{block - 1} * H);
+    return loaded;
+  }
+  template <int V>
+  __device__ void finish(const Place& at, const Loaded<V>& loaded, const Floats<V>&, const Floats<V>& prefix,
+                         float*) const {
+    Floats<V> out;
+    for (int v = 0; v < V; ++v) {
+      out.x[v] = prefix.x[v] + loaded.gamma * (loaded.suffix.x[v] - prefix.x[v]);  // (additive_attention.8)
+    }
+    store<V>(out_bch + at.element, out);
+  }
+};
+
+// What both gradients of the payload read and write besides.
+template <class T>
+struct PayloadGradient {
+  T* d_x_bch;
+  Index d_x_stride;
+  bool accumulate;
+  const T* x_bch;
+  Index x_stride;
+  const T* out_bch;
+
+  template <int V>
+  __device__ void write(const Place& at, Floats<V> gradient) const {
+    T* to = d_x_bch + at.bc * d_x_stride + at.h;
+    if (accumulate) {
+      const Floats<V> before = load<V>(to);
+      for (int v = 0; v < V; ++v) gradient.x[v] += before.x[v];
+    }
+    store<V>(to, gradient);
+  }
+};
+template <class T>
+PayloadGradient<T> payload_gradient(const AdditivePoolingBackward<T>& a) {
+  const Index H = a.shape.N * a.shape.K;
+  return {a.d_x_bch, stride_or(a.d_x_stride, H), a.accumulate, a.x_bch, stride_or(a.x_stride, H), a.out_bch};
+}
+
+// The gradient of the payload from the adjoint, and kappa.
+template <class T>
+struct EmitGlobalGradient {
+  static constexpr int dots = 1, batch = 2;
+  PayloadGradient<T> arrays;
+  const float* alpha_bnc;
+  float* dot_pbnc[1];  // kappa
+  template <int V>
+  struct Loaded {
+    Floats<V> x, out;
+    float alpha;
+  };
+  template <int V>
+  __device__ Loaded<V> fetch(const Place& at) const {
+    return {load<V>(arrays.x_bch + at.bc * arrays.x_stride + at.h), load<V>(arrays.out_bch + at.element),
+            alpha_bnc[at.weight]};
+  }
+  template <int V>
+  __device__ void finish(const Place& at, const Loaded<V>& loaded, const Floats<V>&, const Floats<V>& adjoint,
+                         float* dot) const {
+    Floats<V> d_x;
+    for (int v = 0; v < V; ++v) {
+      d_x.x[v] = loaded.alpha * adjoint.x[v];                      // (additive_attention.11)
+      dot[0] += (loaded.x.x[v] - loaded.out.x[v]) * adjoint.x[v];  // (additive_attention.12)
+    }
+    arrays.write(at, d_x);
+  }
+};
+
+// The gradient of the payload from the pulls of its own block and of the next, and two dot products for the logits'.
+template <class T>
+struct EmitWindowGradient {
+  static constexpr int dots = 2, batch = 1;
+  PayloadGradient<T> arrays;
+  const float* pull_up_bch;
+  const float *weight_down_bnc, *weight_up_bnc;
+  float* dot_pbnc[2];  // x . d_x, out . d_out
+  int C, block, H;
+  template <int V>
+  struct Loaded {
+    Floats<V> x, out, pull_up;
+    float weight_down, weight_up;
+  };
+  template <int V>
+  __device__ Loaded<V> fetch(const Place& at) const {
+    Loaded<V> loaded{load<V>(arrays.x_bch + at.bc * arrays.x_stride + at.h),
+                     load<V>(arrays.out_bch + at.element),
+                     {},
+                     weight_down_bnc[at.weight],
+                     weight_up_bnc[at.weight]};
+    const int further = last_window(at.c, C, block) - at.c;
+    if (loaded.weight_up != 0) loaded.pull_up = load<V>(pull_up_bch + at.element + Index{further} * H);
+    return loaded;
+  }
+  template <int V>
+  __device__ void finish(const Place& at, const Loaded<V>& loaded, const Floats<V>& d_out, const Floats<V>& pull_down,
+                         float* dot) const {
+    Floats<V> d_x;
+    for (int v = 0; v < V; ++v) {
+      d_x.x[v] =
+          loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (additive_attention.17)
+      dot[0] += loaded.x.x[v] * d_x.x[v];
+      dot[1] += loaded.out.x[v] * d_out.x[v];
+    }
+    arrays.write(at, d_x);
+  }
+};
+
+// Pooling.
+
+template <int V, class T>
+void pooling_forward(Gpu& device, const AdditivePoolingForward<T>& a) {
+  const AdditivePoolingShape& s = a.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
+  const Index H = s.N * s.K, BN = s.B * s.N, stride = stride_or(a.x_stride, H);
+  typename Gpu::Scope scratch(device.workspace);
+  const auto take = [&](Index count) { return scratch.template take<float>(count); };
+  const Index window_BNC = block < C ? BN * C : 0;
+  const ForwardWeights w{.max_bnc = a.max_bnc,
+                         .sum_bnc = a.sum_bnc,
+                         .alpha_bnc = take(BN * C),
+                         .beta_bnc = take(BN * C),
+                         .suffix_max_bnc = take(window_BNC),
+                         .suffix_sum_bnc = take(window_BNC),
+                         .suffix_alpha_bnc = take(window_BNC),
+                         .suffix_beta_bnc = take(window_BNC),
+                         .gamma_bnc = take(window_BNC),
+                         .logit_bnc = a.logit_bnc,
+                         .mask_bc = a.mask_bc,
+                         .C = C,
+                         .N = N,
+                         .block = block};
+  launch(forward_weights_kernel, blocks_for(BN, 1), scan_threads, 0, device.stream(), w);
+
+  const Scan<T> prefixes{a.x_bch, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block};
+  if (block == C) {
+    scan_payload<V>(device, prefixes, EmitState<T>{a.out_bch});
+    return;
+  }
+  // Suffixes stay in float: a row more or less in bf16 would not be noticed, but they are merged, not final.
+  float* suffix_bch = take(s.B * C * H);
+  const Scan<T> suffixes{a.x_bch, stride, w.suffix_beta_bnc, w.suffix_alpha_bnc, Order::down, s.B, C, N, K, block};
+  scan_payload<V>(device, suffixes, EmitState<float>{suffix_bch});
+  scan_payload<V>(device, prefixes, EmitWindow<T>{a.out_bch, suffix_bch, w.gamma_bnc, block, int(H)});
+}
+
+template <int V, class T>
+void pooling_backward_global(Gpu& device, const AdditivePoolingBackward<T>& a) {
+  const AdditivePoolingShape& s = a.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K);
+  const Index H = s.N * s.K, BNC = s.B * s.N * C;
+  typename Gpu::Scope scratch(device.workspace);
+  float* alpha_bnc = scratch.template take<float>(BNC);
+  float* passed_on_bnc = scratch.template take<float>(BNC);
+  float* kappa_pbnc = scratch.template take<float>(most_parts(K, tile_lanes * V) * BNC);
+  launch(global_weights_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, passed_on_bnc, a.max_bnc,
+         a.sum_bnc, a.logit_bnc, a.mask_bc, BNC, C, N);
+  const Scan<T> adjoints{a.d_out_bch, H, passed_on_bnc, nullptr, Order::down, s.B, C, N, K, C};
+  scan_payload<V>(device, adjoints, EmitGlobalGradient<T>{payload_gradient(a), alpha_bnc, {kappa_pbnc}});
+  launch(global_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
+         passed_on_bnc, Dots{kappa_pbnc, BNC, K, tile_lanes * V}, C, N);
+}
+
+template <int V, class T>
+void pooling_backward_windowed(Gpu& device, const AdditivePoolingBackward<T>& a) {
+  const AdditivePoolingShape& s = a.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
+  const Index H = s.N * s.K, BNC = s.B * s.N * C, dots = most_parts(K, tile_lanes * V) * BNC;
+  typename Gpu::Scope scratch(device.workspace);
+  const auto take = [&](Index count) { return scratch.template take<float>(count); };
+  const WindowWeights w{.keep_down_bnc = take(BNC),
+                        .add_down_bnc = take(BNC),
+                        .weight_down_bnc = take(BNC),
+                        .keep_up_bnc = take(BNC),
+                        .add_up_bnc = take(BNC),
+                        .weight_up_bnc = take(BNC),
+                        .top_bnc = take(BNC),
+                        .max_bnc = a.max_bnc,
+                        .sum_bnc = a.sum_bnc,
+                        .logit_bnc = a.logit_bnc,
+                        .mask_bc = a.mask_bc,
+                        .C = C,
+                        .N = N,
+                        .block = block};
+  launch(window_weights_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), w);
+
+  // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float.
+  float* pull_up_bch = take(s.B * C * H);
+  const Scan<T> up{a.d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, Order::up, s.B, C, N, K, block};
+  const Scan<T> down{a.d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block};
+  const EmitWindowGradient<T> emit{
+      payload_gradient(a), pull_up_bch, w.weight_down_bnc, w.weight_up_bnc, {take(dots), take(dots)}, C, block, int(H)};
+  scan_payload<V>(device, up, EmitState<float>{pull_up_bch});
+  scan_payload<V>(device, down, emit);
+
+  const auto sums = [&](const float* dot_pbnc) { return Dots{dot_pbnc, BNC, K, tile_lanes * V}; };
+  const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
+                               .pulled_up_bnc = w.top_bnc,
+                               .keep_down_bnc = w.keep_down_bnc,
+                               .add_down_bnc = w.add_down_bnc,
+                               .weight_down_bnc = w.weight_down_bnc,
+                               .keep_up_bnc = w.keep_up_bnc,
+                               .add_up_bnc = w.add_up_bnc,
+                               .weight_up_bnc = w.weight_up_bnc,
+                               .x_dot = sums(emit.dot_pbnc[0]),
+                               .out_dot = sums(emit.dot_pbnc[1]),
+                               .C = C,
+                               .N = N,
+                               .block = block};
+  launch(window_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), d_logit);
+}
+
+template <int V, class T>
+void pooling_backward(Gpu& device, const AdditivePoolingBackward<T>& a) {
+  block_of(a.shape) < a.shape.C ? pooling_backward_windowed<V>(device, a) : pooling_backward_global<V>(device, a);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a) {
+  if (a.shape.B * a.shape.C == 0) return;
+  const Index H = a.shape.N * a.shape.K;
+  packs_fit(a.shape.K, stride_or(a.x_stride, H), H, a.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
+                                                                        : pooling_forward<1>(device, a);
+}
+
+template <class Device, class T>
+void additive_pooling_backward(Device& device, const AdditivePoolingBackward<T>& a) {
+  if (a.shape.B * a.shape.C == 0) return;
+  const Index H = a.shape.N * a.shape.K;
+  packs_fit(a.shape.K, stride_or(a.x_stride, H), stride_or(a.d_x_stride, H), a.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
+      ? pooling_backward<4>(device, a)
+      : pooling_backward<1>(device, a);
+}
+
+// Logits.
+
+namespace {
+
+constexpr int logit_threads = 128;
+constexpr int rows_at_once = 4;
+
+// The dot products of four rows with the vector of one head belong to a group of `lanes` lanes, a power of two: as many
+// as have something to do, so that no lane idles for small heads; for large ones they go round. Neighbouring groups
+// take neighbouring heads of the same rows, and read them side by side. Grid: BC / 4 x N groups. Reads x once.
+template <class T, int V>
+__global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, Index BC, int C, int N,
+                              int K, int lanes) {
+  const Index group = (Index{blockIdx.x} * logit_threads + threadIdx.x) / lanes;
+  const int lane = int(threadIdx.x) % lanes, n = int(group % N);
+  const Index first = group / N * rows_at_once;
+  float sum[rows_at_once] = {};
+  for (int k = lane * V; k < K; k += lanes * V) {
+    const Floats<V> pool = load<V>(pool_nk + n * K + k);
+    for (int i = 0; i < rows_at_once; ++i) {
+      if (first + i >= BC) continue;
+      const Floats<V> x = load<V>(x_bch + (first + i) * stride + n * K + k);
+      for (int v = 0; v < V; ++v) sum[i] += x.x[v] * pool.x[v];
+    }
+  }
+  for (int i = 0; i < rows_at_once; ++i) {
+    for (int other = lanes / 2; other > 0; other /= 2) sum[i] += __shfl_xor_sync(whole_warp, sum[i], other);
+    const Index bc = first + i;
+    if (lane == 0 && bc < BC)
+      logit_bnc[(bc / C * N + n) * C + bc % C] = sum[i] / sqrtf(float(K));  // (additive_attention.1)
+  }
+}
+
+// Rows of a chunk: at most 1,024 chunks, and at least 64 rows, so that the partial sums of d_pool (a row of H floats a
+// chunk) stay small beside the rows themselves.
+Index rows_per_chunk(Index BC) {
+  const Index rows = (BC + 1023) / 1024;
+  return rows < 64 ? 64 : rows;
+}
+
+// Grid: chunks of rows x tiles of 32 packs of channels; 8 warps share the rows of a chunk, their sums are added in
+// order. Reads x and d_x once, writes d_x once.
+constexpr int chunk_warps = 8;
+template <int V>
+struct PoolSums {
+  alignas(16) float sum[chunk_warps][warp_size * V];
+};
+template <class T, int V>
+__global__ void logits_backward_kernel(AdditiveLogitsBackward<T> a, float* partial_ph, int rows) {
+  auto& shared = shared_memory<PoolSums<V>>();
+  const int H = int(a.N * a.K), h_tiles = (H + warp_size * V - 1) / (warp_size * V);
+  const int lane = int(threadIdx.x), warp = int(threadIdx.y);
+  const int h = (int(blockIdx.x) % h_tiles * warp_size + lane) * V;
+  const Index chunk = int(blockIdx.x) / h_tiles, first = chunk * rows, end = smaller<Index>(first + rows, a.B * a.C);
+  Floats<V> d_pool{};
+  if (h < H) {
+    const float scale = 1 / sqrtf(float(a.K));
+    const Floats<V> pool = load<V>(a.pool_nk + h);
+    const Index n = h / int(a.K);
+    Index b = (first + warp) / a.C, c = (first + warp) % a.C;
+    for (Index bc = first + warp; bc < end; bc += chunk_warps) {
+      const float d_dot = a.d_logit_bnc[(b * a.N + n) * a.C + c] * scale;
+      const Floats<V> x = load<V>(a.x_bch + bc * a.x_stride + h);
+      Floats<V> d_x = load<V>(a.d_x_bch + bc * a.d_x_stride + h);
+      for (int v = 0; v < V; ++v) {
+        d_x.x[v] += d_dot * pool.x[v];  // (additive_attention.19)
+        d_pool.x[v] += d_dot * x.x[v];  // (additive_attention.20)
+      }
+      store<V>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
+      for (c += chunk_warps; c >= a.C; c -= a.C) ++b;
+    }
+  }
+  store<V>(&shared.sum[warp][lane * V], d_pool);
+  __syncthreads();
+  if (warp > 0 || h >= H) return;
+  for (int other = 1; other < chunk_warps; ++other) {
+    const Floats<V> sum = load<V>(&shared.sum[other][lane * V]);
+    for (int v = 0; v < V; ++v) d_pool.x[v] += sum.x[v];
+  }
+  store<V>(partial_ph + chunk * H + h, d_pool);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch, Index x_stride, const T* pool_nk,
+                             Index B, Index C, Index N, Index K) {
+  const Index stride = stride_or(x_stride, N * K);
+  const auto run = [&](auto kernel, Index V) {
+    int lanes = 1;
+    while (lanes < warp_size && lanes * V < K) lanes *= 2;
+    const Index groups = (B * C + rows_at_once - 1) / rows_at_once * N;
+    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), logit_bnc, x_bch,
+           stride, pool_nk, B * C, int(C), int(N), int(K), lanes);
+  };
+  packs_fit(K, stride, stride, x_bch, pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
+}
+
+template <class Device, class T>
+void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a) {
+  const Index H = a.N * a.K, rows = rows_per_chunk(a.B * a.C), chunks = (a.B * a.C + rows - 1) / rows;
+  AdditiveLogitsBackward<T> strided = a;
+  strided.x_stride = stride_or(a.x_stride, H);
+  strided.d_x_stride = stride_or(a.d_x_stride, H);
+  typename Device::Scope scratch(device.workspace);
+  float* partial_ph = scratch.template take<float>(chunks * H);  // p: chunk
+  const auto run = [&](auto kernel, Index V) {
+    launch(kernel, blocks_for(chunks * ((H + warp_size * V - 1) / (warp_size * V)), 1), dim3(warp_size, chunk_warps), 0,
+           device.stream(), strided, partial_ph, int(rows));
+  };
+  packs_fit(a.K, strided.x_stride, strided.d_x_stride, a.x_bch, a.d_x_bch, a.pool_nk)
+      ? run(logits_backward_kernel<T, 4>, 4)
+      : run(logits_backward_kernel<T, 1>, 1);
+  add_partial_sums(device, a.d_pool_nk, partial_ph, chunks, H, H);
+}
+
+// Pooling, step by step.
+
+namespace {
+
+constexpr int step_threads = 64;
+
+__global__ static void start_kernel(float* state, Index size, Index counters, Index triple) {
+  const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < size) state[i] = i >= counters && (i - counters) % triple == 0 ? minus_infinity : 0;
+}
+
+// The state of one head over some positions: (max, sum) in registers, the K averages in memory, of which each thread
+// has its own.
+struct Running {
+  float max, sum;
+};
+
+// Adds one position to a state and returns its share in it.
+__device__ float push(Running& state, float logit) {
+  if (logit == minus_infinity) return 0;
+  const float most = fmaxf(state.max, logit);  // (additive_attention.2)
+  const float keep = state.sum == 0 ? 0 : expf(state.max - most);
+  const float add = expf(logit - most);
+  state = {most, state.sum * keep + add};  // (additive_attention.3)
+  return add / state.sum;                  // (additive_attention.4)
+}
+
+// What a merge gives the older of two states.
+__device__ float share_of_older(const Running& older, const Running& newer) {
+  if (older.sum == 0) return 0;
+  if (newer.sum == 0) return 1;
+  const float most = fmaxf(older.max, newer.max);
+  const float old_sum = older.sum * expf(older.max - most);
+  return old_sum / (old_sum + newer.sum * expf(newer.max - most));  // (additive_attention.6) (additive_attention.7)
+}
+
+// Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/additive_attention.cpp: [window
+// only: positions in the block so far,] the prefix triple of every head, [window only: one triple a position of the
+// block, for every head]: up to r single positions of this block, after r the suffixes of the block before. All threads
+// know the maxima and sums; one of them writes these, behind a barrier after which nobody reads the old ones.
+template <class T>
+__global__ void step_kernel(T* out_h, float* state, const float* logit_n, const T* x_h, int N, int K, Index window) {
+  const int n = int(blockIdx.x), thread = int(threadIdx.x);
+  const bool windowed = window > 0, writes = thread == 0;
+  const Index in_block = windowed ? Index(state[0]) : 0;
+  const bool ends = in_block + 1 == window;  // the block is the window: no suffix fills it up
+  const Index triple = K + 2;
+  float* prefix = state + (windowed ? 1 : 0) + n * triple;
+  const auto position = [&](Index r) { return prefix + (r + 1) * N * triple; };
+  const bool starts = windowed && in_block == 0;
+
+  const float logit = logit_n[n];
+  Running sums = starts ? Running{minus_infinity, 0} : Running{prefix[0], prefix[1]};
+  const float* suffix = position(windowed && !ends ? in_block + 1 : -1);
+  const Running older{suffix[0], suffix[1]};
+  const float alpha = push(sums, logit);
+  const float gamma = windowed && !ends ? share_of_older(older, sums) : 0;
+  for (int k = thread; k < K; k += step_threads) {
+    const float x = float(x_h[n * K + k]), before = starts ? 0 : prefix[2 + k];
+    const float average = before + alpha * (x - before);  // (additive_attention.5)
+    const float old_average = windowed && !ends ? suffix[2 + k] : average;
+    prefix[2 + k] = average;
+    out_h[n * K + k] = T(average + gamma * (old_average - average));  // (additive_attention.8)
+    if (windowed) position(in_block)[2 + k] = logit == minus_infinity ? 0 : x;
+  }
+  __syncthreads();
+  if (writes) {
+    prefix[0] = sums.max;
+    prefix[1] = sums.sum;
+  }
+  if (!windowed) return;
+  Running single{minus_infinity, 0};
+  push(single, logit);
+  if (writes) {
+    position(in_block)[0] = single.max;
+    position(in_block)[1] = single.sum;
+  }
+  if (!ends) return;
+
+  // A full block: its positions become suffixes, from the last to the first. The whole block is never anybody's suffix.
+  for (Index r = window - 2; r > 0; --r) {
+    const float share = push(single, position(r)[0]);
+    for (int k = thread; k < K; k += step_threads) {
+      const float before = position(r + 1)[2 + k];
+      position(r)[2 + k] = before + share * (position(r)[2 + k] - before);
+    }
+    __syncthreads();
+    if (writes) {
+      position(r)[0] = single.max;
+      position(r)[1] = single.sum;
+    }
+  }
+}
+
+// Only after all heads have read it.
+__global__ static void count_kernel(float* state, Index window) {
+  state[0] = Index(state[0]) + 1 == window ? 0 : state[0] + 1;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void additive_pooling_start(Device& device, Accum<T>* state, const AdditivePoolingShape& s) {
+  const Index size = additive_pooling_state_size(s);
+  launch(start_kernel, blocks_for(size, 128), 128, 0, device.stream(), state, size, s.window > 0 ? 1 : 0, s.K + 2);
+}
+
+template <class Device, class T>
+void additive_pooling_step(Device& device, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
+                           const AdditivePoolingShape& s) {
+  launch(step_kernel<T>, unsigned(s.N), step_threads, 0, device.stream(), out_h, state, logit_n, x_h, int(s.N),
+         int(s.K), s.window);
+  if (s.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), state, s.window);
+}
+
+// Gates.
+
+namespace {
+
+constexpr int gate_rows = 4;  // warps in a block
+
+// What dropout multiplies V elements from `element` on with. V is a multiple of 4, as is the element then, or 1.
+template <int V>
+__device__ __forceinline__ Floats<V> factors_of(const DropoutMask& mask, Index element) {
+  Floats<V> factors;
+  if constexpr (V == 1) {
+    factors.x[0] = mask.draws ? dropout_factor(mask, element) : 1;
+  } else {
+    for (int four = 0; four < V; four += 4) {
+      const Floats<4> drawn = dropout_factors(mask, element / 4 + four / 4);
+      for (int v = 0; v < 4; ++v) factors.x[four + v] = drawn.x[v];
+    }
+  }
+  return factors;
+}
+
+// Grid: a warp a row. Reads residual, pooled and gate once, writes out once; a pack is read before it is written, so
+// out may be one of them.
+template <class T, int V>
+__global__ void gate_forward_kernel(AdditiveGateForward<T> a, DropoutMask mask) {
+  const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
+  if (bc >= a.BC) return;
+  for (int d = int(threadIdx.x) % warp_size * V; d < a.D; d += warp_size * V) {
+    const Index element = bc * a.D + d;
+    const Floats<V> pooled = load<V>(a.pooled_bcd + element), gate = load<V>(a.gate_bcd + bc * a.gate_stride + d);
+    Floats<V> out{};
+    if (a.residual_bcd) out = load<V>(a.residual_bcd + element);
+    const Floats<V> factor = factors_of<V>(mask, element);
+    for (int v = 0; v < V; ++v) out.x[v] += pooled.x[v] * factor.x[v] * gate.x[v];  // (additive_attention.21)
+    store<V>(a.out_bcd + element, out);
+  }
+}
+
+// Grid: a warp a row. Reads d_out, pooled and gate once, writes d_pooled and d_gate once.
+template <class T, int V>
+__global__ void gate_backward_kernel(AdditiveGateBackward<T> a, DropoutMask mask) {
+  const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
+  if (bc >= a.BC) return;
+  for (int d = int(threadIdx.x) % warp_size * V; d < a.D; d += warp_size * V) {
+    const Index element = bc * a.D + d;
+    const Floats<V> d_out = load<V>(a.d_out_bcd + element), pooled = load<V>(a.pooled_bcd + element),
+                    gate = load<V>(a.gate_bcd + bc * a.gate_stride + d), factor = factors_of<V>(mask, element);
+    Floats<V> d_pooled, d_gate;
+    for (int v = 0; v < V; ++v) {
+      const float scaled = d_out.x[v] * factor.x[v];
+      d_pooled.x[v] = scaled * gate.x[v];  // (additive_attention.22)
+      d_gate.x[v] = scaled * pooled.x[v];  // (additive_attention.23)
+    }
+    store<V>(a.d_pooled_bcd + element, d_pooled);
+    store<V>(a.d_gate_bcd + bc * a.d_gate_stride + d, d_gate);
+  }
+}
+
+}  // namespace
+
+template <class Device, class T>
+void additive_gate_forward(Device& device, const AdditiveGateForward<T>& a) {
+  AdditiveGateForward<T> strided = a;
+  strided.gate_stride = stride_or(a.gate_stride, a.D);
+  const auto run = [&](auto kernel) {
+    launch(kernel, blocks_for(a.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided, mask_of(a.dropout));
+  };
+  widest_fits<T>(a.D, a.out_bcd, a.residual_bcd, a.pooled_bcd) && widest_fits<T>(strided.gate_stride, a.gate_bcd)
+      ? run(gate_forward_kernel<T, widest<T>>)
+      : run(gate_forward_kernel<T, 1>);
+}
+
+template <class Device, class T>
+void additive_gate_backward(Device& device, const AdditiveGateBackward<T>& a) {
+  AdditiveGateBackward<T> strided = a;
+  strided.gate_stride = stride_or(a.gate_stride, a.D);
+  strided.d_gate_stride = stride_or(a.d_gate_stride, a.D);
+  const auto run = [&](auto kernel) {
+    launch(kernel, blocks_for(a.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided, mask_of(a.dropout));
+  };
+  widest_fits<T>(a.D, a.d_pooled_bcd, a.d_out_bcd, a.pooled_bcd) && widest_fits<T>(strided.gate_stride, a.gate_bcd) &&
+          widest_fits<T>(strided.d_gate_stride, a.d_gate_bcd)
+      ? run(gate_backward_kernel<T, widest<T>>)
+      : run(gate_backward_kernel<T, 1>);
+}
+
+#define INSTANTIATE(T)                                                                    \
+  template decltype(additive_logits_forward<Gpu, T>) additive_logits_forward<Gpu, T>;     \
+  template decltype(additive_logits_backward<Gpu, T>) additive_logits_backward<Gpu, T>;   \
+  template decltype(additive_pooling_forward<Gpu, T>) additive_pooling_forward<Gpu, T>;   \
+  template decltype(additive_pooling_backward<Gpu, T>) additive_pooling_backward<Gpu, T>; \
+  template decltype(additive_pooling_start<Gpu, T>) additive_pooling_start<Gpu, T>;       \
+  template decltype(additive_pooling_step<Gpu, T>) additive_pooling_step<Gpu, T>;         \
+  template decltype(additive_gate_forward<Gpu, T>) additive_gate_forward<Gpu, T>;         \
+  template decltype(additive_gate_backward<Gpu, T>) additive_gate_backward<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

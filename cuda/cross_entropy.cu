@@ -1,0 +1,180 @@
+#include "cuda/kernel.hpp"
+#include "layers/cross_entropy.hpp"
+
+namespace abh {
+
+namespace {
+
+// A row belongs to a warp, both ways: a small vocabulary fills few lanes more than once, and no warp waits for another.
+constexpr int rows_at_a_time = 4;  // warps in a block
+constexpr int threads = rows_at_a_time * warp_size;
+constexpr int numbers_ahead = 16;  // logits that a lane holds in registers
+
+// The two levels of the target distribution: every token gets on_each, the target on_target more.
+struct TargetShare {
+  float on_target, on_each;
+};
+TargetShare target_share(double label_smoothing, Index V) {
+  return {float(1 - label_smoothing), float(label_smoothing / static_cast<double>(V))};  // (cross_entropy.1)
+}
+
+// Sums over logits that have been seen, with a maximum of theirs taken out: sum exp(x - max), sum (x - max).
+struct ShiftedSums {
+  float max, sum_exp, sum_shifted, count;
+};
+
+// The same sums with another maximum, at least as large, taken out. Without logits there is nothing to move, and
+// 0 times the distance must not become NaN.
+__device__ ShiftedSums moved_to(ShiftedSums sums, float max) {
+  const float distance = sums.count > 0 ? sums.max - max : 0.0f;
+  return {max, sums.sum_exp * expf(distance), sums.sum_shifted + sums.count * distance, sums.count};
+}
+
+// The sums of one row, the same in every lane. Each logit is read once. A lane takes up to 16 into registers, finds
+// their maximum, moves its sums to it, adds their exponentials, and goes on; for V of a few hundred that is all. The
+// sums of the lanes are brought to the maximum of the row at the end.
+//
+//   logits_v   | lane 0 | lane 1 | ... | lane 31 | lane 0 | ...     `width` neighbouring logits a lane
+//
+// A maximum is a finite number or +infinity: with -infinity, a logit of -infinity would give NaN and not the
+// exponential 0. NaN is passed over by fmaxf, but not by the exponential.
+template <int width, class T>
+__device__ ShiftedSums sums_of_row(const T* logits_v, int V, int lane) {
+  constexpr int accesses = numbers_ahead / width;
+  constexpr int stride = warp_size * width;
+  constexpr float lowest = -3.402823466e38f;
+  ShiftedSums sums{lowest, 0, 0, 0};
+  for (int first = lane * width; first < V; first += accesses * stride) {
+    Floats<width> logits[accesses];
+    float max = sums.max;
+    for (int a = 0; a < accesses; ++a) {
+      if (first + a * stride >= V) continue;
+      logits[a] = load<width>(logits_v + first + a * stride);
+      for (int i = 0; i < width; ++i) max = fmaxf(max, logits[a].x[i]);
+    }
+    sums = moved_to(sums, max);
+    for (int a = 0; a < accesses; ++a) {
+      if (first + a * stride >= V) continue;
+      for (int i = 0; i < width; ++i) {
+        const float shifted = logits[a].x[i] - max;
+        sums.sum_exp += expf(shifted);
+        sums.sum_shifted += shifted;
+      }
+      sums.count += float(width);
+    }
+  }
+  sums = moved_to(sums, warp_max(sums.max));
+  return {sums.max, warp_sum(sums.sum_exp), warp_sum(sums.sum_shifted), float(V)};
+}
+
+// Rows of one block: four, or as many more as keep the blocks below 4,096, whose partial sums one block then adds.
+Index rows_per_block(Index BC) {
+  const Index rows = (BC + 4095) / 4096;
+  return (rows + rows_at_a_time - 1) / rows_at_a_time * rows_at_a_time;
+}
+
+// Grid: one block of 4 warps for `rows` consecutive rows; warp w takes rows w, w + 4, ... of them. Reads the logits
+// once and writes two numbers a row; loss_p and count_p are the sums over the rows of block p.
+template <class T, int width>
+__global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* loss_p, int* count_p, Index rows) {
+  const int lane = threadIdx.x % warp_size;
+  const Index first = Index{blockIdx.x} * rows, end = first + rows < a.BC ? first + rows : a.BC;
+  float loss_of_warp = 0;
+  int count_of_warp = 0;
+  for (Index bc = first + threadIdx.x / warp_size; bc < end; bc += rows_at_a_time) {
+    const Token target = a.targets_bc[bc];
+    float loss = 0, log_sum_exp = 0;
+    if (target != ignored_target) {
+      const T* logits_v = a.logits_bcv + bc * a.V;
+      const ShiftedSums sums = sums_of_row<width>(logits_v, int(a.V), lane);
+      const float log_sum = logf(sums.sum_exp);
+      log_sum_exp = sums.max + log_sum;                                     // (cross_entropy.2)
+      loss = log_sum - q.on_target * (float(logits_v[target]) - sums.max);  // (cross_entropy.3)
+      // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
+      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;
+      ++count_of_warp;
+    }
+    if (lane == 0) {
+      a.loss_bc[bc] = loss;
+      a.log_sum_exp_bc[bc] = log_sum_exp;
+    }
+    loss_of_warp += loss;
+  }
+  const float loss = block_sum<threads>(lane == 0 ? loss_of_warp : 0.0f);
+  const int count = block_sum<threads>(lane == 0 ? count_of_warp : 0);
+  if (threadIdx.x > 0) return;
+  loss_p[blockIdx.x] = loss;
+  count_p[blockIdx.x] = count;
+}
+
+// One block adds the partial sums: thread i takes parts i, i + 256, ..., then the threads are added.
+constexpr int mean_threads = 256;
+__global__ void mean_kernel(float* loss, Index* count, const float* loss_p, const int* count_p, int parts) {
+  float loss_of_thread = 0;
+  Index count_of_thread = 0;
+  for (int p = int(threadIdx.x); p < parts; p += mean_threads) {
+    loss_of_thread += loss_p[p];
+    count_of_thread += count_p[p];
+  }
+  const float sum = block_sum<mean_threads>(loss_of_thread);
+  const Index rows = block_sum<mean_threads>(count_of_thread);
+  if (threadIdx.x > 0) return;
+  *loss = rows > 0 ? sum / float(rows) : 0.0f;  // (cross_entropy.4)
+  *count = rows;
+}
+
+// Grid: BC / 4 blocks of 4 warps, lanes along the vocabulary as above. Reads and writes every logit once; a lane writes
+// only what it has read itself, so the gradient may take the place of the logits.
+template <class T, int width>
+__global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
+  const Index bc = Index{blockIdx.x} * rows_at_a_time + threadIdx.x / warp_size;
+  if (bc >= a.BC) return;
+  const int V = int(a.V), first = int(threadIdx.x % warp_size) * width;
+  const T* logits_v = a.logits_bcv + bc * V;
+  T* d_logits_v = a.d_logits_bcv + bc * V;
+  const Token target = a.targets_bc[bc];
+  const bool counts = target != ignored_target;
+  const float row_weight = counts ? 1 / float(*a.count) : 0.0f;
+  const float log_sum_exp = a.log_sum_exp_bc[bc];
+  for (int v = first; v < V; v += warp_size * width) {
+    Floats<width> d = load<width>(logits_v + v);
+    for (int i = 0; i < width; ++i) {
+      const float share = v + i == target ? q.on_target + q.on_each : q.on_each;
+      // Chosen, not multiplied with 0: an ignored row may hold anything.
+      d.x[i] = counts ? (expf(d.x[i] - log_sum_exp) - share) * row_weight : 0.0f;  // (cross_entropy.5)
+    }
+    store<width>(d_logits_v + v, d);
+  }
+}
+
+}  // namespace
+
+template <class Device, class T>
+void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
+  const Index rows = rows_per_block(a.BC);
+  const unsigned parts = a.BC > 0 ? blocks_for(a.BC, rows) : 0;
+  typename Device::Scope scratch(device.workspace);
+  float* loss_p = scratch.template take<float>(parts);
+  int* count_p = scratch.template take<int>(parts);
+  const auto run = [&](auto kernel) {
+    launch(kernel, parts, threads, 0, device.stream(), a, target_share(a.label_smoothing, a.V), loss_p, count_p, rows);
+  };
+  widest_fits<T>(a.V, a.logits_bcv) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
+  launch(mean_kernel, 1, mean_threads, 0, device.stream(), a.loss, a.count, loss_p, count_p, int(parts));
+}
+
+template <class Device, class T>
+void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
+  const auto run = [&](auto kernel) {
+    launch(kernel, blocks_for(a.BC, rows_at_a_time), threads, 0, device.stream(), a,
+           target_share(a.label_smoothing, a.V));
+  };
+  widest_fits<T>(a.V, a.d_logits_bcv, a.logits_bcv) ? run(backward_kernel<T, widest<T>>) : run(backward_kernel<T, 1>);
+}
+
+#define INSTANTIATE(T)                                                            \
+  template decltype(cross_entropy_forward<Gpu, T>) cross_entropy_forward<Gpu, T>; \
+  template decltype(cross_entropy_backward<Gpu, T>) cross_entropy_backward<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

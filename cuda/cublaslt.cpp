@@ -1,0 +1,190 @@
+#include "cuda/cublaslt.hpp"
+
+#include <cublasLt.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <type_traits>
+
+#include "bf16.hpp"
+#include "error.hpp"
+
+// cuBLASLt stores matrices by columns, this project by rows. A matrix by rows is its transpose by columns, so the
+// library is asked for out' = b' a': its first operand, N x K, is our b, its second, K x M, is our a.
+//
+//   ours                         as the library sees it, by columns       operation
+//   b, b_col = 1                 N x K, columns b_row apart               as it is
+//   b, b_row = 1                 K x N, columns b_col apart               transposed
+//   a, a_col = 1                 K x M, columns a_row apart               as it is
+//   a, a_row = 1                 M x K, columns a_col apart               transposed
+//   out                          N x M, columns out_row apart
+
+namespace abh {
+
+namespace {
+
+// What NVIDIA recommends for the largest GPUs. Fixed, so that the choice of an algorithm depends on the shape alone.
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+constexpr std::size_t workspace_alignment = 256;
+
+void require(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw Error(std::string("cuBLASLt: ") + what + ": " + cublasLtGetStatusString(status));
+  }
+}
+
+template <class T>
+constexpr cudaDataType_t type_of = std::is_same_v<T, bf16> ? CUDA_R_16BF : CUDA_R_32F;
+
+// Largest power of two, at most 256, that divides an address: algorithms have demands on it.
+std::uint32_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256;
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+
+// A matrix by columns.
+struct Matrix {
+  Index rows, columns, stride, batch;
+  bool transposed;
+
+  // The library's columns may not overlap; the distance of a single column to the next does not matter.
+  bool fits() const { return columns <= 1 || stride >= rows; }
+};
+
+// One shape, as the library describes it, and the algorithm for it. Not moved once it is made: the descriptions live in
+// here.
+struct Plan {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t b, a, out;
+  cublasLtMatmulHeuristicResult_t choice;
+  bool found = false;
+};
+
+// All that a choice may depend on.
+using Key = std::array<Index, 19>;
+
+// One library for the process: there is one GPU. Its handle is made when the first product is asked for.
+class Library {
+ public:
+  Library() { require(cublasLtCreate(&handle), "start"); }
+  ~Library() { static_cast<void>(cublasLtDestroy(handle)); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  cublasLtHandle_t handle;
+  std::map<Key, Plan> plans;
+  std::mutex mutex;
+};
+Library& library() {
+  static Library instance;
+  return instance;
+}
+
+template <class Value>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  require(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "operation");
+}
+template <class Value>
+void set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const Value& value) {
+  require(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "layout");
+}
+template <class Value>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
+  require(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "preference");
+}
+
+void describe(cublasLtMatrixLayout_t layout, cudaDataType_t type, const Matrix& m, Index batches) {
+  const Index stride = m.stride > m.rows ? m.stride : m.rows;
+  require(cublasLtMatrixLayoutInit(layout, type, static_cast<std::uint64_t>(m.rows),
+                                   static_cast<std::uint64_t>(m.columns), stride),
+          "layout");
+  set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batches));
+  set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, static_cast<std::int64_t>(m.batch));
+}
+
+struct Alignments {
+  std::uint32_t a, b, out;
+};
+
+template <class T, class Out>
+void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix& b, const Matrix& out,
+               const Alignments& aligned) {
+  // Float sums; CUBLAS_COMPUTE_32F does not round float operands to TF32.
+  require(cublasLtMatmulDescInit(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "operation");
+  set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (g.bias_n) {
+    // The address says how well the bias is aligned; every product sets its own.
+    set(&plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_n);
+  }
+  describe(&plan.b, type_of<T>, b, g.batches);
+  describe(&plan.a, type_of<T>, a, g.batches);
+  describe(&plan.out, type_of<Out>, out, g.batches);
+
+  cublasLtMatmulPreferenceOpaque_t preference;
+  require(cublasLtMatmulPreferenceInit(&preference), "preference");
+  set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
+  // Where k is cut into parts they are added up in order, in float, so that runs repeat.
+  set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.b);
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.a);
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.out);
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.out);
+
+  // Not every shape has an algorithm: rows of an odd number of bf16 have none. That is no error.
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      library().handle, &plan.operation, &plan.b, &plan.a, &plan.out, &plan.out, &preference, 1, &plan.choice, &count);
+  plan.found = status == CUBLAS_STATUS_SUCCESS && count == 1 && plan.choice.state == CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+template <class T, class Out>
+bool library_gemm(GpuDevice<Backend::cuda>& device, const Gemm<T, Out>& g) {
+  // The library scales before it adds the bias, and wants it in the type of the output.
+  const bool bias_fits = !g.bias_n || (g.scale == 1 && g.batches == 1 && std::is_same_v<T, Out>);
+  const Matrix a =
+      g.a_col == 1 ? Matrix{g.K, g.M, g.a_row, g.a_batch, false} : Matrix{g.M, g.K, g.a_col, g.a_batch, true};
+  const Matrix b =
+      g.b_col == 1 ? Matrix{g.N, g.K, g.b_row, g.b_batch, false} : Matrix{g.K, g.N, g.b_col, g.b_batch, true};
+  const Matrix out{g.N, g.M, g.out_row, g.out_batch, false};
+  if (!bias_fits || g.K == 0 || !a.fits() || !b.fits() || !out.fits()) return false;
+
+  const Alignments aligned{alignment_of(g.a_mk), alignment_of(g.b_kn), alignment_of(g.out_mn)};
+  const Key key = {
+      type_of<T>,  type_of<Out>, g.M,       g.N,       g.K,         g.out_row,
+      g.a_row,     g.a_col,      g.b_row,   g.b_col,   g.batches,   g.out_batch,
+      g.a_batch,   g.b_batch,    aligned.a, aligned.b, aligned.out, g.bias_n ? Index{alignment_of(g.bias_n)} : 0,
+      g.accumulate};
+  Library& the = library();
+  const std::lock_guard lock(the.mutex);
+  const auto [entry, is_new] = the.plans.try_emplace(key);
+  Plan& plan = entry->second;
+  if (is_new) make_plan(plan, g, a, b, out, aligned);
+  if (!plan.found) return false;
+
+  GpuDevice<Backend::cuda>::Scope scratch(device.workspace);
+  auto* memory = scratch.template take<std::byte>(static_cast<Index>(workspace_bytes + workspace_alignment));
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory) % workspace_alignment;
+  void* workspace = memory + (past ? workspace_alignment - past : 0);
+  if (g.bias_n) set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_n);
+  const float alpha = g.scale, beta = g.accumulate ? 1.0f : 0.0f;
+  require(
+      cublasLtMatmul(the.handle, &plan.operation, &alpha, g.b_kn, &plan.b, g.a_mk, &plan.a, &beta, g.out_mn, &plan.out,
+                     g.out_mn, &plan.out, &plan.choice.algo, workspace, workspace_bytes, device.stream()),
+      "product");
+  return true;
+}
+
+template bool library_gemm(GpuDevice<Backend::cuda>&, const Gemm<float, float>&);
+template bool library_gemm(GpuDevice<Backend::cuda>&, const Gemm<bf16, bf16>&);
+template bool library_gemm(GpuDevice<Backend::cuda>&, const Gemm<bf16, float>&);
+
+}  // namespace abh

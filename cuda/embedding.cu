@@ -1,0 +1,217 @@
+#include "cuda/kernel.hpp"
+#include "layers/embedding.hpp"
+
+namespace abh {
+
+namespace {
+
+// Forward. Grid: BC / 4 blocks of 4 warps, a row of the output each; lanes run along the channels, V at a time. Writes
+// out once; what it reads are rows of two tables, of which small ones stay in a cache.
+constexpr int rows_per_block = 4;
+template <class T, int V>
+__global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd, Index BC,
+                               Index C, int D, Index first_position) {
+  const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
+  if (bc >= BC) return;
+  const T* token_d = token_vd + Index{tokens_bc[bc]} * D;
+  const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
+  for (int d = int(threadIdx.x % warp_size) * V; d < D; d += warp_size * V) {
+    Floats<V> sum = load<V>(token_d + d);
+    if (position_d) {
+      const Floats<V> position = load<V>(position_d + d);
+      for (int i = 0; i < V; ++i) sum.x[i] += position.x[i];  // (embedding.1)
+    }
+    store<V>(out_bcd + bc * D + d, sum);
+  }
+}
+
+// Backward, tokens. The gradient of the table is cut into tiles of `tile_tokens` tokens and 32 V channels, and the rows
+// of d_out into chunks. A warp owns one tile for one chunk: it walks through the chunk, picks the rows whose token is
+// in its tile, and adds them, in order, to sums in its shared memory. A lane owns its channels, so two equal tokens in
+// a row are no conflict, and there is neither an atomic operation nor a barrier of the block.
+//
+//   d_out_bcd       channels 0..31  32..63  ...       d_token_vd     channels 0..31  32..63  ...
+//   chunk 0         |  warp  |  warp  |               tokens 0, 2, 4, ...  |  tile  |  tile  |
+//   chunk 1         |  warp  |  warp  |               tokens 1, 3, 5, ...  |  tile  |  tile  |
+//
+// A small vocabulary is one tile high, and each row is read by one warp a slice of channels. A large one has many
+// tiles; each of them reads all tokens, 4 bytes a row, but only its own rows. Tile r has the tokens that are r modulo
+// the number of tiles: the most common tokens of a vocabulary often have neighbouring ids, and should not share a warp.
+constexpr int tile_tokens = 128;
+constexpr int group = 128;  // rows that are searched, then added
+constexpr int ahead = 16;   // rows that are on their way from memory at once
+
+template <int V>
+struct alignas(16) Tile {
+  float sum[tile_tokens + 1][warp_size * V];  // the last one is not used: rows that fill up a list go there
+  int found[group + 4];                       // row in the group + group * place in the tile
+};
+
+// How the work is cut: by shape alone, so that the sums are the same everywhere.
+struct Cut {
+  int tiles_log2;      // there are 2^tiles_log2 tiles of tokens
+  int slices;          // of channels
+  Index chunks, rows;  // chunks of rows, and rows in one
+};
+// Each chunk makes sums of its own, V D numbers, that are added later. There are so many chunks that these sums are no
+// more than d_out itself; one of them if V is larger than half of the rows, and then it adds to the gradient itself. A
+// chunk has at least one group of rows.
+Cut cut_of(Index BC, Index D, Index V, int channels) {
+  Cut cut;
+  for (cut.tiles_log2 = 0; (Index{tile_tokens} << cut.tiles_log2) < V;) ++cut.tiles_log2;
+  cut.slices = int((D + channels - 1) / channels);
+  const Index most_chunks = BC / V > 1 ? BC / V : 1;
+  const Index groups = (BC + group - 1) / group;
+  const Index groups_per_chunk = (groups + most_chunks - 1) / most_chunks;
+  cut.rows = groups_per_chunk * group;
+  cut.chunks = groups > 0 ? (groups + groups_per_chunk - 1) / groups_per_chunk : 0;
+  return cut;
+}
+
+// Lists the rows of [first, end) that belong to the tile, in order, filled up to a multiple of 4, and returns how many
+// there are. At most `group` rows are searched.
+template <int V>
+__device__ int find_rows(Tile<V>& tile, const Token* tokens_bc, Index first, Index end, int tile_number, int tiles_log2,
+                         int lane) {
+  Token token[group / warp_size];
+  for (int i = 0; i < group / warp_size; ++i) {
+    const Index bc = first + i * warp_size + lane;
+    token[i] = bc < end ? tokens_bc[bc] : -1;
+  }
+  int found = 0;
+  for (int i = 0; i < group / warp_size; ++i) {
+    const bool mine = token[i] >= 0 && (token[i] & ((1 << tiles_log2) - 1)) == tile_number;
+    const unsigned of_warp = __ballot_sync(whole_warp, mine);
+    const int before = __popc(of_warp & ((1u << lane) - 1));
+    if (mine) tile.found[found + before] = i * warp_size + lane + group * (token[i] >> tiles_log2);
+    found += __popc(of_warp);
+  }
+  if (lane < 4) tile.found[found + lane] = group * tile_tokens;
+  return found;
+}
+
+// Adds the first V channels of the rows in the list to the lane's own sums. d_out_gd: the lane's channels of the first
+// row of the group, D to the next row.
+template <int V, class T>
+__device__ void add_rows(Tile<V>& tile, int found, const T* d_out_gd, int D, int lane) {
+  for (int next = 0; next < found; next += ahead) {
+    Pack<int, 4> four[ahead / 4];
+    Floats<V> d_out[ahead];
+    for (int q = 0; q < ahead / 4; ++q) {
+      if (next + 4 * q >= found) continue;
+      four[q] = *reinterpret_cast<const Pack<int, 4>*>(tile.found + next + 4 * q);
+      for (int i = 0; i < 4; ++i) d_out[4 * q + i] = load<V>(d_out_gd + Index{four[q].x[i] % group} * D);
+    }
+    for (int q = 0; q < ahead / 4; ++q) {
+      if (next + 4 * q >= found) continue;
+      for (int i = 0; i < 4; ++i) {
+        float* own_sum = tile.sum[four[q].x[i] / group] + lane * V;
+        Floats<V> sum = load<V>(own_sum);
+        for (int j = 0; j < V; ++j) sum.x[j] += d_out[4 * q + i].x[j];  // (embedding.2)
+        store<V>(own_sum, sum);
+      }
+    }
+  }
+}
+
+// Grid: chunks x tiles x slices blocks of one warp, slices next to each other, since they share rows. With one chunk
+// `to` is the gradient and is added to, otherwise it is partial_pvd, p the chunk.
+template <class T, int V>
+__global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_bc, Index BC, int D, int vocabulary,
+                             Cut cut) {
+  auto& tile = shared_memory<Tile<V>>();
+  const int lane = threadIdx.x;
+  const int d = (int(blockIdx.x % unsigned(cut.slices)) * warp_size + lane) * V;
+  const bool has_channel = d < D;  // a lane without one reads channel 0 and throws its sums away
+  const unsigned tile_and_chunk = blockIdx.x / unsigned(cut.slices);
+  const int tile_number = int(tile_and_chunk & ((1u << cut.tiles_log2) - 1));
+  const Index chunk = tile_and_chunk >> cut.tiles_log2;
+  const int tokens = tile_number < vocabulary ? ((vocabulary - 1 - tile_number) >> cut.tiles_log2) + 1 : 0;
+  for (int slot = 0; slot < tokens; ++slot) store<V>(tile.sum[slot] + lane * V, Floats<V>{});
+
+  const Index end = (chunk + 1) * cut.rows < BC ? (chunk + 1) * cut.rows : BC;
+  for (Index first = chunk * cut.rows; first < end; first += group) {
+    const int found = find_rows(tile, tokens_bc, first, end, tile_number, cut.tiles_log2, lane);
+    __syncwarp();  // the list is there
+    add_rows(tile, found, d_out_bcd + first * D + (has_channel ? d : 0), D, lane);
+    __syncwarp();  // and has been read
+  }
+
+  if (!has_channel) return;
+  for (int slot = 0; slot < tokens; ++slot) {
+    const Index v = (Index{slot} << cut.tiles_log2) + tile_number;
+    for (int j = 0; j < V; ++j) {
+      const float sum = tile.sum[slot][lane * V + j];
+      if (cut.chunks > 1) {
+        to[(chunk * vocabulary + v) * D + d + j] = sum;
+      } else if (sum != 0) {  // most tokens of a large vocabulary do not occur
+        to[v * D + d + j] += sum;
+      }
+    }
+  }
+}
+
+// Backward, positions. Grid: one thread for V neighbouring numbers of the C D of all positions, which are neighbours
+// in d_out as well; it adds them up over b, with eight of them on their way at once. Reads d_out once.
+constexpr int position_threads = 128;
+template <class T, int V>
+__global__ void position_kernel(float* d_position_cd, const T* d_out_bcd, Index B, Index CD) {
+  constexpr int sequences = 8;
+  const Index cd = (Index{blockIdx.x} * position_threads + threadIdx.x) * V;
+  if (cd >= CD) return;
+  Floats<V> sum{};
+  for (Index first = 0; first < B; first += sequences) {
+    Floats<V> d_out[sequences];
+    for (int b = 0; b < sequences; ++b) {
+      d_out[b] = first + b < B ? load<V>(d_out_bcd + (first + b) * CD + cd) : Floats<V>{};
+    }
+    for (int b = 0; b < sequences; ++b) {
+      for (int i = 0; i < V; ++i) sum.x[i] += d_out[b].x[i];
+    }
+  }
+  for (int i = 0; i < V; ++i) d_position_cd[cd + i] += sum.x[i];  // (embedding.3)
+}
+
+}  // namespace
+
+template <class Device, class T>
+void embedding_forward(Device& device, T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd,
+                       Index B, Index C, Index D, Index first_position) {
+  const auto run = [&](auto kernel) {
+    launch(kernel, blocks_for(B * C, rows_per_block), rows_per_block * warp_size, 0, device.stream(), out_bcd,
+           tokens_bc, token_vd, position_cd, B * C, C, int(D), first_position);
+  };
+  widest_fits<T>(D, out_bcd, token_vd, position_cd) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
+}
+
+template <class Device, class T>
+void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_position_cd, const T* d_out_bcd,
+                        const Token* tokens_bc, Index B, Index C, Index D, Index V) {
+  typename Device::Scope scratch(device.workspace);
+  const auto add_tokens = [&](auto kernel, int channels) {
+    const Cut cut = cut_of(B * C, D, V, channels);
+    float* partial_pvd = cut.chunks > 1 ? scratch.template take<float>(cut.chunks * V * D) : nullptr;
+    launch(kernel, blocks_for((cut.chunks << cut.tiles_log2) * cut.slices, 1), warp_size, 0, device.stream(),
+           partial_pvd ? partial_pvd : d_token_vd, d_out_bcd, tokens_bc, B * C, int(D), int(V), cut);
+    if (partial_pvd) add_partial_sums(device, d_token_vd, partial_pvd, cut.chunks, V * D, V * D);
+  };
+  // 4 bytes a lane make full accesses of a warp: one float, or two bf16 where rows of pairs are aligned.
+  constexpr int pair = 4 / int(sizeof(T));
+  const bool pairs_fit = D % pair == 0 && reinterpret_cast<std::uintptr_t>(d_out_bcd) % 4 == 0;
+  pairs_fit ? add_tokens(token_kernel<T, pair>, pair * warp_size) : add_tokens(token_kernel<T, 1>, warp_size);
+
+  if (!d_position_cd) return;
+  const auto add_positions = [&](auto kernel, int width) {
+    launch(kernel, blocks_for(C * D, position_threads * width), position_threads, 0, device.stream(), d_position_cd,
+           d_out_bcd, B, C * D);
+  };
+  widest_fits<T>(C * D, d_out_bcd) ? add_positions(position_kernel<T, widest<T>>, widest<T>)
+                                   : add_positions(position_kernel<T, 1>, 1);
+}
+
+#define INSTANTIATE(T)                                                    \
+  template decltype(embedding_forward<Gpu, T>) embedding_forward<Gpu, T>; \
+  template decltype(embedding_backward<Gpu, T>) embedding_backward<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

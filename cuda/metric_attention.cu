@@ -1,0 +1,149 @@
+#include "cuda/gemm.hpp"
+#include "cuda/kernel.hpp"
+#include "layers/metric_attention.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr int threads = 128;
+
+// Where element (k, other) of a head's matrix stands in memory. Packed: in the row of the smaller index.
+__device__ __forceinline__ int place_of(bool packed, int k, int other, int K) {
+  if (!packed) return k * K + other;
+  const int row = k < other ? k : other, column = k < other ? other : k;
+  return row * K - row * (row - 1) / 2 + column - row;
+}
+
+// The matrices M_nkk of packed metrics. One thread an element; a triangle is read twice and a matrix written once,
+// N K K numbers, a fraction of a layer's weights.
+template <class T>
+__global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
+  const Index element = Index{blockIdx.x} * threads + threadIdx.x;
+  if (element >= N * K * K) return;
+  const Index n = element / (K * K);
+  const int k = int(element / K % K), other = int(element % K);
+  full_nkk[element] = metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)];  // (metric_attention.1)
+}
+
+// Folds G into the gradient of the packed metric: one thread an element of G, of which those on and above the diagonal
+// have work.
+__global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index N, int K) {
+  const Index element = Index{blockIdx.x} * threads + threadIdx.x;
+  if (element >= N * K * K) return;
+  const Index n = element / (K * K);
+  const int k = int(element / K % K), other = int(element % K);
+  if (other < k) return;
+  const float* gradient_kk = gradient_nkk + n * K * K;
+  const float mirrored = other == k ? 0 : gradient_kk[other * K + k];
+  d_metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)] +=
+      gradient_kk[k * K + other] + mirrored;  // (metric_attention.5)
+}
+
+// One thread a channel of the query, that walks down a column of M: neighbours read neighbouring columns.
+template <class T>
+__global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bool packed, Index N, int K) {
+  const Index h = Index{blockIdx.x} * threads + threadIdx.x;
+  if (h >= N * K) return;
+  const Index n = h / K;
+  const int other = int(h % K);
+  const T* metric_of_head = metric + n * (packed ? Index{K} * (K + 1) / 2 : Index{K} * K);
+  float sum = 0;
+  for (int k = 0; k < K; ++k) {
+    sum += float(project_h[n * K + k]) * float(metric_of_head[place_of(packed, k, other, K)]);  // (metric_attention.6)
+  }
+  query_h[h] = T(sum);
+}
+
+// The matrices of all heads, whatever the form. `full_nkk` is scratch for N K K numbers, used by packed metrics.
+template <class T>
+const T* full_metric(Gpu& device, T* full_nkk, const T* metric, MetricForm form, Index N, Index K) {
+  if (form == MetricForm::full) return metric;
+  launch(expand_kernel<T>, blocks_for(N * K * K, threads), threads, 0, device.stream(), full_nkk, metric, N, int(K));
+  return full_nkk;
+}
+
+}  // namespace
+
+// Each product below is one call for all heads: head n works on columns n K ... n K + K - 1 of the rows.
+
+template <class Device, class T>
+void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const T* metric, MetricForm form, Index BC,
+                        Index N, Index K) {
+  typename Device::Scope scratch(device.workspace);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
+  gemm<T, T>(device, {.out_mn = key_bch,  // (metric_attention.2)
+                      .a_mk = project_bch,
+                      .b_kn = metric_nkk,
+                      .M = BC,
+                      .N = K,
+                      .K = K,
+                      .out_row = N * K,
+                      .a_row = N * K,
+                      .a_col = 1,
+                      .b_row = 1,
+                      .b_col = K,
+                      .batches = N,
+                      .out_batch = K,
+                      .a_batch = K,
+                      .b_batch = K * K});
+}
+
+template <class Device, class T>
+void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, const T* d_key_bch, const T* project_bch,
+                         const T* metric, MetricForm form, Index BC, Index N, Index K) {
+  typename Device::Scope scratch(device.workspace);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
+  gemm<T, T>(device, {.out_mn = d_project_bch,  // (metric_attention.3)
+                      .a_mk = d_key_bch,
+                      .b_kn = metric_nkk,
+                      .M = BC,
+                      .N = K,
+                      .K = K,
+                      .out_row = N * K,
+                      .a_row = N * K,
+                      .a_col = 1,
+                      .b_row = K,
+                      .b_col = 1,
+                      .accumulate = true,
+                      .batches = N,
+                      .out_batch = K,
+                      .a_batch = K,
+                      .b_batch = K * K});
+
+  const bool packed = form == MetricForm::packed;
+  Accum<T>* gradient_nkk = packed ? scratch.template take<Accum<T>>(N * K * K) : d_metric;
+  gemm<T, Accum<T>>(device, {.out_mn = gradient_nkk,  // (metric_attention.4)
+                             .a_mk = d_key_bch,
+                             .b_kn = project_bch,
+                             .M = K,
+                             .N = K,
+                             .K = BC,
+                             .out_row = K,
+                             .a_row = 1,
+                             .a_col = N * K,
+                             .b_row = N * K,
+                             .b_col = 1,
+                             .accumulate = !packed,  // a full metric's gradient is G itself
+                             .batches = N,
+                             .out_batch = K * K,
+                             .a_batch = K,
+                             .b_batch = K});
+  if (!packed) return;
+  launch(fold_kernel, blocks_for(N * K * K, threads), threads, 0, device.stream(), d_metric, gradient_nkk, N, int(K));
+}
+
+template <class Device, class T>
+void metric_query_step(Device& device, T* query_h, const T* project_h, const T* metric, MetricForm form, Index N,
+                       Index K) {
+  launch(query_kernel<T>, blocks_for(N * K, threads), threads, 0, device.stream(), query_h, project_h, metric,
+         form == MetricForm::packed, N, int(K));
+}
+
+#define INSTANTIATE(T)                                                        \
+  template decltype(metric_key_forward<Gpu, T>) metric_key_forward<Gpu, T>;   \
+  template decltype(metric_key_backward<Gpu, T>) metric_key_backward<Gpu, T>; \
+  template decltype(metric_query_step<Gpu, T>) metric_query_step<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

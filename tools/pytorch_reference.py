@@ -1,0 +1,418 @@
+#!/usr/bin/env python3
+"""The same network in PyTorch: what a training step takes there, beside ours.
+
+    tools/pytorch_reference.py [--bench build-cuda/bench] [--mixer additive,metric,dot] [--json FILE]
+    tools/pytorch_reference.py --golden FILE --mixer metric
+
+The first measures training steps (forward, backward, clipping, AdamW) at the sizes of a preset: in PyTorch run eagerly,
+through torch.compile, and through torch.compile with CUDA graphs; and, given the program, with bench in turn, round
+after round in one run, so that whatever else the machine does meets all of them. The second writes a golden file
+(docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof that
+both compute the same. Needs torch; runs on a CPU as well.
+
+PyTorch gets what makes it fast: bf16 autocast, the fused AdamW, scaled_dot_product_attention, one matrix for query, key
+and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive pooling has no function
+of its own there and is measured in two forms, as running sums (scan) and as attention to one query (attention).
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+if importlib.util.find_spec("torch") is None:
+    sys.exit("tools/pytorch_reference.py: PyTorch is missing; install it with: python3 -m pip install torch")
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# Of src/config.cpp: layers, channels, heads, context, batch, dropout; all with a depthwise convolution of kernel 4.
+PRESETS = {
+    "tiny": {"layers": 4, "channels": 128, "heads": 4, "context": 64, "batch": 12, "dropout": 0.0},
+    "baby": {"layers": 6, "channels": 384, "heads": 6, "context": 256, "batch": 64, "dropout": 0.2},
+}
+CONV_KERNEL = 4
+VOCABULARY = 65  # Tiny Shakespeare's
+MODES = ("eager", "compile", "graphs")
+
+
+# ---- the model ------------------------------------------------------------------------------------------------------
+
+
+def matrix(*shape, std=0.02):
+    return nn.Parameter(std * torch.randn(*shape))
+
+
+class Norm(nn.Module):
+    def __init__(self, D):
+        super().__init__()
+        self.weight_d = nn.Parameter(torch.ones(D))
+        self.bias_d = nn.Parameter(torch.zeros(D))
+
+    def forward(self, x_bcd):
+        return F.layer_norm(x_bcd, x_bcd.shape[-1:], self.weight_d, self.bias_d, 1e-5)
+
+
+class Conv(nn.Module):
+    def __init__(self, D, kernel):
+        super().__init__()
+        self.norm = Norm(D)
+        self.weight_dgj = matrix(D, 1, kernel, std=1 / math.sqrt(3 * kernel))
+
+    def forward(self, x_bcd):
+        D, _, kernel = self.weight_dgj.shape
+        h_bdc = F.pad(self.norm(x_bcd).transpose(1, 2), (kernel - 1, 0))
+        return F.conv1d(h_bdc, self.weight_dgj, groups=D).transpose(1, 2)
+
+
+class Ffn(nn.Module):
+    def __init__(self, D):
+        super().__init__()
+        self.norm = Norm(D)
+        self.up_fd, self.up_bias_f = matrix(4 * D, D), nn.Parameter(torch.zeros(4 * D))
+        self.down_df, self.down_bias_d = matrix(D, 4 * D), nn.Parameter(torch.zeros(D))
+
+    def forward(self, x_bcd):
+        hidden_bcf = F.gelu(F.linear(self.norm(x_bcd), self.up_fd, self.up_bias_f))
+        return F.linear(hidden_bcf, self.down_df, self.down_bias_d)
+
+
+def heads_apart(x_bch, N):
+    return x_bch.unflatten(-1, (N, -1)).transpose(1, 2)
+
+
+def heads_together(x_bnck):
+    return x_bnck.transpose(1, 2).flatten(-2)
+
+
+class Dot(nn.Module):
+    def __init__(self, D, N, dropout, pooling):
+        super().__init__()
+        self.N, self.dropout = N, dropout
+        self.norm = Norm(D)
+        self.qkv_qd, self.output_dh = matrix(3 * D, D), matrix(D, D)
+
+    def forward(self, x_bcd):
+        q, k, v = (heads_apart(x, self.N) for x in F.linear(self.norm(x_bcd), self.qkv_qd).chunk(3, -1))
+        t_bnck = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.dropout(F.linear(heads_together(t_bnck), self.output_dh), self.dropout, self.training)
+
+    SLICES = {"qkv_qd": ("query_hd", "key_hd", "value_hd")}
+
+
+class Metric(nn.Module):
+    def __init__(self, D, N, dropout, pooling):
+        super().__init__()
+        self.N, self.dropout = N, dropout
+        self.norm = Norm(D)
+        K = D // N
+        self.project_hd, self.output_dh = matrix(D, D), matrix(D, D)
+        # Element (k, k') of M stands at which place of the packed upper triangle.
+        rows, columns = torch.triu_indices(K, K)
+        place_kk = torch.empty(K, K, dtype=torch.long)
+        place_kk[rows, columns] = place_kk[columns, rows] = torch.arange(len(rows))
+        self.register_buffer("place_kk", place_kk, persistent=False)
+        self.metric_nl = nn.Parameter((rows == columns).to(torch.get_default_dtype()).repeat(N, 1))
+
+    def forward(self, x_bcd):
+        p_bnck = heads_apart(F.linear(self.norm(x_bcd), self.project_hd), self.N)
+        k_bnck = p_bnck @ self.metric_nl[:, self.place_kk]
+        t_bnck = F.scaled_dot_product_attention(p_bnck, k_bnck, p_bnck, is_causal=True)
+        return F.dropout(F.linear(heads_together(t_bnck), self.output_dh), self.dropout, self.training)
+
+    SLICES = {}
+
+
+def pool_by_scan(x_bnck, pool_nk):
+    """Averages of the past with weights e^a, a = x . pool / sqrt(K), as running sums relative to the largest logit of the
+    row. Exact while the logits of a row are within about 80 of each other, as they are in the first steps."""
+    precise = torch.promote_types(x_bnck.dtype, torch.float32)
+    a_bnc = torch.einsum("bnck,nk->bnc", x_bnck, pool_nk).to(precise) / math.sqrt(x_bnck.shape[-1])
+    a_bnc = a_bnc - a_bnc.amax(-1, keepdim=True).detach()
+    weighted_bnck = (a_bnc.exp()[..., None] * x_bnck).cumsum(2)
+    return (weighted_bnck * torch.exp(-torch.logcumsumexp(a_bnc, -1))[..., None]).to(x_bnck.dtype)
+
+
+def pool_by_attention(x_bnck, pool_nk):
+    """The same: every position asks with the pooling vector."""
+    query_bnck = pool_nk.to(x_bnck.dtype)[None, :, None, :].expand_as(x_bnck)
+    return F.scaled_dot_product_attention(query_bnck, x_bnck, x_bnck, is_causal=True)
+
+
+class Additive(nn.Module):
+    def __init__(self, D, N, dropout, pooling):
+        super().__init__()
+        self.N, self.dropout = N, dropout
+        self.pool = {"scan": pool_by_scan, "attention": pool_by_attention}[pooling]
+        self.norm, self.mid_norm = Norm(D), Norm(D)
+        self.qk_qd = matrix(2 * D, D)
+        self.query_pool_nk = nn.Parameter(torch.zeros(N, D // N))
+        self.key_pool_nk = nn.Parameter(torch.zeros(N, D // N))
+
+    def pooled(self, x_bcd, pool_nk):
+        p_bcd = heads_together(self.pool(heads_apart(x_bcd, self.N), pool_nk))
+        return F.dropout(p_bcd, self.dropout, self.training)
+
+    def forward(self, x_bcd):
+        h_bcd = self.norm(x_bcd)
+        q_bcd, k_bcd = F.linear(h_bcd, self.qk_qd).chunk(2, -1)
+        r_bcd = h_bcd + self.pooled(q_bcd, self.query_pool_nk) * k_bcd
+        t_bcd = self.mid_norm(r_bcd).to(q_bcd.dtype)
+        return self.pooled(t_bcd, self.key_pool_nk) * q_bcd
+
+    SLICES = {"qk_qd": ("query_dd", "key_dd")}
+
+
+MIXERS = {"additive": Additive, "metric": Metric, "dot": Dot}
+
+
+class Layer(nn.Module):
+    def __init__(self, mixer, D, N, dropout, pooling):
+        super().__init__()
+        self.dropout = dropout
+        self.conv, self.mixer, self.ffn = Conv(D, CONV_KERNEL), MIXERS[mixer](D, N, dropout, pooling), Ffn(D)
+
+    def forward(self, x_bcd):
+        x_bcd = x_bcd + F.dropout(self.conv(x_bcd), self.dropout, self.training)
+        x_bcd = x_bcd + self.mixer(x_bcd)
+        return x_bcd + F.dropout(self.ffn(x_bcd), self.dropout, self.training)
+
+
+class Embedding(nn.Module):
+    def __init__(self, V, C, D):
+        super().__init__()
+        self.token_vd, self.position_cd = matrix(V, D), matrix(C, D)
+
+    def forward(self, tokens_bc):
+        return F.embedding(tokens_bc, self.token_vd) + self.position_cd[: tokens_bc.shape[1]]
+
+
+class Network(nn.Module):
+    """src/network.hpp: tied weights, learned positions, a final norm."""
+
+    def __init__(self, mixer, layers, channels, heads, context, dropout, pooling="scan", vocabulary=VOCABULARY):
+        super().__init__()
+        self.dropout = dropout
+        self.embedding = Embedding(vocabulary, context, channels)
+        self.blocks = nn.ModuleList(Layer(mixer, channels, heads, dropout, pooling) for _ in range(layers))
+        self.final_norm = Norm(channels)
+
+    def forward(self, tokens_bc, targets_bc):
+        x_bcd = F.dropout(self.embedding(tokens_bc), self.dropout, self.training)
+        for block in self.blocks:
+            x_bcd = block(x_bcd)
+        logits_bcv = F.linear(self.final_norm(x_bcd), self.embedding.token_vd)
+        return F.cross_entropy(logits_bcv.flatten(0, 1), targets_bc.flatten()), logits_bcv
+
+
+def named_tensors(model):
+    """Name in a checkpoint of ours, weight, gradient."""
+    for name, weight in model.named_parameters():
+        *path, last = name.split(".")
+        # Norms of a block are part of it: blocks.0.mixer.norm.weight_d is blocks.0.mixer.norm_weight_d.
+        if path[-1] in ("norm", "mid_norm"):
+            path, last = path[:-1], f"{path[-1]}_{last}"
+        owner = model.get_submodule(".".join(path))
+        slices = getattr(owner, "SLICES", {}).get(last, (last,))
+        for part, value, gradient in zip(slices, weight.chunk(len(slices)), weight.grad.chunk(len(slices))):
+            yield ".".join([*path, part]), value, gradient
+
+
+# ---- measuring ------------------------------------------------------------------------------------------------------
+
+
+class Contestant:
+    """One way to make training steps in PyTorch."""
+
+    def __init__(self, arguments, mixer, mode, pooling):
+        self.name = f"PyTorch, {mode}" + (f", {pooling}" if mixer == "additive" else "")
+        sizes = arguments.sizes
+        device = self.device = arguments.device
+        torch.manual_seed(1)
+        self.model = Network(mixer, sizes["layers"], sizes["channels"], sizes["heads"], sizes["context"],
+                             sizes["dropout"], pooling).to(device)
+        decayed = [p for n, p in self.model.named_parameters() if p.dim() > 1 and "pool" not in n and "position" not in n]
+        chosen = {id(p) for p in decayed}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
+        self.loss = lambda tokens, targets: self.model(tokens, targets)[0]
+        if mode != "eager":
+            self.loss = torch.compile(self.loss, mode="reduce-overhead" if mode == "graphs" else None)
+        self.precision = arguments.type
+        shape = (sizes["batch"], sizes["context"])
+        self.tokens_bc = torch.randint(0, VOCABULARY, shape)
+        if device == "cuda":
+            self.tokens_bc = self.tokens_bc.pin_memory()
+
+    def step(self):
+        tokens_bc = self.tokens_bc.to(self.device, non_blocking=True)
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):
+            loss = self.loss(tokens_bc, tokens_bc)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=True)
+        self.optimizer.step()
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def milliseconds(self, seconds):
+        """Median over batches of ten steps (one on a CPU), each with one wait at its end."""
+        steps = 10 if self.device == "cuda" else 1
+        times = []
+        stop = time.perf_counter() + seconds
+        while not times or time.perf_counter() < stop:
+            begin = time.perf_counter()
+            for _ in range(steps):
+                self.step()
+            self.wait()
+            times.append(1e3 * (time.perf_counter() - begin) / steps)
+        return statistics.median(times)
+
+
+class Ours:
+    """The program bench."""
+
+    def __init__(self, arguments, mixer, _mode, _pooling):
+        self.name = "ours"
+        sizes = arguments.sizes
+        flags = {"--mixer": mixer, "--type": arguments.type, "--each-layer": "0", "--device": arguments.bench_device}
+        flags["--preset"] = arguments.preset
+        for size in ("layers", "channels", "heads", "context", "batch", "dropout"):
+            flags[f"--{size}"] = str(sizes[size])
+        self.command = [arguments.bench, *(word for flag in flags.items() for word in flag)]
+
+    def step(self):
+        pass
+
+    def wait(self):
+        pass
+
+    def milliseconds(self, seconds):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "bench.json"
+            command = [*self.command, "--seconds", str(seconds / 4), "--json", str(file)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
+            return json.loads(file.read_text())["training"][0]["ms"]
+
+
+def contestants(arguments, mixer):
+    """Those that run here, warm, with what it took to get there."""
+    kinds = [(Ours, "", "")] if arguments.bench else []
+    poolings = ("scan", "attention") if mixer == "additive" else ("",)
+    kinds += [(Contestant, mode, pooling) for mode in arguments.modes.split(",") for pooling in poolings]
+    for kind, mode, pooling in kinds:
+        if time.perf_counter() > arguments.deadline:
+            print(f"{mixer}, {mode} {pooling}: left out, the time is up", flush=True)
+            continue
+        begin = time.perf_counter()
+        try:
+            one = kind(arguments, mixer, mode, pooling or "scan")
+            for _ in range(3):  # compiles, records, fills caches
+                one.step()
+            one.wait()
+        except Exception as error:  # a mode that does not work here must not end the others
+            print(f"{mixer}, {mode} {pooling}: {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+            continue
+        print(f"{mixer}, {one.name}: ready after {time.perf_counter() - begin:.1f} s", flush=True)
+        yield one
+
+
+def compare(arguments):
+    result = {"torch": torch.__version__, "device": arguments.device, "type": arguments.type, **arguments.sizes,
+              "rounds": arguments.rounds, "steps": []}
+    if arguments.device == "cuda":
+        result["gpu"] = torch.cuda.get_device_name()
+    tokens = arguments.sizes["batch"] * arguments.sizes["context"]
+    for mixer in arguments.mixer.split(","):
+        torch.compiler.reset()
+        ready = list(contestants(arguments, mixer))
+        times = {one.name: [] for one in ready}
+        for _ in range(arguments.rounds):
+            for one in ready:
+                try:
+                    times[one.name].append(one.milliseconds(arguments.seconds))
+                except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+                    print(f"{mixer}, {one.name}: {error}", flush=True)
+        for name, values in times.items():
+            if not values:
+                continue
+            row = {"mixer": mixer, "name": name, "ms": statistics.median(values), "all_ms": values}
+            row["tokens_per_s"] = round(1e3 * tokens / row["ms"])
+            result["steps"].append(row)
+            print(f"{mixer:10} {name:30} {row['ms']:10.3f} ms {row['tokens_per_s']:12} tokens/s", flush=True)
+        if arguments.json:  # after every mixer: whoever stops this keeps what there is
+            arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+# ---- the proof ------------------------------------------------------------------------------------------------------
+
+
+def write_golden(arguments):
+    """A model of random weights and no dropout, in double, and all its gradients."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+    from golden_cases import write_safetensors  # it makes double the default, which this needs too
+
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(1)
+    B, C, V, layers, heads = 2, 9, 11, 2, 3
+    model = Network(arguments.mixer, layers, 12, heads, C, 0.0, arguments.pooling, V)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.5)
+    tokens_bc, targets_bc = torch.randint(0, V, (2, B, C))
+    loss, logits_bcv = model(tokens_bc, targets_bc)
+    loss.backward()
+    tensors = {"input.tokens_bc": tokens_bc.int(), "input.targets_bc": targets_bc.int(), "output.loss": loss,
+               "output.logits_bcv": logits_bcv}
+    for name, weight, gradient in named_tensors(model):
+        tensors["weight." + name], tensors["grad_weight." + name] = weight, gradient
+    settings = {"case": "language_model", "layers": layers, "mixer": arguments.mixer, "heads": heads, "ffn_bias": 1,
+                "conv_kernel": CONV_KERNEL, "conv_groups": 12, "source": "tools/pytorch_reference.py, float64"}
+    write_safetensors(arguments.golden, tensors, {key: str(value) for key, value in settings.items()})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mixer", default="additive,metric,dot", help="a comma list; one with --golden")
+    parser.add_argument("--preset", default="baby", choices=PRESETS)
+    for size in ("layers", "channels", "heads", "context", "batch"):
+        parser.add_argument(f"--{size}", type=int, help="instead of the preset's")
+    parser.add_argument("--dropout", type=float, help="instead of the preset's")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
+    parser.add_argument("--type", default="bf16", choices=["bf16", "float"], help="bf16: autocast")
+    parser.add_argument("--modes", default=",".join(MODES), help="of eager, compile, graphs (compiled, CUDA graphs)")
+    parser.add_argument("--bench", help="the program bench, to be measured in turn")
+    parser.add_argument("--bench-device", default="cuda", help="its --device")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1, help="for one measurement in one round")
+    parser.add_argument("--limit", type=float, default=1e6, help="seconds after which nothing more is compiled")
+    parser.add_argument("--json", type=pathlib.Path, help="write the results there as well")
+    parser.add_argument("--golden", type=pathlib.Path, help="write a golden file there and do nothing else")
+    parser.add_argument("--pooling", default="scan", choices=["scan", "attention"], help="of the golden file")
+    arguments = parser.parse_args()
+    arguments.deadline = time.perf_counter() + arguments.limit
+    arguments.sizes = {size: PRESETS[arguments.preset][size] if getattr(arguments, size) is None
+                       else getattr(arguments, size) for size in PRESETS["tiny"]}
+    for mixer in arguments.mixer.split(","):
+        if mixer not in MIXERS:
+            parser.error(f"--mixer: expected {', '.join(MIXERS)} or a comma list of them, found {mixer!r}")
+    if unknown := set(arguments.modes.split(",")) - set(MODES):
+        parser.error(f"--modes: expected {', '.join(MODES)}, found {', '.join(unknown)}")
+    if arguments.golden:
+        write_golden(arguments)
+    else:
+        compare(arguments)
+
+
+if __name__ == "__main__":
+    main()
