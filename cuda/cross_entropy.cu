@@ -77,7 +77,7 @@ Index rows_per_block(Index BC) {
 // once and writes two numbers a row; loss_p and count_p are the sums over the rows of block p.
 template <class T, int width>
 __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* loss_p, int* count_p, Index rows) {
-  const int lane = threadIdx.x % warp_size;
+  const int lane = int(threadIdx.x % warp_size);
   const Index first = Index{blockIdx.x} * rows, end = first + rows < a.BC ? first + rows : a.BC;
   float loss_of_warp = 0;
   int count_of_warp = 0;

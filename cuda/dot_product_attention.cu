@@ -1,15 +1,14 @@
-#include "layers/dot_product_attention.hpp"
-
 #include "cuda/kernel.hpp"
 #include "cuda/tensor_core.hpp"
+#include "layers/dot_product_attention.hpp"
 
 namespace abh {
 
 namespace {
 
 // A block of threads owns a tile of 64 queries (or, for the gradients of keys and values, 64 keys) of one head, and
-// meets the keys (queries) of that head tile by tile. What it owns and what it sums stays on the chip; scores exist only
-// as a tile of 64 x 64, spread over the registers of the block:
+// meets the keys (queries) of that head tile by tile. What it owns and what it sums stays on the chip; scores exist
+// only as a tile of 64 x 64, spread over the registers of the block:
 //
 //                        keys (tile by tile, through shared memory)
 //                      +----+----+----+
@@ -34,11 +33,11 @@ constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
 // Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
 template <class T, int KP>
-constexpr int stages = on_tensor_cores<T> && KP <= 64 ? 2 : 1;
+constexpr int stages = on_tensor_cores<T>&& KP <= 64 ? 2 : 1;
 
 // Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills.
 template <class T, int KP>
-constexpr int blocks = on_tensor_cores<T> && KP <= 64 ? 3 : 2;
+constexpr int blocks = on_tensor_cores<T>&& KP <= 64 ? 3 : 2;
 
 // Columns of a score tile that are in registers at a time.
 template <class T, int KP>
@@ -52,7 +51,6 @@ constexpr int backward_width = on_tensor_cores<T> ? (KP <= 32 ? 32 : 16) : 64;
 struct Plan {
   int tiles, heads;  // heads of all sequences
   int together;      // heads whose tiles take turns
-  bool wide;         // all rows can be read and written 16 bytes at a time
   float scale;       // 1/sqrt(K)
 };
 
@@ -62,8 +60,8 @@ struct Place {
   int first;  // row of the tile
 };
 
-// Blocks start in the order of their numbers. Tiles with much work come first, so that what is left at the end is small;
-// but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
+// Blocks start in the order of their numbers. Tiles with much work come first, so that what is left at the end is
+// small; but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
 __device__ __forceinline__ Place place_of_block(const Plan& plan, int N, bool last_tile_first) {
   const int block = int(blockIdx.x);
   const int first_head = int(blockIdx.x / (unsigned(plan.tiles) * unsigned(plan.together))) * plan.together;
@@ -113,21 +111,20 @@ struct Tile {
   alignas(16) T row[tile][KP + widest<T>];
 };
 
-// Rows [first, first + 64) of a head; 0 where there is no row or no channel. Under way until fetched().
-template <class T, int KP>
-__device__ __forceinline__ void fetch(Tile<T, KP>& to, Rows<const T> from_ck, int first, int C, int K, bool wide) {
+// Rows [first, first + 64) of a head; 0 where there is no row or no channel. Under way until fetched(). wide: all rows
+// can be read and written 16 bytes at a time.
+template <bool wide, class T, int KP>
+__device__ __forceinline__ void fetch(Tile<T, KP>& to, Rows<const T> from_ck, int first, int C, int K) {
+  constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
   const T* from_tile = from_ck[first];
-  if (wide) {
-    constexpr int pieces = KP / widest<T>;
-    const int k = int(threadIdx.x) % pieces * widest<T>;
-    for (int c = int(threadIdx.x) / pieces; c < tile; c += threads<T> / pieces) {
-      const bool there = first + c < C && k < K;
-      copy_async(to.row[c] + k, from_tile + (there ? c * from_ck.stride + k : 0), there);
-    }
-  } else {
-    for (int i = int(threadIdx.x); i < tile * KP; i += threads<T>) {
-      const int c = i / KP, k = i % KP;
-      to.row[c][k] = first + c < C && k < K ? from_tile[c * from_ck.stride + k] : T(0.0f);
+  const int k = int(threadIdx.x) % pieces * at_once;
+  for (int c = int(threadIdx.x) / pieces; c < tile; c += threads<T> / pieces) {
+    const bool there = first + c < C && k < K;
+    const T* from = from_tile + (there ? c * from_ck.stride + k : 0);
+    if constexpr (wide) {
+      copy_async(to.row[c] + k, from, there);
+    } else {
+      to.row[c][k] = there ? *from : T(0.0f);
     }
   }
 }
@@ -138,19 +135,14 @@ __device__ __forceinline__ void fetched() {
   __syncthreads();
 }
 
-template <class T, int KP>
-__device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int first, int C, int K, bool wide) {
-  constexpr int pieces = KP / widest<T>;
-  const int k = int(threadIdx.x) % pieces * widest<T>;
+template <bool wide, class T, int KP>
+__device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int first, int C, int K) {
+  constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
+  using Piece = Pack<T, at_once>;
   T* to_tile = to_ck[first];
+  const int k = int(threadIdx.x) % pieces * at_once;
   for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads<T> / pieces) {
-    T* to = to_tile + c * to_ck.stride + k;
-    if (wide) {
-      using Piece = Pack<T, widest<T>>;
-      *reinterpret_cast<Piece*>(to) = *reinterpret_cast<const Piece*>(from.row[c] + k);
-    } else {
-      for (int j = 0; j < widest<T> && k + j < K; ++j) to[j] = from.row[c][k + j];
-    }
+    *reinterpret_cast<Piece*>(to_tile + c * to_ck.stride + k) = *reinterpret_cast<const Piece*>(from.row[c] + k);
   }
 }
 
@@ -179,8 +171,8 @@ struct Shared {
   Weights<T> weights;
 };
 
-// Meets tiles first = begin, begin + 64, ... < end: fetch(first, stage), then compute(first, stage). prepare() comes once,
-// when the first tile (and whatever was asked for before it) is there.
+// Meets tiles first = begin, begin + 64, ... < end: fetch(first, stage), then compute(first, stage). prepare() comes
+// once, when the first tile (and whatever was asked for before it) is there.
 template <int stages, class Fetch, class Prepare, class Compute>
 __device__ __forceinline__ void for_tiles(int begin, int end, const Fetch& fetch_tile, const Prepare& prepare,
                                           const Compute& compute) {
@@ -205,8 +197,9 @@ __device__ __forceinline__ void for_tiles(int begin, int end, const Fetch& fetch
 
 // ---- Products ----
 //
-// Part<T, W> is what one thread holds of a matrix of 64 x W sums: at(r, c) is its element (row(r), column(c)). The lanes
-// that share a row are neighbours. Left<T, KP> is the left factor of a product: this thread's rows of an own tile.
+// Part<T, W> is what one thread holds of a matrix of 64 x W sums: at(r, c) is its element (row(r), column(c)). The
+// lanes that share a row are neighbours. Left<T, KP> is the left factor of a product: this thread's rows of an own
+// tile.
 //
 //   multiply_rows     sum_rc += sum_k left_rk right_ck         columns are rows first, first + 1, ... of a tile
 //   multiply_columns  sum_rk += sum_c weight_rc right_ck       rows first, first + 1, ... of a tile, a weight each
@@ -278,8 +271,8 @@ __device__ __forceinline__ void multiply_columns(Part<bf16, KP>& sum_rk, const P
   }
 }
 
-// product_r = left_r . right_r, the diagonal of multiply_rows, and so the very same sums. Each warp multiplies its 16 rows
-// by the 16 of the other tile. Element (i, i) lies with lane i / 2 of the four that share row i.
+// product_r = left_r . right_r, the diagonal of multiply_rows, and so the very same sums. Each warp multiplies its 16
+// rows by the 16 of the other tile. Element (i, i) lies with lane i / 2 of the four that share row i.
 template <int KP>
 __device__ __forceinline__ void multiply_diagonal(float (&product_r)[2], const Left<bf16, KP>& left_rk,
                                                   const Tile<bf16, KP>& right_rk) {
@@ -291,8 +284,8 @@ __device__ __forceinline__ void multiply_diagonal(float (&product_r)[2], const L
   product_r[1] = __shfl_sync(whole_warp, row % 2 ? all.at(1, 3) : all.at(1, 2), owner);
 }
 
-// float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds for 8 numbers
-// read, and four of those at a time. The 16 threads of a row are half a warp.
+// float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds for 8
+// numbers read, and four of those at a time. The 16 threads of a row are half a warp.
 template <int W>
 struct Part<float, W> {
   static constexpr int rows = tile / 16, columns = W / 16;
@@ -417,8 +410,9 @@ __device__ __forceinline__ void lay_down(Tile<T, KP>& own, Part<T, KP>& sum, flo
 // Grid: a block for each tile of queries of each head, late (in a causal pass: long) tiles first. Keys and values are
 // read once for every 64 queries: 4 * 64 * K flops for 4 K bytes in bf16, 64 flops a byte, most of which come from the
 // second cache. The running maximum is that of the scores before they are scaled.
-template <class T, int KP>
-__global__ void __launch_bounds__(threads<T>, blocks<T, KP>) forward_kernel(DotProductAttentionForward<T> a, Plan plan) {
+template <class T, int KP, bool wide>
+__global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
+    forward_kernel(DotProductAttentionForward<T> a, Plan plan) {
   constexpr int W = forward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
@@ -437,20 +431,19 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>) forward_kernel(DotP
     max[r] = -infinity;
     sum[r] = 0;
   }
-  fetch(shared.own[0], query_ck, at.first, C, K, plan.wide);
+  fetch<wide>(shared.own[0], query_ck, at.first, C, K);
   for_tiles<stages<T, KP>>(
       0, a.causal && at.first + tile < C ? at.first + tile : C,
       [&](int first_key, int stage) {
-        fetch(shared.other[stage][0], key_ck, first_key, C, K, plan.wide);
-        fetch(shared.other[stage][1], value_ck, first_key, C, K, plan.wide);
+        fetch<wide>(shared.other[stage][0], key_ck, first_key, C, K);
+        fetch<wide>(shared.other[stage][1], value_ck, first_key, C, K);
       },
       [&] { query.take(shared.own[0]); },
       [&](int first_key, int stage) {
         const bool edge = !sight.sees_all(at.first, first_key);
         for (int part = 0; part < tile; part += W) {
-          const std::uint32_t seen =
-              edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
-          Score score;  // without the factor, which joins in the exponent
+          const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
+          Score score;                                                // without the factor, which joins in the exponent
           multiply_rows(score, query, shared.other[stage][0], part);  // (dot_product_attention.1)
           hide_others(score, seen);
           for (int r = 0; r < Score::rows; ++r) {
@@ -478,14 +471,14 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>) forward_kernel(DotP
     const float total = row_sum<T>(sum[r]);
     const bool sees_none = total == 0;
     const float inverse = sees_none ? 0 : 1 / total;
-    for (int k = 0; k < out.columns; ++k) out.at(r, k) *= inverse;                          // (dot_product_attention.3)
+    for (int k = 0; k < out.columns; ++k) out.at(r, k) *= inverse;                   // (dot_product_attention.3)
     const float lse = sees_none ? infinity : fmaf(max[r], plan.scale, logf(total));  // (dot_product_attention.4)
     const int c = at.first + Score::row(r);
     if (Score::column(0) == 0 && c < C) lse_c[c] = lse;
   }
   lay_down(shared.own[0], out, 1);
   __syncthreads();
-  put(head_rows(a.out_bch, 0, a, at), shared.own[0], at.first, C, K, plan.wide);
+  put<wide>(head_rows(a.out_bch, 0, a, at), shared.own[0], at.first, C, K);
 }
 
 // ---- Backward ----
@@ -495,11 +488,11 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>) forward_kernel(DotP
 // five; but that one would have to add the parts of d_query that different blocks make, which takes atomics (then the
 // last bits change from run to run) or C/64 copies of d_query. Here every sum has one owner and a fixed order.
 
-// Grid: a block for each tile of queries, late ones first. Also makes delta, which the other kernel reads: summed exactly
-// as d_out . value is (multiply_diagonal). If one weight is 1 and the others 0, out is that value, also after rounding,
-// delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error, which is
-// multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
-template <class T, int KP>
+// Grid: a block for each tile of queries, late ones first. Also makes delta, which the other kernel reads: summed
+// exactly as d_out . value is (multiply_diagonal). If one weight is 1 and the others 0, out is that value, also after
+// rounding, delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error,
+// which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
+template <class T, int KP, bool wide>
 __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
     backward_query_kernel(DotProductAttentionBackward<T> a, Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
@@ -514,9 +507,9 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
   Left<T, KP> query, d_out;
   Part<T, KP> d_query;
   float lse[Score::rows], delta[Score::rows];
-  fetch(shared.own[0], head_rows(a.query_bch, a.query_stride, a, at), at.first, C, K, plan.wide);
-  fetch(shared.own[1], head_rows(a.d_out_bch, 0, a, at), at.first, C, K, plan.wide);
-  fetch(shared.other[0][0], head_rows(a.out_bch, 0, a, at), at.first, C, K, plan.wide);
+  fetch<wide>(shared.own[0], head_rows(a.query_bch, a.query_stride, a, at), at.first, C, K);
+  fetch<wide>(shared.own[1], head_rows(a.d_out_bch, 0, a, at), at.first, C, K);
+  fetch<wide>(shared.other[0][0], head_rows(a.out_bch, 0, a, at), at.first, C, K);
   fetched();
   query.take(shared.own[0]);
   d_out.take(shared.own[1]);
@@ -535,8 +528,8 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
   for_tiles<stages<T, KP>>(
       0, a.causal && at.first + tile < C ? at.first + tile : C,
       [&](int first_key, int stage) {
-        fetch(shared.other[stage][0], key_ck, first_key, C, K, plan.wide);
-        fetch(shared.other[stage][1], value_ck, first_key, C, K, plan.wide);
+        fetch<wide>(shared.other[stage][0], key_ck, first_key, C, K);
+        fetch<wide>(shared.other[stage][1], value_ck, first_key, C, K);
       },
       [] {},
       [&](int first_key, int stage) {
@@ -544,8 +537,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
         const bool edge = !sight.sees_all(at.first, first_key);
         for (int part = 0; part < tile; part += W) {
           if (a.causal && first_key + part > at.first + Score::last_row()) break;  // nothing that this warp sees
-          const std::uint32_t seen =
-              edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
+          const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
           Score score, d_score;
           multiply_rows(score, query, key, part);
           multiply_rows(d_score, d_out, value, part);  // of the weights, so far
@@ -561,12 +553,12 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
       });
   lay_down(shared.own[0], d_query, plan.scale);
   __syncthreads();
-  put(head_rows(a.d_query_bch, a.d_query_stride, a, at), shared.own[0], at.first, C, K, plan.wide);
+  put<wide>(head_rows(a.d_query_bch, a.d_query_stride, a, at), shared.own[0], at.first, C, K);
 }
 
-// Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are keys
-// here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
-template <class T, int KP>
+// Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
+// keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
+template <class T, int KP, bool wide>
 __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
     backward_key_kernel(DotProductAttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
@@ -581,13 +573,13 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
 
   Left<T, KP> key, value;
   Part<T, KP> d_key, d_value;
-  fetch(shared.own[0], head_rows(a.key_bch, a.key_stride, a, at), at.first, C, K, plan.wide);
-  fetch(shared.own[1], head_rows(a.value_bch, a.value_stride, a, at), at.first, C, K, plan.wide);
+  fetch<wide>(shared.own[0], head_rows(a.key_bch, a.key_stride, a, at), at.first, C, K);
+  fetch<wide>(shared.own[1], head_rows(a.value_bch, a.value_stride, a, at), at.first, C, K);
   for_tiles<stages<T, KP>>(
       a.causal ? at.first : 0, C,
       [&](int first_query, int stage) {
-        fetch(shared.other[stage][0], query_ck, first_query, C, K, plan.wide);
-        fetch(shared.other[stage][1], d_out_ck, first_query, C, K, plan.wide);
+        fetch<wide>(shared.other[stage][0], query_ck, first_query, C, K);
+        fetch<wide>(shared.other[stage][1], d_out_ck, first_query, C, K);
         constexpr int bytes = 16;
         for (int i = int(threadIdx.x); i * bytes < int(sizeof(Statistics)); i += threads<T>) {
           copy_async(reinterpret_cast<unsigned char*>(&shared.statistics[stage]) + i * bytes,
@@ -604,8 +596,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
         for (int part = 0; part < tile; part += W) {
           // Queries before the first key of this warp see none of its keys.
           if (a.causal && first_query + part + W - 1 < at.first + Score::first_row()) continue;
-          const std::uint32_t seen =
-              edge ? seen_scores<Score>(sight, first_query + part, at.first, false) : all_seen;
+          const std::uint32_t seen = edge ? seen_scores<Score>(sight, first_query + part, at.first, false) : all_seen;
           Score weight, d_score;
           multiply_rows(weight, key, query, part);     // scores, so far
           multiply_rows(d_score, value, d_out, part);  // of the weights, so far
@@ -615,7 +606,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
             const float delta = shared.statistics[stage].delta[part + Score::column(c)];
             for (int r = 0; r < Score::rows; ++r) {
               const float log_weight = fmaf(weight.at(r, c), plan.scale, -lse);
-              weight.at(r, c) = exp2f(log_weight * log2_e);                           // (dot_product_attention.5)
+              weight.at(r, c) = exp2f(log_weight * log2_e);                     // (dot_product_attention.5)
               d_score.at(r, c) = weight.at(r, c) * (d_score.at(r, c) - delta);  // (dot_product_attention.7)
             }
           }
@@ -626,8 +617,8 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
   lay_down(shared.own[0], d_key, plan.scale);
   lay_down(shared.own[1], d_value, 1);
   __syncthreads();
-  put(head_rows(a.d_key_bch, a.d_key_stride, a, at), shared.own[0], at.first, C, K, plan.wide);
-  put(head_rows(a.d_value_bch, a.d_value_stride, a, at), shared.own[1], at.first, C, K, plan.wide);
+  put<wide>(head_rows(a.d_key_bch, a.d_key_stride, a, at), shared.own[0], at.first, C, K);
+  put<wide>(head_rows(a.d_value_bch, a.d_value_stride, a, at), shared.own[1], at.first, C, K);
 }
 
 // ---- Heads of many channels ----
@@ -705,7 +696,8 @@ __global__ void plain_backward_query_kernel(DotProductAttentionBackward<T> a, fl
     const float d_score = weight * (dot_product(d_out_k, value_ck[key], K) - delta);
     for (int k = lane; k < K; k += warp_size) d_query_k[k] += d_score * float(key_ck[key][k]);
   }
-  lay_row(head_rows(a.d_query_bch, a.d_query_stride, a, at)[at.first], d_query_k, scale, K);  // (dot_product_attention.8)
+  lay_row(head_rows(a.d_query_bch, a.d_query_stride, a, at)[at.first], d_query_k, scale,
+          K);  // (dot_product_attention.8)
 }
 
 // Grid: a block of one warp for each key.
@@ -734,14 +726,14 @@ __global__ void plain_backward_key_kernel(DotProductAttentionBackward<T> a, cons
       d_value_k[k] += weight * float(d_out_ck[query][k]);
     }
   }
-  lay_row(head_rows(a.d_key_bch, a.d_key_stride, a, at)[at.first], d_key_k, scale, K);      // (dot_product_attention.9)
+  lay_row(head_rows(a.d_key_bch, a.d_key_stride, a, at)[at.first], d_key_k, scale, K);    // (dot_product_attention.9)
   lay_row(head_rows(a.d_value_bch, a.d_value_stride, a, at)[at.first], d_value_k, 1, K);  // (dot_product_attention.10)
 }
 
 // ---- Step ----
 
-// Cached rows of one block. The cache of a head is dealt out to blocks in chunks, each of which leaves a triple: maximum,
-// sum and K outputs not yet divided by the sum. A second kernel merges the triples in order.
+// Cached rows of one block. The cache of a head is dealt out to blocks in chunks, each of which leaves a triple:
+// maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order.
 constexpr int chunk = 64;
 constexpr int step_threads = 128;
 
@@ -816,12 +808,12 @@ float scale_of(Index K) { return 1 / sqrtf(float(K)); }
 
 Index tiles_of(Index C) { return (C + tile - 1) / tile; }
 
-template <class T, class Arguments>
-Plan plan_of(const Arguments& a, bool wide) {
+template <class Arguments>
+Plan plan_of(const Arguments& a) {
   const Index tiles = tiles_of(a.C);
   constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
   const Index together = tiles < blocks_together ? blocks_together / tiles : 1;
-  return {int(tiles), int(a.B * a.N), int(together), wide && a.K % widest<T> == 0, scale_of(a.K)};
+  return {int(tiles), int(a.B * a.N), int(together), scale_of(a.K)};
 }
 
 template <class T, int KP, int owned>
@@ -830,18 +822,22 @@ constexpr std::size_t shared_bytes() {
   return sizeof(Shared<T, KP, owned>);
 }
 
-// Calls run.operator()<KP>() for the smallest KP that K fits in; false if there is none.
+// Calls run.operator()<KP, wide>() for the smallest KP that K fits in; false if there is none. Rows that cannot be read
+// 16 bytes at a time all take the largest KP: they are rare, and each kernel takes its time to compile.
 template <class T, class Run>
-bool with_width(Index K, const Run& run) {
-  if (K > most_channels<T>) return false;
-  if (K <= 16) {
-    run.template operator()<16>();
+bool with_width(Index K, bool wide, const Run& run) {
+  constexpr int most = most_channels<T>;
+  if (K > most) return false;
+  if (!wide || K % widest<T> != 0) {
+    run.template operator()<most, false>();
+  } else if (K <= 16) {
+    run.template operator()<16, true>();
   } else if (K <= 32) {
-    run.template operator()<32>();
+    run.template operator()<32, true>();
   } else if (K <= 64) {
-    run.template operator()<64>();
+    run.template operator()<64, true>();
   } else {
-    run.template operator()<most_channels<T>>();
+    run.template operator()<most, true>();
   }
   return true;
 }
@@ -852,14 +848,14 @@ template <class Device, class T>
 void dot_product_attention_forward(Device& device, const DotProductAttentionForward<T>& a) {
   const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
   if (rows == 0) return;
-  const Plan plan = plan_of<T>(
-      a, widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
-             widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch));
-  const auto in_tiles = [&]<int KP>() {
-    launch(forward_kernel<T, KP>, unsigned(plan.heads * plan.tiles), threads<T>, shared_bytes<T, KP, 1>(),
+  const Plan plan = plan_of(a);
+  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
+                    widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch);
+  const auto in_tiles = [&]<int KP, bool wide_rows>() {
+    launch(forward_kernel<T, KP, wide_rows>, unsigned(plan.heads * plan.tiles), threads<T>, shared_bytes<T, KP, 1>(),
            device.stream(), a, plan);
   };
-  if (with_width<T>(a.K, in_tiles)) return;
+  if (with_width<T>(a.K, wide, in_tiles)) return;
   launch(plain_forward_kernel<T>, rows, warp_size, std::size_t(a.K) * sizeof(float), device.stream(), a, plan.scale);
 }
 
@@ -867,21 +863,21 @@ template <class Device, class T>
 void dot_product_attention_backward(Device& device, const DotProductAttentionBackward<T>& a) {
   const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
   if (rows == 0) return;
-  const Plan plan = plan_of<T>(
-      a, widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
-             widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
-             widest_fits<T>(a.d_query_stride, a.d_query_bch) && widest_fits<T>(a.d_key_stride, a.d_key_bch) &&
-             widest_fits<T>(a.d_value_stride, a.d_value_bch));
+  const Plan plan = plan_of(a);
+  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
+                    widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
+                    widest_fits<T>(a.d_query_stride, a.d_query_bch) && widest_fits<T>(a.d_key_stride, a.d_key_bch) &&
+                    widest_fits<T>(a.d_value_stride, a.d_value_bch);
   const unsigned blocks = unsigned(plan.heads * plan.tiles);
   typename Device::Scope scratch(device.workspace);
-  const auto in_tiles = [&]<int KP>() {
+  const auto in_tiles = [&]<int KP, bool wide_rows>() {
     Statistics* statistics = scratch.template take<Statistics>(blocks);
-    launch(backward_query_kernel<T, KP>, blocks, threads<T>, shared_bytes<T, KP, 2>(), device.stream(), a, statistics,
-           plan);
-    launch(backward_key_kernel<T, KP>, blocks, threads<T>, shared_bytes<T, KP, 2>(), device.stream(), a, statistics,
-           plan);
+    launch(backward_query_kernel<T, KP, wide_rows>, blocks, threads<T>, shared_bytes<T, KP, 2>(), device.stream(), a,
+           statistics, plan);
+    launch(backward_key_kernel<T, KP, wide_rows>, blocks, threads<T>, shared_bytes<T, KP, 2>(), device.stream(), a,
+           statistics, plan);
   };
-  if (with_width<T>(a.K, in_tiles)) return;
+  if (with_width<T>(a.K, wide, in_tiles)) return;
   float* delta_bnc = scratch.template take<float>(rows);
   const std::size_t bytes = std::size_t(a.K) * sizeof(float);
   launch(plain_backward_query_kernel<T>, rows, warp_size, bytes, device.stream(), a, delta_bnc, plan.scale);

@@ -120,7 +120,7 @@ template <class T, int V>
 __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_bc, Index BC, int D, int vocabulary,
                              Cut cut) {
   auto& tile = shared_memory<Tile<V>>();
-  const int lane = threadIdx.x;
+  const int lane = int(threadIdx.x);
   const int d = (int(blockIdx.x % unsigned(cut.slices)) * warp_size + lane) * V;
   const bool has_channel = d < D;  // a lane without one reads channel 0 and throws its sums away
   const unsigned tile_and_chunk = blockIdx.x / unsigned(cut.slices);

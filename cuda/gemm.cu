@@ -210,7 +210,6 @@ __global__ __launch_bounds__(Shape::threads, 2) void tensor_kernel(Gemm<bf16, Ou
       }
     }
   }
-  copy_async_wait<0>();
 
   unrolled(std::make_integer_sequence<int, blocks_m * blocks_n>(), [&](auto block) {
     constexpr int i = block / blocks_n, j = block % blocks_n;

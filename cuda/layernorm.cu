@@ -17,7 +17,7 @@ template <class T, int V>
 __global__ void forward_kernel(T* out_bcd, float* mean_bc, float* rstd_bc, const T* in_bcd, const T* weight_d,
                                const T* bias_d, Index BC, int D) {
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
-  const int lane = threadIdx.x % warp_size;
+  const int lane = int(threadIdx.x % warp_size);
   if (bc >= BC) return;
   const T* in_d = in_bcd + bc * D;
 
@@ -62,9 +62,10 @@ __global__ void backward_kernel(LayernormBackward<T> a, float* partial_pd, int r
   float* d_weight_d = static_cast<float*>(dynamic_shared_memory());
   const int D = int(a.D);
   float* d_bias_d = d_weight_d + D;
-  const int lane = threadIdx.x;
+  const int lane = int(threadIdx.x);
   for (int d = lane * V; d < D; d += warp_size * V) {
-    for (int i = 0; i < V; ++i) d_weight_d[d + i] = d_bias_d[d + i] = 0;
+    store<V>(d_weight_d + d, Floats<V>{});
+    store<V>(d_bias_d + d, Floats<V>{});
   }
 
   const Index first = Index{blockIdx.x} * rows;
@@ -76,37 +77,35 @@ __global__ void backward_kernel(LayernormBackward<T> a, float* partial_pd, int r
     float sum_u = 0, sum_u_normed = 0;
     for (int d = lane * V; d < D; d += warp_size * V) {
       const Floats<V> in = load<V>(in_d + d), d_out = load<V>(d_out_d + d), weight = load<V>(a.weight_d + d);
+      Floats<V> d_weight = load<V>(d_weight_d + d), d_bias = load<V>(d_bias_d + d);
       for (int i = 0; i < V; ++i) {
         const float normed = (in.x[i] - mean) * rstd;
         const float u = weight.x[i] * d_out.x[i];
         sum_u += u;
         sum_u_normed += u * normed;
-        d_weight_d[d + i] += d_out.x[i] * normed;  // (layernorm.5)
-        d_bias_d[d + i] += d_out.x[i];             // (layernorm.6)
+        d_weight.x[i] += d_out.x[i] * normed;  // (layernorm.5)
+        d_bias.x[i] += d_out.x[i];             // (layernorm.6)
       }
+      store<V>(d_weight_d + d, d_weight);
+      store<V>(d_bias_d + d, d_bias);
     }
     const float mean_u = warp_sum(sum_u) / float(D), mean_u_normed = warp_sum(sum_u_normed) / float(D);
 
     for (int d = lane * V; d < D; d += warp_size * V) {
       const Floats<V> in = load<V>(in_d + d), d_out = load<V>(d_out_d + d), weight = load<V>(a.weight_d + d);
-      Floats<V> d_in;
+      Floats<V> d_in{};
+      if (a.d_residual_bcd) d_in = load<V>(a.d_residual_bcd + bc * D + d);
       for (int i = 0; i < V; ++i) {
         const float normed = (in.x[i] - mean) * rstd;
-        d_in.x[i] = rstd * (weight.x[i] * d_out.x[i] - mean_u - normed * mean_u_normed);  // (layernorm.4)
-      }
-      if (a.d_residual_bcd) {
-        const Floats<V> d_residual = load<V>(a.d_residual_bcd + bc * D + d);
-        for (int i = 0; i < V; ++i) d_in.x[i] += d_residual.x[i];
+        d_in.x[i] += rstd * (weight.x[i] * d_out.x[i] - mean_u - normed * mean_u_normed);  // (layernorm.4)
       }
       store<V>(a.d_in_bcd + bc * D + d, d_in);
     }
   }
 
   for (int d = lane * V; d < D; d += warp_size * V) {
-    for (int i = 0; i < V; ++i) {
-      partial_pd[Index{blockIdx.x} * 2 * D + d + i] = d_weight_d[d + i];
-      partial_pd[(Index{blockIdx.x} * 2 + 1) * D + d + i] = d_bias_d[d + i];
-    }
+    store<V>(partial_pd + Index{blockIdx.x} * 2 * D + d, load<V>(d_weight_d + d));
+    store<V>(partial_pd + (Index{blockIdx.x} * 2 + 1) * D + d, load<V>(d_bias_d + d));
   }
 }
 

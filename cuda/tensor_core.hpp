@@ -25,10 +25,6 @@
 #include "bf16.hpp"
 #include "cuda/platform.hpp"
 
-#if !defined(__CUDACC__)
-#include <vector>
-#endif
-
 namespace abh {
 inline namespace ABH_BACKEND {
 
@@ -99,20 +95,30 @@ struct Operands {
   std::uint32_t a[4], b[2];
 };
 
-// Copies that a thread began and has not waited for. They are done as late as the rules allow, so that what is read
-// too early is not there yet.
+// Copies that a thread began and has not waited for, in a ring. They are done as late as the rules allow, so that what
+// is read too early is not there yet. No memory is allocated: ThreadSanitizer forbids that in the emulator's fibers.
 struct Copy {
   void* to;
-  const void* from;
+  const void* from;  // null: zeros
   unsigned group;
 };
 struct Copies {
-  std::vector<Copy> begun;
-  unsigned groups = 0;  // committed
+  static constexpr unsigned most = 128;
+  Copy ring[most];
+  unsigned begun, done, groups;  // counted up for ever
 };
+inline Copies copies_of_thread[1024];
 inline Copies& copies() {
-  static thread_local std::vector<Copies> of_thread(1024);
-  return of_thread[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+  return copies_of_thread[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+}
+
+inline void finish_copy(Copies& copies) {
+  const Copy& copy = copies.ring[copies.done++ % Copies::most];
+  if (copy.from) {
+    std::memcpy(copy.to, copy.from, 16);
+  } else {
+    std::memset(copy.to, 0, 16);
+  }
 }
 
 }  // namespace twin
@@ -151,23 +157,17 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
 
 inline void copy_async(void* shared, const void* global, bool there = true) {
   twin::Copies& copies = twin::copies();
-  copies.begun.push_back({shared, there ? global : nullptr, copies.groups});
+  if (copies.begun - copies.done == twin::Copies::most) twin::finish_copy(copies);
+  copies.ring[copies.begun++ % twin::Copies::most] = {shared, there ? global : nullptr, copies.groups};
 }
 inline void copy_async_commit() { ++twin::copies().groups; }
 template <int groups_left>
 void copy_async_wait() {
   twin::Copies& copies = twin::copies();
-  std::size_t done = 0;
-  for (; done < copies.begun.size(); ++done) {
-    const twin::Copy& copy = copies.begun[done];
-    if (copies.groups - copy.group <= groups_left) break;  // committed after it, itself included
-    if (copy.from) {
-      std::memcpy(copy.to, copy.from, 16);
-    } else {
-      std::memset(copy.to, 0, 16);
-    }
+  const auto is_waited_for = [&](const twin::Copy& copy) { return copies.groups - copy.group > groups_left; };
+  while (copies.done != copies.begun && is_waited_for(copies.ring[copies.done % twin::Copies::most])) {
+    twin::finish_copy(copies);
   }
-  copies.begun.erase(copies.begun.begin(), copies.begun.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
 #endif

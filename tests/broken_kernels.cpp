@@ -29,16 +29,18 @@ __global__ void missing_barrier(float* out, const float* in) {
   out[t] = row.x[(t + 1) % threads];
 }
 
-// Neighbours, or the two warps, exchange their numbers. A warp's barrier is enough only for the first.
+// Lanes exchange numbers within their warp, for which the warp's barrier is enough, or both warps read the first one's.
 template <bool broken>
-constexpr int partner = broken ? 32 : 1;
+constexpr int source_of(int t) {
+  return broken ? t % 32 : t ^ 1;
+}
 template <bool broken>
 __global__ void barrier_of_warp(float* out, const float* in) {
   auto& row = shared_memory<Row>();
   const unsigned t = threadIdx.x;
   row.x[t] = in[t];
   __syncwarp();
-  out[t] = row.x[t ^ partner<broken>];
+  out[t] = row.x[source_of<broken>(static_cast<int>(t))];
 }
 
 // Twice out[t] = in[t + 1] through one buffer: the second round must not write before all have read in the first one.
@@ -68,15 +70,17 @@ __global__ void racing_threads(int* count) {
 }
 template <bool broken>
 __global__ void racing_blocks(int* count) {
+  auto& row = shared_memory<Row>();
+  row.x[threadIdx.x] = 1;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    if constexpr (broken) {
-      *count += threads;
-    } else {
-      atomicAdd(count, threads);
-    }
+  if (threadIdx.x != 0) return;
+  float sum = 0;
+  for (const float x : row.x) sum += x;
+  if constexpr (broken) {
+    *count += static_cast<int>(sum);
+  } else {
+    atomicAdd(count, static_cast<int>(sum));
   }
-  __syncthreads();
 }
 
 // The threads of the lower half wait at one barrier, those of the upper half at another one.
@@ -152,7 +156,7 @@ int run(const char* name) {
   if (is("missing_barrier")) {
     right = rotates(missing_barrier<broken>);
   } else if (is("barrier_of_warp")) {
-    right = moves(barrier_of_warp<broken>, [](int t) { return t ^ partner<broken>; });
+    right = moves(barrier_of_warp<broken>, source_of<broken>);
   } else if (is("reused_buffer")) {
     right = rotates(reused_buffer<broken>);
   } else if (is("racing_threads")) {

@@ -145,8 +145,8 @@ TEST_CASE("embedding: every row counts once on the GPU, whatever the vocabulary"
     for_each_gpu([&](auto& device, const std::string& name) {
       INFO(name << ", " << V << " tokens");
       Array<float> d_token_vd(static_cast<std::size_t>(V * D), 0.5f);
-      embedding_backward<std::remove_reference_t<decltype(device)>, float>(device, d_token_vd.data(), nullptr,
-                                                                           d_out_bcd.data(), tokens_bc.data(), B, C, D, V);
+      embedding_backward<std::remove_reference_t<decltype(device)>, float>(
+          device, d_token_vd.data(), nullptr, d_out_bcd.data(), tokens_bc.data(), B, C, D, V);
       wait_for(device);
       CHECK(d_token_vd == expected);
       // The sums of chunks take no more memory than d_out.

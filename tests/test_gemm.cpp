@@ -128,6 +128,9 @@ TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
     check_everywhere({.M = 17, .N = 68, .K = 40, .gap = gap, .bias = true, .scale = -0.75f, .accumulate = true});
     check_everywhere({.M = 16, .N = 16, .K = 48, .gap = gap, .batches = 3, .scale = 2, .accumulate = true});
   }
+  // Rows that are aligned, but do not end with a whole access.
+  check_everywhere({.M = 13, .N = 21, .K = 35, .gap = 5});
+  check_everywhere({.M = 27, .N = 19, .K = 37, .gap = 5, .accumulate = true});
   check_everywhere({.M = 33, .N = 9, .K = 50, .gap = 3, .batches = 2, .bias = true, .accumulate = true}, true);
 }
 

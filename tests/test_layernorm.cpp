@@ -15,18 +15,20 @@ struct LayernormCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    Array<T> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
+    Array<Accum<T>> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
     layernorm_forward<Device, T>(device, out[0].data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
                                  in[2].data(), BC, D);
     // With a residual the case is out = in + layernorm(in), as in a block.
     if (residual) {
-      for (std::size_t i = 0; i < out[0].size(); ++i) out[0][i] += in[0][i];
+      wait_for(device);
+      for (std::size_t i = 0; i < out[0].size(); ++i) out[0][i] = T(out[0][i] + in[0][i]);
     }
   }
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    Array<T> out_bcd(in[0].size()), mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
+    Array<T> out_bcd(in[0].size());
+    Array<Accum<T>> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
     layernorm_forward<Device, T>(device, out_bcd.data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
                                  in[2].data(), BC, D);
     layernorm_backward<Device, T>(device, {.d_in_bcd = d_in[0].data(),
@@ -54,6 +56,12 @@ TEST_CASE("layernorm: no rows", "[layernorm]") {
   const Values<double> in = {{}, {1, 2}, {3, 4}};
   CpuDevice<Isa::baseline> device(2);
   CHECK(run_backward<double>(LayernormCase{0, 2}, device, in, {{}})[1] == Array<double>{0, 0});
+  for_each_gpu([&](auto& gpu, const std::string& name) {
+    INFO(name);
+    const Values<double> d_in = run_backward<float>(LayernormCase{0, 2}, gpu, converted<float>(in), {{}});
+    CHECK(d_in[1] == Array<double>{0, 0});
+    CHECK(d_in[2] == Array<double>{0, 0});
+  });
 }
 
 TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm]") {
@@ -64,10 +72,12 @@ TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm]") 
   const Values<float> in = converted<float>(random_values(slots, 3));
   CpuDevice<Isa::baseline> device(1);
   const Values<double> reference = run_forward<double>(layer, device, converted<double>(in));
-  for_each_cpu(1, [&](auto& any, const std::string& isa) {
+  const auto check = [&](auto& any, const std::string& name) {
     const Values<double> got = converted<double>(run_forward<float>(layer, any, in));
-    require_close(layer.outputs(), got, reference, 5e-5, isa);
-  });
+    require_close(layer.outputs(), got, reference, 5e-5, name);
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradients", "[layernorm]") {
@@ -77,6 +87,17 @@ TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradient
   CHECK(run_forward<double>(layer, device, in)[0] == Array<double>(9, -3.0));
   const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 1));
   CHECK(largest(d_in[0]) < 1e4);
+}
+
+TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
+  check_gpu("layernorm", "3 x 37 x 40, residual", LayernormCase{3 * 37, 40, true});
+  check_gpu("layernorm", "3 x 37 x 37", LayernormCase{3 * 37, 37});
+  check_gpu("layernorm", "3 x 1 x 40", LayernormCase{3, 40});
+  check_gpu("layernorm", "1 x 1025 x 8, residual", LayernormCase{1025, 8, true});
+  // Rows of more than one access a lane, in wide accesses and one by one; and a single short one.
+  check_gpu("layernorm", "5 x 520", LayernormCase{5, 520});
+  check_gpu("layernorm", "5 x 515, residual", LayernormCase{5, 515, true});
+  check_gpu("layernorm", "1 x 5", LayernormCase{1, 5});
 }
 
 }  // namespace

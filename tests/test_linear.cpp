@@ -34,8 +34,7 @@ struct LinearCase {
     return spread_rows;
   }
   template <class T>
-  static void gather(Array<T>& rows, const Array<T>& spread_rows, Index BC, Index width, Index gap,
-                     double fill) {
+  static void gather(Array<T>& rows, const Array<T>& spread_rows, Index BC, Index width, Index gap, double fill) {
     for (Index bc = 0; bc < BC; ++bc) {
       for (Index i = 0; i < width + gap; ++i) {
         const T x = spread_rows[static_cast<std::size_t>(bc * (width + gap) + i)];
@@ -218,7 +217,7 @@ TEST_CASE("linear gives equal rows equal bits", "[linear]") {
     in_bci.insert(in_bci.end(), values[0].begin(), values[0].end());
     d_out_bco.insert(d_out_bco.end(), values[2].begin(), values[2].end());
   }
-  for_each_cpu(2, [&](auto& device, const std::string& isa) {
+  const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
     Array<float> out_bco(static_cast<std::size_t>(BC * O)), d_in_bci(static_cast<std::size_t>(BC * I));
     linear_forward<Device, float>(
@@ -230,17 +229,20 @@ TEST_CASE("linear gives equal rows equal bits", "[linear]") {
                                                   .BC = BC,
                                                   .I = I,
                                                   .O = O});
+    wait_for(device);
     INFO(isa);
     for (Index bc = 1; bc < BC; ++bc) {
       CHECK(std::equal(out_bco.begin(), out_bco.begin() + O, out_bco.begin() + bc * O));
       CHECK(std::equal(d_in_bci.begin(), d_in_bci.begin() + I, d_in_bci.begin() + bc * I));
     }
-  });
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear]") {
   const Index BC = 15, I = 20, O = 18;
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+  const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
     Array<float> in_bci(static_cast<std::size_t>(BC * I), 1.0f), out_bco(static_cast<std::size_t>(BC * O));
     const Array<float> weight_oi(static_cast<std::size_t>(O * I), 0.5f);
@@ -249,6 +251,7 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
     linear_forward<Device, float>(
         device,
         {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = weight_oi.data(), .BC = BC, .I = I, .O = O});
+    wait_for(device);
     INFO(isa);
     for (Index bc = 0; bc < BC; ++bc) {
       for (Index o = 0; o < O; ++o) {
@@ -260,11 +263,13 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
         }
       }
     }
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear]") {
-  for_each_cpu(2, [&](auto& device, const std::string&) {
+  const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> weight_oi(12, 1.0f);
     Array<float> d_weight_oi(12, 7.0f), d_bias_o(3, 7.0f);
@@ -279,9 +284,26 @@ TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linea
                                                    .BC = 0,
                                                    .I = 4,
                                                    .O = 3});
+    wait_for(device);
+    INFO(isa);
     CHECK(d_weight_oi == Array<float>(12, 7.0f));
     CHECK(d_bias_o == Array<float>(3, 7.0f));
-  });
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
+}
+
+TEST_CASE("linear: on the GPU", "[linear][gpu]") {
+  check_gpu("linear", "odd sizes", LinearCase{.BC = 3 * 37, .I = 40, .O = 25, .bias = true});
+  check_gpu("linear", "one row", LinearCase{.BC = 1, .I = 40, .O = 33, .bias = true});
+  check_gpu("linear", "one channel", LinearCase{.BC = 37, .I = 1, .O = 1, .bias = true});
+  check_gpu("linear", "many rows", LinearCase{.BC = 1025, .I = 19, .O = 7, .bias = true, .scale = 0.5});
+  check_gpu("linear", "several tiles", LinearCase{.BC = 130, .I = 72, .O = 264, .bias = true});
+  check_gpu(
+      "linear", "odd strides, accumulated",
+      LinearCase{
+          .BC = 90, .I = 24, .O = 16, .bias = true, .scale = -1.5, .accumulate = true, .in_gap = 3, .out_gap = 5});
+  check_gpu("linear", "even strides", LinearCase{.BC = 90, .I = 24, .O = 16, .bias = true, .in_gap = 8, .out_gap = 16});
 }
 
 }  // namespace

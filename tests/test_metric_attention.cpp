@@ -25,12 +25,13 @@ struct MetricAttentionCase {
   // What forward leaves for backward.
   template <class T>
   struct Saved {
-    Array<T> key_bch, lse_bnc;
+    Array<T> key_bch;
+    Array<Accum<T>> lse_bnc;
   };
 
   template <class Device, class T>
   Saved<T> forward_and_save(Device& device, const Values<T>& in, T* out_bch) const {
-    Saved<T> saved{Array<T>(size_of(rows_count())), Array<T>(size_of(B * N * C))};
+    Saved<T> saved{Array<T>(size_of(rows_count())), Array<Accum<T>>(size_of(B * N * C))};
     metric_key_forward<Device, T>(device, saved.key_bch.data(), in[0].data(), in[1].data(), form, B * C, N, K);
     dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
                                                       .lse_bnc = saved.lse_bnc.data(),
@@ -47,13 +48,13 @@ struct MetricAttentionCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    forward_and_save(device, in, out[0].data());
+    forward_and_save<Device, T>(device, in, out[0].data());
   }
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     Array<T> out_bch(in[0].size()), d_value_bch(in[0].size()), d_key_bch(in[0].size());
-    const Saved<T> saved = forward_and_save(device, in, out_bch.data());
+    const Saved<T> saved = forward_and_save<Device, T>(device, in, out_bch.data());
     dot_product_attention_backward<Device, T>(device, {.d_query_bch = d_in[0].data(),
                                                        .d_key_bch = d_key_bch.data(),
                                                        .d_value_bch = d_value_bch.data(),
@@ -68,9 +69,35 @@ struct MetricAttentionCase {
                                                        .C = C,
                                                        .N = N,
                                                        .K = K});
-    for (std::size_t i = 0; i < d_value_bch.size(); ++i) d_in[0][i] += d_value_bch[i];
+    wait_for(device);
+    for (std::size_t i = 0; i < d_value_bch.size(); ++i) d_in[0][i] = T(d_in[0][i] + d_value_bch[i]);
     metric_key_backward<Device, T>(device, d_in[0].data(), d_in[1].data(), d_key_bch.data(), in[0].data(), in[1].data(),
                                    form, B * C, N, K);
+  }
+};
+
+// The keys alone.
+struct MetricKeyCase {
+  Index BC, N, K;
+  MetricForm form = MetricForm::packed;
+
+  std::vector<Slot> inputs() const {
+    return {activation("project_bch", BC * N * K), weight("metric", metric_count(form, N, K))};
+  }
+  std::vector<Slot> outputs() const { return {activation("key_bch", BC * N * K)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    metric_key_forward<Device, T>(device, out[0].data(), in[0].data(), in[1].data(), form, BC, N, K);
+  }
+  // The gradient of p takes a part from elsewhere first, here 3 for every element and then -3 at the end.
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    std::fill(d_in[0].begin(), d_in[0].end(), T(3));
+    metric_key_backward<Device, T>(device, d_in[0].data(), d_in[1].data(), d_out[0].data(), in[0].data(), in[1].data(),
+                                   form, BC, N, K);
+    wait_for(device);
+    for (T& x : d_in[0]) x = T(x - 3);
   }
 };
 
@@ -234,6 +261,44 @@ TEST_CASE("metric attention: later tokens change no bit of earlier outputs", "[m
       CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
     }
   });
+}
+
+TEST_CASE("metric attention: on the GPU", "[metric_attention][gpu]") {
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    const std::string kind = form == MetricForm::packed ? "packed, " : "full, ";
+    check_gpu("metric_attention", kind + "five heads", MetricKeyCase{3 * 37, 5, 8, form});
+    check_gpu("metric_attention", kind + "odd head", MetricKeyCase{41, 2, 13, form});
+    check_gpu("metric_attention", kind + "one row", MetricKeyCase{1, 5, 8, form});
+    check_gpu("metric_attention", kind + "one channel", MetricKeyCase{70, 3, 1, form});
+    check_gpu("metric_attention", kind + "many rows", MetricKeyCase{1025, 1, 3, form});
+    check_gpu("metric_attention", kind + "wide head", MetricKeyCase{65, 2, 66, form});
+    check_gpu("metric_attention", kind + "with the core", MetricAttentionCase{2, 19, 2, 8, form});
+  }
+}
+
+TEST_CASE("metric attention: the query of one step on the GPU", "[metric_attention][gpu]") {
+  CpuDevice<Isa::baseline> reference(1);
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    for (const auto& [N, K] : {std::pair<Index, Index>{1, 1}, {5, 8}, {2, 67}}) {
+      const std::vector<Slot> slots = {activation("project_h", N * K), weight("metric", metric_count(form, N, K))};
+      for_each_gpu([&](auto& device, const std::string& name) {
+        using Device = std::remove_reference_t<decltype(device)>;
+        const auto check = [&]<class T>(T, double tolerance) {
+          const Values<T> in = converted<T>(random_values(slots, 1));
+          const Values<double> exact = converted<double>(in);
+          Array<double> expected_h(size_of(N * K));
+          metric_query_step<CpuDevice<Isa::baseline>, double>(reference, expected_h.data(), exact[0].data(),
+                                                              exact[1].data(), form, N, K);
+          Values<T> query_h = {Array<T>(size_of(N * K))};
+          metric_query_step<Device, T>(device, query_h[0].data(), in[0].data(), in[1].data(), form, N, K);
+          wait_for(device);
+          require_close({activation("query_h", N * K)}, converted<double>(query_h), {expected_h}, tolerance, name);
+        };
+        check(float{}, 1e-5);
+        check(bf16{}, 1e-2);
+      });
+    }
+  }
 }
 
 }  // namespace

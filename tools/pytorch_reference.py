@@ -10,9 +10,9 @@ after round in one run, so that whatever else the machine does meets all of them
 (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof that
 both compute the same. Needs torch; runs on a CPU as well.
 
-PyTorch gets what makes it fast: bf16 autocast, the fused AdamW, scaled_dot_product_attention, one matrix for query, key
-and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive pooling has no function
-of its own there and is measured in two forms, as running sums (scan) and as attention to one query (attention).
+PyTorch gets what makes it fast: bf16 autocast, the fused AdamW, scaled_dot_product_attention, one matrix for query,
+key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive pooling has no
+function of its own there and is measured in two forms: running sums (scan), and attention of one query (attention).
 """
 
 import argparse
@@ -131,8 +131,8 @@ class Metric(nn.Module):
 
 
 def pool_by_scan(x_bnck, pool_nk):
-    """Averages of the past with weights e^a, a = x . pool / sqrt(K), as running sums relative to the largest logit of the
-    row. Exact while the logits of a row are within about 80 of each other, as they are in the first steps."""
+    """Averages of the past with weights e^a, a = x . pool / sqrt(K), as running sums relative to the largest logit of
+    the row. Exact while the logits of a row are within about 80 of each other, as they are in the first steps."""
     precise = torch.promote_types(x_bnck.dtype, torch.float32)
     a_bnc = torch.einsum("bnck,nk->bnc", x_bnck, pool_nk).to(precise) / math.sqrt(x_bnck.shape[-1])
     a_bnc = a_bnc - a_bnc.amax(-1, keepdim=True).detach()
@@ -238,10 +238,10 @@ class Contestant:
         torch.manual_seed(1)
         self.model = Network(mixer, sizes["layers"], sizes["channels"], sizes["heads"], sizes["context"],
                              sizes["dropout"], pooling).to(device)
-        decayed = [p for n, p in self.model.named_parameters() if p.dim() > 1 and "pool" not in n and "position" not in n]
-        chosen = {id(p) for p in decayed}
-        others = [p for p in self.model.parameters() if id(p) not in chosen]
-        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        groups = [{"params": [], "weight_decay": decay} for decay in (0.0, 0.1)]
+        for name, parameter in self.model.named_parameters():
+            decays = parameter.dim() > 1 and "pool" not in name and "position" not in name
+            groups[decays]["params"].append(parameter)
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
         self.loss = lambda tokens, targets: self.model(tokens, targets)[0]
         if mode != "eager":
@@ -253,6 +253,7 @@ class Contestant:
             self.tokens_bc = self.tokens_bc.pin_memory()
 
     def step(self):
+        torch.compiler.cudagraph_mark_step_begin()
         tokens_bc = self.tokens_bc.to(self.device, non_blocking=True)
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):

@@ -268,6 +268,7 @@ void run_threads();
 void prepare(unsigned number) {
   Fiber& fiber = fibers[number];
   unsigned char* bottom = stacks + number * stack_stride + page_bytes;
+  mprotect(bottom - page_bytes, page_bytes, PROT_NONE);  // what grows out of the stack shall crash
   fiber.bottom = bottom;
   fiber.size = stack_bytes;
   if (asan) __asan_unpoison_memory_region(bottom, stack_bytes);
@@ -302,13 +303,12 @@ unsigned char* map_pages(std::size_t bytes) {
   return static_cast<unsigned char*>(memory);
 }
 
-// Fresh memory for shared memory and stacks, with a page below each stack that nobody can write.
+// Fresh memory for shared memory and stacks.
 void map_memory() {
   page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   stack_stride = stack_bytes + page_bytes;
   arena = map_pages(arena_bytes);
   stacks = map_pages(max_threads * stack_stride);
-  for (unsigned i = 0; i < max_threads; ++i) mprotect(stacks + i * stack_stride, page_bytes, PROT_NONE);
 }
 
 void unmap_memory() {
@@ -545,10 +545,17 @@ namespace {
 
 std::recursive_mutex mutex;  // one launch at a time, from whatever thread
 using Lock = std::lock_guard<std::recursive_mutex>;
+struct Launching {
+  static inline thread_local bool on = false;
+  const Lock lock{mutex};
+  Launching() { on = true; }
+  ~Launching() { on = false; }
+};
 
 template <class Coordinates>
 std::string text_of(const Coordinates& index) {
-  return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " + std::to_string(index.z) + ")";
+  return std::string("(") + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " + std::to_string(index.z) +
+         ")";
 }
 
 std::string description(const Thread& thread) {
@@ -585,9 +592,9 @@ void begin_block_for_tsan(bool first_of_launch) {
     unmap_memory();
     map_memory();
   }
-  reset_fibers();
   if (tsan_fibers_used + thread_count > max_threads) destroy_tsan_fibers();
   for (unsigned i = 0; i < thread_count; ++i) {
+    prepare(i);
     if (tsan_fibers_used == tsan_fibers.size()) tsan_fibers.push_back(__tsan_create_fiber(0));
     fibers[i].tsan = tsan_fibers[tsan_fibers_used++];
     const std::string name = "CUDA block " + text_of(blockIdx) + " thread " + text_of(threads[i].index);
@@ -693,6 +700,7 @@ struct BlockOrder {
 }  // namespace
 
 void detail::launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes) {
+  if (Launching::on) fail("a kernel launches a kernel", current);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   const auto refuse = [&](const char* why) {
     throw Error("emulator: kernel launch: " + std::string(why) + ": grid " + text_of(grid) + ", block " +
@@ -706,11 +714,7 @@ void detail::launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block,
   if (grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) refuse("a grid has at most 65535 blocks in y and in z");
   if (shared_bytes > max_shared_bytes) refuse("a block has at most 227 KB of shared memory");
 
-  std::unique_lock lock(mutex);
-  if (current) {
-    lock.unlock();
-    fail("a kernel launches a kernel", current);
-  }
+  const Launching launching;
   kernel_body = body;
   kernel_arguments = arguments;
   begin_launch(grid, block, shared_bytes);

@@ -1,0 +1,360 @@
+#pragma once
+
+// Scans of additive attention: of numbers that exist once a position, and of rows of channels with weights that are
+// ready. What is scanned, and the equations, stand in additive_attention.cu.
+
+#include <utility>
+
+#include "cuda/kernel.hpp"
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+inline constexpr float minus_infinity = -__builtin_inff();
+
+enum class Order { up, down };
+
+template <class Number>
+__host__ __device__ Number smaller(Number a, Number b) {
+  return a < b ? a : b;
+}
+
+// Scans of one number a position.
+
+// What one or more positions do to a state, and the two kinds of it: sums, state -> keep state + add, and running
+// maxima, state -> max(keep + state, add), where a keep of -infinity starts anew.
+struct Step {
+  float keep, add;
+};
+struct Sums {
+  static __device__ float start() { return 0; }
+  static __device__ Step nothing() { return {1, 0}; }
+  static __device__ float after(float state, Step step) { return step.keep * state + step.add; }
+  static __device__ Step both(Step first, Step then) {
+    return {first.keep * then.keep, then.keep * first.add + then.add};
+  }
+};
+struct Maxima {
+  static __device__ float start() { return minus_infinity; }
+  static __device__ Step nothing() { return {0, minus_infinity}; }
+  static __device__ float after(float state, Step step) { return fmaxf(state + step.keep, step.add); }
+  static __device__ Step both(Step first, Step then) {
+    return {first.keep + then.keep, fmaxf(first.add + then.keep, then.add)};
+  }
+};
+
+inline constexpr int scan_threads = 128;
+inline constexpr int scan_warps = scan_threads / warp_size;
+inline constexpr int positions_per_thread = 8;
+
+template <class Kind>
+struct WarpTotals {
+  Step of_warp[scan_warps];
+};
+
+// The state before a thread's positions, whose effect is `mine`. carry is the state before all of the block, and after
+// all of it on return. All threads must call this.
+template <class Kind>
+__device__ float state_before(Step mine, float& carry) {
+  auto& totals = shared_memory<WarpTotals<Kind>>();
+  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
+  Step upto = mine;  // of all lanes up to this one
+  for (int distance = 1; distance < warp_size; distance *= 2) {
+    const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, unsigned(distance)),
+                          __shfl_up_sync(whole_warp, upto.add, unsigned(distance))};
+    if (lane >= distance) upto = Kind::both(earlier, upto);
+  }
+  const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, 1u), __shfl_up_sync(whole_warp, upto.add, 1u)};
+  if (lane == warp_size - 1) totals.of_warp[warp] = upto;
+  __syncthreads();
+  float state = carry;
+  for (int w = 0; w < scan_warps; ++w) {
+    if (w < warp) state = Kind::after(state, totals.of_warp[w]);
+    carry = Kind::after(carry, totals.of_warp[w]);
+  }
+  __syncthreads();  // before the next call overwrites the totals
+  return lane == 0 ? state : Kind::after(state, earlier);
+}
+
+// A block's walk through C positions in an order: step_at(c) is asked first, then visit(c, state before, state after).
+// Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
+template <class Kind, class StepAt, class Visit>
+__device__ void scan_positions(int C, Order order, const StepAt& step_at, const Visit& visit) {
+  float carry = Kind::start();
+  for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
+    const int first = round + int(threadIdx.x) * positions_per_thread;
+    const auto position = [&](int i) { return order == Order::up ? first + i : C - 1 - first - i; };
+    Step steps[positions_per_thread];
+    Step mine = Kind::nothing();
+    for (int i = 0; i < positions_per_thread; ++i) {
+      steps[i] = first + i < C ? step_at(position(i)) : Kind::nothing();
+      mine = Kind::both(mine, steps[i]);
+    }
+    float state = state_before<Kind>(mine, carry);
+    for (int i = 0; i < positions_per_thread; ++i) {
+      const float before = state;
+      state = Kind::after(state, steps[i]);
+      if (first + i < C) visit(position(i), before, state);
+    }
+  }
+}
+
+// Scans of the payload.
+
+// A tile is 256 positions by 16 packs of V channels, and belongs to a block of 256 threads:
+//
+//            16 lanes                    1. each thread loads its 16 packs (64 registers) and runs the scan from 0
+//          +-----------+                 2. the ends of the 16 runs meet in shared memory: every thread finds the
+//   run 0  | 16 packs  |                    state before its own run
+//   run 1  | 16 packs  |                 3. it repeats its run from there and emits every state
+//     :    |    :      |
+//   run 15 | 16 packs  |                 A sequence of more than one tile takes three kernels: totals of all tiles but
+//          +-----------+                 the last, carries over these, then the above from the carry of its tile.
+//
+// A pack is one access: 16 bytes in float, 8 in bf16, or one number where rows are not aligned. With two blocks a
+// multiprocessor, some 128 KB of float are under way at a time. Blocks never wait for each other, and tiles are cut by
+// shape alone, so that the sums are the same on any GPU. Where no tile needs a carry (C <= 256, or blocks of a window
+// that never cross a tile's edge) the third kernel is the only one, and what is scanned is read once, otherwise twice.
+
+inline constexpr int tile_lanes = 16;
+inline constexpr int tile_runs = 16;
+inline constexpr int run_length = 16;
+inline constexpr int tile_positions = tile_runs * run_length;
+inline constexpr int tile_threads = tile_lanes * tile_runs;
+
+// state_c = keep_c state_{c-1} + add_c in_c, or, going down, from state_{c+1}.
+template <class T>
+struct Scan {
+  const T* in_bch;
+  Index stride;
+  const float* keep_bnc;
+  const float* add_bnc;  // null: 1
+  Order order;
+  Index B;
+  int C, N, K;
+  int block;  // positions in a block of the window; C if there is none
+};
+
+// Where a thread of a tile works.
+template <class T, int V>
+struct TileThread {
+  int lane, run, tile, h_tile, h;
+  bool works;  // has channels
+  Index b;
+  const T* in;         // channel h at position 0
+  Index first_weight;  // of its head, position 0
+  int C;
+  Order order;
+
+  // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
+  __device__ TileThread(const Scan<T>& s, int first_tile, int tiles) {
+    const int H = s.N * s.K, h_tiles = (H + tile_lanes * V - 1) / (tile_lanes * V);
+    lane = int(threadIdx.x) % tile_lanes;
+    run = int(threadIdx.x) / tile_lanes;
+    const int rest = int(blockIdx.x) / h_tiles;
+    h_tile = int(blockIdx.x) % h_tiles;
+    tile = first_tile + rest % tiles;
+    b = rest / tiles;
+    h = (h_tile * tile_lanes + lane) * V;
+    works = h < H;
+    in = s.in_bch + b * s.C * s.stride + h;
+    first_weight = (b * s.N + (works ? h / s.K : 0)) * s.C;
+    C = s.C;
+    order = s.order;
+  }
+  // Position i of the thread's run; it may lie behind the end of the sequence.
+  __device__ int position(int i) const {
+    const int in_tile = run * run_length + i;
+    return tile * tile_positions + (order == Order::up ? in_tile : tile_positions - 1 - in_tile);
+  }
+};
+
+// What a scan of one run does to a state.
+template <int V>
+struct TileRuns {
+  alignas(16) float add[tile_runs][tile_lanes * V];
+  float keep[tile_runs][tile_lanes];
+};
+
+// The step of one position: keep 1 and add 0 where there is none.
+template <class T, int V>
+__device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, V>& me, int c) {
+  if (c >= me.C || !me.works) return {1, 0};
+  return {s.keep_bnc[me.first_weight + c], s.add_bnc ? s.add_bnc[me.first_weight + c] : 1};
+}
+
+// state = keep state + add in, for V channels; defined where the equations are.
+template <int V>
+__device__ __forceinline__ void advance(Floats<V>& state, Step step, const Floats<V>& in);
+
+// Loads a thread's run and leaves what it does to a state in shared memory. No barrier.
+template <class T, int V>
+__device__ __forceinline__ void scan_run(Floats<V> (&in)[run_length], const Scan<T>& s, const TileThread<T, V>& me,
+                                         TileRuns<V>& runs) {
+  for (int i = 0; i < run_length; ++i) {
+    const int c = me.position(i);
+    if (c < me.C && me.works) {
+      in[i] = load<V>(me.in + c * s.stride);
+    } else {
+      for (int v = 0; v < V; ++v) in[i].x[v] = 0;
+    }
+  }
+  float keep = 1;
+  Floats<V> state{};
+  for (int i = 0; i < run_length; ++i) {
+    const Step step = step_at<T, V>(s, me, me.position(i));
+    advance<V>(state, step, in[i]);
+    keep *= step.keep;
+  }
+  store<V>(&runs.add[me.run][me.lane * V], state);
+  runs.keep[me.run][me.lane] = keep;
+}
+
+// Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
+template <class T, int V>
+__global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
+  auto& runs = shared_memory<TileRuns<V>>();
+  const TileThread<T, V> me(s, s.order == Order::up ? 0 : 1, tiles - 1);
+  Floats<V> in[run_length];
+  scan_run<T, V>(in, s, me, runs);
+  __syncthreads();
+  if (me.run > 0 || !me.works) return;
+  float keep = 1;
+  Floats<V> state{};
+  for (int run = 0; run < tile_runs; ++run) {
+    const Step step = {runs.keep[run][me.lane], 1};
+    const Floats<V> add = load<V>(&runs.add[run][me.lane * V]);
+    for (int v = 0; v < V; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
+    keep *= step.keep;
+  }
+  for (int v = 0; v < V; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
+}
+
+// carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
+// they are read four tiles ahead, since nothing else hides the way to memory here.
+__global__ static void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, Order order,
+                                    Index BH, int H, int tiles) {
+  const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (bh >= BH) return;
+  const Index first = bh / H * tiles * H + bh % H;
+  const auto place = [&](int t) { return first + Index{order == Order::up ? t : tiles - 1 - t} * H; };
+  constexpr int ahead = 4;
+  float state = 0;
+  carry_bth[place(0)] = state;
+  for (int t = 0; t < tiles - 1; t += ahead) {
+    Step total[ahead];
+    for (int i = 0; i < ahead; ++i) total[i] = t + i < tiles - 1 ? total_bth[place(t + i)] : Step{1, 0};
+    for (int i = 0; i < ahead; ++i) {
+      state = Sums::after(state, total[i]);
+      if (t + i < tiles - 1) carry_bth[place(t + i + 1)] = state;
+    }
+  }
+}
+
+// What is made of a state. Every kind of Emit below names how many dot products over channels it makes and how many
+// positions' operands are loaded at once, so that their ways to memory overlap. Loaded<V> fetch(at), then
+// finish(at, loaded, in, state, dots) for each position.
+struct Place {
+  Index bc;       // row
+  Index element;  // in arrays of touching rows
+  Index weight;   // in arrays of one number a position and head
+  int c, h;
+};
+
+template <int dots>
+struct TileDots {
+  float dot[dots][tile_runs][run_length][tile_lanes + 1];  // 17: lanes that go down a column use different banks
+};
+
+// Calls body for 0 ... as compile-time constants: a loop that is unrolled for certain, so that arrays that it indexes
+// stay in registers.
+template <int... i, class Body>
+__device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const Body& body) {
+  (body(std::integral_constant<int, i>()), ...);
+}
+
+// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
+//
+// Dot products over the channels of a head: the 16 lanes of a run leave their parts of 16 positions in shared memory,
+// then lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
+// block is needed, and it does not matter how many channels a head has.
+template <class T, int V, class Emit>
+__global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
+                                                                int tiles) {
+  auto& runs = shared_memory<TileRuns<V>>();
+  const TileThread<T, V> me(s, 0, tiles);
+  const int H = s.N * s.K;
+  Floats<V> in[run_length];
+  scan_run<T, V>(in, s, me, runs);
+  __syncthreads();
+
+  Floats<V> state{};
+  if (carry_bth && me.works) state = load<V>(carry_bth + (me.b * tiles + me.tile) * H + me.h);
+  for (int run = 0; run < me.run; ++run) {
+    const float keep = runs.keep[run][me.lane];
+    const Floats<V> add = load<V>(&runs.add[run][me.lane * V]);
+    for (int v = 0; v < V; ++v) state.x[v] = keep * state.x[v] + add.x[v];
+  }
+
+  batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
+    constexpr int first = batch * Emit::batch;
+    typename Emit::template Loaded<V> loaded[Emit::batch];
+    Place at[Emit::batch];
+    for (int i = 0; i < Emit::batch; ++i) {
+      const int c = me.position(first + i);
+      const Index bc = me.b * me.C + c;
+      at[i] = {bc, bc * H + me.h, me.first_weight + c, c, me.h};
+      if (c < me.C && me.works) loaded[i] = emit.template fetch<V>(at[i]);
+    }
+    for (int i = 0; i < Emit::batch; ++i) {
+      advance<V>(state, step_at<T, V>(s, me, at[i].c), in[first + i]);
+      [[maybe_unused]] float dots[2] = {0, 0};
+      if (at[i].c < me.C && me.works) emit.template finish<V>(at[i], loaded[i], in[first + i], state, dots);
+      if constexpr (Emit::dots > 0) {
+        auto& shared = shared_memory<TileDots<Emit::dots>>();
+        for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][first + i][me.lane] = dots[d];
+      }
+    }
+  });
+
+  if constexpr (Emit::dots > 0) {
+    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    __syncwarp();
+    const int c = me.position(me.lane), first = me.h_tile * tile_lanes * V, end = smaller(first + tile_lanes * V, H);
+    if (c >= me.C) return;
+    for (int n = first / s.K; n * s.K < end; ++n) {
+      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / V : 0;
+      const int end_lane = (smaller(n * s.K + s.K, end) - first) / V;
+      const int part = me.h_tile - n * s.K / (tile_lanes * V);
+      for (int d = 0; d < Emit::dots; ++d) {
+        float sum = 0;
+        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
+        const Index BNC = s.B * s.N * me.C;
+        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
+      }
+    }
+  }
+}
+
+// Runs a scan and hands its states to `emit`.
+template <int V, class T, class Emit>
+void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit) {
+  const Index H = Index{s.N} * s.K;
+  const Index tiles = (s.C + tile_positions - 1) / tile_positions,
+              h_tiles = (H + tile_lanes * V - 1) / (tile_lanes * V);
+  typename Gpu::Scope scratch(device.workspace);
+  float* carry_bth = nullptr;
+  if (tiles > 1 && tile_positions % s.block != 0) {
+    Step* total_bth = scratch.template take<Step>(s.B * tiles * H);  // t: tile
+    carry_bth = scratch.template take<float>(s.B * tiles * H);
+    launch(totals_kernel<T, V>, blocks_for(s.B * (tiles - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
+           total_bth, int(tiles));
+    launch(carry_kernel, blocks_for(s.B * H, 128), 128, 0, device.stream(), carry_bth, total_bth, s.order, s.B * H,
+           int(H), int(tiles));
+  }
+  launch(apply_kernel<T, V, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads, 0, device.stream(), s, carry_bth,
+         emit, int(tiles));
+}
+
+}  // namespace ABH_BACKEND
+}  // namespace abh

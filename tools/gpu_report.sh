@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# tools/gpu_report.sh [--emulated] [OUT_DIR]: builds, tests and measures everything on the GPU of this machine, within
+# nine minutes and without a network. Each section writes into OUT_DIR/raw (default: build-gpu/report/raw) as it goes;
+# after each, tools/gpu_report.py makes OUT_DIR/report.md and report.json of what is there. A section that fails or runs
+# out of time does not stop the next.
+#
+# --emulated rehearses it all without a GPU, at tiny sizes on the emulator. In the environment: BUDGET, seconds for all
+# (540); SECTIONS, which ones (all); BUILD, the build folder; CATCH2_DIR, the folder that holds catch2/catch.hpp where
+# Catch2 is not installed; TINYSHAKESPEARE, the text where data/ does not have it; CMAKE_ARGS, more for cmake.
+# shellcheck disable=SC2317 # sections are called by name
+set -u
+cd "$(dirname "$0")/.." || exit 1
+emulated=0
+[ "${1:-}" != --emulated ] || { emulated=1; shift; }
+case ${1:-} in -*) echo "tools/gpu_report.sh: expected [--emulated] [OUT_DIR], found $1" >&2; exit 2 ;; esac
+if [ $emulated = 0 ]; then
+  reason=$(tools/need_gpu.sh 2>&1) || {
+    echo "tools/gpu_report.sh: $(cut -d : -f 2- <<<"${reason%;*}" | cut -c 2-); --emulated rehearses this report" >&2
+    exit 1
+  }
+  device=cuda
+  BUILD=${BUILD:-build-gpu}
+else
+  device=emulated
+  BUILD=${BUILD:-build-gpu-emulated}
+fi
+all="machine build tests bench pytorch training sanitizer"
+out=${1:-$BUILD/report}
+sections=${SECTIONS:-$all}
+BUDGET=${BUDGET:-540}
+rm -rf "$out/raw"
+mkdir -p "$out/raw" "$BUILD" || exit 1
+out=$(cd "$out" && pwd) || exit 1
+raw=$out/raw
+jobs=$(getconf _NPROCESSORS_ONLN)
+export BUILD raw jobs device emulated
+export TORCHINDUCTOR_CACHE_DIR=$PWD/$BUILD/inductor  # compiled in `build`, while the GPU has nothing to do
+[ ! -d "${CUDA_HOME:-/usr/local/cuda}/bin" ] || PATH=${CUDA_HOME:-/usr/local/cuda}/bin:$PATH
+
+# Seconds that a section should have left when it begins: what those before it may not use.
+reserve() {
+  case $1 in
+    machine) echo 15 ;; build) echo 180 ;; tests) echo 60 ;; bench) echo 60 ;;
+    pytorch) echo 110 ;; training) echo 60 ;; sanitizer) echo 45 ;; *) echo 0 ;;
+  esac
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+torch() { python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null; }
+note() { echo "$*" >>"$raw/notes.$section"; }
+skip() { # a whole section: skip REASON; return 77
+  note "skipped: $*"
+  return 77
+}
+
+# Facts of this machine, "name: value".
+run_machine() {
+  {
+    if [ "$emulated" = 1 ]; then
+      echo "GPU: skipped: needs a GPU; kernels run on the emulator"
+    else
+      nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,clocks.max.sm,power.limit \
+        --format=csv,noheader | head -n 1 | {
+        IFS=, read -r name driver memory capability clock power
+        printf 'GPU: %s\ndriver:%s\nmemory:%s\ncompute capability:%s\nhighest clock:%s\npower limit:%s\n' \
+          "$name" "$driver" "$memory" "$capability" "$clock" "$power"
+      }
+    fi
+    has nvcc && echo "nvcc: $(nvcc --version | sed -n 's/.*release //p')"
+    echo "compiler: $(c++ --version | head -n 1)"
+    echo "cmake: $(cmake --version | head -n 1 | sed 's/.* //')"
+    echo "processor:$(sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -n 1), $jobs threads"
+    if torch; then
+      python3 -c 'import torch; print("PyTorch:", torch.__version__, "CUDA", torch.version.cuda)'
+    else
+      echo "PyTorch: missing"
+    fi
+    has git && echo "commit: $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+  } >"$raw/machine.txt"
+}
+
+# The programs, then the tests; compiled as this GPU wants it, with what ptxas says of every kernel in build.txt.
+run_build() {
+  local cuda=ON emulator=OFF testing=OFF warm=() include=
+  [ "$emulated" = 0 ] || { cuda=OFF; emulator=ON; }
+  if [ -n "${CATCH2_DIR:-}" ]; then
+    [ -e "$CATCH2_DIR/catch2/catch.hpp" ] || { echo "CATCH2_DIR: $CATCH2_DIR/catch2/catch.hpp: no such file" >&2; return 1; }
+    include="-isystem $(cd "$CATCH2_DIR" && pwd)"
+    testing=ON
+  elif tools/need.sh catch2 >/dev/null 2>&1; then
+    testing=ON
+  else
+    note "tests skipped: Catch2 is missing; CATCH2_DIR names the folder that holds catch2/catch.hpp"
+  fi
+  # shellcheck disable=SC2086 # a list of words
+  cmake -G "Unix Makefiles" -S . -B "$BUILD" -DBUILD_CUDA=$cuda -DBUILD_EMULATOR=$emulator -DBUILD_TESTING=$testing \
+    -DCMAKE_CUDA_ARCHITECTURES=native -DCMAKE_CUDA_FLAGS=-Xptxas=-v "-DCMAKE_CXX_FLAGS=$include" ${CMAKE_ARGS:-} \
+    >"$raw/configure.txt" 2>&1 || { tail -n 20 "$raw/configure.txt" >&2; return 1; }
+  if [ "$emulated" = 0 ] && torch; then
+    for mixer in additive metric dot; do
+      nice timeout 170 python3 tools/pytorch_reference.py --mixer $mixer --rounds 0 >"$raw/warm_$mixer.txt" 2>&1 &
+      warm+=($!)
+    done
+  fi
+  # Output of one target at a time, so that a line of ptxas stands below the name of its kernel.
+  cmake --build "$BUILD" -j "$jobs" --target train generate golden bench -- -Otarget >"$raw/build.txt" 2>&1 &&
+    { [ $testing = OFF ] || cmake --build "$BUILD" -j "$jobs" --target tests -- -k -Otarget >>"$raw/build.txt" 2>&1; }
+  local status=$?
+  [ $status = 0 ] || grep -E -m 5 'error|Error' "$raw/build.txt" >&2
+  [ ${#warm[@]} = 0 ] || wait "${warm[@]}"
+  return $status
+}
+
+# Every test that runs kernels, with the table of errors; then golden files, which PyTorch writes here.
+run_tests() {
+  local filter="[gpu]" status=0 mixer
+  [ "$emulated" = 0 ] || filter="layernorm: on the GPU"
+  if [ -x "$BUILD/tests" ]; then
+    GRADCHECK=1 "$BUILD/tests" "$filter" >"$raw/tests.txt" 2>&1 || status=1
+  else
+    note "tests skipped: they are not built"
+  fi
+  if torch; then
+    mkdir -p "$BUILD/golden"
+    python3 tests/golden_cases.py "$BUILD/golden" && for mixer in additive metric dot; do
+      python3 tools/pytorch_reference.py --mixer $mixer --golden "$BUILD/golden/reference_$mixer.safetensors"
+    done
+    local files=("$BUILD/golden"/*.safetensors)
+    [ "$emulated" = 0 ] || files=("$BUILD/golden"/l[ai]*.safetensors "$BUILD/golden"/reference_*.safetensors)
+    "$BUILD/golden" --device "$device" --type float "${files[@]}" >"$raw/golden.txt" 2>&1 || status=1
+  else
+    note "golden files skipped: PyTorch, which writes them, is missing"
+  fi
+  return $status
+}
+
+# bench at several sizes: raw/bench_NAME.txt and .json.
+run_bench() {
+  local status=0
+  measure() {
+    local name=$1
+    shift
+    "$BUILD/bench" --device "$device" --json "$raw/bench_$name.json" "$@" >"$raw/bench_$name.txt" 2>&1 || {
+      status=1
+      note "$name: $(tail -n 1 "$raw/bench_$name.txt")"
+    }
+  }
+  if [ "$emulated" = 1 ]; then
+    for type in float bf16; do
+      measure "small_$type" --type $type --seconds 0 --layers 1 --channels 16 --heads 2 --context 8 --batch 2
+    done
+    return $status
+  fi
+  local large="--preset baby --layers 12 --channels 1024 --heads 16 --context 1024 --batch 32 --seconds 0.1"
+  measure baby_bf16 --preset baby --type bf16
+  # shellcheck disable=SC2086
+  measure large_bf16 $large --type bf16
+  measure baby_float --preset baby --type float --seconds 0.1
+  # shellcheck disable=SC2086
+  measure large_float $large --type float --mixer dot
+  measure baby_bf16_hand --preset baby --type bf16 --gemm hand --seconds 0.1
+  return $status
+}
+
+# Training steps beside PyTorch's, in turn.
+run_pytorch() {
+  torch || { skip "PyTorch is missing"; return; }
+  if [ "$emulated" = 1 ]; then
+    python3 tools/pytorch_reference.py --device cpu --bench "$BUILD/bench" --bench-device emulated --modes eager \
+      --layers 1 --channels 16 --heads 2 --context 8 --batch 2 --rounds 1 --seconds 0.01 --type float \
+      --json "$raw/pytorch.json" >"$raw/pytorch.txt" 2>&1
+  else
+    python3 tools/pytorch_reference.py --bench "$BUILD/bench" --preset baby --rounds 3 --seconds 0.5 \
+      --limit $((limit * 2 / 3)) --json "$raw/pytorch.json" >"$raw/pytorch.txt" 2>&1
+  fi
+}
+
+# Whole trainings, every line with the seconds since the start before it.
+run_training() {
+  local text mixer begin line status=0 sizes=(--preset baby --type bf16 --eval-every 250)
+  text=$(data/tinyshakespeare.sh "$BUILD") || return 1
+  if [ "$emulated" = 1 ]; then
+    head -c 3000 "$text" >"$BUILD/short.txt"
+    text=$BUILD/short.txt
+    sizes=(--layers 1 --channels 16 --heads 2 --context 8 --batch 2 --steps 3 --eval-every 2)
+  fi
+  for mixer in additive dot metric; do
+    begin=$(date +%s%N)
+    "$BUILD/train" --device "$device" --data "$text" --mixer $mixer --checkpoint-every 0 --log-every 50 "${sizes[@]}" \
+      --out "$BUILD/runs/$mixer" 2>&1 | while IFS= read -r line; do
+      printf '%s %s\n' $((($(date +%s%N) - begin) / 1000000)) "$line"
+    done >"$raw/training_$mixer.txt"
+    cp "$BUILD/runs/$mixer/log.csv" "$raw/log_$mixer.csv" 2>/dev/null
+    cp "$BUILD/runs/$mixer/sample.txt" "$raw/sample_$mixer.txt" 2>/dev/null
+    grep -q ' final:' "$raw/training_$mixer.txt" || {
+      status=1
+      note "$mixer: $(tail -n 1 "$raw/training_$mixer.txt")"
+    }
+  done
+  return $status
+}
+
+# The tests of every layer under compute-sanitizer, four at a time: raw/sanitizer.txt has a line each.
+run_sanitizer() {
+  [ "$emulated" = 0 ] || { skip "needs a GPU"; return; }
+  has compute-sanitizer || { skip "compute-sanitizer is missing"; return; }
+  [ -x "$BUILD/tests" ] || { skip "the tests are not built"; return; }
+  check() {
+    local tool=$1 layer=$2 log=$raw/sanitizer_$1_$2.txt
+    timeout 90 compute-sanitizer --tool "$tool" "$BUILD/tests" "[$layer][gpu]" >"$log" 2>&1
+    local status=$? found
+    found=$(sed -n 's/^=========.* SUMMARY: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+    if [ $status = 124 ]; then
+      status="out of time"
+    elif [ -z "$found" ]; then
+      status="did not run: $(grep -m 1 '=========' "$log" || tail -n 1 "$log")"
+    elif [ "$found" != 0 ]; then
+      status="$found errors"
+    elif [ $status != 0 ]; then
+      status="clean, but its tests fail"
+    else
+      status=clean
+    fi
+    printf '%s\t%s\t%s\n' "$tool" "$layer" "$status" >>"$raw/sanitizer.txt"
+    [ "$status" != clean ] || rm -f "$log"
+  }
+  export -f check
+  for tool in memcheck racecheck; do
+    for layer in cuda/*.cu; do
+      layer=$(basename "$layer" .cu)
+      [ ! -e "tests/test_$layer.cpp" ] || printf '%s %s\n' "$tool" "$layer"
+    done
+  done | xargs -P 4 -L 1 bash -c 'check "$@"' check
+  ! grep -q ' errors$' "$raw/sanitizer.txt"
+}
+
+export -f has torch note skip run_machine run_build run_tests run_bench run_pytorch run_training run_sanitizer
+status=0
+rest=" $sections "
+for section in $sections; do
+  case " $all " in *" $section "*) ;; *) echo "tools/gpu_report.sh: SECTIONS: no section $section" >&2; exit 2 ;; esac
+  rest=${rest#* "$section"}
+  limit=$((BUDGET - SECONDS - 5))
+  for later in $rest; do limit=$((limit - $(reserve "$later"))); done
+  begin=$SECONDS
+  export section limit
+  if [ $limit -lt 5 ]; then
+    skip "the time is up"
+    result=skipped
+  else
+    echo "== $section: at most $limit s"
+    timeout -k 3 "$limit" bash -c "run_$section"
+    case $? in 0) result=passed ;; 77) result=skipped ;; 124 | 137) result="out of time" ;; *) result=failed ;; esac
+  fi
+  [ "$result" = passed ] || [ "$result" = skipped ] || status=1
+  printf '%s\t%s\t%s\n' "$section" "$result" "$((SECONDS - begin))" >>"$raw/sections.tsv"
+  echo "== $section: $result, $((SECONDS - begin)) s"
+  python3 tools/gpu_report.py "$out" || status=1
+done
+echo "report: $out/report.md"
+exit $status
