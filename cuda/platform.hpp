@@ -41,45 +41,6 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
             "dynamic shared memory");
   }
-  kernel<<<grid, block, shared_bytes, stream>>>(args...)
-//   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
-//   dynamic_shared_memory()                                      the shared_bytes of the launch, aligned to 16 bytes
-
-#if defined(__CUDACC__)
-#include <cuda_runtime.h>
-#define ABH_BACKEND cuda
-#else
-#include "cuda/emulator/emulator.hpp"
-#define ABH_BACKEND emulated
-#endif
-
-#include <string>
-
-#include "cuda/gpu.hpp"
-#include "error.hpp"
-
-namespace abh {
-inline namespace ABH_BACKEND {
-
-using Gpu = GpuDevice<Backend::ABH_BACKEND>;
-
-#if defined(__CUDACC__)
-
-// Error if a call of the CUDA runtime failed.
-inline void require(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
-}
-
-// A grid without blocks is nothing to do, not an error.
-template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-            Arguments&&... arguments) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  constexpr std::size_t always_granted = 48 << 10;
-  if (shared_bytes > always_granted) {
-    require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-            "dynamic shared memory");
-  }
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
   require(cudaGetLastError(), "kernel launch");
 }

@@ -96,7 +96,8 @@ struct Operands {
 };
 
 // Copies that a thread began and has not waited for, in a ring. They are done as late as the rules allow, so that what
-// is read too early is not there yet. No memory is allocated: ThreadSanitizer forbids that in the emulator's fibers.
+// is read too early is not there yet. The books are kept where ThreadSanitizer does not look, without allocating
+// memory, which it forbids in the emulator's fibers; the copies themselves it must see.
 struct Copy {
   void* to;
   const void* from;  // null: zeros
@@ -108,16 +109,34 @@ struct Copies {
   unsigned begun, done, groups;  // counted up for ever
 };
 inline Copies copies_of_thread[1024];
-inline Copies& copies() {
+
+#define EMULATOR_UNSEEN inline __attribute__((noinline, no_sanitize("thread")))
+EMULATOR_UNSEEN Copies& copies() {
   return copies_of_thread[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
 }
+EMULATOR_UNSEEN void begin_copy(void* to, const void* from) {
+  Copies& all = copies();
+  all.ring[all.begun++ % Copies::most] = {to, from, all.groups};
+}
+EMULATOR_UNSEEN void end_group() { ++copies().groups; }
+// The oldest copy, if its group is none of the last ones or the ring is full.
+EMULATOR_UNSEEN bool take_copy(Copy& copy, unsigned groups_left) {
+  Copies& all = copies();
+  if (all.begun == all.done) return false;
+  copy = all.ring[all.done % Copies::most];
+  const bool due = all.groups - copy.group > groups_left || all.begun - all.done == Copies::most;
+  if (due) ++all.done;
+  return due;
+}
+#undef EMULATOR_UNSEEN
 
-inline void finish_copy(Copies& copies) {
-  const Copy& copy = copies.ring[copies.done++ % Copies::most];
-  if (copy.from) {
-    std::memcpy(copy.to, copy.from, 16);
-  } else {
-    std::memset(copy.to, 0, 16);
+inline void finish_copies(unsigned groups_left) {
+  for (Copy copy; take_copy(copy, groups_left);) {
+    if (copy.from) {
+      std::memcpy(copy.to, copy.from, 16);
+    } else {
+      std::memset(copy.to, 0, 16);
+    }
   }
 }
 
@@ -156,18 +175,13 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
 }
 
 inline void copy_async(void* shared, const void* global, bool there = true) {
-  twin::Copies& copies = twin::copies();
-  if (copies.begun - copies.done == twin::Copies::most) twin::finish_copy(copies);
-  copies.ring[copies.begun++ % twin::Copies::most] = {shared, there ? global : nullptr, copies.groups};
+  twin::finish_copies(~0u);  // room for one more
+  twin::begin_copy(shared, there ? global : nullptr);
 }
-inline void copy_async_commit() { ++twin::copies().groups; }
+inline void copy_async_commit() { twin::end_group(); }
 template <int groups_left>
 void copy_async_wait() {
-  twin::Copies& copies = twin::copies();
-  const auto is_waited_for = [&](const twin::Copy& copy) { return copies.groups - copy.group > groups_left; };
-  while (copies.done != copies.begun && is_waited_for(copies.ring[copies.done % twin::Copies::most])) {
-    twin::finish_copy(copies);
-  }
+  twin::finish_copies(groups_left);
 }
 
 #endif

@@ -201,7 +201,7 @@ def training_page(runs):
 
 
 def page(raw, report):
-    if report["machine"].get("GPU", "").startswith("skipped"):
+    if report["device"] == ["emulated"]:
         yield "# A rehearsal on the emulator\n"
         yield "No number on this page says anything about a GPU.\n"
     else:
@@ -234,6 +234,7 @@ def main():
     if not raw.is_dir():
         sys.exit(f"tools/gpu_report.py: {raw}: no such folder; tools/gpu_report.sh makes it")
     report = {
+        "device": lines_of(raw / "device.txt"),
         "machine": machine_of(raw),
         "sections": sections_of(raw),
         "trainings": trainings_of(raw),
