@@ -364,13 +364,23 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
   transpose_out<T>({d_value_ck[first_key], d_value_ck.stride}, d_value_kc, keys, K);
 }
 
+// sum + x y, rounded as multiply() rounds it: once where the machine can. Said aloud, because a compiler that finds a
+// way to vectorise the products before they are added would round them twice.
+template <class T>
+T multiply_add(T x, T y, T sum) {
+#if defined(__FMA__) || defined(__FP_FAST_FMAF)
+  if constexpr (sizeof(T) == sizeof(float)) return __builtin_fmaf(x, y, sum);
+#endif
+  return sum + x * y;
+}
+
 // out_c[i] = x . y of row c + i. Summed channel by channel, as multiply() sums the products with the values: where one
 // weight is 1, out is that value, delta is that product to the last bit, and d_score is exactly 0.
 template <int rows, class T>
 void row_products(T* out_c, Rows<const T> x_ck, Rows<const T> y_ck, Index c, Index K) {
   T sum[rows] = {};
   for (Index k = 0; k < K; ++k) {
-    for (int row = 0; row < rows; ++row) sum[row] += x_ck[c + row][k] * y_ck[c + row][k];
+    for (int row = 0; row < rows; ++row) sum[row] = multiply_add(x_ck[c + row][k], y_ck[c + row][k], sum[row]);
   }
   for (int row = 0; row < rows; ++row) out_c[row] = sum[row];
 }

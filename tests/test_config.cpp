@@ -172,6 +172,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
   training.dropout = 1.0 / 3;
   training.label_smoothing = 0.05;
   training.init_std = 0.5;
+  training.type = "bf16";
   training.seed = ~std::uint64_t{0};
   training.eval_every = 1;
   training.checkpoint_every = 2;

@@ -30,6 +30,7 @@ count() {
 count "$build/tests" "$@"
 count tests/test_data_script.sh
 count tests/test_documents.sh "$build"
+count tests/test_gpu_report.sh "$build"
 echo
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
