@@ -312,6 +312,13 @@ inline std::vector<GradcheckRow>& gradcheck_table() {
   return table;
 }
 
+inline void record_gradcheck(const GradcheckRow& row) {
+  gradcheck_table().push_back(row);
+  INFO(row.layer << ", " << row.what << ", " << row.pass << " " << row.tensor << ", " << row.device << ", " << row.type
+                 << ": error " << row.error << ", tolerance " << row.tolerance);
+  CHECK_FALSE(!(row.error <= row.tolerance));
+}
+
 // The order in which the emulator runs threads and blocks; a real GPU has its own.
 inline void set_thread_order([[maybe_unused]] int number) {
 #if defined(ABH_EMULATOR)
@@ -381,12 +388,7 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
         const double floor = 1e-4 * largest_mean_square * double(reference[s].size());
         const double error = narrow ? error_in_norm(got[s], reference[s], floor) : comparisons[s].error;
         const double tolerance = narrow ? bf16_tolerance : float_tolerance;
-        const GradcheckRow row{name,  what,     slots[s].name, pass, device_name, narrow ? "bf16" : "float",
-                               error, tolerance};
-        gradcheck_table().push_back(row);
-        INFO(name << ", " << what << ", " << pass << " " << slots[s].name << ", " << device_name << ", " << row.type
-                  << ": error " << error << ", tolerance " << tolerance);
-        CHECK_FALSE(!(error <= tolerance));
+        record_gradcheck({name, what, slots[s].name, pass, device_name, narrow ? "bf16" : "float", error, tolerance});
       }
     };
     record(outputs, out, out_reference, "forward", 1e-5);

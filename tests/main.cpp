@@ -27,10 +27,10 @@ class CountCases : public ListenerBase {
 
 // What `make gradcheck` shows.
 void print_gradcheck_table() {
-  std::printf("%-24s %-28s %-9s %-22s %-16s %-6s %9s %9s\n", "layer", "case", "pass", "tensor", "device", "type",
+  std::printf("%-22s %-60s %-9s %-16s %-10s %-5s %9s %9s\n", "layer", "case", "pass", "tensor", "device", "type",
               "error", "bar");
   for (const abh::GradcheckRow& row : abh::gradcheck_table()) {
-    std::printf("%-24s %-28s %-9s %-22s %-16s %-6s %9.1e %9.1e%s\n", row.layer.c_str(), row.what.c_str(),
+    std::printf("%-22s %-60s %-9s %-16s %-10s %-5s %9.1e %9.1e%s\n", row.layer.c_str(), row.what.c_str(),
                 row.pass.c_str(), row.tensor.c_str(), row.device.c_str(), row.type.c_str(), row.error, row.tolerance,
                 !(row.error <= row.tolerance) ? "  FAIL" : "");
   }
