@@ -5,14 +5,15 @@
 //
 // gemm() picks a version of the product:
 //   reference_gemm  the readable one, for any scalar and any strides; what the others are tested against
-//   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): `b` is packed once a call
+//   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): `b` is packed once a call, unless
+//                   it is small and stands right
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
 //   column_gemm     floats, columns of `a` contiguous (gradient of the weight): short, wide, and long in K
 //
 // row_gemm and column_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few lane
-// vectors and multiplies it by a column of `a`, element by element. `a` and `b` are copied first, a block at a time, to
-// where the tile reads them in order and from a near cache. Every element is summed in the order of k within a block of
-// K and over the blocks in order, wherever it stands in a tile and whichever thread computes it.
+// vectors and multiplies it by a column of `a`, element by element. Operands are read where they stand if that is fast.
+// Every element is summed in the order of k within a block of K and over the blocks in order, whichever thread computes
+// it; in row_gemm also whichever row it stands in.
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
@@ -32,10 +33,12 @@ struct Gemm {
   Index b_row, b_col;  // one of them is 1
   T scale = T(1);
   bool accumulate = false;
+  T* row_sum_m = nullptr;  // as another column of `out`, with a column of ones in `b`; only where a_row is 1
 };
 
 inline Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
 inline Index lesser(Index a, Index b) { return a < b ? a : b; }
+inline Index greater(Index a, Index b) { return a < b ? b : a; }
 
 // Calls body(m) for the rows of [0, M), in parallel, some rows a task.
 template <class Device, class Body>
@@ -55,6 +58,11 @@ void reference_gemm(Device& device, const Gemm<T>& g) {
       if (g.bias_n) sum += g.bias_n[n];
       T& out = g.out_mn[m * g.out_row + n];
       out = g.accumulate ? out + g.scale * sum : g.scale * sum;
+    }
+    if (g.row_sum_m) {
+      T sum = T(0);
+      for (Index k = 0; k < g.K; ++k) sum += g.a_mk[m * g.a_row + k * g.a_col];
+      g.row_sum_m[m] = g.accumulate ? g.row_sum_m[m] + g.scale * sum : g.scale * sum;
     }
   });
 }
@@ -85,6 +93,13 @@ inline __attribute__((always_inline)) void unrolled(const Body& body) {
   }
 }
 
+using Quad = LanesOf<float, 4>::type;
+inline Quad load_quad(const float* from) {
+  Quad quad;
+  std::memcpy(&quad, from, sizeof(Quad));
+  return quad;
+}
+
 // Where a tile goes. `rows` x `columns` of it are real, the rest is padding.
 struct TileTarget {
   float* out_mn;
@@ -93,6 +108,7 @@ struct TileTarget {
   Index rows, columns;
   float scale;
   bool accumulate;
+  float* row_sum_m = nullptr;
 };
 
 inline void finish_lanes(const TileTarget& target, const Wide<float>& sum, const float* bias, float* out) {
@@ -117,26 +133,63 @@ inline __attribute__((noinline)) void finish_edge(const TileTarget& target, cons
   }
 }
 
-// The product of `rows` rows of `a`, element (r, k) at a[r * a_row + k * a_col], with `vectors` lane vectors of a
-// packed panel of `b`, (K, tile_columns).
-template <int rows, int vectors, Index a_row, Index a_col>
-inline void tile_product(const TileTarget& target, const float* a, const float* b_kn, Index K) {
+// The operands of a tile: element (r, k) of `a` stands at a[r * a_stride + k] (Order::rows) or at a[r + k * a_stride]
+// (Order::columns), element (k, n) of `b` at b[k * b_row + n].
+enum class Order { rows, columns };
+struct TileOperands {
+  const float* a;
+  Index a_stride;
+  const float* b;
+  Index b_row;
+  Index K;
+};
+
+// The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
+template <int rows, int vectors, Order order, bool sums>
+inline void tile_product(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
   L sum[rows][vectors];
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] = L{}; });
   });
-  for (Index k = 0; k < K; ++k) {
-    L b[vectors];
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b[v] = load<L>(b_kn + v * lanes); });
+  // Every third row has a pointer of its own: with multiples of the stride, 0 to 2, an instruction reaches all rows.
+  const Index a_stride = operands.a_stride, b_row = operands.b_row;
+  const float* a[order == Order::rows ? (rows + 2) / 3 : 1];
+  unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
+                                         __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
+  const float* b = operands.b;
+  constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
+  L row_sum[sum_vectors + 1];
+  unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
+  for (Index k = 0; k < operands.K; ++k) {
+    if constexpr (order == Order::columns && lanes == 16) {
+      // Rows far apart, which the machine does not see coming. Narrower lanes leave no time for it.
+      constexpr Index ahead = 24;
+      __builtin_prefetch(a[0] + ahead * a_stride, 0, 3);
+      __builtin_prefetch(b + ahead * b_row, 0, 3);
+      if constexpr (vectors == 2) __builtin_prefetch(b + ahead * b_row + 16, 0, 3);
+    }
+    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
+    L b_k[vectors];
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      const float a_rk = a[r * a_row];
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b[v]; });
+      const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
     });
-    a += a_col;
-    b_kn += tile_columns;
+    unrolled<sizeof(a) / sizeof(a[0])>([&](auto i) __attribute__((always_inline)) {
+      a[i] += order == Order::rows ? 1 : a_stride;
+    });
+    b += b_row;
   }
 
+  if constexpr (sums) {
+    float sum_r[sum_vectors * lanes];
+    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, row_sum[v]); });
+    for (Index r = 0; r < target.rows; ++r) {
+      float& out = target.row_sum_m[r];
+      out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+    }
+  }
   if (target.rows == rows && target.columns == vectors * lanes) {
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
@@ -156,33 +209,29 @@ inline void tile_product(const TileTarget& target, const float* a, const float* 
   }
 }
 
-// The smallest product that covers the real part of the tile: a third, two thirds or all of the rows, half or all of
-// the columns.
-template <Index a_row, Index a_col>
-inline void tile(const TileTarget& target, const float* a, const float* b_kn, Index K) {
-  constexpr int third = tile_rows / 3;
-  const auto with_rows = [&](auto rows) {
-    if (target.columns <= lanes) {
-      tile_product<rows, 1, a_row, a_col>(target, a, b_kn, K);
-    } else {
-      tile_product<rows, tile_vectors, a_row, a_col>(target, a, b_kn, K);
+// The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
+// reads as much of the operands: where the real part is smaller, they must be padded.
+template <Order order>
+inline void tile(const TileTarget& target, const TileOperands& operands) {
+  unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
+    constexpr int rows = 2 * (i + 1);
+    if (target.rows != rows && target.rows != rows - 1) return;
+    const auto with_sums = [&]<bool sums>() {
+      if (target.columns <= lanes) {
+        tile_product<rows, 1, order, sums>(target, operands);
+      } else {
+        tile_product<rows, tile_vectors, order, sums>(target, operands);
+      }
+    };
+    if constexpr (order == Order::columns) {
+      if (target.row_sum_m) return with_sums.template operator()<true>();
     }
-  };
-  if (target.rows <= third) {
-    with_rows(Constant<third>{});
-  } else if (target.rows <= 2 * third) {
-    with_rows(Constant<2 * third>{});
-  } else {
-    with_rows(Constant<tile_rows>{});
-  }
+    with_sums.template operator()<false>();
+  });
 }
 
-// Copies `count` <= width floats and fills up with zeros.
-inline void copy_padded(float* to, const float* from, Index count, Index width) {
-  Index i = 0;
-  for (; i + 4 <= count; i += 4) std::memcpy(to + i, from + i, 4 * sizeof(float));
-  for (; i < count; ++i) to[i] = from[i];
-  for (; i < width; ++i) to[i] = 0;
+inline void copy_few(float* to, const float* from, Index count) {
+  for (Index i = 0; i < count; ++i) to[i] = from[i];
 }
 
 // Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width), the last one
@@ -193,107 +242,47 @@ inline void pack_rows(float* panels, const float* from, Index stride, Index colu
     const float* row = from + k * stride;
     Index n = 0;
     for (; n + width <= columns; n += width) std::memcpy(panels + n * K + k * width, row + n, width * sizeof(float));
-    if (n < columns) copy_padded(panels + n * K + k * width, row + n, columns - n, width);
+    if (n < columns) {
+      float padded[width] = {};
+      copy_few(padded, row + n, columns - n);
+      std::memcpy(panels + n * K + k * width, padded, sizeof(padded));
+    }
   }
 }
 
-// The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers.
+// The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers,
+// along a cache line of every column at a time.
 inline void pack_transposed(float* panel, const float* from, Index stride, Index columns, Index K) {
-  using Quad = LanesOf<float, 4>::type;
-  const auto load_quad = [](const float* address) {
-    Quad quad;
-    std::memcpy(&quad, address, sizeof(Quad));
-    return quad;
-  };
-  for (Index n = 0; n < tile_columns; n += 4) {
-    Index k = 0;
-    for (; n + 4 <= columns && k + 4 <= K; k += 4) {
-      const float* corner = from + n * stride + k;
-      const Quad r0 = load_quad(corner), r1 = load_quad(corner + stride);
-      const Quad r2 = load_quad(corner + 2 * stride), r3 = load_quad(corner + 3 * stride);
-      const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-      const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-      const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-      const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-      const Quad columns_of[4] = {
-          __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-          __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
-      for (int i = 0; i < 4; ++i) std::memcpy(panel + (k + i) * tile_columns + n, &columns_of[i], sizeof(Quad));
-    }
-    for (; k < K; ++k) {
-      for (Index i = n; i < n + 4; ++i) panel[k * tile_columns + i] = i < columns ? from[i * stride + k] : 0.0f;
+  constexpr Index line = 16;
+  for (Index begin = 0; begin < K; begin += line) {
+    const Index end = lesser(K, begin + line);
+    for (Index n = 0; n < tile_columns; n += 4) {
+      Index k = begin;
+      for (; n + 4 <= columns && k + 4 <= end; k += 4) {
+        const float* corner = from + n * stride + k;
+        const Quad r0 = load_quad(corner), r1 = load_quad(corner + stride);
+        const Quad r2 = load_quad(corner + 2 * stride), r3 = load_quad(corner + 3 * stride);
+        const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+        const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+        const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+        const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+        const Quad columns_of[4] = {
+            __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+            __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+        for (int i = 0; i < 4; ++i) std::memcpy(panel + (k + i) * tile_columns + n, &columns_of[i], sizeof(Quad));
+      }
+      for (; k < end; ++k) {
+        for (Index i = n; i < n + 4; ++i) panel[k * tile_columns + i] = i < columns ? from[i * stride + k] : 0.0f;
+      }
     }
   }
 }
 
-template <class Device>
-void row_gemm(Device& device, const Gemm<float>& g) {
-  // Twelve rows of `a` that are a power of two apart would share a few sets of the first-level cache: they are copied
-  // to a distance that is an odd number of cache lines.
-  constexpr Index max_k = 512;
-  constexpr Index a_stride = max_k + 16;
-  constexpr Index task_rows = 48;
-  const Index M = g.M, N = g.N, K = g.K;
-  const Index k_blocks = blocks_of(K, max_k);
-  const Index panels = blocks_of(N, tile_columns);
-
-  typename Device::Scope scratch(device.workspace);
-  float* packed = scratch.template take<float>(K * panels * tile_columns);
-  const auto k_of = [&](Index block) { return block * K / k_blocks; };
-  const auto panel_of = [&](Index block, Index p) {
-    return packed + (k_of(block) * panels + p * (k_of(block + 1) - k_of(block))) * tile_columns;
-  };
-  parallel_for(device, panels, [&](Index p, Index) {
-    const Index n = p * tile_columns;
-    const Index columns = lesser(tile_columns, N - n);
-    for (Index block = 0; block < k_blocks; ++block) {
-      const Index k = k_of(block), count = k_of(block + 1) - k;
-      const float* from = g.b_kn + k * g.b_row + n * g.b_col;
-      if (g.b_col == 1) {
-        pack_rows<tile_columns>(panel_of(block, p), from, g.b_row, columns, count);
-      } else {
-        pack_transposed(panel_of(block, p), from, g.b_col, columns, count);
-      }
-    }
-  });
-
-  const Index n_blocks = blocks_of(N, block_columns);
-  parallel_for(device, blocks_of(M, task_rows) * n_blocks, [&](Index task, Index) {
-    alignas(64) float a_rows[tile_rows * a_stride];
-    const Index m_begin = task / n_blocks * task_rows, m_end = lesser(M, m_begin + task_rows);
-    const Index n_begin = task % n_blocks * block_columns, n_end = lesser(N, n_begin + block_columns);
-    for (Index block = 0; block < k_blocks; ++block) {
-      const Index k = k_of(block), count = k_of(block + 1) - k;
-      for (Index m = m_begin; m < m_end; m += tile_rows) {
-        const Index rows = lesser(tile_rows, m_end - m);
-        for (Index r = 0; r < tile_rows; ++r) {
-          const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-          if (r < rows) {
-            std::memcpy(a_rows + r * a_stride, g.a_mk + (m + r) * g.a_row + k, bytes);
-          } else {
-            std::memset(a_rows + r * a_stride, 0, bytes);
-          }
-        }
-        for (Index n = n_begin; n < n_end; n += tile_columns) {
-          tile<a_stride, 1>({.out_mn = g.out_mn + m * g.out_row + n,
-                             .out_row = g.out_row,
-                             .bias_n = g.bias_n && block == 0 ? g.bias_n + n : nullptr,
-                             .rows = rows,
-                             .columns = lesser(tile_columns, N - n),
-                             .scale = g.scale,
-                             .accumulate = g.accumulate || block > 0},
-                            a_rows, panel_of(block, n / tile_columns), count);
-        }
-      }
-    }
-  });
-}
-
-// Few rows, b_row = 1: each column of `b` is contiguous; `count` of them at a time are multiplied with every row.
+// b_row = 1: each column of `b` is contiguous; `count` of them at a time are multiplied with rows of `a`.
 template <int count>
-inline void dot_columns(const Gemm<float>& g, Index n) {
+inline void dot_columns(const Gemm<float>& g, Index m_begin, Index m_end, Index n) {
   using L = Wide<float>;
-  for (Index m = 0; m < g.M; ++m) {
+  for (Index m = m_begin; m < m_end; ++m) {
     const float* a_k = g.a_mk + m * g.a_row;
     L wide[count];
     float rest[count];
@@ -318,6 +307,83 @@ inline void dot_columns(const Gemm<float>& g, Index n) {
 }
 
 template <class Device>
+void row_gemm(Device& device, const Gemm<float>& g) {
+  constexpr Index max_k = 512;
+  constexpr Index a_copy_stride = max_k + 16;
+  constexpr Index level1_way = 4096 / sizeof(float);
+  constexpr Index small = 1 << 16;
+  const Index M = g.M, K = g.K;
+  const Index few_columns = g.b_row == 1 && g.N > lanes && g.N % lanes <= lanes / 4 ? g.N % lanes : 0;
+  const Index N = g.N - few_columns;
+  const Index k_blocks = blocks_of(K, max_k);
+  const auto k_of = [&](Index block) { return block * K / k_blocks; };
+  const Index panels = blocks_of(N, tile_columns);
+  const bool pack = g.b_col != 1 || N % lanes != 0 || K * N > small;
+
+  typename Device::Scope scratch(device.workspace);
+  float* packed = pack ? scratch.template take<float>(K * panels * tile_columns) : nullptr;
+  const auto panel_of = [&](Index block, Index p) {
+    return packed + (k_of(block) * panels + p * (k_of(block + 1) - k_of(block))) * tile_columns;
+  };
+  parallel_for(device, pack ? panels : 0, [&](Index p, Index) {
+    const Index n = p * tile_columns;
+    const Index columns = lesser(tile_columns, N - n);
+    for (Index block = 0; block < k_blocks; ++block) {
+      const Index k = k_of(block), count = k_of(block + 1) - k;
+      const float* from = g.b_kn + k * g.b_row + n * g.b_col;
+      if (g.b_col == 1) {
+        pack_rows<tile_columns>(panel_of(block, p), from, g.b_row, columns, count);
+      } else {
+        pack_transposed(panel_of(block, p), from, g.b_col, columns, count);
+      }
+    }
+  });
+
+  // A task walks through blocks of K by itself. With several of them it takes more rows, for as long as a block of `b`
+  // is near.
+  const Index task_rows = k_blocks > 1 ? 8 * tile_rows : tile_rows;
+  const Index m_tasks = blocks_of(M, task_rows);
+  parallel_for(device, m_tasks * blocks_of(N, block_columns), [&](Index task, Index) {
+    alignas(64) float a_copy[tile_rows * a_copy_stride];
+    const Index m_begin = task % m_tasks * task_rows, m_end = lesser(M, m_begin + task_rows);
+    const Index n_begin = task / m_tasks * block_columns, n_end = lesser(N, n_begin + block_columns);
+    for (Index block = 0; block < k_blocks; ++block) {
+      const Index k = k_of(block), count = k_of(block + 1) - k;
+      for (Index m = m_begin; m < m_end; m += tile_rows) {
+        const Index rows = lesser(tile_rows, m_end - m);
+        TileOperands operands{.a = g.a_mk + m * g.a_row + k, .a_stride = g.a_row, .b = nullptr, .b_row = 0, .K = count};
+        if (rows % 2 != 0 || g.a_row % level1_way == 0) {
+          for (Index r = 0; r < rows; ++r) {
+            std::memcpy(a_copy + r * a_copy_stride, operands.a + r * g.a_row,
+                        static_cast<std::size_t>(count) * sizeof(float));
+          }
+          if (rows % 2 != 0) {
+            std::memset(a_copy + rows * a_copy_stride, 0, static_cast<std::size_t>(count) * sizeof(float));
+          }
+          operands.a = a_copy;
+          operands.a_stride = a_copy_stride;
+        }
+        for (Index n = n_begin; n < n_end; n += tile_columns) {
+          operands.b = pack ? panel_of(block, n / tile_columns) : g.b_kn + k * g.b_row + n;
+          operands.b_row = pack ? Index{tile_columns} : g.b_row;
+          tile<Order::rows>({.out_mn = g.out_mn + m * g.out_row + n,
+                             .out_row = g.out_row,
+                             .bias_n = g.bias_n && block == 0 ? g.bias_n + n : nullptr,
+                             .rows = rows,
+                             .columns = lesser(tile_columns, N - n),
+                             .scale = g.scale,
+                             .accumulate = g.accumulate || block > 0},
+                            operands);
+        }
+      }
+    }
+    if (n_end == N) {
+      for (Index n = N; n < g.N; ++n) dot_columns<1>(g, m_begin, m_end, n);
+    }
+  });
+}
+
+template <class Device>
 void dot_gemm(Device& device, const Gemm<float>& g) {
   constexpr int group = 4;
   constexpr Index task_elements =
@@ -327,42 +393,56 @@ void dot_gemm(Device& device, const Gemm<float>& g) {
   parallel_for(device, blocks_of(g.N, task_columns), [&](Index task, Index) {
     Index n = task * task_columns;
     const Index end = lesser(g.N, n + task_columns);
-    for (; n + group <= end; n += group) dot_columns<group>(g, n);
-    for (; n < end; ++n) dot_columns<1>(g, n);
+    for (; n + group <= end; n += group) dot_columns<group>(g, 0, g.M, n);
+    for (; n < end; ++n) dot_columns<1>(g, 0, g.M, n);
   });
 }
 
-// a_row = 1, b_col = 1, no bias. `out` is cut into blocks, and where they are too few for many threads, K into parts,
-// each with an output of its own; the parts are added up in order.
+// Numbers of a row of `a` that a tile by columns reads; and the most last rows of `a` and `b` that it could not read
+// without leaving the matrix: with rows of one number, all but the first number are beyond the row.
+inline constexpr int a_reads = (tile_rows + lanes - 1) / lanes * lanes;
+inline constexpr int most_copied = a_reads > lanes ? a_reads : lanes;
+
+// a_row = 1, b_col = 1, no bias. `out` is cut into blocks, and K, where it is long and blocks are few, into parts, each
+// with an output of its own; the parts are added up in order. The tiles read the operands where they stand; only at an
+// edge that cuts a tile off they are copied.
 template <class Device>
 void column_gemm(Device& device, const Gemm<float>& g) {
   constexpr Index max_rows = 11 * 12;
   constexpr Index max_k = 256;
   constexpr Index enough_tasks = 24;
-  constexpr Index least_k_of_part = 128;
+  constexpr Index long_part = 1024, least_part = 128;
   const Index M = g.M, N = g.N, K = g.K;
-  const Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, block_columns);
-  const Index block_m = blocks_of(blocks_of(M, tile_rows), m_blocks) * tile_rows;
-  const Index block_n = blocks_of(blocks_of(N, tile_columns), n_blocks) * tile_columns;
-  const Index wanted = blocks_of(enough_tasks, m_blocks * n_blocks);
-  const Index parts = K < 2 * least_k_of_part ? 1 : lesser(wanted, K / least_k_of_part);
+  const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
+  Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, block_columns);
+  const auto cut_k = [&](Index least) {
+    const Index most = K / least > 0 ? K / least : 1;
+    return lesser(blocks_of(enough_tasks, m_blocks * n_blocks), most);
+  };
+  Index parts = cut_k(long_part);
+  while (parts * m_blocks * n_blocks < enough_tasks && m_blocks * n_blocks < m_tiles * n_tiles) {
+    if (m_tiles * n_blocks > n_tiles * m_blocks) {
+      m_blocks = lesser(2 * m_blocks, m_tiles);
+    } else {
+      n_blocks = lesser(2 * n_blocks, n_tiles);
+    }
+  }
+  if (parts * m_blocks * n_blocks < enough_tasks) parts = cut_k(least_part);
+  const Index block_m = blocks_of(m_tiles, m_blocks) * tile_rows, block_n = blocks_of(n_tiles, n_blocks) * tile_columns;
+  m_blocks = blocks_of(M, block_m), n_blocks = blocks_of(N, block_n);
+  const Index tasks = parts * m_blocks * n_blocks;
 
   typename Device::Scope scratch(device.workspace);
-  const Index worker_floats = (block_m + block_n) * max_k;
-  float* packed = scratch.template take<float>(device.threads.count() * worker_floats);
   float* part_pmn = parts > 1 ? scratch.template take<float>(parts * M * N) : nullptr;
+  float* part_sum_pm = parts > 1 && g.row_sum_m ? scratch.template take<float>(parts * M) : nullptr;
 
-  parallel_for(device, parts * m_blocks * n_blocks, [&](Index task, Index worker) {
-    float* a = packed + worker * worker_floats;
-    float* b = a + block_m * max_k;
+  parallel_for(device, tasks, [&](Index task, Index) {
     const Index part = task / (m_blocks * n_blocks);
-    const Index m_begin = task / n_blocks % m_blocks * block_m, m_end = lesser(M, m_begin + block_m);
-    const Index n_begin = task % n_blocks * block_n, n_end = lesser(N, n_begin + block_n);
+    const Index m_begin = task % m_blocks * block_m, m_end = lesser(M, m_begin + block_m);
+    const Index n_begin = task / m_blocks % n_blocks * block_n, n_end = lesser(N, n_begin + block_n);
     const Index k_begin = part * K / parts, k_end = (part + 1) * K / parts;
     for (Index k = k_begin; k < k_end; k += max_k) {
       const Index count = lesser(max_k, k_end - k);
-      pack_rows<tile_rows>(a, g.a_mk + m_begin + k * g.a_col, g.a_col, m_end - m_begin, count);
-      pack_rows<tile_columns>(b, g.b_kn + n_begin + k * g.b_row, g.b_row, n_end - n_begin, count);
       for (Index n = n_begin; n < n_end; n += tile_columns) {
         for (Index m = m_begin; m < m_end; m += tile_rows) {
           TileTarget target{.out_mn = g.out_mn + m * g.out_row + n,
@@ -378,20 +458,51 @@ void column_gemm(Device& device, const Gemm<float>& g) {
             target.scale = 1;
             target.accumulate = k > k_begin;
           }
-          tile<1, tile_rows>(target, a + (m - m_begin) * count, b + (n - n_begin) * count, count);
+          if (g.row_sum_m && n == 0) target.row_sum_m = parts > 1 ? part_sum_pm + part * M + m : g.row_sum_m + m;
+          TileOperands operands{.a = g.a_mk + m + k * g.a_col,
+                                .a_stride = g.a_col,
+                                .b = g.b_kn + n + k * g.b_row,
+                                .b_row = g.b_row,
+                                .K = count};
+          // At an edge a tile reads on into the next row, and what that gives is dropped. The last rows, from where it
+          // would read beyond the matrix, are copied.
+          const Index b_reads = target.columns <= lanes ? lanes : tile_columns;
+          const Index last_whole =
+              K - greater(blocks_of(m + a_reads - M, g.a_col), blocks_of(n + b_reads - N, g.b_row));
+          if (last_whole >= k + count) {
+            tile<Order::columns>(target, operands);
+            continue;
+          }
+          operands.K = greater(last_whole - k, 0);
+          tile<Order::columns>(target, operands);
+          float a_copy[most_copied * a_reads], b_copy[most_copied * tile_columns];
+          std::memset(a_copy, 0, sizeof(a_copy));
+          std::memset(b_copy, 0, sizeof(b_copy));
+          for (Index row = k + operands.K; row < k + count; ++row) {
+            const Index copied = row - k - operands.K;
+            copy_few(a_copy + copied * a_reads, g.a_mk + m + row * g.a_col, target.rows);
+            copy_few(b_copy + copied * tile_columns, g.b_kn + n + row * g.b_row, target.columns);
+          }
+          target.accumulate = true;
+          const TileOperands copies{
+              .a = a_copy, .a_stride = a_reads, .b = b_copy, .b_row = tile_columns, .K = count - operands.K};
+          tile<Order::columns>(target, copies);
         }
       }
     }
   });
 
   if (parts == 1) return;
+  const auto add_parts = [&]<class L>(float* out, const float* part, Index part_size) {
+    L sum = load<L>(part);
+    for (Index p = 1; p < parts; ++p) sum += load<L>(part + p * part_size);
+    store<L>(out, g.accumulate ? load<L>(out) + g.scale * sum : g.scale * sum);
+  };
   parallel_rows(device, M, 16, [&](Index m) {
-    float* out_n = g.out_mn + m * g.out_row;
     for_lanes<float>(N, [&]<class L>(Index n) {
-      L sum = load<L>(part_pmn + m * N + n);
-      for (Index part = 1; part < parts; ++part) sum += load<L>(part_pmn + (part * M + m) * N + n);
-      store<L>(out_n + n, g.accumulate ? load<L>(out_n + n) + g.scale * sum : g.scale * sum);
+      add_parts.template operator()<L>(g.out_mn + m * g.out_row + n, part_pmn + m * N + n, M * N);
     });
+    if (g.row_sum_m) add_parts.template operator()<float>(g.row_sum_m + m, part_sum_pm + m, M);
   });
 }
 
@@ -403,7 +514,7 @@ void gemm(Device& device, const Gemm<T>& g) {
 #if ABH_LANE_BYTES > 4
   if constexpr (is_float<T>) {
     if (g.M == 0 || g.N == 0) return;
-    if (g.a_col != 1) {
+    if (g.a_col != 1 || g.row_sum_m) {
       column_gemm(device, g);
     } else if (g.M < tile_rows && g.b_row == 1) {
       dot_gemm(device, g);

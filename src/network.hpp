@@ -330,11 +330,12 @@ class Network {
     const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()),
                  H = N * K;
     const double threads = static_cast<double>(extent.threads);
-    // A matrix product packs its weight and, for the weight's gradient, blocks of it a worker, and sums in parts when
-    // it has many rows and few blocks. Sums of rows (biases, norms) take one row in 64.
+    // A matrix product packs its weight or, for the weight's gradient, sums in parts when it has many rows and few
+    // blocks. A norm sums its weights' gradients over one row in 32.
+    const double norm = (BC / 32 + 1) * 2 * (D + 16);
     const auto product = [&](double O, double I) {
-      const double parts = std::min(BC / 128 * O * I, O * I + 24 * 132 * 256);
-      return std::max((O + 64) * (I + 64), threads * 450 * 256 + parts) + (BC / 64 + 1) * (O + 2 * D);
+      const double parts = std::min(BC / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
+      return std::max({(O + 64) * (I + 64), parts, norm});
     };
     double most = product(static_cast<double>(config.vocabulary), D);
     const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };

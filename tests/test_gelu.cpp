@@ -41,8 +41,8 @@ TEST_CASE("gelu over several chunks", "[gelu]") {
 }
 
 // Every device over a fine grid, against the formulas of the header in double. This is also how the wide lanes
-// of exponential, error_function and hyperbolic_tangent are tested: an error of 2 ulp in one of them moves the gate, at
-// most 1, by 1.2e-7, and a little more after the final operations.
+// of exponential, normal_distributions and hyperbolic_tangent are tested: an error of 2 ulp in one of them moves the
+// gate, at most 1, by 1.2e-7, and a little more after the final operations.
 TEST_CASE("gelu matches its definition on a grid", "[gelu]") {
   const Index count = 200001;
   Array<float> in, ones(count, 1.0f), out(count), d_in(count);

@@ -22,11 +22,11 @@ namespace abh {
 enum class GeluForm { erf, tanh };
 
 // in, out: `count` >= 0 elements of any shape; out may be `in` itself only when no backward pass follows. Nothing but
-// the input is needed by the backward pass. About 45 flops an element (erf), 30 (tanh); reads and writes 1 array each.
+// the input is needed by the backward pass. About 38 flops an element (erf), 30 (tanh); reads and writes 1 array each.
 template <class Device, class T>
 void gelu_forward(Device&, T* out, const T* in, Index count, GeluForm form);
 
-// d_in is overwritten and may be d_out itself. About 65 flops an element (erf), 40 (tanh); reads 2 arrays, writes 1.
+// d_in is overwritten and may be d_out itself. About 38 flops an element (erf), 40 (tanh); reads 2 arrays, writes 1.
 template <class Device, class T>
 void gelu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count, GeluForm form);
 
