@@ -8,6 +8,7 @@
 
 // Functions that both the host and the kernels of a GPU call.
 #if defined(__CUDACC__)
+#include <cuda_bf16.h>
 #define ABH_HOST_DEVICE __host__ __device__
 #else
 #define ABH_HOST_DEVICE
@@ -23,10 +24,14 @@ struct bf16 {
 
   bf16() = default;
   ABH_HOST_DEVICE explicit bf16(float x) {
+#if defined(__CUDA_ARCH__)  // one instruction
+    bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+#else
     std::uint32_t word;
     std::memcpy(&word, &x, sizeof word);
     const std::uint32_t rounded = word + 0x7FFF + (word >> 16 & 1);
     bits = static_cast<std::uint16_t>(x == x ? rounded >> 16 : 0x7FFF);
+#endif
   }
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   ABH_HOST_DEVICE explicit bf16(Number x) : bf16(static_cast<float>(x)) {}

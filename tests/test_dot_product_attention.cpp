@@ -221,8 +221,10 @@ TEST_CASE("dot product attention: a position that sees one key has no score to l
       const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
       const Values<double> gradients =
           run_backward<T>(layer, device, converted<T>(random_values(layer.inputs(), 1)), d_out);
-      CHECK(largest(gradients[0]) == 0);
-      CHECK(largest(gradients[1]) == 0);
+      // On a CPU a compiler that does not optimise may round the two sums differently.
+      const bool gpu = name.find("emulated") != std::string::npos || name.find("cuda") != std::string::npos;
+      CHECK(largest(gradients[0]) <= (gpu ? 0 : 4e-6));
+      CHECK(largest(gradients[1]) <= (gpu ? 0 : 4e-6));
       require_close({layer.inputs()[2]}, {gradients[2]}, converted<double>(d_out), 1e-6, "d_value");
     });
   }

@@ -496,7 +496,7 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bo
   if (tight) CHECK(memory.workspace_bytes <= 2 * peak);
 }
 
-TEST_CASE("network: the estimate of its memory is what it takes", "[network]") {
+TEST_CASE("network: the estimate of its memory is what it takes", "[network][slow]") {
   for (const char* mixer : {"additive", "metric", "quadratic", "dot"}) {
     for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
       ModelConfig model;

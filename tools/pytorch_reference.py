@@ -351,6 +351,9 @@ def compare(arguments):
             row["tokens_per_s"] = round(1e3 * tokens / row["ms"])
             result["steps"].append(row)
             print(f"{mixer:10} {name:30} {row['ms']:10.3f} ms {row['tokens_per_s']:12} tokens/s", flush=True)
+        theirs = [statistics.median(values) for name, values in times.items() if values and name != "ours"]
+        if times.get("ours") and theirs:
+            print(f"{mixer:10} ours is {min(theirs) / statistics.median(times['ours']):.2f} times as fast as the best")
         if arguments.json:  # after every mixer: whoever stops this keeps what there is
             arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 

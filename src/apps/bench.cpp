@@ -1,9 +1,13 @@
 // bench: how fast training and each layer are, beside what this machine can do at most.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <string>
@@ -614,8 +618,37 @@ std::string json_of(const Results& r) {
   return json + "\n  ]\n}\n";
 }
 
+// Hands over to tools/pytorch_reference.py, which measures the same training step in PyTorch and with this program in
+// turn. Returns only where it cannot.
+[[noreturn]] void run_peer(const std::string& python, const char* program, const std::string& preset,
+                           const DeviceChoice& device, const ModelConfig& config, const TrainingConfig& training,
+                           bool every_mixer) {
+  const std::string mixers = every_mixer ? "additive,metric,dot" : config.mixer;
+  const std::string where = resolved_device(device.device);
+  std::vector<std::string> words = {python,           ABH_SOURCE_DIR "/tools/pytorch_reference.py",
+                                    "--bench",        program,
+                                    "--preset",       preset,
+                                    "--mixer",        mixers,
+                                    "--type",         training.type,
+                                    "--device",       where == "cuda" ? "cuda" : "cpu",
+                                    "--bench-device", where,
+                                    "--layers",       to_text(config.layers),
+                                    "--channels",     to_text(config.channels),
+                                    "--heads",        to_text(config.heads),
+                                    "--context",      to_text(config.context),
+                                    "--batch",        to_text(training.batch),
+                                    "--dropout",      to_text(training.dropout),
+                                    "--rounds",       "5"};
+  if (where != "cuda") words.insert(words.end(), {"--modes", "eager,compile"});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp(python.c_str(), arguments.data());
+  throw Error("--peer: " + python + " cannot be run: " + std::strerror(errno));
+}
+
 int body(int argc, char** argv) {
-  std::string preset = "tiny", json;
+  std::string preset = "tiny", json, peer = "python3";
   DeviceChoice device;
   double seconds = 0.2;
   bool each_layer = true;
@@ -638,11 +671,13 @@ int body(int argc, char** argv) {
   flags.real("seconds", seconds, "S", "time for each measurement", {0, 3600});
   flags.toggle("each-layer", each_layer, "measure the layers one by one, too");
   flags.text("json", json, "FILE", "write the results there as well");
+  flags.text("peer", peer, "PYTHON", "only compare the training step with PyTorch, which this Python has");
   add_machine_flags(flags, device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   config.check();
+  if (flags.given("peer")) run_peer(peer, argv[0], preset, device, config, training, !flags.given("mixer"));
 
   Results results;
   bench_steps(device, config, training, !flags.given("mixer"), seconds, results);
