@@ -36,7 +36,7 @@ struct Gemm {
   T* row_sum_m = nullptr;  // as another column of `out`, with a column of ones in `b`; only where a_row is 1
 };
 
-inline Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
+constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
 inline Index lesser(Index a, Index b) { return a < b ? a : b; }
 inline Index greater(Index a, Index b) { return a < b ? b : a; }
 
@@ -77,7 +77,10 @@ inline constexpr int tile_vectors = 2;
 inline constexpr int tile_columns = tile_vectors * lanes;
 
 // Columns of `b` that are worked on together: with a block of K of them they stay in the second-level cache.
-inline constexpr Index block_columns = 256;
+inline constexpr Index block_columns = lanes == 16 ? 256 : 128;
+
+// Numbers of a row of `a` that a tile by columns reads.
+inline constexpr int a_reads = (tile_rows + lanes - 1) / lanes * lanes;
 
 template <int value>
 struct Constant {
@@ -142,10 +145,15 @@ struct TileOperands {
   const float* b;
   Index b_row;
   Index K;
+  float* copy = nullptr;  // room for the operand that `Copies` names
 };
 
+// A tile by columns can leave a packed copy of an operand for the tiles that come after it: what it waits for, the
+// operand's way from far away, it waits for while it computes.
+enum class Copies { none, a, b };
+
 // The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
-template <int rows, int vectors, Order order, bool sums>
+template <int rows, int vectors, Order order, bool sums, Copies copies = Copies::none>
 inline void tile_product(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
   L sum[rows][vectors];
@@ -161,7 +169,13 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
   L row_sum[sum_vectors + 1];
   unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
+  float* copy = operands.copy;
   for (Index k = 0; k < operands.K; ++k) {
+    if constexpr (copies == Copies::a) {
+      __builtin_prefetch(a[0] + 16 * a_stride, 0, 3);
+      for (int i = 0; i < a_reads; i += lanes) store<L>(copy + i, load<L>(a[0] + i));
+      copy += tile_rows;
+    }
     if constexpr (order == Order::columns && lanes == 16) {
       // Rows far apart, which the machine does not see coming. Narrower lanes leave no time for it.
       constexpr Index ahead = 24;
@@ -172,6 +186,12 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
     L b_k[vectors];
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
+    if constexpr (copies == Copies::b) {
+      __builtin_prefetch(b + 16 * b_row, 0, 3);
+      __builtin_prefetch(b + 16 * b_row + tile_columns - 1, 0, 3);
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(copy + v * lanes, b_k[v]); });
+      copy += tile_columns;
+    }
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
@@ -191,12 +211,33 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     }
   }
   if (target.rows == rows && target.columns == vectors * lanes) {
-    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
-        const float* bias = target.bias_n ? target.bias_n + v * lanes : nullptr;
-        finish_lanes(target, sum[r][v], bias, target.out_mn + r * target.out_row + v * lanes);
+    // Branches around all sums, on copies of what they need: a store could change `target` for all a compiler knows.
+    const Index out_row = target.out_row;
+    const bool accumulate = target.accumulate;
+    const L scale = splat<L>(target.scale);
+    float* out[(rows + 2) / 3];
+    unrolled<(rows + 2) / 3>([&](auto i) __attribute__((always_inline)) { out[i] = target.out_mn + 3 * i * out_row; });
+    if (const float* bias = target.bias_n) {
+      L bias_n[vectors];
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { bias_n[v] = load<L>(bias + v * lanes); });
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += bias_n[v]; });
       });
-    });
+    }
+    if (accumulate) {
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+          float* to = out[r / 3] + r % 3 * out_row + v * lanes;
+          store<L>(to, load<L>(to) + scale * sum[r][v]);
+        });
+      });
+    } else {
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+          store<L>(out[r / 3] + r % 3 * out_row + v * lanes, scale * sum[r][v]);
+        });
+      });
+    }
   } else {
     // Through memory: sums that live across a function call would be kept out of registers in the loop as well.
     alignas(64) float sum_rn[rows * vectors * lanes];
@@ -211,16 +252,17 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
 
 // The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
 // reads as much of the operands: where the real part is smaller, they must be padded.
-template <Order order>
+template <Order order, Copies copies = Copies::none>
 inline void tile(const TileTarget& target, const TileOperands& operands) {
   unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
     constexpr int rows = 2 * (i + 1);
+    if constexpr (copies != Copies::none && rows != tile_rows) return;
     if (target.rows != rows && target.rows != rows - 1) return;
     const auto with_sums = [&]<bool sums>() {
       if (target.columns <= lanes) {
-        tile_product<rows, 1, order, sums>(target, operands);
+        tile_product<rows, 1, order, sums, copies>(target, operands);
       } else {
-        tile_product<rows, tile_vectors, order, sums>(target, operands);
+        tile_product<rows, tile_vectors, order, sums, copies>(target, operands);
       }
     };
     if constexpr (order == Order::columns) {
@@ -308,10 +350,10 @@ inline void dot_columns(const Gemm<float>& g, Index m_begin, Index m_end, Index 
 
 template <class Device>
 void row_gemm(Device& device, const Gemm<float>& g) {
-  constexpr Index max_k = 512;
+  constexpr Index max_k = lanes == 16 ? 512 : 384;
   constexpr Index a_copy_stride = max_k + 16;
   constexpr Index level1_way = 4096 / sizeof(float);
-  constexpr Index small = 1 << 16;
+  constexpr Index small = lanes == 16 ? 1 << 16 : 0;
   const Index M = g.M, K = g.K;
   const Index few_columns = g.b_row == 1 && g.N > lanes && g.N % lanes <= lanes / 4 ? g.N % lanes : 0;
   const Index N = g.N - few_columns;
@@ -398,23 +440,100 @@ void dot_gemm(Device& device, const Gemm<float>& g) {
   });
 }
 
-// Numbers of a row of `a` that a tile by columns reads; and the most last rows of `a` and `b` that it could not read
-// without leaving the matrix: with rows of one number, all but the first number are beyond the row.
-inline constexpr int a_reads = (tile_rows + lanes - 1) / lanes * lanes;
-inline constexpr int most_copied = a_reads > lanes ? a_reads : lanes;
+// The work of one task of column_gemm: rows [k, k + count) of the operands, a block of `out` from (m, n).
+struct ColumnBlock {
+  Index m_begin, m_end, n_begin, n_end, k, count;
+};
+
+// The tiles of a block, from operands read where they stand: fast with lanes so wide that a tile takes long to compute
+// what it has read. At an edge a tile reads on into the next row, and what that gives is dropped; the last rows, from
+// where it would read beyond the matrix, are copied.
+template <class Target>
+inline void column_tiles_in_place(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
+  // The most last rows that cannot be read: with rows of one number, all but the first number are beyond the row.
+  constexpr int most_copied = a_reads > lanes ? a_reads : lanes;
+  for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+    for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
+      TileTarget target = target_of(m, n);
+      TileOperands operands{.a = g.a_mk + m + block.k * g.a_col,
+                            .a_stride = g.a_col,
+                            .b = g.b_kn + n + block.k * g.b_row,
+                            .b_row = g.b_row,
+                            .K = block.count};
+      const Index b_reads = target.columns <= lanes ? lanes : tile_columns;
+      const Index last_whole =
+          g.K - greater(blocks_of(m + a_reads - g.M, g.a_col), blocks_of(n + b_reads - g.N, g.b_row));
+      if (last_whole >= block.k + block.count) {
+        tile<Order::columns>(target, operands);
+        continue;
+      }
+      operands.K = greater(last_whole - block.k, 0);
+      tile<Order::columns>(target, operands);
+      float a_copy[most_copied * a_reads], b_copy[most_copied * tile_columns];
+      std::memset(a_copy, 0, sizeof(a_copy));
+      std::memset(b_copy, 0, sizeof(b_copy));
+      for (Index row = block.k + operands.K; row < block.k + block.count; ++row) {
+        const Index copied = row - block.k - operands.K;
+        copy_few(a_copy + copied * a_reads, g.a_mk + m + row * g.a_col, target.rows);
+        copy_few(b_copy + copied * tile_columns, g.b_kn + n + row * g.b_row, target.columns);
+      }
+      target.accumulate = true;
+      tile<Order::columns>(
+          target,
+          {.a = a_copy, .a_stride = a_reads, .b = b_copy, .b_row = tile_columns, .K = block.count - operands.K});
+    }
+  }
+}
+
+// The same from packed operands: with narrow lanes a tile reads more often, and rows of a matrix with a power of two of
+// columns all fall into the same few places of the first-level cache. The tiles on two edges of the block pack the
+// operands for the others.
+template <Index max_rows, Index max_k, class Target>
+inline void column_tiles_packed(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
+  constexpr Index panel = max_k * tile_rows + a_reads;
+  alignas(64) float a_panels[blocks_of(max_rows, tile_rows) * panel], b_panel[max_k * tile_columns];
+  const Index K = block.count;
+  for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+    const float* b_kn = g.b_kn + n + block.k * g.b_row;
+    float* a_panel = a_panels;
+    for (Index m = block.m_begin; m < block.m_end; m += tile_rows, a_panel += panel) {
+      const float* a_km = g.a_mk + m + block.k * g.a_col;
+      const TileTarget target = target_of(m, n);
+      const bool first_row = m == block.m_begin, first_column = n == block.n_begin;
+      const bool copy_a = first_column && !first_row && m + a_reads <= g.M;
+      const bool copy_b = first_row && target.rows == tile_rows && target.columns == tile_columns;
+      if (first_column && !copy_a) pack_rows<tile_rows>(a_panel, a_km, g.a_col, target.rows, K);
+      if (first_row && !copy_b) pack_rows<tile_columns>(b_panel, b_kn, g.b_row, target.columns, K);
+      TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = K};
+      if (copy_a) {
+        operands.a = a_km;
+        operands.a_stride = g.a_col;
+        operands.copy = a_panel;
+        tile<Order::columns, Copies::a>(target, operands);
+      } else if (copy_b) {
+        operands.b = b_kn;
+        operands.b_row = g.b_row;
+        operands.copy = b_panel;
+        tile<Order::columns, Copies::b>(target, operands);
+      } else {
+        tile<Order::columns>(target, operands);
+      }
+    }
+  }
+}
 
 // a_row = 1, b_col = 1, no bias. `out` is cut into blocks, and K, where it is long and blocks are few, into parts, each
-// with an output of its own; the parts are added up in order. The tiles read the operands where they stand; only at an
-// edge that cuts a tile off they are copied.
+// with an output of its own; the parts are added up in order.
 template <class Device>
 void column_gemm(Device& device, const Gemm<float>& g) {
-  constexpr Index max_rows = 11 * 12;
+  constexpr bool in_place = lanes == 16;
+  constexpr Index max_rows = 11 * 12, max_columns = in_place ? 256 : 512;
   constexpr Index max_k = 256;
-  constexpr Index enough_tasks = 24;
-  constexpr Index long_part = 1024, least_part = 128;
+  constexpr Index enough_tasks = in_place ? 24 : 8;
+  constexpr Index long_part = in_place ? 1024 : 192, least_part = 128;
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
-  Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, block_columns);
+  Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, max_columns);
   const auto cut_k = [&](Index least) {
     const Index most = K / least > 0 ? K / least : 1;
     return lesser(blocks_of(enough_tasks, m_blocks * n_blocks), most);
@@ -442,52 +561,28 @@ void column_gemm(Device& device, const Gemm<float>& g) {
     const Index n_begin = task / m_blocks % n_blocks * block_n, n_end = lesser(N, n_begin + block_n);
     const Index k_begin = part * K / parts, k_end = (part + 1) * K / parts;
     for (Index k = k_begin; k < k_end; k += max_k) {
-      const Index count = lesser(max_k, k_end - k);
-      for (Index n = n_begin; n < n_end; n += tile_columns) {
-        for (Index m = m_begin; m < m_end; m += tile_rows) {
-          TileTarget target{.out_mn = g.out_mn + m * g.out_row + n,
-                            .out_row = g.out_row,
-                            .bias_n = nullptr,
-                            .rows = lesser(tile_rows, m_end - m),
-                            .columns = lesser(tile_columns, n_end - n),
-                            .scale = g.scale,
-                            .accumulate = g.accumulate || k > k_begin};
-          if (parts > 1) {
-            target.out_mn = part_pmn + (part * M + m) * N + n;
-            target.out_row = N;
-            target.scale = 1;
-            target.accumulate = k > k_begin;
-          }
-          if (g.row_sum_m && n == 0) target.row_sum_m = parts > 1 ? part_sum_pm + part * M + m : g.row_sum_m + m;
-          TileOperands operands{.a = g.a_mk + m + k * g.a_col,
-                                .a_stride = g.a_col,
-                                .b = g.b_kn + n + k * g.b_row,
-                                .b_row = g.b_row,
-                                .K = count};
-          // At an edge a tile reads on into the next row, and what that gives is dropped. The last rows, from where it
-          // would read beyond the matrix, are copied.
-          const Index b_reads = target.columns <= lanes ? lanes : tile_columns;
-          const Index last_whole =
-              K - greater(blocks_of(m + a_reads - M, g.a_col), blocks_of(n + b_reads - N, g.b_row));
-          if (last_whole >= k + count) {
-            tile<Order::columns>(target, operands);
-            continue;
-          }
-          operands.K = greater(last_whole - k, 0);
-          tile<Order::columns>(target, operands);
-          float a_copy[most_copied * a_reads], b_copy[most_copied * tile_columns];
-          std::memset(a_copy, 0, sizeof(a_copy));
-          std::memset(b_copy, 0, sizeof(b_copy));
-          for (Index row = k + operands.K; row < k + count; ++row) {
-            const Index copied = row - k - operands.K;
-            copy_few(a_copy + copied * a_reads, g.a_mk + m + row * g.a_col, target.rows);
-            copy_few(b_copy + copied * tile_columns, g.b_kn + n + row * g.b_row, target.columns);
-          }
-          target.accumulate = true;
-          const TileOperands copies{
-              .a = a_copy, .a_stride = a_reads, .b = b_copy, .b_row = tile_columns, .K = count - operands.K};
-          tile<Order::columns>(target, copies);
+      const auto target_of = [&](Index m, Index n) {
+        TileTarget target{.out_mn = g.out_mn + m * g.out_row + n,
+                          .out_row = g.out_row,
+                          .bias_n = nullptr,
+                          .rows = lesser(tile_rows, m_end - m),
+                          .columns = lesser(tile_columns, n_end - n),
+                          .scale = g.scale,
+                          .accumulate = g.accumulate || k > k_begin};
+        if (parts > 1) {
+          target.out_mn = part_pmn + (part * M + m) * N + n;
+          target.out_row = N;
+          target.scale = 1;
+          target.accumulate = k > k_begin;
         }
+        if (g.row_sum_m && n == 0) target.row_sum_m = parts > 1 ? part_sum_pm + part * M + m : g.row_sum_m + m;
+        return target;
+      };
+      const ColumnBlock block{m_begin, m_end, n_begin, n_end, k, lesser(max_k, k_end - k)};
+      if constexpr (in_place) {
+        column_tiles_in_place(g, block, target_of);
+      } else {
+        column_tiles_packed<max_rows, max_k>(g, block, target_of);
       }
     }
   });
