@@ -165,6 +165,10 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   const float* a[order == Order::rows ? (rows + 2) / 3 : 1];
   unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
                                          __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
+  if (target.accumulate) {
+    // What the sums are added to may be far away: it comes nearer while they are computed.
+    for (Index r = 0; r < target.rows; ++r) __builtin_prefetch(target.out_mn + r * target.out_row, 1, 3);
+  }
   const float* b = operands.b;
   constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
   L row_sum[sum_vectors + 1];
@@ -493,11 +497,19 @@ inline void column_tiles_packed(const Gemm<float>& g, const ColumnBlock& block, 
   constexpr Index panel = max_k * tile_rows + a_reads;
   alignas(64) float a_panels[blocks_of(max_rows, tile_rows) * panel], b_panel[max_k * tile_columns];
   const Index K = block.count;
+  const Index fetched_rows = blocks_of(K, blocks_of(block.m_end - block.m_begin, tile_rows));
   for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
     const float* b_kn = g.b_kn + n + block.k * g.b_row;
+    const float* next_b = b_kn + tile_columns;
+    const float* const last_b = n + 2 * tile_columns <= block.n_end ? next_b + (K - 1) * g.b_row : next_b;
     float* a_panel = a_panels;
     for (Index m = block.m_begin; m < block.m_end; m += tile_rows, a_panel += panel) {
       const float* a_km = g.a_mk + m + block.k * g.a_col;
+      // Of the next columns of `b`, every tile fetches some rows.
+      for (Index row = 0; row < fetched_rows && next_b < last_b; ++row, next_b += g.b_row) {
+        __builtin_prefetch(next_b, 0, 3);
+        __builtin_prefetch(next_b + tile_columns - 1, 0, 3);
+      }
       const TileTarget target = target_of(m, n);
       const bool first_row = m == block.m_begin, first_column = n == block.n_begin;
       const bool copy_a = first_column && !first_row && m + a_reads <= g.M;
