@@ -61,111 +61,162 @@ void direct_weight(T* weight_jogu, const T* weight_dgj, Index U, Index G, Index 
 // gradient).
 enum class Look { back, ahead };
 
-// `rows` neighbouring positions, for the position and the lanes that the pointers begin at; taps before first_tap are
-// left out. A tap is loaded once for all rows, whose sums do not wait for one another.
-template <int rows, class L, class T>
-void direct_rows(T* out, const T* in, const T* weight, Index first_tap, Index x_stride, Look look,
-                 const CausalConvShape& s) {
-  const Index U = s.groups, G = s.D / s.groups, J = s.kernel;
-  L sum[rows];
-  for (int r = 0; r < rows; ++r) sum[r] = splat<L>(T(0));
-  for (Index j = first_tap; j < J; ++j) {
-    const T* in_r = in + (look == Look::back ? j - (J - 1) : J - 1 - j) * s.D;
-    const T* weight_x = weight + j * G * s.D;
-    for (Index x = 0; x < G; ++x) {
-      const L tap = load<L>(weight_x + x * x_stride);
-      const T* in_x = in_r + x * U;
-      for (int r = 0; r < rows; ++r) sum[r] += tap * load<L>(in_x + r * s.D);  // (causal_conv.1) (causal_conv.2)
+// How far apart neighbours are: positions, taps in the order in which an output sees them, and channels of a group,
+// both in the input and in the weight.
+struct Strides {
+  Index position, tap, in_x, weight_x;
+};
+
+// Adds what `taps` neighbouring taps of a group of G channels contribute to `rows` neighbouring positions. The pointers
+// begin at the first position that the first row sees, and at its tap.
+template <int rows, int taps, class L, class T>
+void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strides& stride) {
+  for (Index x = 0; x < G; ++x) {
+    L seen[rows + taps - 1];
+    const T* in_x = in + x * stride.in_x;
+    for (int i = 0; i < rows + taps - 1; ++i, in_x += stride.position) seen[i] = load<L>(in_x);
+    const T* weight_x = weight + x * stride.weight_x;
+    for (int t = 0; t < taps; ++t, weight_x += stride.tap) {
+      const L tap = load<L>(weight_x);
+      for (int r = 0; r < rows; ++r) sum[r] += tap * seen[r + t];  // (causal_conv.1) (causal_conv.2)
     }
   }
-  for (int r = 0; r < rows; ++r) store<L>(out + r * s.D, sum[r]);
 }
 
-template <class Device, class T>
-void direct_convolution(Device& device, T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look,
-                        const CausalConvShape& s) {
-  const Index U = s.groups, G = s.D / s.groups, J = s.kernel;
-  // (y, x) is (o, g) looking back and (g, o) looking ahead.
-  const Index y_stride = look == Look::back ? s.D : U;
-  const Index x_stride = look == Look::back ? U : s.D;
-  for_pieces(device, s.B, s.C, [&](Index b, Index begin, Index end) {
+// `rows` neighbouring positions, which see `taps` taps each. Every tap and every input is loaded once for all rows,
+// whose sums do not wait for one another.
+template <int rows, class L, class T>
+void direct_rows(T* out, const T* in, const T* weight, Index taps, Index G, const Strides& stride) {
+  L sum[rows];
+  for (int r = 0; r < rows; ++r) sum[r] = splat<L>(T(0));
+  for (; taps >= 4; taps -= 4, in += 4 * stride.position, weight += 4 * stride.tap) {
+    add_taps<rows, 4>(sum, in, weight, G, stride);
+  }
+  if (taps == 3) add_taps<rows, 3>(sum, in, weight, G, stride);
+  if (taps == 2) add_taps<rows, 2>(sum, in, weight, G, stride);
+  if (taps == 1) add_taps<rows, 1>(sum, in, weight, G, stride);
+  for (int r = 0; r < rows; ++r) store<L>(out + r * stride.position, sum[r]);
+}
+
+// Positions [begin, end) of sequence b: one by one or a few of them at a time, and within them along the channels, as
+// the memory is laid out.
+template <class T>
+void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, Index b, Index begin, Index end,
+              const CausalConvShape& s) {
+  constexpr Index rows = 4;
+  const Index C = s.C, D = s.D, J = s.kernel, U = s.groups, G = D / U;
+  // (y, x) is (o, g) looking back and (g, o) looking ahead. An output sees the oldest input first: the first tap
+  // looking back, the last one looking ahead.
+  const bool back = look == Look::back;
+  const Strides stride = {.position = D, .tap = back ? G * D : -G * D, .in_x = U, .weight_x = back ? U : D};
+  const Index weight_y_stride = back ? D : U;
+  const T* weight_of_oldest = back ? weight_jogu : weight_jogu + (J - 1) * G * D;
+  for (Index c = begin; c < end;) {
+    // Position c sees positions [first, last) but for those outside the sequence.
+    const Index first = back ? c - (J - 1) : c, last = first + J;
+    const Index before = first < 0 ? -first : 0, behind = last > C ? last - C : 0;
+    const Index together = c + rows <= end && before == 0 && last + rows - 1 <= C ? rows : 1;
     for (Index y = 0; y < G; ++y) {
-      for_lanes<T>(U, [&]<class L>(Index u) {
-        T* out = out_bcyu + b * s.C * s.D + y * U + u;
-        const T* in = in_bcxu + b * s.C * s.D + u;
-        const T* weight = weight_jogu + y * y_stride + u;
-        constexpr int rows = 4;
-        for (Index c = begin; c < end;) {
-          // Position c sees the taps whose input lies within the sequence.
-          const Index outside = look == Look::back ? J - 1 - c : c + J - s.C;
-          const bool all_inside = look == Look::back ? c >= J - 1 : c + rows - 1 + J <= s.C;
-          if (all_inside && c + rows <= end) {
-            direct_rows<rows, L>(out + c * s.D, in + c * s.D, weight, 0, x_stride, look, s);
-            c += rows;
-          } else {
-            direct_rows<1, L>(out + c * s.D, in + c * s.D, weight, outside > 0 ? outside : 0, x_stride, look, s);
-            c += 1;
-          }
+      for_lanes<T>(U, [=]<class L>(Index u) {
+        T* out = out_bcyu + (b * C + c) * D + y * U + u;
+        const T* in = in_bcxu + (b * C + first + before) * D + u;
+        const T* weight = weight_of_oldest + before * stride.tap + y * weight_y_stride + u;
+        if (together == rows) {
+          direct_rows<rows, L>(out, in, weight, J, G, stride);
+        } else {
+          direct_rows<1, L>(out, in, weight, J - before - behind, G, stride);
         }
       });
     }
-  });
+    c += together;
+  }
 }
 
-// The gradient of `taps` neighbouring taps from j on, summed over positions [begin, end), for the lanes that begin at
-// the pointers. The taps go through the positions together: each row is fetched once.
-template <int taps, class L, class T>
-void direct_taps(T* d_weight, const T* d_out, const T* in, Index begin, Index end, Index j, const CausalConvShape& s) {
-  const Index G = s.D / s.groups, J = s.kernel;
-  L sum[taps];
-  for (int t = 0; t < taps; ++t) sum[t] = splat<L>(T(0));
-  // From position J-1-j on, all the taps read inside the sequence; before it, each for itself.
-  const Index all_inside = J - 1 - j < begin ? begin : J - 1 - j < end ? J - 1 - j : end;
-  for (int t = 1; t < taps; ++t) {
-    const Index shift = J - 1 - j - t;
-    for (Index c = shift > begin ? shift : begin; c < all_inside; ++c) {
-      sum[t] += load<L>(d_out + c * s.D) * load<L>(in + (c - shift) * s.D);
+// Adds to the gradients of `taps` neighbouring taps what `rows` neighbouring positions contribute. The pointers begin
+// at the first row's gradient, at the first position that it sees, and at its tap.
+template <int rows, int taps, class L, class T>
+void add_products(T* d_weight, const T* d_out, const T* in, Index position_stride, Index tap_stride) {
+  L sum[taps], seen[rows + taps - 1];
+  for (int t = 0; t < taps; ++t) sum[t] = load<L>(d_weight + t * tap_stride);
+  for (int i = 0; i < rows + taps - 1; ++i, in += position_stride) seen[i] = load<L>(in);
+  for (int r = 0; r < rows; ++r, d_out += position_stride) {
+    const L d = load<L>(d_out);
+    for (int t = 0; t < taps; ++t) sum[t] += d * seen[r + t];  // (causal_conv.3)
+  }
+  for (int t = 0; t < taps; ++t) store<L>(d_weight + t * tap_stride, sum[t]);
+}
+
+// The same for any number of taps.
+template <int rows, class L, class T>
+void direct_products(T* d_weight, const T* d_out, const T* in, Index taps, Index position_stride, Index tap_stride) {
+  for (; taps >= 4; taps -= 4, in += 4 * position_stride, d_weight += 4 * tap_stride) {
+    add_products<rows, 4, L>(d_weight, d_out, in, position_stride, tap_stride);
+  }
+  if (taps == 3) add_products<rows, 3, L>(d_weight, d_out, in, position_stride, tap_stride);
+  if (taps == 2) add_products<rows, 2, L>(d_weight, d_out, in, position_stride, tap_stride);
+  if (taps == 1) add_products<rows, 1, L>(d_weight, d_out, in, position_stride, tap_stride);
+}
+
+// d_weight_jogu = what positions [begin, end) of sequence b contribute to the weight's gradient.
+template <class T>
+void correlate(T* d_weight_jogu, const T* d_out_bcou, const T* in_bcgu, Index b, Index begin, Index end,
+               const CausalConvShape& s) {
+  constexpr Index rows = 4;
+  const Index C = s.C, D = s.D, J = s.kernel, U = s.groups, G = D / U;
+  for (Index i = 0; i < J * G * D; ++i) d_weight_jogu[i] = T(0);
+  for (Index c = begin; c < end;) {
+    const Index first = c - (J - 1), before = first < 0 ? -first : 0;
+    const Index together = c + rows <= end && before == 0 ? rows : 1;
+    for (Index o = 0; o < G; ++o) {
+      for (Index g = 0; g < G; ++g) {
+        for_lanes<T>(U, [=]<class L>(Index u) {
+          T* d_weight = d_weight_jogu + before * G * D + (o * G + g) * U + u;
+          const T* d_out = d_out_bcou + (b * C + c) * D + o * U + u;
+          const T* in = in_bcgu + (b * C + first + before) * D + g * U + u;
+          if (together == rows) {
+            direct_products<rows, L>(d_weight, d_out, in, J, D, G * D);
+          } else {
+            direct_products<1, L>(d_weight, d_out, in, J - before, D, G * D);
+          }
+        });
+      }
     }
+    c += together;
   }
-  for (Index c = all_inside; c < end; ++c) {
-    const L d = load<L>(d_out + c * s.D);
-    const T* in_t = in + (c - (J - 1) + j) * s.D;
-    for (int t = 0; t < taps; ++t) sum[t] += d * load<L>(in_t + t * s.D);  // (causal_conv.3)
-  }
-  for (int t = 0; t < taps; ++t) store<L>(d_weight + (j + t) * G * s.D, sum[t]);
 }
 
-// Every task sums over its own positions; then the tasks' sums are added in order.
 template <class Device, class T>
-void direct_backward_weight(Device& device, Accum<T>* d_weight_dgj, const T* d_out_bcou, const T* in_bcgu,
-                            const CausalConvShape& s) {
-  const Index U = s.groups, G = s.D / s.groups, J = s.kernel;
-  const Index pieces = pieces_of(s.C, positions_per_task);
-  typename Device::Scope scratch(device.workspace);
-  T* d_weight_tjogu = scratch.template take<T>(s.B * pieces * J * G * s.D);  // t: task
+void direct_forward(Device& device, T* out_bcou, const T* in_bcgu, const T* weight_jogu, const CausalConvShape& s) {
+  for_pieces(device, s.B, s.C, [=](Index b, Index begin, Index end) {
+    convolve(out_bcou, in_bcgu, weight_jogu, Look::back, b, begin, end, s);
+  });
+}
 
-  for_pieces(device, s.B, s.C, [&](Index b, Index begin, Index end) {
-    T* d_weight_jogu = d_weight_tjogu + (b * pieces + begin / positions_per_task) * J * G * s.D;
-    for (Index og = 0; og < G * G; ++og) {
-      for_lanes<T>(U, [&]<class L>(Index u) {
-        T* d_weight = d_weight_jogu + og * U + u;
-        const T* d_out = d_out_bcou + b * s.C * s.D + og / G * U + u;
-        const T* in = in_bcgu + b * s.C * s.D + og % G * U + u;
-        Index j = 0;
-        for (; j + 4 <= J; j += 4) direct_taps<4, L>(d_weight, d_out, in, begin, end, j, s);
-        if (J - j == 3) direct_taps<3, L>(d_weight, d_out, in, begin, end, j, s);
-        if (J - j == 2) direct_taps<2, L>(d_weight, d_out, in, begin, end, j, s);
-        if (J - j == 1) direct_taps<1, L>(d_weight, d_out, in, begin, end, j, s);
-      });
-    }
+// A task computes both gradients of its positions, as long as they are in the cache; then the tasks' sums for the
+// weight are added in order.
+template <class Device, class T>
+void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const T* d_out_bcou, const T* in_bcgu,
+                     const T* weight_jogu, const CausalConvShape& s) {
+  const Index U = s.groups, G = s.D / U, J = s.kernel;
+  const Index pieces = pieces_of(s.C, positions_per_task), tasks = s.B * pieces;
+  if (tasks == 0) return;
+  typename Device::Scope scratch(device.workspace);
+  T* d_weight_tjogu = scratch.template take<T>(tasks * J * G * s.D);  // t: task
+  for_pieces(device, s.B, s.C, [=](Index b, Index begin, Index end) {
+    const Index task = b * pieces + begin / positions_per_task;
+    convolve(d_in_bcgu, d_out_bcou, weight_jogu, Look::ahead, b, begin, end, s);
+    correlate(d_weight_tjogu + task * J * G * s.D, d_out_bcou, in_bcgu, b, begin, end, s);
   });
 
-  parallel_for(device, J * G * G, [&](Index jog, Index) {
+  // The channels of a tap lie apart in the weight: the sum of the tasks goes there once.
+  parallel_for(device, J * G * G, [=](Index jog, Index) {
     const Index j = jog / (G * G), og = jog % (G * G);
-    for (Index task = 0; task < s.B * pieces; ++task) {
+    T* sum_u = d_weight_tjogu + jog * U;  // of the first task
+    for (Index task = 1; task < tasks; ++task) {
       const T* d_weight_u = d_weight_tjogu + (task * J * G * G + jog) * U;
-      for (Index u = 0; u < U; ++u) d_weight_dgj[(u * G * G + og) * J + j] += d_weight_u[u];
+      for_lanes<T>(U, [=]<class L>(Index u) { store<L>(sum_u + u, load<L>(sum_u + u) + load<L>(d_weight_u + u)); });
     }
+    for (Index u = 0; u < U; ++u) d_weight_dgj[(u * G * G + og) * J + j] += sum_u[u];
   });
 }
 
@@ -230,13 +281,13 @@ void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* w
 
   direct_weight(weight, weight_dgj, U, G, J);
   if (G == 1 || U == 1) {
-    direct_convolution(device, out_bcd, in_bcd, weight, Look::back, s);
+    direct_forward(device, out_bcd, in_bcd, weight, s);
     return;
   }
   T* in_bcgu = scratch.template take<T>(BC * s.D);
   T* out_bcou = scratch.template take<T>(BC * s.D);
   transpose_rows(device, in_bcgu, in_bcd, BC, U, G);
-  direct_convolution(device, out_bcou, in_bcgu, weight, Look::back, s);
+  direct_forward(device, out_bcou, in_bcgu, weight, s);
   transpose_rows(device, out_bcd, out_bcou, BC, G, U);
 }
 
@@ -283,17 +334,15 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
 
   direct_weight(weight, weight_dgj, U, G, J);
   if (G == 1 || U == 1) {
-    direct_backward_weight(device, d_weight_dgj, d_out_bcd, in_bcd, s);
-    direct_convolution(device, d_in_bcd, d_out_bcd, weight, Look::ahead, s);
+    direct_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight, s);
     return;
   }
   T* in_bcgu = scratch.template take<T>(BC * s.D);
   T* d_out_bcou = scratch.template take<T>(BC * s.D);
+  T* d_in_bcgu = scratch.template take<T>(BC * s.D);
   transpose_rows(device, in_bcgu, in_bcd, BC, U, G);
   transpose_rows(device, d_out_bcou, d_out_bcd, BC, U, G);
-  direct_backward_weight(device, d_weight_dgj, d_out_bcou, in_bcgu, s);
-  T* d_in_bcgu = in_bcgu;  // its last reader is done
-  direct_convolution(device, d_in_bcgu, d_out_bcou, weight, Look::ahead, s);
+  direct_backward(device, d_in_bcgu, d_weight_dgj, d_out_bcou, in_bcgu, weight, s);
   transpose_rows(device, d_in_bcd, d_in_bcgu, BC, G, U);
 }
 

@@ -26,12 +26,13 @@ void for_runs(Device& device, Index count, const Body& body) {
 template <class Device, class T>
 void dropout_forward(Device& device, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
   if (dropout.p == 0 && out == in && !residual) return;
-  for_runs(device, count, [&](Index begin, Index size) {
+  for_runs(device, count, [=](Index begin, Index size) {
     T factor[dropout_run];
-    if (dropout.p > 0) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
-    for_lanes<T>(size, [&]<class L>(Index i) {
+    const bool draws = dropout.p > 0;
+    if (draws) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
+    for_lanes<T>(size, [=, &factor]<class L>(Index i) {
       L sum = load<L>(in + begin + i);
-      if (dropout.p > 0) sum *= load<L>(factor + i);  // (dropout.2)
+      if (draws) sum *= load<L>(factor + i);  // (dropout.2)
       if (residual) sum += load<L>(residual + begin + i);
       store<L>(out + begin + i, sum);
     });
@@ -41,12 +42,13 @@ void dropout_forward(Device& device, T* out, const T* in, const T* residual, con
 template <class Device, class T>
 void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
   if (dropout.p == 0 && d_in == d_out) return;
-  for_runs(device, count, [&](Index begin, Index size) {
+  for_runs(device, count, [=](Index begin, Index size) {
     T factor[dropout_run];
-    if (dropout.p > 0) dropout_factors(factor, dropout, begin, size);
-    for_lanes<T>(size, [&]<class L>(Index i) {
+    const bool draws = dropout.p > 0;
+    if (draws) dropout_factors(factor, dropout, begin, size);
+    for_lanes<T>(size, [=, &factor]<class L>(Index i) {
       L d = load<L>(d_out + begin + i);
-      if (dropout.p > 0) d *= load<L>(factor + i);  // (dropout.3)
+      if (draws) d *= load<L>(factor + i);  // (dropout.3)
       store<L>(d_in + begin + i, d);
     });
   });

@@ -10,6 +10,7 @@
 #endif
 
 #include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
 #include "layers/dropout.hpp"
 
 namespace abh {
@@ -17,12 +18,16 @@ inline namespace ABH_ISA {
 
 // Elements drawn together. A caller that walks a long array draws runs of this length, from element 0 on: long enough
 // to make the preparation of a run cheap, short enough for the first-level cache.
-inline constexpr Index dropout_run = 256;
+inline constexpr Index dropout_run = 384;
 
 // One Philox block a lane. Every lane is 64 bits wide, but only its low half counts: what a multiplication leaves above
 // is never read.
 inline constexpr int block_lanes = ABH_LANE_BYTES < 16 ? 2 : ABH_LANE_BYTES / 8;
 typedef std::uint64_t BlockLanes __attribute__((vector_size(block_lanes * 8)));
+
+// The words of half as many blocks, to be compared as signed numbers.
+inline constexpr int word_lanes = 2 * block_lanes;
+typedef std::int32_t WordLanes __attribute__((vector_size(word_lanes * 4)));
 
 // Product, 64 bits, of the low halves of the lanes with a constant. On x86 that is one instruction, which compilers do
 // not find by themselves.
@@ -42,64 +47,143 @@ inline BlockLanes low_product(BlockLanes lanes, std::uint32_t factor) {
 #endif
 }
 
-// The Philox4x32-10 words (random.hpp) of the blocks [first_block, first_block + blocks), four a block, and of as many
-// more as fill the last vector.
-inline void philox_words(std::uint32_t* words, std::uint64_t first_block, Index blocks, std::uint64_t seed,
-                         std::uint32_t step, std::uint32_t site) {
-  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "two words are stored as one 64-bit number, low word first");
-  BlockLanes lane_numbers;
-  for (int i = 0; i < block_lanes; ++i) lane_numbers[i] = static_cast<std::uint64_t>(i);
-  for (Index first = 0; first < blocks; first += block_lanes) {
-    BlockLanes c0 = lane_numbers + (first_block + static_cast<std::uint64_t>(first));
-    BlockLanes c1 = c0 >> 32;
-    BlockLanes c2 = std::uint64_t{step} - BlockLanes{};
-    BlockLanes c3 = std::uint64_t{site} - BlockLanes{};
+// swapped: the halves of every lane; low_and_high: the low halves of a, the high halves of b; even_lanes, odd_lanes:
+// (a0, b0, a2, b2, ...) and (a1, b1, a3, b3, ...). All stay within 128 bits, where x86 needs one instruction for each.
+#if ABH_LANE_BYTES == 64
+inline WordLanes swapped(WordLanes a) {
+  return __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+}
+inline WordLanes low_and_high(WordLanes a, WordLanes b) {
+  return __builtin_shufflevector(a, b, 0, 17, 2, 19, 4, 21, 6, 23, 8, 25, 10, 27, 12, 29, 14, 31);
+}
+inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) {
+  return __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+}
+inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) {
+  return __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+}
+#elif ABH_LANE_BYTES == 32
+inline WordLanes swapped(WordLanes a) { return __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6); }
+inline WordLanes low_and_high(WordLanes a, WordLanes b) {
+  return __builtin_shufflevector(a, b, 0, 9, 2, 11, 4, 13, 6, 15);
+}
+inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
+inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
+#else
+inline WordLanes swapped(WordLanes a) { return __builtin_shufflevector(a, a, 1, 0, 3, 2); }
+inline WordLanes low_and_high(WordLanes a, WordLanes b) { return __builtin_shufflevector(a, b, 0, 5, 2, 7); }
+inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 0, 2); }
+inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 1, 3); }
+#endif
+
+// The generator Philox4x32-10 (random.hpp) with one seed, step and site.
+//
+// A round swaps the halves of its products, so the high half of a product takes the key of its own round and the low
+// half, one round later, that of the next. One xor with both keys serves two rounds: those of every other round do.
+class Philox {
+ public:
+  Philox(std::uint64_t seed, std::uint32_t step, std::uint32_t site) : step_(step), site_(site) {
     std::uint32_t key0 = static_cast<std::uint32_t>(seed);
     std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const BlockLanes product0 = low_product(c0, 0xD2511F53);
-      const BlockLanes product1 = low_product(c2, 0xCD9E8D57);
-      c0 = (product1 >> 32) ^ c1 ^ key0;
-      c1 = product1;
-      c2 = (product0 >> 32) ^ c3 ^ key1;
-      c3 = product0;
-      key0 += 0x9E3779B9;
-      key1 += 0xBB67AE85;
+    for (int pair = 0; pair < pairs; ++pair) {
+      const std::uint32_t next_key0 = key0 + 0x9E3779B9, next_key1 = key1 + 0xBB67AE85;
+      const std::uint32_t flip = pair == pairs - 1 ? sign : 0;
+      keys0_[pair] = (std::uint64_t{key0} << 32 | (next_key0 ^ flip)) - BlockLanes{};
+      keys1_[pair] = (std::uint64_t{key1} << 32 | (next_key1 ^ flip)) - BlockLanes{};
+      key0 = next_key0 + 0x9E3779B9;
+      key1 = next_key1 + 0xBB67AE85;
     }
-    const BlockLanes low = (c0 & 0xFFFFFFFF) | (c1 << 32);
-    const BlockLanes high = (c2 & 0xFFFFFFFF) | (c3 << 32);
-#if ABH_LANE_BYTES == 64
-    const BlockLanes pairs[2] = {__builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11),
-                                 __builtin_shufflevector(low, high, 4, 12, 5, 13, 6, 14, 7, 15)};
-#elif ABH_LANE_BYTES == 32
-    const BlockLanes pairs[2] = {__builtin_shufflevector(low, high, 0, 4, 1, 5),
-                                 __builtin_shufflevector(low, high, 2, 6, 3, 7)};
-#else
-    const BlockLanes pairs[2] = {__builtin_shufflevector(low, high, 0, 2), __builtin_shufflevector(low, high, 1, 3)};
-#endif
-    std::memcpy(words + 4 * first, pairs, sizeof(pairs));
   }
-}
 
-// factors[i] = what element first + i is multiplied with: 1 / (1 - p) where it is kept, 0 where it is dropped; for
-// i in [0, count). 0 < p <= 1: with p = 0 there is nothing to draw, and dropout.state may be null.
+  // The words of the blocks from first_block on, in order, their highest bits flipped: then signed numbers compare as
+  // the words do. A round waits for the one before it: `group` vectors of blocks go side by side.
+  template <int group>
+  void draw(WordLanes (&words)[2 * group], std::uint64_t first_block) const {
+    BlockLanes block_of_lane;  // such that even_lanes and odd_lanes put the blocks in order
+    for (int i = 0; i < block_lanes; ++i) {
+      block_of_lane[i] = static_cast<std::uint64_t>(i / 2 + i % 2 * block_lanes / 2);
+    }
+    Counters c[group];
+    for (int g = 0; g < group; ++g) {
+      c[g].c0 = block_of_lane + (first_block + static_cast<std::uint64_t>(g * block_lanes));
+      c[g].c1 = c[g].c0 >> 32;
+      c[g].c2 = std::uint64_t{step_} - BlockLanes{};
+      c[g].c3 = std::uint64_t{site_} - BlockLanes{};
+    }
+    for (int pair = 0; pair < pairs - 1; ++pair) {
+      for (int g = 0; g < group; ++g) next_round(c[g], keys0_[pair], keys1_[pair]);
+      for (int g = 0; g < group; ++g) next_round(c[g], BlockLanes{}, BlockLanes{});
+    }
+    for (int g = 0; g < group; ++g) next_round(c[g], keys0_[pairs - 1], keys1_[pairs - 1]);
+    // The last round keeps both halves of every lane: words 0 and 1, words 2 and 3.
+    const WordLanes flip_high = reinterpret_cast<WordLanes>((std::uint64_t{sign} << 32) - BlockLanes{});
+    const auto last_round = [&](BlockLanes product, BlockLanes other) {
+      return reinterpret_cast<BlockLanes>(swapped(reinterpret_cast<WordLanes>(product)) ^
+                                          low_and_high(reinterpret_cast<WordLanes>(other), flip_high));
+    };
+    for (int g = 0; g < group; ++g) {
+      const BlockLanes front = last_round(low_product(c[g].c2, multiplier1), c[g].c1);
+      const BlockLanes back = last_round(low_product(c[g].c0, multiplier0), c[g].c3);
+      words[2 * g] = reinterpret_cast<WordLanes>(even_lanes(front, back));
+      words[2 * g + 1] = reinterpret_cast<WordLanes>(odd_lanes(front, back));
+    }
+  }
+
+ private:
+  struct Counters {
+    BlockLanes c0, c1, c2, c3;
+  };
+
+  static void next_round(Counters& c, BlockLanes keys0, BlockLanes keys1) {
+    const BlockLanes product0 = low_product(c.c0, multiplier0) ^ keys1;
+    const BlockLanes product1 = low_product(c.c2, multiplier1) ^ keys0;
+    c.c0 = (product1 >> 32) ^ c.c1;
+    c.c1 = product1;
+    c.c2 = (product0 >> 32) ^ c.c3;
+    c.c3 = product0;
+  }
+
+  static constexpr int pairs = 5;  // of rounds
+  static constexpr std::uint32_t multiplier0 = 0xD2511F53, multiplier1 = 0xCD9E8D57, sign = 0x80000000;
+  std::uint32_t step_, site_;
+  BlockLanes keys0_[pairs], keys1_[pairs];
+};
+
+// factors[i] = what element first + i is multiplied with: 1 / (1 - p) where it is kept, 0 where it is dropped; for i in
+// [0, count). 0 < p <= 1: with p = 0 there is nothing to draw, and dropout.state may be null.
 template <class T>
 inline void dropout_factors(T* factors, const Dropout& dropout, Index first, Index count) {
+  constexpr int group = 3;
+  constexpr Index drawn_together = 2 * group * word_lanes;
+  static_assert(dropout_run % drawn_together == 0);
   // ceil(p 2^32) >= 1 as p > 0; a word is kept when it is larger than last_dropped. With p = 1 none is.
   const std::uint32_t last_dropped =
       static_cast<std::uint32_t>(static_cast<std::uint64_t>(__builtin_ceil(dropout.p * 0x1p32)) - 1);
+  const std::int32_t last_dropped_flipped = static_cast<std::int32_t>(last_dropped ^ 0x80000000);
   const T kept = T(1 / (1 - dropout.p));  // infinite for p = 1, where nothing is kept and it is not used
-  const T dropped = T(0);
-  std::uint32_t words[dropout_run];
-  while (count > 0) {
+  const Philox philox(dropout.state->seed, dropout.state->step, dropout.site);
+  for (const Index end = first + count; first < end;) {
+    // Whole groups go straight to their place; at the ends, the part that counts is copied.
     const Index skip = first % 4;
-    const Index run = count < dropout_run - skip ? count : dropout_run - skip;
-    philox_words(words, static_cast<std::uint64_t>(first / 4), (skip + run + 3) / 4, dropout.state->seed,
-                 dropout.state->step, dropout.site);
-    for (Index i = 0; i < run; ++i) factors[i] = words[skip + i] > last_dropped ? kept : dropped;  // (dropout.1)
-    factors += run;
-    first += run;
-    count -= run;
+    const Index size = end - first < drawn_together - skip ? end - first : drawn_together - skip;
+    T drawn[drawn_together];
+    T* const to = size == drawn_together ? factors : drawn;
+    WordLanes words[2 * group];
+    philox.draw<group>(words, static_cast<std::uint64_t>(first / 4));
+    for (int v = 0; v < 2 * group; ++v) {
+      const WordLanes kept_lanes = words[v] > last_dropped_flipped;  // (dropout.1)
+      if constexpr (is_float<T>) {
+        const WordLanes factor = kept_lanes & bits_as<std::int32_t>(kept);
+        std::memcpy(to + v * word_lanes, &factor, sizeof(factor));
+      } else {
+        for (int i = 0; i < word_lanes; ++i) to[v * word_lanes + i] = kept_lanes[i] ? kept : T(0);
+      }
+    }
+    if (to == drawn) {
+      for (Index i = 0; i < size; ++i) factors[i] = drawn[skip + i];
+    }
+    factors += size;
+    first += size;
   }
 }
 

@@ -81,14 +81,14 @@ void load_group(L (&to)[group], const ScalarOf<L>* from) {
 // are whole groups but for the last one.
 template <class T, class Device, class Body>
 void parallel_lanes(Device& device, Index count, const Body& body) {
-  parallel_for(device, (count + chunk - 1) / chunk, [&](Index task, Index) {
+  parallel_for(device, (count + chunk - 1) / chunk, [=](Index task, Index) {
     constexpr int group = 4;
     constexpr Index group_width = group * lane_width<T>;
     const Index begin = task * chunk;
     const Index size = begin + chunk < count ? chunk : count - begin;
     const Index grouped = size / group_width * group_width;
     for (Index i = 0; i < grouped; i += group_width) body.template operator()<Wide<T>, group>(begin + i);
-    for_lanes<T>(size - grouped, [&]<class L>(Index i) { body.template operator()<L, 1>(begin + grouped + i); });
+    for_lanes<T>(size - grouped, [=]<class L>(Index i) { body.template operator()<L, 1>(begin + grouped + i); });
   });
 }
 
@@ -96,7 +96,7 @@ void parallel_lanes(Device& device, Index count, const Body& body) {
 
 template <class Device, class T>
 void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm form) {
-  parallel_lanes<T>(device, count, [&]<class L, int group>(Index i) {
+  parallel_lanes<T>(device, count, [=]<class L, int group>(Index i) {
     L x[group], gate[group];
     load_group<L>(x, in + i);
     gates<L>(gate, x, form);
@@ -109,7 +109,7 @@ void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm for
 
 template <class Device, class T>
 void gelu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index count, GeluForm form) {
-  parallel_lanes<T>(device, count, [&]<class L, int group>(Index i) {
+  parallel_lanes<T>(device, count, [=]<class L, int group>(Index i) {
     L x[group], y[group], slope[group];
     load_group<L>(x, in + i);
     load_group<L>(y, d_out + i);

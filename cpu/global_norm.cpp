@@ -10,25 +10,32 @@ namespace {
 // Elements whose squares one task sums; the sums of the tasks are then added in order.
 constexpr Index elements_per_task = 16384;
 
+// A vector of doubles holds half as many numbers as one of floats. Each sum waits for its last addition: `group` of
+// them side by side.
 template <class T>
 double sum_of_squares(const T* in, Index count) {
-  typedef typename LanesOf<double, lane_width<T>>::type WideDouble;
-  WideDouble wide_sum{};
-  double scalar_sum = 0;
-  for_lanes<T>(count, [&]<class L>(Index i) {
-    if constexpr (width_of<L> != 1) {
-      using Doubles = typename LanesOf<double, width_of<L>>::type;
-      const Doubles x = __builtin_convertvector(load<L>(in + i), Doubles);
-      wide_sum += x * x;
-    } else {
-      const double x = static_cast<double>(in[i]);
-      scalar_sum += x * x;
+  double sum = 0;
+  Index i = 0;
+  if constexpr (lane_width < T >> 1) {
+    constexpr int group = 8, width = lane_width<T> / 2;
+    using Doubles = typename LanesOf<double, width>::type;
+    Doubles sums[group] = {};
+    for (; i + group * width <= count; i += group * width) {
+      for (int g = 0; g < group; ++g) {
+        Doubles x;
+        for (int lane = 0; lane < width; ++lane) x[lane] = static_cast<double>(in[i + g * width + lane]);
+        sums[g] += x * x;
+      }
     }
-  });
-  if constexpr (lane_width<T> != 1) {
-    for (int lane = 0; lane < lane_width<T>; ++lane) scalar_sum += wide_sum[lane];
+    for (int g = 0; g < group; ++g) {
+      for (int lane = 0; lane < width; ++lane) sum += sums[g][lane];
+    }
   }
-  return scalar_sum;
+  for (; i < count; ++i) {
+    const double x = static_cast<double>(in[i]);
+    sum += x * x;
+  }
+  return sum;
 }
 
 }  // namespace

@@ -20,6 +20,34 @@ void for_rows_of_task(Index task, Index rows, const Body& body) {
   for (Index row = begin; row < end; ++row) body(row);
 }
 
+// A sum over a row. An accumulator waits for its last addition: several of them take turns, and one more takes the
+// scalars at the end.
+template <class T>
+class InterleavedSum {
+ public:
+  // Adds term.operator()<L>(i) for every piece of [0, n).
+  template <class Term>
+  inline __attribute__((always_inline)) void add(Index n, const Term& term) {
+    constexpr Index width = lane_width<T>, step = turns * width;
+    const Index whole = n / step * step;
+    for (Index i = 0; i < whole; i += step) {
+      for (int turn = 0; turn < turns; ++turn) wide_[turn] += term.template operator()<Wide<T>>(i + turn * width);
+    }
+    for_lanes<T>(n - whole, [&]<class L>(Index i) { rest_ += term.template operator()<L>(whole + i); });
+  }
+  T total() {
+    Wide<T> sum = wide_[0];
+    for (int turn = 1; turn < turns; ++turn) sum += wide_[turn];
+    rest_ += sum;
+    return rest_.total();
+  }
+
+ private:
+  static constexpr int turns = 4;
+  Wide<T> wide_[turns] = {};
+  RowSum<T> rest_;
+};
+
 }  // namespace
 
 template <class Device, class T>
@@ -30,18 +58,18 @@ void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* 
       const T* in_d = in_bcd + bc * D;
       T* out_d = out_bcd + bc * D;
 
-      RowSum<T> sum;
-      for_lanes<T>(D, [&]<class L>(Index d) { sum += load<L>(in_d + d); });
+      InterleavedSum<T> sum;
+      sum.add(D, [=]<class L>(Index d) { return load<L>(in_d + d); });
       const T mean = sum.total() / T(D);  // (layernorm.1)
 
-      RowSum<T> squares;
-      for_lanes<T>(D, [&]<class L>(Index d) {
+      InterleavedSum<T> squares;
+      squares.add(D, [=]<class L>(Index d) {
         const L centred = load<L>(in_d + d) - mean;
-        squares += centred * centred;
+        return centred * centred;
       });
       const T rstd = T(1) / square_root(squares.total() / T(D) + T(layernorm_epsilon));  // (layernorm.2)
 
-      for_lanes<T>(D, [&]<class L>(Index d) {
+      for_lanes<T>(D, [=]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
         store<L>(out_d + d, load<L>(weight_d + d) * normed + load<L>(bias_d + d));  // (layernorm.3)
       });
@@ -59,23 +87,24 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
   T* d_weight_td = scratch.template take<T>(tasks * D);  // t: task
   T* d_bias_td = scratch.template take<T>(tasks * D);
 
-  parallel_for(device, tasks, [&](Index task, Index) {
+  parallel_for(device, tasks, [=](Index task, Index) {
     T* d_weight_d = d_weight_td + task * D;
     T* d_bias_d = d_bias_td + task * D;
     for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = T(0);
 
-    for_rows_of_task(task, a.BC, [&](Index bc) {
+    for_rows_of_task(task, a.BC, [=](Index bc) {
       const T* in_d = a.in_bcd + bc * D;
       const T* d_out_d = a.d_out_bcd + bc * D;
+      const T* weight_d = a.weight_d;
       const T mean = a.mean_bc[bc];
       const T rstd = a.rstd_bc[bc];
 
       RowSum<T> sum_u;
       RowSum<T> sum_u_normed;
-      for_lanes<T>(D, [&]<class L>(Index d) {
+      for_lanes<T>(D, [=, &sum_u, &sum_u_normed]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
         const L d_out = load<L>(d_out_d + d);
-        const L u = load<L>(a.weight_d + d) * d_out;
+        const L u = load<L>(weight_d + d) * d_out;
         sum_u += u;
         sum_u_normed += u * normed;
         store<L>(d_weight_d + d, load<L>(d_weight_d + d) + d_out * normed);  // (layernorm.5)
@@ -86,9 +115,9 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
 
       const T* d_residual_d = a.d_residual_bcd ? a.d_residual_bcd + bc * D : nullptr;
       T* d_in_d = a.d_in_bcd + bc * D;
-      for_lanes<T>(D, [&]<class L>(Index d) {
+      for_lanes<T>(D, [=]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
-        const L u = load<L>(a.weight_d + d) * load<L>(d_out_d + d);
+        const L u = load<L>(weight_d + d) * load<L>(d_out_d + d);
         L d_in = rstd * (u - mean_u - normed * mean_u_normed);  // (layernorm.4)
         if (d_residual_d) d_in += load<L>(d_residual_d + d);
         store<L>(d_in_d + d, d_in);

@@ -103,22 +103,28 @@ TEST_CASE("dropout: the bound is ceil(p 2^32), to the last bit", "[dropout]") {
   }
 }
 
-TEST_CASE("dropout: a run of the mask may start anywhere", "[dropout]") {
+template <class T>
+void check_runs() {
   const Dropout dropout = {0.4, 7, &fixed_state};
   // The last start makes the low half of the block number overflow within the run.
   for (const Index first : {Index(0), Index(1), Index(2), Index(3), Index(1001), (Index(1) << 34) - 21}) {
-    for (const Index count : {1, 5, 63, 256, 257, 600}) {
-      Array<double> factors(static_cast<std::size_t>(count) + 1, -1.0);
+    for (const Index count : {1, 5, 63, 256, 257, 384, 600}) {
+      Array<T> factors(static_cast<std::size_t>(count) + 1, T(-1));
       dropout_factors(factors.data(), dropout, first, count);
       Index wrong = 0;
       for (Index i = 0; i < count; ++i) {
-        wrong += factors[static_cast<std::size_t>(i)] != (kept_by_contract(dropout, first + i) ? 1 / (1 - 0.4) : 0);
+        wrong += factors[static_cast<std::size_t>(i)] != T(kept_by_contract(dropout, first + i) ? 1 / (1 - 0.4) : 0);
       }
       INFO("first " << first << ", count " << count);
       CHECK(wrong == 0);
-      CHECK(factors.back() == -1.0);
+      CHECK(factors.back() == T(-1));
     }
   }
+}
+
+TEST_CASE("dropout: a run of the mask may start anywhere", "[dropout]") {
+  check_runs<double>();
+  check_runs<float>();
 }
 
 TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to step and site to site", "[dropout]") {

@@ -31,7 +31,7 @@ Array<float> gradient_of(Index count, double scale = 1) {
 }
 
 TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global_norm]") {
-  for (Index count : {1, 7, 33, 16384, 16385, 5 * 16384 + 19}) {
+  for (Index count : {1, 7, 31, 33, 127, 193, 16384, 16385, 5 * 16384 + 19}) {
     const Array<float> gradient = gradient_of(count);
     long double sum = 0;
     for (float x : gradient) sum += static_cast<long double>(x) * static_cast<long double>(x);

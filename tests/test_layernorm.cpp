@@ -50,6 +50,7 @@ TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
   check_layer(LayernormCase{33, 19, true});
   check_layer(LayernormCase{2, 37});
   check_layer(LayernormCase{70, 3});
+  check_layer(LayernormCase{3, 83});  // all turns of the sums, and a rest of vectors and scalars
 }
 
 TEST_CASE("layernorm: no rows", "[layernorm]") {
