@@ -15,6 +15,7 @@ struct Rows {
   T* first;
   Index stride;
   T* operator[](Index c) const { return first + c * stride; }
+  Rows from(Index c) const { return {first + c * stride, stride}; }
 };
 
 // Where head n of sequence b begins in an array of rows.
@@ -23,6 +24,8 @@ Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index C, Index N, In
   const Index step = stride ? stride : N * K;
   return {first + b * C * step + n * K, step};
 }
+
+Index smaller(Index a, Index b) { return a < b ? a : b; }
 
 template <class T>
 T score_scale(Index K) {
@@ -103,18 +106,24 @@ void backward_by_rows(const DotProductAttentionBackward<T>& a, Index b, Index n)
 
 // ---- In tiles: the same for float, over the lanes of this instruction set ----
 //
-// All products have one form: lanes run over a group of queries (forward) or keys (backward), rows of a plain array are
-// read number by number and broadcast. So only one operand of each product is ever transposed, once a task.
+// All products have one form: the rows of one array are read number by number and broadcast, lanes run along the rows
+// of another. In scores the lanes are a group of queries (forward) or of keys (backward); in all that is made from
+// scores they are channels. So nothing but that group is ever transposed, once a task.
 
 // Queries or keys in a tile: a tile of scores, keys and values stays in the first two caches.
 constexpr Index tile = 64;
 
-// Two lane vectors: what the inner loop computes at once, and the steps in which a triangle is cut.
+// Queries of one task of the forward pass: the more, the less often keys and values are read.
+constexpr Index query_tile = 2 * tile;
+
+// Two lane vectors: what the inner loop computes at once.
 template <class T>
 constexpr Index group = 2 * lane_width<T>;
 
-// Rows that the inner loop computes at once: rows x 2 accumulators, two loads and a broadcast must fit the registers.
-constexpr int rows_at_once = ABH_LANE_BYTES == 64 ? 8 : 6;
+// Rows that the inner loop computes at once: rows x vectors sums, the vectors and a broadcast must fit the registers,
+// and there should be 8 sums at least, or each waits for its own last addition.
+template <int vectors>
+constexpr int rows_at_once = ABH_LANE_BYTES == 64 || vectors == 1 ? 8 : 6;
 
 // A matrix read number by number: element (row, step) stands at first[row * row_stride + step * step_stride].
 template <class T>
@@ -123,60 +132,239 @@ struct Broadcast {
   Index row_stride, step_stride;
 };
 
-// out[row][lane] (+)= sum_step a[row][step] b[step][lane] for `rows` rows and one group of lanes.
-template <bool add, int rows, class T>
-inline void multiply_rows(T* out, Index out_stride, Broadcast<T> a, const T* b, Index b_stride, Index steps) {
-  using L = Wide<T>;
-  constexpr Index half = lane_width<T>;
-  L sum[rows][2];
-  for (int row = 0; row < rows; ++row) {
-    sum[row][0] = add ? load<L>(out + row * out_stride) : splat<L>(T(0));
-    sum[row][1] = add ? load<L>(out + row * out_stride + half) : splat<L>(T(0));
+// Which steps of a row matter: all; those up to a diagonal that ends in the last step of the last row; those from a
+// diagonal that begins in the first step of the first row. In the others a[row][step] is 0, and most are left out.
+enum class Steps { all, to_diagonal, from_diagonal };
+
+// out[row][lane] (+)= sum_step a[row][step] b[step][lane]
+template <class T>
+struct Product {
+  Rows<T> out;
+  Broadcast<T> a;
+  Rows<const T> b;
+  Index rows, lanes, steps;  // lanes: whole vectors
+  bool add = false;
+  Steps which = Steps::all;
+};
+
+template <int value>
+struct Constant {
+  constexpr operator int() const { return value; }
+};
+
+// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them become registers.
+template <int count, class Body>
+inline __attribute__((always_inline)) void unrolled(const Body& body) {
+  if constexpr (count > 0) {
+    unrolled<count - 1>(body);
+    body(Constant<count - 1>{});
   }
-  for (Index step = 0; step < steps; ++step) {
-    const L b0 = load<L>(b + step * b_stride);
-    const L b1 = load<L>(b + step * b_stride + half);
-    const T* a_row = a.first + step * a.step_stride;
-    for (int row = 0; row < rows; ++row) {
-      const T x = a_row[row * a.row_stride];
-      sum[row][0] += x * b0;
-      sum[row][1] += x * b1;
+}
+
+// A block of `rows` rows and a few vectors: its sums stay in registers.
+template <bool add, int vectors, int rows, class T>
+inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_stride, const T* a, Index row_stride,
+                                                         Index step_stride, const T* b, Index b_stride, Index steps) {
+  using L = Wide<T>;
+  constexpr Index width = lane_width<T>;
+  L sum[rows][vectors];
+  const T* old = out;
+  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<vectors>([&](int v) __attribute__((always_inline)) {
+      sum[r][v] = add ? load<L>(old + v * width) : splat<L>(T(0));
+    });
+    old += out_stride;
+  });
+  for (; steps > 0; --steps) {
+    L b_vectors[vectors];
+    unrolled<vectors>([&](int v) __attribute__((always_inline)) { b_vectors[v] = load<L>(b + v * width); });
+    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+      const T x = a[r * row_stride];
+      unrolled<vectors>([&](int v) __attribute__((always_inline)) { sum[r][v] += x * b_vectors[v]; });
+    });
+    a += step_stride;
+    b += b_stride;
+  }
+  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<vectors>([&](int v) __attribute__((always_inline)) { store<L>(out + v * width, sum[r][v]); });
+    out += out_stride;
+  });
+}
+
+// multiply_rows for `count` rows, 1 <= count <= most.
+template <bool add, int vectors, int most, class... Arguments>
+inline __attribute__((always_inline)) void multiply_some_rows(Index count, Arguments... arguments) {
+  if constexpr (most > 0) {
+    if (count == most) return multiply_rows<add, vectors, most>(arguments...);
+    multiply_some_rows<add, vectors, most - 1>(count, arguments...);
+  }
+}
+
+template <bool add, int vectors, class T>
+__attribute__((noinline)) void multiply_vectors(const Product<T>& p, Index lane) {
+  constexpr int most = rows_at_once<vectors>;
+  T* out = p.out.first + lane;
+  const T* a = p.a.first;
+  const T* b = p.b.first + lane;
+  const Index out_stride = p.out.stride, row_stride = p.a.row_stride, step_stride = p.a.step_stride,
+              b_stride = p.b.stride;
+  Index steps = p.steps;
+  for (Index left = p.rows; left > 0;) {
+    // The last two blocks share what is left, so that none is too small.
+    const Index count = left >= 2 * most ? most : left > most ? (left + 1) / 2 : left;
+    multiply_some_rows<add, vectors, most>(count, out, out_stride, a, row_stride, step_stride, b, b_stride,
+                                           p.which == Steps::to_diagonal ? p.steps - left + count : steps);
+    left -= count;
+    out += count * out_stride;
+    a += count * row_stride;
+    if (p.which == Steps::from_diagonal) {
+      a += count * step_stride;
+      b += count * b_stride;
+      steps -= count;
     }
   }
-  for (int row = 0; row < rows; ++row) {
-    store<L>(out + row * out_stride, sum[row][0]);
-    store<L>(out + row * out_stride + half, sum[row][1]);
-  }
 }
 
-template <bool add, class T>
-void multiply(T* out, Index out_stride, Broadcast<T> a, const T* b, Index b_stride, Index rows, Index steps) {
-  Index row = 0;
-  const auto advance = [&]<int count>() {
-    multiply_rows<add, count>(out + row * out_stride, out_stride,
-                              {a.first + row * a.row_stride, a.row_stride, a.step_stride}, b, b_stride, steps);
-    row += count;
+template <class T>
+void multiply(const Product<T>& p) {
+  const auto multiply_from = [&]<int vectors>(Index lane) {
+    p.add ? multiply_vectors<true, vectors>(p, lane) : multiply_vectors<false, vectors>(p, lane);
   };
-  while (row + rows_at_once <= rows) advance.template operator()<rows_at_once>();
-  while (row + 2 <= rows) advance.template operator()<2>();
-  if (row < rows) advance.template operator()<1>();
+  Index lane = 0;
+  for (; lane + group<T> <= p.lanes; lane += group<T>) multiply_from.template operator()<2>(lane);
+  if (lane < p.lanes) multiply_from.template operator()<1>(lane);
 }
 
-// out_kc: K x tile, the transpose of `count` rows; 0 beyond them.
-template <class T>
-void transpose_in(T* out_kc, Rows<const T> in_ck, Index count, Index K) {
-  for (Index c = 0; c < count; ++c) {
-    for (Index k = 0; k < K; ++k) out_kc[k * tile + c] = in_ck[c][k];
-  }
-  for (Index c = count; c < tile; ++c) {
-    for (Index k = 0; k < K; ++k) out_kc[k * tile + c] = T(0);
+// The lane numbers of a vector.
+template <int... numbers>
+struct LaneNumbers {};
+template <int width>
+struct AllLanes;
+template <>
+struct AllLanes<4> : LaneNumbers<0, 1, 2, 3> {};
+template <>
+struct AllLanes<8> : LaneNumbers<0, 1, 2, 3, 4, 5, 6, 7> {};
+template <>
+struct AllLanes<16> : LaneNumbers<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15> {};
+
+// Within every four lanes, a and b become a0 b0 a1 b1 and a2 b2 a3 b3; a0 a1 b0 b1 and a2 a3 b2 b3.
+template <class L, int... i>
+inline void interleave_singles(L& a, L& b, LaneNumbers<i...>) {
+  const L low = __builtin_shufflevector(a, b, (i % 2 * width_of<L> + i - i % 4 + i % 4 / 2)...);
+  b = __builtin_shufflevector(a, b, (i % 2 * width_of<L> + i - i % 4 + i % 4 / 2 + 2)...);
+  a = low;
+}
+template <class L, int... i>
+inline void interleave_pairs(L& a, L& b, LaneNumbers<i...>) {
+  const L low = __builtin_shufflevector(a, b, (i % 4 / 2 * width_of<L> + i - i % 4 + i % 2)...);
+  b = __builtin_shufflevector(a, b, (i % 4 / 2 * width_of<L> + i - i % 4 + i % 2 + 2)...);
+  a = low;
+}
+
+template <class Half, int... i>
+inline auto side_by_side(const Half& low, const Half& high, LaneNumbers<i...>) {
+  return __builtin_shufflevector(low, high, i...);
+}
+// Four channels of row 0, of row 4, ...
+template <int width, class T>
+inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, Index k) {
+  if constexpr (width == 4) {
+    typename LanesOf<T, 4>::type four;
+    std::memcpy(&four, row_k[0] + k, sizeof(four));
+    return four;
+  } else {
+    return side_by_side(every_fourth_row<width / 2>(row_k, k), every_fourth_row<width / 2>(row_k + width / 2, k),
+                        AllLanes<width>{});
   }
 }
 
+// A lane vector of rows: those from `first` on; past the last row, that one again.
 template <class T>
-void transpose_out(Rows<T> out_ck, const T* in_kc, Index count, Index K) {
+struct LaneRows {
+  LaneRows(Rows<const T> x_ck, Index first, Index end) {
+    for (Index i = 0; i < lane_width<T>; ++i) row_k[i] = x_ck[smaller(first + i, end - 1)];
+  }
+
+  // One channel.
+  Wide<T> channel(Index k) const {
+    T numbers[lane_width<T>];
+    for (int i = 0; i < lane_width<T>; ++i) numbers[i] = row_k[i][k];
+    return load<Wide<T>>(numbers);
+  }
+
+  // Channels k to k + 3: a transposition in registers.
+  void four_channels(Wide<T> (&x)[4], Index k) const {
+    if constexpr (lane_width<T> == 1) {
+      for (Index i = 0; i < 4; ++i) x[i] = row_k[0][k + i];
+    } else {
+      constexpr AllLanes<lane_width<T>> lanes;
+      for (int i = 0; i < 4; ++i) x[i] = every_fourth_row<lane_width<T>>(row_k + i, k);
+      interleave_singles(x[0], x[1], lanes);  // rows 0 and 1 of channels k, k + 1; of channels k + 2, k + 3
+      interleave_singles(x[2], x[3], lanes);
+      interleave_pairs(x[0], x[2], lanes);  // channels k; k + 1
+      interleave_pairs(x[1], x[3], lanes);
+      const Wide<T> third = x[1];
+      x[1] = x[2];
+      x[2] = third;
+    }
+  }
+
+  const T* row_k[lane_width<T>];
+};
+
+// Rows of one head are short pieces far from each other, a pattern that the machine does not foresee.
+template <class T>
+void prefetch(Rows<const T> x_ck, Index count, Index K) {
+  constexpr Index line = 64 / sizeof(T);
   for (Index c = 0; c < count; ++c) {
-    for (Index k = 0; k < K; ++k) out_ck[c][k] = in_kc[k * tile + c];
+    for (Index k = 0; k < K; k += line) __builtin_prefetch(x_ck[c] + k);
+  }
+}
+
+// out_gkc: for each group of `count` rows its transpose, K x group. Lanes past the last row repeat it.
+template <class T>
+void transpose_groups(T* out_gkc, Rows<const T> in_ck, Index count, Index K) {
+  using L = Wide<T>;
+  prefetch(in_ck, count, K);
+  for (Index c = 0; c < count; c += lane_width<T>) {
+    const LaneRows<T> rows(in_ck, c, count);
+    T* out_kc = out_gkc + c / group<T> * group<T> * K + c % group<T>;
+    Index k = 0;
+    for (; k + 4 <= K; k += 4) {
+      L x[4];
+      rows.four_channels(x, k);
+      for (Index i = 0; i < 4; ++i) store<L>(out_kc + (k + i) * group<T>, x[i]);
+    }
+    for (; k < K; ++k) store<L>(out_kc + k * group<T>, rows.channel(k));
+  }
+}
+
+// Channels rounded up to whole vectors: the width of rows whose channels are lanes.
+template <class T>
+Index padded(Index K) {
+  return (K + lane_width<T> - 1) / lane_width<T> * lane_width<T>;
+}
+
+// `count` rows of padded(K) channels: those of x_ck where they stand, or copies in `scratch`. Copies touch, where rows
+// of one head may lie a page apart; that is worth it for rows that several tiles read (`often`).
+template <class T>
+Rows<const T> padded_rows(Rows<const T> x_ck, Index count, Index K, bool often, T* scratch) {
+  const Index padded_K = padded<T>(K);
+  if (K == padded_K && !often) return x_ck;
+  for (Index c = 0; c < count; ++c) {
+    T* out_k = scratch + c * padded_K;
+    for_lanes<T>(K, [&]<class L>(Index k) { store<L>(out_k + k, load<L>(x_ck[c] + k)); });
+    for (Index k = K; k < padded_K; ++k) out_k[k] = T(0);
+  }
+  return {scratch, padded_K};
+}
+
+// The K channels of rows that were summed with padding. Nothing to do for sums that already stand in place.
+template <class T>
+void copy_back(Rows<T> out_ck, Rows<T> in_ck, Index count, Index K) {
+  if (out_ck.first == in_ck.first) return;
+  for (Index c = 0; c < count; ++c) {
+    for_lanes<T>(K, [&]<class L>(Index k) { store<L>(out_ck[c] + k, load<L>(in_ck[c] + k)); });
   }
 }
 
@@ -188,201 +376,327 @@ L lane_numbers() {
   return load<L>(numbers);
 }
 
-Index smaller(Index a, Index b) { return a < b ? a : b; }
+// x to 2^x, for x <= 127; 0 below -126.5, where results would be subnormal. Around the nearest integer a polynomial:
+// minimax for the relative error (Remez exchange at 40 digits, then rounded), with 2^0 = 1 exactly. Error: at most 1.2
+// units of the last place. NaN stays. The long chain of every polynomial waits for itself: `count` of them side by side
+// keep the machine busy.
+template <int count, class L>
+inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
+  constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer and leaves that in the low bits
+  constexpr float coefficients[] = {0.0001534581215874f,
+                                    0.001339993120947f,
+                                    0.009618488956523f,
+                                    0.05550328776998f,
+                                    0.2402264689064f,
+                                    0.6931472057373f,
+                                    1.0f};
+  L scale[count], power[count];
+  unrolled<count>([&](int i) __attribute__((always_inline)) {
+    x[i] = larger(splat<L>(-127.0f), x[i]);
+    const L shifted = x[i] + round;
+    x[i] -= shifted - round;
+    scale[i] = bits_as<L>((bits_as<IntegersOf<L>>(shifted) << 23) + bits_as<std::int32_t>(1.0f));
+    power[i] = splat<L>(coefficients[0]);
+  });
+  unrolled<6>([&](int term) __attribute__((always_inline)) {
+    unrolled<count>([&](int i) __attribute__((always_inline)) { power[i] = power[i] * x[i] + coefficients[term + 1]; });
+  });
+  unrolled<count>([&](int i) __attribute__((always_inline)) { x[i] = power[i] * scale[i]; });
+}
 
-Index tiles_of(Index rows) { return (rows + tile - 1) / tile; }
+constexpr double log2_e = 1.44269504088896340736;
+
+// Vectors of scores that become weights side by side; more would not fit the registers.
+constexpr int weights_at_once = ABH_LANE_BYTES == 64 ? 4 : 2;
+
+Index tiles_of(Index rows, Index size) { return (rows + size - 1) / size; }
 
 // Numbers of scratch memory that one task of the forward pass needs.
-Index forward_scratch(Index K) { return 2 * K * tile; }
+template <class T>
+Index forward_scratch(Index K) {
+  return (K + padded<T>(K)) * query_tile + padded<T>(K) * tile;
+}
 
-// One tile of queries against every key it sees. State per query, a lane each: max, sum and K x tile outputs not yet
-// divided by the sum.
+// One tile of queries against every key it sees. State per query: max of the scores before their factor 1/sqrt(K), sum,
+// and K outputs not yet divided by the sum.
 template <class T>
 void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Index first_query, T* scratch) {
   using L = Wide<T>;
-  const Index K = a.K;
+  constexpr Index width = lane_width<T>;
+  const Index K = a.K, padded_K = padded<T>(K);
   const auto rows = [&](auto* first, Index stride) { return head_rows(first, stride, b, n, a.C, a.N, K); };
-  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride);
+  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride).from(first_query);
   const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
   const Rows<const T> value_ck = rows(a.value_bch, a.value_stride);
-  const Rows<T> out_ck = rows(a.out_bch, 0);
-  const Index queries = smaller(tile, a.C - first_query);
+  const Rows<T> out_ck = rows(a.out_bch, 0).from(first_query);
+  const Index queries = smaller(query_tile, a.C - first_query);
   const T scale = score_scale<T>(K);
 
-  T* query_kc = scratch;
-  T* out_kc = scratch + K * tile;
-  alignas(64) T max_c[tile], sum_c[tile];
+  T* query_gkc = scratch;
+  T* padded_ck = query_gkc + K * query_tile;
+  const Rows<T> sum_ck = K == padded_K ? out_ck : Rows<T>{padded_ck + padded_K * tile, padded_K};
+  alignas(64) T max_c[query_tile], sum_c[query_tile], shrink_c[group<T>];
   alignas(64) T weight_cc[tile * group<T>];  // a key tile x a group of queries: scores, then weights
-  transpose_in<T>(query_kc, {query_ck[first_query], query_ck.stride}, queries, K);
-  for (Index i = 0; i < K * tile; ++i) out_kc[i] = T(0);
-  for (Index c = 0; c < tile; ++c) {
+  transpose_groups<T>(query_gkc, query_ck, queries, K);
+  for (Index c = 0; c < padded<T>(queries); ++c) {
     max_c[c] = T(-infinity);
     sum_c[c] = T(0);
   }
 
   const Index end = a.causal ? first_query + queries : a.C;
   for (Index first_key = 0; first_key < end; first_key += tile) {
-    const bool diagonal = a.causal && first_key == first_query;
+    const Index tile_keys = smaller(tile, a.C - first_key);
     const Token* mask_c = a.mask_bc ? a.mask_bc + b * a.C + first_key : nullptr;
+    const Rows<const T> tile_value_ck = padded_rows<T>(value_ck.from(first_key), tile_keys, K, a.C > tile, padded_ck);
     for (Index g = 0; g < queries; g += group<T>) {
-      // On the diagonal, keys behind the last query of the group are left out; behind each query, they are masked.
-      const Index keys = smaller(smaller(tile, a.C - first_key), diagonal ? g + group<T> : tile);
-      multiply<false, T>(weight_cc, group<T>, {key_ck[first_key], key_ck.stride, 1}, query_kc + g, tile, keys, K);
+      const Index group_queries = smaller(group<T>, queries - g);
+      const Index before = first_query + g - first_key;  // keys of the tile before the first query of the group
+      if (a.causal && before < 0) continue;
+      const bool diagonal = a.causal && before < tile;
+      // On the diagonal, keys behind the last query of the group are left out, and the last keys are those of the
+      // second vector of queries only.
+      const Index keys = diagonal ? before + group_queries : tile_keys;
+      const Index keys_of_both = diagonal ? smaller(keys, before + width) : keys;
+      const auto multiply_keys = [&](Index from, Index to, Index lane, Index lanes) {
+        multiply<T>({.out = {weight_cc + from * group<T> + lane, group<T>},
+                     .a = {key_ck[first_key + from], key_ck.stride, 1},
+                     .b = {query_gkc + g * K + lane, group<T>},
+                     .rows = to - from,
+                     .lanes = lanes,
+                     .steps = K});
+      };
+      multiply_keys(0, keys_of_both, 0, group_queries > width ? group<T> : width);
+      multiply_keys(keys_of_both, keys, width, width);
 
-      for (Index half = 0; half < group<T>; half += lane_width<T>) {
+      for (Index half = 0; half < group_queries; half += width) {
         T* weight_c = weight_cc + half;
-        const L query = lane_numbers<L>() + T(g + half);
+        const Index seen = diagonal ? smaller(keys, before + half + width) : keys;
+        const L hidden = splat<L>(T(-infinity));
+        for (Index key = 0; mask_c && key < seen; ++key) {
+          if (mask_c[key] == 0) store<L>(weight_c + key * group<T>, hidden);
+        }
+        for (Index key = before + half; diagonal && key < seen; ++key) {
+          const L score = load<L>(weight_c + key * group<T>);
+          store<L>(weight_c + key * group<T>, splat<L>(T(key - before - half)) > lane_numbers<L>() ? hidden : score);
+        }
         const L old_max = load<L>(max_c + g + half);
         L max = old_max;
-        for (Index key = 0; key < keys; ++key) {
-          const L hidden = splat<L>(T(-infinity));
-          L score = load<L>(weight_c + key * group<T>) * scale;  // (dot_product_attention.1)
-          if (mask_c && mask_c[key] == 0) score = hidden;
-          if (diagonal) score = splat<L>(T(key)) > query ? hidden : score;
-          store<L>(weight_c + key * group<T>, score);
-          max = larger(max, score);
-        }
+        for (Index key = 0; key < seen; ++key) max = larger(max, load<L>(weight_c + key * group<T>));
         // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
         const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
-        const L shrink = exponential<L>(old_max - base);
+        const T to_exponent = scale * T(log2_e);  // (dot_product_attention.1), and to the base 2
+        L shrink[] = {(old_max - base) * to_exponent};
+        powers_of_two(shrink);
         L sum = splat<L>(T(0));
-        for (Index key = 0; key < keys; ++key) {
-          const L power = exponential<L>(load<L>(weight_c + key * group<T>) - base);
-          sum += power;
-          store<L>(weight_c + key * group<T>, power);
+        const auto weigh = [&]<int count>(Index key) {
+          L power[count];
+          unrolled<count>([&](int i) { power[i] = (load<L>(weight_c + (key + i) * group<T>) - base) * to_exponent; });
+          powers_of_two(power);
+          unrolled<count>([&](int i) {
+            sum += power[i];
+            store<L>(weight_c + (key + i) * group<T>, power[i]);
+          });
+        };
+        Index key = 0;
+        for (; key + weights_at_once <= seen; key += weights_at_once) {
+          weigh.template operator()<weights_at_once>(key);
         }
+        for (; key < seen; ++key) weigh.template operator()<1>(key);
+        for (; key < keys; ++key) store<L>(weight_c + key * group<T>, splat<L>(T(0)));
         store<L>(max_c + g + half, max);
-        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink + sum);  // (dot_product_attention.2)
-        for (Index k = 0; k < K; ++k) {
-          T* out_c = out_kc + k * tile + g + half;
-          store<L>(out_c, load<L>(out_c) * shrink);
-        }
+        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink[0] + sum);  // (dot_product_attention.2)
+        store<L>(shrink_c + half, shrink[0]);
       }
-      multiply<true, T>(out_kc + g, tile, {value_ck[first_key], 1, value_ck.stride}, weight_cc, group<T>, K, keys);
+      for (Index c = 0; first_key > 0 && c < group_queries; ++c) {
+        if (shrink_c[c] == T(1)) continue;
+        T* sum_k = sum_ck[g + c];
+        for (Index k = 0; k < padded_K; k += width) store<L>(sum_k + k, load<L>(sum_k + k) * shrink_c[c]);
+      }
+      multiply<T>({.out = sum_ck.from(g),
+                   .a = {weight_cc, 1, group<T>},
+                   .b = tile_value_ck,
+                   .rows = group_queries,
+                   .lanes = padded_K,
+                   .steps = keys,
+                   .add = first_key > 0,
+                   .which = diagonal ? Steps::to_diagonal : Steps::all});
     }
   }
 
   Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C + first_query;
-  for (Index g = 0; g < queries; g += lane_width<T>) {
-    const L sum = load<L>(sum_c + g);
-    const L none = splat<L>(T(0));
-    const L inverse = sum == none ? none : T(1) / sum;
-    for (Index k = 0; k < K; ++k) {
-      store<L>(out_kc + k * tile + g, load<L>(out_kc + k * tile + g) * inverse);  // (dot_product_attention.3)
-    }
-    store<L>(max_c + g, sum == none ? splat<L>(T(infinity))
-                                    : load<L>(max_c + g) + natural_log<L>(sum));  // (dot_product_attention.4)
+  for (Index c = 0; c < queries; c += width) {
+    const L sum = load<L>(sum_c + c), none = splat<L>(T(0));
+    store<L>(sum_c + c, sum == none ? none : T(1) / sum);
+    store<L>(max_c + c, sum == none ? splat<L>(T(infinity))
+                                    : load<L>(max_c + c) * scale + natural_log<L>(sum));  // (dot_product_attention.4)
   }
-  transpose_out<T>({out_ck[first_query], out_ck.stride}, out_kc, queries, K);
-  for (Index c = 0; c < queries; ++c) lse_c[c] = max_c[c];
-}
-
-// Channels rounded up to whole groups: the width of rows whose channels are lanes.
-template <class T>
-Index padded(Index K) {
-  return (K + group<T> - 1) / group<T> * group<T>;
+  for (Index c = 0; c < queries; ++c) {
+    lse_c[c] = max_c[c];
+    for_lanes<T>(K, [&]<class M>(Index k) {
+      store<M>(out_ck[c] + k, load<M>(sum_ck[c] + k) * sum_c[c]);  // (dot_product_attention.3)
+    });
+  }
 }
 
 // Numbers of scratch memory that one task of the backward pass needs.
 template <class T>
 Index backward_scratch(Index K) {
-  return (4 * K + padded<T>(K)) * tile;
+  return (2 * K + 5 * padded<T>(K)) * tile;
 }
 
 // One tile of keys against every query that sees it: finishes d_key and d_value of the tile, adds its part to
-// d_query_ck (C rows of padded(K) channels).
+// d_query_ck (C rows of padded(K) channels), or begins it if it is the first tile to do so.
 template <class T>
-void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, Index first_key, T* d_query_ck,
-                   const T* delta_c, T* scratch) {
+void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, Index first_key, Rows<T> d_query_ck,
+                   bool begins_d_query, const T* delta_c, T* scratch) {
   using L = Wide<T>;
-  const Index K = a.K;
-  const Index padded_K = padded<T>(K);
+  constexpr Index width = lane_width<T>;
+  const Index K = a.K, padded_K = padded<T>(K);
   const auto rows = [&](auto* first, Index stride) { return head_rows(first, stride, b, n, a.C, a.N, K); };
   const Rows<const T> query_ck = rows(a.query_bch, a.query_stride);
-  const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
-  const Rows<const T> value_ck = rows(a.value_bch, a.value_stride);
   const Rows<const T> d_out_ck = rows(a.d_out_bch, 0);
-  const Rows<T> d_key_ck = rows(a.d_key_bch, a.d_key_stride);
-  const Rows<T> d_value_ck = rows(a.d_value_bch, a.d_value_stride);
+  const Rows<const T> key_ck = rows(a.key_bch, a.key_stride).from(first_key);
+  const Rows<const T> value_ck = rows(a.value_bch, a.value_stride).from(first_key);
+  const Rows<T> d_key_ck = rows(a.d_key_bch, a.d_key_stride).from(first_key);
+  const Rows<T> d_value_ck = rows(a.d_value_bch, a.d_value_stride).from(first_key);
   const Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C;
   const Index keys = smaller(tile, a.C - first_key);
   const T scale = score_scale<T>(K);
 
-  T* key_kc = scratch;
-  T* value_kc = key_kc + K * tile;
-  T* d_key_kc = value_kc + K * tile;
-  T* d_value_kc = d_key_kc + K * tile;
-  T* key_padded_ck = d_value_kc + K * tile;
-  alignas(64) T hide_c[tile];                                             // added to the scores of a key
-  alignas(64) T weight_cc[tile * group<T>], d_score_cc[tile * group<T>];  // a query tile x a group of keys
-  transpose_in<T>(key_kc, {key_ck[first_key], key_ck.stride}, keys, K);
-  transpose_in<T>(value_kc, {value_ck[first_key], value_ck.stride}, keys, K);
-  for (Index i = 0; i < K * tile; ++i) d_key_kc[i] = d_value_kc[i] = T(0);
-  for (Index c = 0; c < keys; ++c) {
-    for (Index k = 0; k < padded_K; ++k) key_padded_ck[c * padded_K + k] = k < K ? key_ck[first_key + c][k] : T(0);
-  }
+  T* key_gkc = scratch;
+  T* value_gkc = key_gkc + K * tile;
+  T* padded_ck = value_gkc + K * tile;
+  const Index padded_size = padded_K * tile;
+  const bool several_tiles = a.C > tile;
+  const Rows<const T> tile_key_ck = padded_rows<T>(key_ck, keys, K, several_tiles, padded_ck);
+  const Rows<T> d_key_sum_ck = K == padded_K ? d_key_ck : Rows<T>{padded_ck + 3 * padded_size, padded_K};
+  const Rows<T> d_value_sum_ck = K == padded_K ? d_value_ck : Rows<T>{padded_ck + 4 * padded_size, padded_K};
+  alignas(64) T hide_c[tile];                // added to the scores of a key
+  alignas(64) T weight_cc[tile * group<T>];  // a query tile x a group of keys
+  alignas(64) T d_score_cc[tile * tile];     // a query tile x a key tile
+  transpose_groups<T>(key_gkc, key_ck, keys, K);
+  transpose_groups<T>(value_gkc, value_ck, keys, K);
   for (Index c = 0; c < tile; ++c) {
     const bool seen = c < keys && !(a.mask_bc && a.mask_bc[b * a.C + first_key + c] == 0);
     hide_c[c] = seen ? T(0) : T(-infinity);
   }
 
-  for (Index first_query = a.causal ? first_key : 0; first_query < a.C; first_query += tile) {
+  const Index begin = a.causal ? first_key : 0;
+  for (Index first_query = begin; first_query < a.C; first_query += tile) {
     const bool diagonal = a.causal && first_query == first_key;
-    const Index end = smaller(tile, a.C - first_query);
+    const Index queries = smaller(tile, a.C - first_query);
+    const Rows<const T> tile_query_ck =
+        padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_ck + padded_size);
+    const Rows<const T> tile_d_out_ck =
+        padded_rows<T>(d_out_ck.from(first_query), queries, K, false, padded_ck + 2 * padded_size);
     for (Index g = 0; g < keys; g += group<T>) {
-      // On the diagonal, queries before the first key of the group are left out.
-      const Index begin = first_query + (diagonal ? g : 0);
-      const Index queries = first_query + end - begin;
-      const Broadcast<T> query{query_ck[begin], query_ck.stride, 1}, d_out{d_out_ck[begin], d_out_ck.stride, 1};
-      const Broadcast<T> query_kc{query.first, 1, query.row_stride}, d_out_kc{d_out.first, 1, d_out.row_stride};
-      multiply<false, T>(weight_cc, group<T>, query, key_kc + g, tile, queries, K);
-      multiply<false, T>(d_score_cc, group<T>, d_out, value_kc + g, tile, queries, K);
+      const Index group_keys = smaller(group<T>, keys - g);
+      // On the diagonal, queries before the first key of the group are left out, and the next ones see no key of the
+      // second vector.
+      const Index first = diagonal ? g : 0;
+      const Index both = diagonal ? smaller(queries, g + width) : 0;
+      const auto multiply_pairs = [&](T* out, Index out_stride, Rows<const T> x_ck, const T* y_kc) {
+        const auto multiply_queries = [&](Index from, Index to, Index lanes) {
+          multiply<T>({.out = {out + from * out_stride, out_stride},
+                       .a = {x_ck[from], x_ck.stride, 1},
+                       .b = {y_kc, group<T>},
+                       .rows = to - from,
+                       .lanes = lanes,
+                       .steps = K});
+        };
+        multiply_queries(first, both, width);
+        multiply_queries(both, queries, group_keys > width ? group<T> : width);
+      };
+      multiply_pairs(weight_cc, group<T>, tile_query_ck, key_gkc + g * K);
+      multiply_pairs(d_score_cc + g, tile, tile_d_out_ck, value_gkc + g * K);
 
-      for (Index half = 0; half < group<T>; half += lane_width<T>) {
-        const L key = lane_numbers<L>() + T(half);
+      for (Index half = 0; half < group_keys; half += width) {
+        // A few queries from c on.
+        const auto weigh = [&]<int count>(Index c, const L& hide) {
+          L weight[count];
+          unrolled<count>([&](int i) {
+            const L score = load<L>(weight_cc + (c + i) * group<T> + half) * scale + hide;
+            weight[i] = (score - lse_c[first_query + c + i]) * T(log2_e);
+          });
+          powers_of_two(weight);  // (dot_product_attention.5)
+          unrolled<count>([&](int i) {
+            T* d_score_c = d_score_cc + (c + i) * tile + g + half;
+            const L d_score =
+                weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (dot_product_attention.7)
+            store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
+            store<L>(d_score_c, d_score * scale);
+          });
+        };
         const L hide = load<L>(hide_c + g + half);
-        for (Index c = 0; c < queries; ++c) {
-          T* weight_c = weight_cc + c * group<T> + half;
-          T* d_score_c = d_score_cc + c * group<T> + half;
-          L score = load<L>(weight_c) * scale + hide;
-          if (diagonal) score = key > splat<L>(T(c)) ? splat<L>(T(-infinity)) : score;
-          const L weight = exponential<L>(score - lse_c[begin + c]);             // (dot_product_attention.5)
-          const L d_score = weight * (load<L>(d_score_c) - delta_c[begin + c]);  // (dot_product_attention.7)
-          store<L>(weight_c, weight);
-          store<L>(d_score_c, d_score * scale);
+        Index c = first;
+        if (diagonal) {
+          for (; c < smaller(queries, g + half); ++c) {
+            store<L>(weight_cc + c * group<T> + half, splat<L>(T(0)));
+            store<L>(d_score_cc + c * tile + g + half, splat<L>(T(0)));
+          }
+          for (; c < smaller(queries, g + half + width); ++c) {
+            weigh.template operator()<1>(c,
+                                         lane_numbers<L>() > splat<L>(T(c - g - half)) ? splat<L>(T(-infinity)) : hide);
+          }
         }
+        for (; c + weights_at_once <= queries; c += weights_at_once) {
+          weigh.template operator()<weights_at_once>(c, hide);
+        }
+        for (; c < queries; ++c) weigh.template operator()<1>(c, hide);
       }
-      multiply<true, T>(d_value_kc + g, tile, d_out_kc, weight_cc, group<T>, K, queries);  // (dot_product_attention.10)
-      multiply<true, T>(d_key_kc + g, tile, query_kc, d_score_cc, group<T>, K, queries);   // (dot_product_attention.9)
-      for (Index k = 0; k < padded_K; k += group<T>) {                                     // (dot_product_attention.8)
-        multiply<true, T>(d_query_ck + begin * padded_K + k, padded_K, {d_score_cc, group<T>, 1},
-                          key_padded_ck + g * padded_K + k, padded_K, queries, smaller(group<T>, keys - g));
-      }
+      Product<T> by_key{.out = d_value_sum_ck.from(g),  // (dot_product_attention.10)
+                        .a = {weight_cc + first * group<T>, 1, group<T>},
+                        .b = tile_d_out_ck.from(first),
+                        .rows = group_keys,
+                        .lanes = padded_K,
+                        .steps = queries - first,
+                        .add = first_query != begin,
+                        .which = diagonal ? Steps::from_diagonal : Steps::all};
+      multiply<T>(by_key);
+      by_key.out = d_key_sum_ck.from(g);  // (dot_product_attention.9)
+      by_key.a = {d_score_cc + first * tile + g, 1, tile};
+      by_key.b = tile_query_ck.from(first);
+      multiply<T>(by_key);
+    }
+    const Index step = diagonal ? group<T> : queries;
+    for (Index c = 0; c < queries; c += step) {  // (dot_product_attention.8)
+      const Index some = smaller(step, queries - c);
+      multiply<T>({.out = d_query_ck.from(first_query + c),
+                   .a = {d_score_cc + c * tile, tile, 1},
+                   .b = tile_key_ck,
+                   .rows = some,
+                   .lanes = padded_K,
+                   .steps = diagonal ? c + some : keys,
+                   .add = !begins_d_query,
+                   .which = diagonal ? Steps::to_diagonal : Steps::all});
     }
   }
-  transpose_out<T>({d_key_ck[first_key], d_key_ck.stride}, d_key_kc, keys, K);
-  transpose_out<T>({d_value_ck[first_key], d_value_ck.stride}, d_value_kc, keys, K);
+  copy_back<T>(d_key_ck, d_key_sum_ck, keys, K);
+  copy_back<T>(d_value_ck, d_value_sum_ck, keys, K);
 }
 
-// sum + x y, rounded as multiply() rounds it: once where the machine can. Said aloud, because a compiler that finds a
-// way to vectorise the products before they are added would round them twice.
+// delta of the positions [first, end). Summed channel by channel, as multiply() sums the products with the values:
+// where one weight is 1, out is that value, delta is that product to the last bit, and d_score is exactly 0.
 template <class T>
-T multiply_add(T x, T y, T sum) {
-#if defined(__FMA__) || defined(__FP_FAST_FMAF)
-  if constexpr (sizeof(T) == sizeof(float)) return __builtin_fmaf(x, y, sum);
-#endif
-  return sum + x * y;
-}
-
-// out_c[i] = x . y of row c + i. Summed channel by channel, as multiply() sums the products with the values: where one
-// weight is 1, out is that value, delta is that product to the last bit, and d_score is exactly 0.
-template <int rows, class T>
-void row_products(T* out_c, Rows<const T> x_ck, Rows<const T> y_ck, Index c, Index K) {
-  T sum[rows] = {};
-  for (Index k = 0; k < K; ++k) {
-    for (int row = 0; row < rows; ++row) sum[row] = multiply_add(x_ck[c + row][k], y_ck[c + row][k], sum[row]);
+void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index first, Index end, Index K) {
+  using L = Wide<T>;
+  prefetch(d_out_ck.from(first), end - first, K);
+  prefetch(out_ck.from(first), end - first, K);
+  for (Index c = first; c < end; c += lane_width<T>) {
+    const LaneRows<T> d_out(d_out_ck, c, end), out(out_ck, c, end);
+    L sum = splat<L>(T(0));
+    Index k = 0;
+    for (; k + 4 <= K; k += 4) {
+      L x[4], y[4];
+      d_out.four_channels(x, k);
+      out.four_channels(y, k);
+      for (int i = 0; i < 4; ++i) sum += x[i] * y[i];
+    }
+    for (; k < K; ++k) sum += d_out.channel(k) * out.channel(k);
+    T delta[lane_width<T>];
+    store<L>(delta, sum);
+    for (Index i = 0; i < smaller(lane_width<T>, end - c); ++i) delta_c[c + i] = delta[i];
   }
-  for (int row = 0; row < rows; ++row) out_c[row] = sum[row];
 }
 
 // Tasks that a backward pass should have at least, where there are so many tiles. A head's key tiles are dealt out to
@@ -397,48 +711,49 @@ Index pieces_of(Index heads, Index tiles) {
 template <class Device, class T>
 void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) {
   const Index heads = a.B * a.N;
-  const Index tiles = tiles_of(a.C);
+  const Index tiles = tiles_of(a.C, tile);
   if (heads == 0 || tiles == 0) return;
   const Index pieces = pieces_of(heads, tiles);
   const Index padded_K = padded<T>(a.K);
+  const bool in_place = pieces == 1 && a.K == padded_K;  // d_query needs neither a sum nor padding
   typename Device::Scope scratch(device.workspace);
   T* delta_bnc = scratch.template take<T>(heads * a.C);
-  T* d_query_pbnck = scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
+  T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
   T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K));
+  const auto rows = [&](auto* first, Index stride, Index head) {
+    return head_rows(first, stride, head / a.N, head % a.N, a.C, a.N, a.K);
+  };
 
   parallel_for(device, a.B * tiles, [&](Index task, Index) {
-    const Index b = task / tiles;
     const Index first = task % tiles * tile;
-    for (Index n = 0; n < a.N; ++n) {
-      const Rows<const T> out_ck = head_rows(a.out_bch, 0, b, n, a.C, a.N, a.K);
-      const Rows<const T> d_out_ck = head_rows(a.d_out_bch, 0, b, n, a.C, a.N, a.K);
-      T* delta_c = delta_bnc + (b * a.N + n) * a.C;
-      const Index end = smaller(first + tile, a.C);
-      Index c = first;
-      for (; c + 8 <= end; c += 8) row_products<8>(delta_c + c, d_out_ck, out_ck, c, a.K);  // (dot_product_attention.6)
-      for (; c < end; ++c) row_products<1>(delta_c + c, d_out_ck, out_ck, c, a.K);
+    for (Index head = task / tiles * a.N; head < (task / tiles + 1) * a.N; ++head) {
+      sum_delta<T>(delta_bnc + head * a.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first,
+                   smaller(first + tile, a.C), a.K);  // (dot_product_attention.6)
     }
   });
 
   parallel_for(device, pieces * heads, [&](Index task, Index worker) {
     const Index head = task / pieces;
     const Index piece = task % pieces;
-    T* d_query_ck = d_query_pbnck + (piece * heads + head) * a.C * padded_K;
-    for (Index i = 0; i < a.C * padded_K; ++i) d_query_ck[i] = T(0);
+    const Rows<T> d_query_ck = in_place ? rows(a.d_query_bch, a.d_query_stride, head)
+                                        : Rows<T>{d_query_pbnck + (piece * heads + head) * a.C * padded_K, padded_K};
     for (Index t = piece; t < tiles; t += pieces) {
-      backward_tile<T>(a, head / a.N, head % a.N, t * tile, d_query_ck, delta_bnc + head * a.C,
+      backward_tile<T>(a, head / a.N, head % a.N, t * tile, d_query_ck, t == piece, delta_bnc + head * a.C,
                        per_worker + worker * backward_scratch<T>(a.K));
     }
   });
+  if (in_place) return;
 
   parallel_for(device, heads * tiles, [&](Index task, Index) {
     const Index head = task / tiles;
-    const Index first = task % tiles * tile;
-    const Rows<T> d_query_ck = head_rows(a.d_query_bch, a.d_query_stride, head / a.N, head % a.N, a.C, a.N, a.K);
-    for (Index c = first; c < smaller(first + tile, a.C); ++c) {
+    const Index t = task % tiles;
+    const Rows<T> d_query_ck = rows(a.d_query_bch, a.d_query_stride, head);
+    // A causal piece begins with the queries of its first tile.
+    const Index pieces_here = a.causal ? smaller(pieces, t + 1) : pieces;
+    for (Index c = t * tile; c < smaller((t + 1) * tile, a.C); ++c) {
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
-        for (Index piece = 0; piece < pieces; ++piece) {
+        for (Index piece = 0; piece < pieces_here; ++piece) {
           sum += load<L>(d_query_pbnck + ((piece * heads + head) * a.C + c) * padded_K + k);
         }
         store<L>(d_query_ck[c] + k, sum);
@@ -452,15 +767,15 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
 template <class Device, class T>
 void dot_product_attention_forward(Device& device, const DotProductAttentionForward<T>& a) {
   if constexpr (is_float<T>) {
-    const Index tiles = tiles_of(a.C);
+    const Index tiles = tiles_of(a.C, query_tile);
     typename Device::Scope scratch(device.workspace);
-    T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch(a.K));
+    T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K));
     parallel_for(device, a.B * a.N * tiles, [&](Index task, Index worker) {
       const Index head = task / tiles;
       // First, last, second, last but one, ...: a causal tile costs more the later it is, and workers get neighbours.
       const Index i = task % tiles;
       const Index t = i % 2 == 0 ? i / 2 : tiles - 1 - i / 2;
-      forward_tile<T>(a, head / a.N, head % a.N, t * tile, per_worker + worker * forward_scratch(a.K));
+      forward_tile<T>(a, head / a.N, head % a.N, t * query_tile, per_worker + worker * forward_scratch<T>(a.K));
     });
   } else {
     parallel_for(device, a.B * a.N, [&](Index task, Index) {

@@ -182,6 +182,72 @@ TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
   }
 }
 
+TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[dot_product_attention]") {
+  // Ends of lane vectors, of groups of two, of blocks of rows and of tiles, on and off the diagonal.
+  const auto check = [](const DotProductAttentionCase& layer) {
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 11));
+    const Values<float> d_out = converted<float>(random_values(layer.outputs(), 12));
+    CpuDevice<Isa::baseline> reference(1);
+    const Values<double> out = run_forward<double>(layer, reference, converted<double>(in));
+    const Values<double> d_in = run_backward<double>(layer, reference, converted<double>(in), converted<double>(d_out));
+    for_each_cpu(1, [&](auto& device, const std::string& name) {
+      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-5, name);
+      require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), d_in, 2e-5, name);
+    });
+  };
+  for (const Index C : {2, 4, 9, 15, 24, 31, 33, 50, 63, 66, 97, 127, 128, 140}) {
+    for (const Index K : {1, 4, 6, 8, 12, 15, 16, 24, 31, 40}) {
+      INFO("C " << C << ", K " << K);
+      const bool other = (C + K) % 2 != 0;
+      check({.B = 1, .C = C, .N = 2, .K = K, .side_by_side = other});
+      check({.B = 1, .C = C, .N = 1, .K = K, .causal = false, .side_by_side = !other});
+    }
+  }
+}
+
+TEST_CASE("dot product attention: weights of every size", "[dot_product_attention]") {
+  // Two keys of scores 0 and -x: out is the second weight. Relative to it, the error is that of the exponent.
+  const Index count = 20000;
+  const DotProductAttentionCase layer{.B = count, .C = 2, .N = 1, .K = 1, .causal = false};
+  Values<float> in = {Array<float>(size_of(2 * count), 1.0f), Array<float>(size_of(2 * count), 0.0f),
+                      Array<float>(size_of(2 * count), 0.0f)};
+  for (Index b = 0; b < count; ++b) {
+    in[1][size_of(2 * b + 1)] = -120.0f * static_cast<float>(b) / static_cast<float>(count);
+    in[2][size_of(2 * b + 1)] = 1;
+  }
+  for_each_cpu(1, [&](auto& device, const std::string& name) {
+    INFO(name);
+    const Values<float> out = run_forward<float>(layer, device, in);
+    double worst = 0;
+    for (Index b = 0; b < count; ++b) {
+      const double score = in[1][size_of(2 * b + 1)];
+      const double weight = std::exp(score) / (1 + std::exp(score));
+      const double error = std::abs(static_cast<double>(out[0][size_of(2 * b)]) - weight);
+      // Below 2^-126.5 a weight is 0.
+      const double allowed = weight * (4 - 2 * score) * 0x1p-24 + (score < -87 ? 0x1.7p-127 : 0);
+      worst = std::max(worst, allowed > 0 ? error / allowed : error);
+      if (score < -88) CHECK(out[0][size_of(2 * b)] == 0);
+    }
+    CHECK_FALSE(!(worst <= 1));
+  });
+}
+
+TEST_CASE("dot product attention: what is not a number stays so", "[dot_product_attention]") {
+  const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 8};
+  Values<float> in = converted<float>(random_values(layer.inputs(), 3));
+  const Index at = 21;
+  in[0][size_of(at * layer.K + 3)] = std::numeric_limits<float>::quiet_NaN();
+  for_each_cpu(1, [&](auto& device, const std::string& name) {
+    INFO(name);
+    Array<float> out(in[0].size());
+    const Array<float> lse = layer.forward_with_lse(device, in, out);
+    for (Index c = 0; c < layer.C; ++c) {
+      CHECK(std::isnan(lse[size_of(c)]) == (c == at));
+      for (Index k = 0; k < layer.K; ++k) CHECK(std::isnan(out[size_of(c * layer.K + k)]) == (c == at));
+    }
+  });
+}
+
 TEST_CASE("dot product attention: nothing to do", "[dot_product_attention]") {
   for_each_device([]<class T>(auto& device, const std::string&, T) {
     for (const DotProductAttentionCase& layer : {DotProductAttentionCase{.B = 0, .C = 4, .N = 2, .K = 3},
