@@ -34,20 +34,19 @@ float multiply_add_chains(float factor) {
 }  // namespace
 
 template <class Device>
-double multiply_add_rate(Device& device) {
+double multiply_add_rate(Device& device, double seconds) {
   typename Device::Scope scratch(device.workspace);
   const Index threads = device.threads.count();
   float* result = scratch.template take<float>(threads);
   const volatile float factor = 0.5f;
-  double best = 0;
-  for (int repeat = 0; repeat < tries; ++repeat) {
-    const double begin = now();
+  const double begin = now();
+  double flops = 0, spent;
+  do {
     parallel_for(device, threads, [&](Index task, Index) { result[task] = multiply_add_chains(factor); });
-    const double flops = 2.0 * chains * lane_width<float> * static_cast<double>(turns * threads);
-    const double rate = flops / (now() - begin);
-    if (rate > best) best = rate;
-  }
-  return best;
+    flops += 2.0 * chains * lane_width<float> * static_cast<double>(turns * threads);
+    spent = now() - begin;
+  } while (spent < seconds);
+  return flops / spent;
 }
 
 template <class Device>

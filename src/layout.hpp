@@ -56,10 +56,12 @@ class Extent {
 template <class T>
 class Layout {
  public:
-  Layout() = default;
+  // recompute: what is cheap to compute again gets no memory.
+  explicit Layout(bool recompute = false) : recompute_(recompute) {}
   // `measured` is a layout of the same network without memory.
   Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* states)
-      : weights_(weights),
+      : recompute_(measured.recompute_),
+        weights_(weights),
         gradients_(gradients),
         activations_(activations),
         states_(states),
@@ -89,6 +91,13 @@ class Layout {
     return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
   }
 
+  // The same for what is cheap to compute again: null where the network does that instead. Its block then finds room in
+  // arrays that are about to be overwritten, or in scratch memory.
+  template <class Element>
+  Element* cheap_activation(Index count) {
+    return recompute_ ? nullptr : activation<Element>(count);
+  }
+
   // Kept from one position to the next in step-by-step inference.
   template <class Element>
   Element* state(Index count) {
@@ -111,6 +120,7 @@ class Layout {
   std::size_t state_bytes() const { return state_extent_.bytes(); }
 
  private:
+  bool recompute_ = false;
   T* weights_ = nullptr;
   Accum<T>* gradients_ = nullptr;
   std::byte* activations_ = nullptr;
@@ -123,10 +133,11 @@ class Layout {
 
 // What a network is built for.
 struct NetworkExtent {
-  Index B = 1, C = 1;     // largest batch
-  bool training = false;  // gradients and optimizer moments too
-  Index positions = 0;    // step-by-step inference with at most this many cached positions; 0: none
-  Index threads = 1;      // each has scratch memory of its own, which counts in the estimate
+  Index B = 1, C = 1;      // largest batch
+  bool training = false;   // gradients and optimizer moments too
+  Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
+  Index threads = 1;       // each has scratch memory of its own, which counts in the estimate
+  bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
 };
 
 // The weights, moments and saved activations of a network, in bytes.

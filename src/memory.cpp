@@ -1,5 +1,9 @@
 #include "memory.hpp"
 
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
 #include <new>
 #include <string>
 
@@ -24,6 +28,23 @@ void release_on_host(void* memory) { ::operator delete(memory, alignment); }
 
 MemorySource host_memory() { return {allocate_on_host, release_on_host}; }
 
+std::size_t peak_memory() {
+  std::ifstream status("/proc/self/status");
+  std::size_t kilobytes = 0;
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes << 10;
+  }
+  return 0;
+}
+
+void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
 Workspace::~Workspace() {
   for (const Chunk& chunk : chunks_) source_.release(chunk.memory);
 }
@@ -35,8 +56,9 @@ void* Workspace::take(std::size_t bytes) {
     used_ = 0;
   }
   if (chunk_ == chunks_.size()) {
-    const std::size_t size = bytes > smallest_chunk ? bytes : smallest_chunk;
+    const std::size_t size = std::max({bytes, smallest_chunk, expected_});
     chunks_.push_back({static_cast<std::byte*>(source_.allocate(size)), size});
+    expected_ = 0;
   }
   void* memory = chunks_[chunk_].memory + used_;
   used_ += bytes;

@@ -15,6 +15,13 @@ struct MemorySource {
 
 MemorySource host_memory();
 
+// Of this process, as Linux counts it; 0 where it does not. The most bytes of memory in use at one time since the
+// start or the last reset, and how often a page had to be fetched or made when it was touched. (getrusage has a peak,
+// too, but that one begins with what the process was before it ran this program.)
+std::size_t peak_memory();
+void reset_peak_memory();
+long page_faults();
+
 // Memory of a device, given back at the end.
 class DeviceMemory {
  public:
@@ -69,6 +76,10 @@ class Workspace {
     std::size_t chunk_, used_, in_use_;
   };
 
+  // Says that about `bytes` will be in use at one time: the next piece of memory that is needed is as large, so that
+  // nothing is lost at the ends of smaller ones.
+  void expect(std::size_t bytes) { expected_ = bytes; }
+
   // Most bytes that were in use at one time.
   std::size_t peak() const { return peak_; }
 
@@ -82,7 +93,7 @@ class Workspace {
 
   MemorySource source_;
   std::vector<Chunk> chunks_;
-  std::size_t chunk_ = 0, used_ = 0, in_use_ = 0, peak_ = 0;
+  std::size_t chunk_ = 0, used_ = 0, in_use_ = 0, peak_ = 0, expected_ = 0;
 };
 
 }  // namespace abh

@@ -240,7 +240,7 @@ void require_memory(std::size_t wanted) {
   if (wanted <= available) return;
   const auto megabytes = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   throw Error("out of memory: this needs " + megabytes(wanted) + ", available are " + megabytes(available) +
-              "; a smaller --batch, --context or --channels needs less");
+              "; a smaller --batch, --context or --channels needs less, and so does --recompute 1");
 }
 
 std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,

@@ -70,6 +70,7 @@ class Network {
         parts_(layout_, config, extent, dropout) {
     device_.set_zero(weights(), weight_count());
     if (extent.training) {
+      device_.workspace.expect(workspace_bytes(config, extent));
       device_.set_zero(gradients(), weight_count());
       device_.set_zero(first_moments(), weight_count());
       device_.set_zero(second_moments(), weight_count());
@@ -127,9 +128,7 @@ class Network {
       memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
       memory.moment_bytes = 2 * memory.gradient_bytes;
       if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(layout.weight_count());
-      const double workspace = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
-      if (!(workspace < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
-      memory.workspace_bytes = static_cast<std::size_t>(workspace);
+      memory.workspace_bytes = workspace_bytes(config, extent);
     }
     memory.activation_bytes = layout.activation_bytes();
     memory.state_bytes = layout.state_bytes();
@@ -141,12 +140,11 @@ class Network {
     const Index D = config_.channels;
     embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, parts_.position.value,
                                  pass.B, pass.C, D);
-    const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.embedded_bcd, pass.BC());
+    const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, pass.BC());
     dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
       parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
-    const T* h_bcd = parts_.final_norm.forward(device_, parts_.x_bcd.back(), pass.BC());
-    project_to_logits(h_bcd, pass.BC());
+    project_to_logits(pass.BC());
   }
 
   // The mean loss over the targets that count, and how many these are, in device memory; after forward.
@@ -181,14 +179,15 @@ class Network {
                                                 .V = V});
     typename Device::Scope scratch(device_.workspace);
     T* d_x_bcd = scratch.template take<T>(BC * D);
-    linear_backward_weight<Device, T>(device_, {.d_weight_oi = parts_.token.gradient,
-                                                .d_bias_o = parts_.logit_bias.gradient,
-                                                .d_out_bco = d_logits_bcv,
-                                                .in_bci = parts_.final_norm.normed(parts_.x_bcd.back()),
-                                                .BC = BC,
-                                                .I = D,
-                                                .O = V,
-                                                .scale = config_.logit_scale});
+    linear_backward_weight<Device, T>(device_,
+                                      {.d_weight_oi = parts_.token.gradient,
+                                       .d_bias_o = parts_.logit_bias.gradient,
+                                       .d_out_bco = d_logits_bcv,
+                                       .in_bci = parts_.final_norm.normed(device_, d_x_bcd, parts_.x_bcd.back(), BC),
+                                       .BC = BC,
+                                       .I = D,
+                                       .O = V,
+                                       .scale = config_.logit_scale});
     linear_backward_input<Device, T>(device_, {.d_in_bci = d_x_bcd,
                                                .d_out_bco = d_logits_bcv,
                                                .weight_oi = parts_.token.value,
@@ -236,11 +235,11 @@ class Network {
   const T* step(const Token* token, Index position) {
     embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value, parts_.position.value, 1, 1,
                                  config_.channels, position);
-    const T* normed_d = parts_.embedding_norm.forward(device_, parts_.embedded_bcd, 1);
-    device_.copy(parts_.x_bcd[0], normed_d, config_.channels);
+    const T* normed_d = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, 1);
+    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_d, nullptr, Dropout{}, config_.channels);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
       parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
-    project_to_logits(parts_.final_norm.forward(device_, parts_.x_bcd.back(), 1), 1);
+    project_to_logits(1);
     return parts_.logits_bcv;
   }
 
@@ -266,10 +265,10 @@ class Network {
           final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
       if (config.logit_bias) logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, false);
       const Index BC = extent.B * extent.C;
-      embedded_bcd = layout.template activation<T>(BC * config.channels);
       for (std::size_t i = 0; i <= blocks.size(); ++i) {
         x_bcd.push_back(layout.template activation<T>(BC * config.channels));
       }
+      embedded_bcd = config.embedding_norm ? layout.template activation<T>(BC * config.channels) : x_bcd[0];
       logits_bcv = layout.template activation<T>(BC * config.vocabulary);
       loss = layout.template activation<Accum<T>>(1);
       loss_bc = layout.template activation<Accum<T>>(BC);
@@ -281,7 +280,7 @@ class Network {
     Norm<Device, T> embedding_norm;
     std::vector<std::unique_ptr<Block<Device, T>>> blocks;
     Norm<Device, T> final_norm;
-    T* embedded_bcd;
+    T* embedded_bcd;        // the stream itself where no norm follows
     std::vector<T*> x_bcd;  // the residual stream: x_bcd[i] enters block i, the last one leaves the last block
     T* logits_bcv;
     Accum<T>* loss;
@@ -317,9 +316,15 @@ class Network {
       throw Error("a sequence of " + std::to_string(extent.C) + " tokens is longer than the position table, " +
                   std::to_string(config.context));
     }
-    Layout<T> layout;
+    Layout<T> layout(extent.recompute);
     Parts(layout, config, extent, 0);
     return layout;
+  }
+
+  static std::size_t workspace_bytes(const ModelConfig& config, const NetworkExtent& extent) {
+    const double bytes = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
+    if (!(bytes < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
+    return static_cast<std::size_t>(bytes);
   }
 
   // Elements of scratch memory in a training step: the gradient of the stream, and beside it the most that a block
@@ -346,7 +351,7 @@ class Network {
       const double tap_count = static_cast<double>(config.conv_kernel) * G;  // inputs of one output
       const double direct = 2 * BC * D + (BC / 64 + B) * tap_count * D;
       const double gathered = BC * tap_count + tap_count * D + product(G, tap_count);
-      block(BC * 2 * D, tap_count * D + (G < 8 ? direct : gathered));
+      block(BC * (extent.recompute ? 3 : 2) * D, tap_count * D + (G < 8 ? direct : gathered));
     }
     for (const Mixer mixer : config.mixers()) {
       if (mixer == Mixer::additive) {
@@ -361,7 +366,10 @@ class Network {
     return BC * D + most;
   }
 
-  void project_to_logits(const T* h_bcd, Index BC) {
+  void project_to_logits(Index BC) {
+    typename Device::Scope scratch(device_.workspace);
+    T* room_bcd = parts_.final_norm.room(scratch, BC);
+    const T* h_bcd = parts_.final_norm.forward(device_, room_bcd, parts_.x_bcd.back(), BC);
     linear_forward<Device, T>(device_, {.out_bco = parts_.logits_bcv,
                                         .in_bci = h_bcd,
                                         .weight_oi = parts_.token.value,

@@ -66,8 +66,9 @@ class Trainer {
       : run_(run),
         data_(data),
         C_(run.model.context),
-        model_(
-            make_model(run.device, run.model, {run.training.batch, C_, true}, run.training.dropout, run.training.type)),
+        model_(make_model(run.device, run.model,
+                          {.B = run.training.batch, .C = C_, .training = true, .recompute = run.recompute},
+                          run.training.dropout, run.training.type)),
         log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
         progress_(run.training.steps, Progress::on_terminal()) {
     if (run.resume) {

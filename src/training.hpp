@@ -17,6 +17,7 @@ struct TrainingRun {
   TrainingConfig training;
   std::string run;  // the folder
   DeviceChoice device;
+  bool recompute = false;          // of NetworkExtent; changes no result, so it is no part of the run and not stored
   std::optional<RunState> resume;  // go on from here
 };
 

@@ -36,9 +36,9 @@ template <class Make, class Device, class T>
 class BuiltBlock {
  public:
   BuiltBlock(Device& device, const Make& make, const ModelConfig& config, const BlockExtent& extent,
-             const BlockOptions& options)
+             const BlockOptions& options, bool recompute = false)
       : device_(device),
-        measured_(measure(make, config, extent, options)),
+        measured_(measure(make, config, extent, options, recompute)),
         weights_(test_memory(), bytes(measured_.weight_count(), sizeof(T))),
         gradients_(test_memory(), bytes(measured_.weight_count(), sizeof(Accum<T>))),
         activations_(test_memory(), measured_.activation_bytes()),
@@ -67,8 +67,8 @@ class BuiltBlock {
   }
 
   static Layout<T> measure(const Make& make, const ModelConfig& config, const BlockExtent& extent,
-                           const BlockOptions& options) {
-    Layout<T> layout;
+                           const BlockOptions& options, bool recompute = false) {
+    Layout<T> layout(recompute);
     make.template operator()<Device, T>(layout, config, extent, options);
     return layout;
   }
@@ -108,6 +108,7 @@ struct BlockCase {
   BlockOptions options = {};
   std::vector<Token> mask_bc = {};
   StepState state = {.seed = 77, .step = 3};  // read only where options.dropout > 0
+  bool recompute = false;
 
   Pass pass() const {
     return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? &state : nullptr};
@@ -125,14 +126,14 @@ struct BlockCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options);
+    BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options, recompute);
     block.put_weights(in);
     block->forward(device, out[0].data(), in[0].data(), pass());
   }
 
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options);
+    BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options, recompute);
     block.put_weights(in);
     block.put_gradients(d_in);
     Array<T> out_bcd(in[0].size());
@@ -142,6 +143,32 @@ struct BlockCase {
     block.get_gradients(d_in);
   }
 };
+
+// What a block computes again instead of saving it changes no bit of what comes out, on any device.
+template <class Make>
+void check_recompute(BlockCase<Make> block, std::uint64_t seed) {
+  const Values<double> in = random_values(block.inputs(), seed), d_out = random_values(block.outputs(), seed + 7);
+  const auto check = [&]<class T>(auto& device, const std::string& name, T) {
+    block.recompute = false;
+    const Values<T> out = run_forward<T>(block, device, converted<T>(in));
+    const Values<double> d_in = run_backward<T>(block, device, converted<T>(in), converted<T>(d_out));
+    block.recompute = true;
+    INFO("computed again, " << name);
+    CHECK(run_forward<T>(block, device, converted<T>(in)) == out);
+    CHECK(run_backward<T>(block, device, converted<T>(in), converted<T>(d_out)) == d_in);
+  };
+  for_each_cpu(2, [&](auto& device, const std::string& name) { check(device, name, float{}); });
+  for_each_gpu([&](auto& device, const std::string& name) {
+    check(device, name, float{});
+    check(device, name, bf16{});
+  });
+}
+
+template <class Make>
+void check_layer(const BlockCase<Make>& block, std::uint64_t seed = 1) {
+  check_layer<BlockCase<Make>>(block, seed);
+  check_recompute(block, seed);
+}
 
 // Outputs at and before a position do not change by one bit when inputs behind it do, on any device.
 template <class Make>

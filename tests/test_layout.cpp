@@ -84,6 +84,24 @@ TEST_CASE("layout: activations and states start at multiples of 64 bytes and do 
                                             activations + 256, states, states + 128});
 }
 
+TEST_CASE("layout: what is cheap to compute again has memory only where it is saved", "[layout]") {
+  alignas(64) std::byte activations[192];
+  for (const bool recompute : {false, true}) {
+    const auto claim = [](Layout<float>& layout) {
+      return std::vector<float*>{layout.activation<float>(1), layout.cheap_activation<float>(2),
+                                 layout.activation<float>(3)};
+    };
+    Layout<float> measured(recompute);
+    for (const float* part : claim(measured)) CHECK(part == nullptr);
+    CHECK(measured.activation_bytes() == (recompute ? 128 : 192));
+    Layout<float> layout(measured, nullptr, nullptr, activations, nullptr);
+    const auto at = [&](int line) { return reinterpret_cast<float*>(activations + 64 * line); };
+    CHECK(claim(layout) ==
+          (recompute ? std::vector<float*>{at(0), nullptr, at(1)} : std::vector<float*>{at(0), at(1), at(2)}));
+    CHECK(layout.activation_bytes() == measured.activation_bytes());
+  }
+}
+
 TEST_CASE("layout: what cannot be counted or addressed is an error", "[layout]") {
   const Index largest = std::numeric_limits<Index>::max();
   Layout<float> layout;

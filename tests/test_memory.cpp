@@ -160,6 +160,37 @@ TEST_CASE("memory: the peak is the most in use at one time", "[memory]") {
   CHECK(workspace.peak() == 192);
 }
 
+TEST_CASE("memory: what is expected comes in one piece, and only once", "[memory]") {
+  Workspace workspace(counting_memory());
+  workspace.expect(8 * mebibyte);
+  CHECK(allocations == 0);
+  Workspace::Scope scope(workspace);
+  char* first = scope.take<char>(100);
+  for (int piece = 0; piece < 3; ++piece) scope.take<char>(static_cast<Index>(2 * mebibyte));
+  CHECK(allocations == 1);
+  char* last = scope.take<char>(static_cast<Index>(2 * mebibyte - 128));
+  CHECK(last == first + 6 * mebibyte + 128);
+  std::memset(first, 1, 8 * mebibyte);
+  scope.take<char>(1);  // one more than was expected
+  CHECK(allocations == 2);
+  scope.take<char>(static_cast<Index>(mebibyte));
+  CHECK(allocations == 3);
+}
+
+TEST_CASE("memory: the process knows its peak and its page faults", "[memory]") {
+  reset_peak_memory();
+  const std::size_t before = peak_memory();
+  const long faults = page_faults();
+  const std::size_t bytes = 64 * mebibyte;
+  {
+    const DeviceMemory memory(host_memory(), bytes);
+    std::memset(memory.as<char>(), 1, bytes);
+    CHECK(memory.as<char>()[bytes - 1] == 1);
+  }
+  CHECK(peak_memory() >= before + bytes * 9 / 10);
+  CHECK(page_faults() > faults);
+}
+
 TEST_CASE("memory: nothing is a fair amount to take", "[memory]") {
   Workspace workspace(host_memory());
   Workspace::Scope scope(workspace);

@@ -27,7 +27,7 @@ struct NetworkCase {
   ModelConfig config;
   Index B = 2, C = 5;
   double dropout = 0, label_smoothing = 0;
-  bool masked = false;
+  bool masked = false, recompute = false;
   StepState state = {.seed = 9, .step = 4};  // read only where dropout > 0
 
   std::vector<Token> tokens_bc() const {
@@ -122,7 +122,8 @@ class Built {
         targets_(network.targets_bc()),
         mask_(network.mask_bc()),
         device(threads),
-        net(device, network.config, {.B = network.B, .C = network.C, .training = true}, network.dropout) {
+        net(device, network.config, {.B = network.B, .C = network.C, .training = true, .recompute = network.recompute},
+            network.dropout) {
     for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = static_cast<T>(weights[i]);
   }
   Pass pass() const {
@@ -392,6 +393,57 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
   }
 }
 
+TEST_CASE("network: what is computed again is the same, bit by bit", "[network]") {
+  for (const NetworkCase& each : all_cases()) {
+    for (const bool narrow : {true, false}) {
+      NetworkCase network = narrow ? each : wider(each);
+      network.dropout = each.dropout;
+      CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.channels);
+      const Array<double> weights = network.weights();
+      for_each_cpu(1, [&](auto& device, const std::string& isa) {
+        INFO(isa);
+        std::vector<float> losses;
+        std::vector<Array<double>> gradients;
+        for (const bool recompute : {false, true}) {
+          network.recompute = recompute;
+          Built<std::decay_t<decltype(device)>, float> built(network, weights, 2);
+          for (int pass = 0; pass < 2; ++pass) {  // the second one on scratch memory that has been used
+            losses.push_back(built.forward());
+            built.backward();
+          }
+          gradients.push_back(built.gradients());
+        }
+        CHECK(losses[0] == losses[1]);
+        CHECK(losses[0] == losses[2]);
+        CHECK(losses[0] == losses[3]);
+        CHECK(gradients[0] == gradients[1]);
+      });
+    }
+  }
+}
+
+TEST_CASE("network: computing again saves three tenths of the activations", "[network]") {
+  for (const char* preset : {"tiny", "baby", "fastformer"}) {
+    for (const char* mixer : {"additive", "metric", "quadratic", "dot"}) {
+      ModelConfig model;
+      TrainingConfig training;
+      apply_preset(preset, model, training);
+      model.vocabulary = 65;
+      model.mixer = mixer;
+      NetworkExtent extent{.B = training.batch, .C = model.context, .training = true};
+      const NetworkMemory all = Network<Reference, float>::memory(model, extent);
+      extent.recompute = true;
+      const NetworkMemory less = Network<Reference, float>::memory(model, extent);
+      const double share = static_cast<double>(less.activation_bytes) / static_cast<double>(all.activation_bytes);
+      INFO(preset << ", " << mixer << ": " << share << " of "
+                  << all.activation_bytes / static_cast<std::size_t>(training.batch * model.context)
+                  << " bytes a token");
+      CHECK(share <= 0.7);
+      CHECK(less.total() < all.total());
+    }
+  }
+}
+
 TEST_CASE("network: weight decay is for matrices alone", "[network]") {
   const NetworkCase network = network_case("metric,additive", "0", 2);
   const Array<double> weights = network.weights();
@@ -470,10 +522,11 @@ TEST_CASE("network: parameter counts of the presets", "[network]") {
 
 // One step of training on a new network: what its memory and its scratch memory take.
 template <class Device>
-void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bool tight) {
-  const NetworkExtent extent{.B = B, .C = C, .training = true, .threads = threads};
+void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bool tight, bool recompute) {
+  const NetworkExtent extent{.B = B, .C = C, .training = true, .threads = threads, .recompute = recompute};
   const NetworkMemory memory = Network<Device, float>::memory(config, extent);
-  INFO(config.mixer << ", " << B << " x " << C << ", D " << config.channels << ", groups " << config.conv_groups);
+  INFO(config.mixer << ", " << B << " x " << C << ", D " << config.channels << ", groups " << config.conv_groups
+                    << ", recompute " << recompute);
   Device device(threads);
   const std::size_t before = aligned_bytes;
   Network<Device, float> net(device, config, extent);
@@ -493,7 +546,12 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bo
   INFO("workspace: peak " << peak << ", estimate " << memory.workspace_bytes);
   CHECK(peak > 0);
   CHECK(peak <= memory.workspace_bytes);
+  CHECK(aligned_bytes - before - taken == std::max<std::size_t>(memory.workspace_bytes, 1 << 20));  // in one piece
   if (tight) CHECK(memory.workspace_bytes <= 2 * peak);
+}
+template <class Device>
+void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bool tight) {
+  for (const bool recompute : {false, true}) check_memory<Device>(config, B, C, threads, tight, recompute);
 }
 
 TEST_CASE("network: the estimate of its memory is what it takes", "[network][slow]") {

@@ -25,9 +25,10 @@ TEST_CASE("peaks: rates of a GPU are numbers above 0", "[peaks][gpu]") {
 
 TEST_CASE("peaks: rates of a CPU are numbers above 0", "[peaks]") {
   CpuDevice<Isa::baseline> device(2);
-  const double rate = copy_rate(device, 1 << 20);
-  CHECK(rate > 0);
-  CHECK(std::isfinite(rate));
+  for (double rate : {copy_rate(device, 1 << 20), multiply_add_rate(device, 0), multiply_add_rate(device, 2e-3)}) {
+    CHECK(rate > 0);
+    CHECK(std::isfinite(rate));
+  }
 }
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-// train and generate as their users meet them: what they print and write, what they refuse, and what is left behind
+// The programs as their users meet them: what they print and write, what they refuse, and what is left behind
 // when a run ends early.
 
 #include <algorithm>
@@ -479,6 +479,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
                                                      {"log-every", "1"},
                                                      {"device", "cpu"},
                                                      {"gemm", "hand"},
+                                                     {"recompute", "1"},
                                                      {"type", "float"},
                                                      {"threads", "2"}};
   Arguments arguments;
@@ -529,6 +530,49 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
     INFO(key);
     REQUIRE(file.metadata().count(key) == 1);
     CHECK(file.metadata().at(key) == values.at(name));
+  }
+}
+
+TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs]") {
+  const TestFolder folder;
+  const std::string json = folder / "bench.json";
+  std::vector<std::map<std::string, double>> steps;  // the numbers of each row
+  std::size_t layers = 0;
+  for (const std::string recompute : {"0", "1"}) {
+    const Outcome outcome = run_program_of_build(
+        "bench", {"--layers", "2", "--channels", "32", "--batch", "4", "--threads", "2", "--device", "cpu", "--seconds",
+                  "0.01", "--recompute", recompute, "--json", json});
+    require_success(outcome);
+    for (const char* words : {"device: cpu, ", "GFLOP/s multiply-add", "training step, mixer", "of peak", "saved B/tok",
+                              "peak MiB", "faults/step", "additive pooling"}) {
+      INFO(words << " in:\n" << outcome.out);
+      CHECK(outcome.out.find(words) != std::string::npos);
+    }
+    std::istringstream lines(read_bytes(json));
+    const std::regex pair("\"([a-z_]+)\": ([-+.e0-9]+)");
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("\"ms\"") == std::string::npos) continue;
+      std::map<std::string, double> row;
+      for (std::sregex_iterator each(line.begin(), line.end(), pair), end; each != end; ++each) {
+        row[(*each)[1]] = std::stod((*each)[2]);
+      }
+      INFO(line);
+      for (const char* key : {"ms", "flops", "of_peak"}) CHECK(row[key] > 0);
+      if (line.find("\"layer\"") != std::string::npos) {
+        CHECK(row["bytes"] > 0);
+        ++layers;
+        continue;
+      }
+      CHECK(row["tokens_per_s"] > 0);
+      CHECK(row["peak_bytes"] > 1e6);
+      CHECK(row["page_faults_per_step"] < 1);  // nothing is allocated after the first step
+      steps.push_back(row);
+    }
+  }
+  REQUIRE(steps.size() == 8);
+  CHECK(layers == 2 * 28);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(steps[4 + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
   }
 }
 
@@ -583,6 +627,8 @@ TEST_CASE("programs: the same run writes the same bytes, with any number of thre
     INFO(threads[i] << " threads");
     require_equal_runs(run, place / "run0");
   }
+  require_success(train(with(flags, {"--out", place / "less", "--recompute", "1"})));
+  require_equal_runs(place / "less", place / "run0");
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
   CHECK((read_bytes(place / "other/model.safetensors") != read_bytes(place / "run0/model.safetensors")));
 }
@@ -682,7 +728,7 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
     require_success(generate({"--checkpoint", run, "--tokens", "5"}));
     // The resume file is enough.
     if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
-    require_success(train({"--data", place.data, "--resume", run}));
+    require_success(train({"--data", place.data, "--resume", run, "--recompute", signal == SIGINT ? "1" : "0"}));
     require_equal_runs(run, expected);
   }
   // A run that is done is done again, with the same end.

@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
-"""The same network in PyTorch: what a training step takes there, beside ours.
+"""The same network in PyTorch: what time and memory a training step takes there, beside ours.
 
     tools/pytorch_reference.py [--bench build-cuda/bench] [--mixer additive,metric,dot] [--json FILE]
     tools/pytorch_reference.py --golden FILE --mixer metric
 
 The first measures training steps (forward, backward, clipping, AdamW) at the sizes of a preset: in PyTorch run eagerly,
 through torch.compile, and through torch.compile with CUDA graphs; and, given the program, with bench in turn, round
-after round in one run, so that whatever else the machine does meets all of them. The second writes a golden file
+after round in one run, so that whatever else the machine does meets all of them. On a CPU it then tells the peak memory of
+each, from a process of its own that makes three steps to warm up and five that count. The second writes a golden file
 (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof that
 both compute the same. Needs torch; runs on a CPU as well.
 
-PyTorch gets what makes it fast: bf16 autocast, the fused AdamW, scaled_dot_product_attention, one matrix for query,
+PyTorch gets what makes it fast: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention, one matrix for query,
 key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive pooling has no
 function of its own there and is measured in two forms: running sums (scan), and attention of one query (attention).
 """
 
 import argparse
+import gc
 import importlib.util
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -228,11 +231,20 @@ def named_tensors(model):
 # ---- measuring ------------------------------------------------------------------------------------------------------
 
 
+def memory_of_process(line):
+    """VmRSS: now; VmHWM: at most, so far. In bytes, as Linux counts them."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * int(next(words[1] for words in map(str.split, status.splitlines()) if words[0] == line + ":"))
+
+
 class Contestant:
     """One way to make training steps in PyTorch."""
 
     def __init__(self, arguments, mixer, mode, pooling):
         self.name = f"PyTorch, {mode}" + (f", {pooling}" if mixer == "additive" else "")
+        self.words = [sys.executable, __file__, "--memory-of", mode, "--mixer", mixer, "--pooling", pooling,
+                      "--device", arguments.device, "--type", arguments.type, "--threads", str(arguments.threads)]
+        self.words += [word for size, value in arguments.sizes.items() for word in (f"--{size}", str(value))]
         sizes = arguments.sizes
         device = self.device = arguments.device
         torch.manual_seed(1)
@@ -279,6 +291,10 @@ class Contestant:
             times.append(1e3 * (time.perf_counter() - begin) / steps)
         return statistics.median(times)
 
+    def memory(self):
+        run = subprocess.run(self.words, check=True, stdout=subprocess.PIPE, text=True, timeout=600)
+        return json.loads(run.stdout.splitlines()[-1])
+
 
 class Ours:
     """The program bench."""
@@ -286,7 +302,8 @@ class Ours:
     def __init__(self, arguments, mixer, _mode, _pooling):
         self.name = "ours"
         sizes = arguments.sizes
-        flags = {"--mixer": mixer, "--type": arguments.type, "--each-layer": "0", "--device": arguments.bench_device}
+        flags = {"--mixer": mixer, "--type": arguments.type, "--each-layer": "0", "--device": arguments.bench_device,
+                 "--threads": str(arguments.threads), "--recompute": str(arguments.recompute)}
         flags["--preset"] = arguments.preset
         for size in ("layers", "channels", "heads", "context", "batch", "dropout"):
             flags[f"--{size}"] = str(sizes[size])
@@ -302,8 +319,13 @@ class Ours:
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "bench.json"
             command = [*self.command, "--seconds", str(seconds / 4), "--json", str(file)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
-            return json.loads(file.read_text())["training"][0]["ms"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=600)
+            self.row = json.loads(file.read_text())["training"][0]
+            return self.row["ms"]
+
+    def memory(self):
+        """Of the last measurement, which had its own process as well."""
+        return {"peak_bytes": self.row["peak_bytes"]}
 
 
 def contestants(arguments, mixer):
@@ -328,11 +350,55 @@ def contestants(arguments, mixer):
         yield one
 
 
+def tell_memory(arguments):
+    """Of this process: what it takes with a model of next to nothing, and at most in a step of the one asked for."""
+    def warm(sizes):
+        one = Contestant(argparse.Namespace(**vars(arguments) | {"sizes": sizes}), arguments.mixer,
+                         arguments.memory_of, arguments.pooling)
+        for _ in range(3):
+            one.step()
+        return one
+
+    sizes = arguments.sizes
+    warm(sizes | {"layers": 1, "channels": 4 * sizes["heads"], "context": 4, "batch": 1})
+    gc.collect()
+    before = memory_of_process("VmRSS")
+    one = warm(sizes)
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew: compiling does not count
+    for _ in range(5):
+        one.step()
+    print(json.dumps({"peak_bytes": memory_of_process("VmHWM"), "pytorch_bytes": before}))
+
+
+def compare_memory(mixer, ready, rows):
+    """Adds to the rows what each takes, and prints it."""
+    for one in ready:
+        row = next((row for row in rows if row["name"] == one.name), None)
+        if not row:
+            continue
+        try:
+            row |= one.memory()
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            print(f"{mixer}, {one.name}: memory: {error}", flush=True)
+            continue
+        alone = row.get("pytorch_bytes")
+        print(f"{mixer:10} {one.name:30} {row['peak_bytes'] / 2**20:10.1f} MiB at most" +
+              (f", {alone / 2**20:.1f} of them for PyTorch itself" if alone else ""), flush=True)
+    ours = [row["peak_bytes"] for row in rows if row["name"] == "ours" and row.get("peak_bytes")]
+    theirs = [row for row in rows if "pytorch_bytes" in row]
+    if ours and theirs:
+        whole = min(row["peak_bytes"] for row in theirs)
+        own = min(row["peak_bytes"] - row["pytorch_bytes"] for row in theirs)
+        print(f"{mixer:10} ours takes {ours[0] / whole:.2f} of the memory of the leanest, {ours[0] / own:.2f} of what "
+              "that takes beside PyTorch itself")
+
+
 def compare(arguments):
-    result = {"torch": torch.__version__, "device": arguments.device, "type": arguments.type, **arguments.sizes,
-              "rounds": arguments.rounds, "steps": []}
+    result = {"torch": torch.__version__, "threads": arguments.threads, "device": arguments.device,
+              "type": arguments.type, **arguments.sizes, "rounds": arguments.rounds, "steps": []}
     if arguments.device == "cuda":
         result["gpu"] = torch.cuda.get_device_name()
+    print(f"PyTorch {torch.__version__}, {arguments.device}, {arguments.type}, {arguments.threads} threads", flush=True)
     tokens = arguments.sizes["batch"] * arguments.sizes["context"]
     for mixer in arguments.mixer.split(","):
         torch.compiler.reset()
@@ -354,6 +420,8 @@ def compare(arguments):
         theirs = [statistics.median(values) for name, values in times.items() if values and name != "ours"]
         if times.get("ours") and theirs:
             print(f"{mixer:10} ours is {min(theirs) / statistics.median(times['ours']):.2f} times as fast as the best")
+        if arguments.device == "cpu":
+            compare_memory(mixer, ready, [row for row in result["steps"] if row["mixer"] == mixer])
         if arguments.json:  # after every mixer: whoever stops this keeps what there is
             arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -395,15 +463,19 @@ def main():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
     parser.add_argument("--type", default="bf16", choices=["bf16", "float"], help="bf16: autocast")
     parser.add_argument("--modes", default=",".join(MODES), help="of eager, compile, graphs (compiled, CUDA graphs)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="on the CPU, of both")
     parser.add_argument("--bench", help="the program bench, to be measured in turn")
     parser.add_argument("--bench-device", default="cuda", help="its --device")
+    parser.add_argument("--recompute", type=int, default=0, choices=[0, 1], help="its --recompute")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="for one measurement in one round")
     parser.add_argument("--limit", type=float, default=1e6, help="seconds after which nothing more is compiled")
     parser.add_argument("--json", type=pathlib.Path, help="write the results there as well")
     parser.add_argument("--golden", type=pathlib.Path, help="write a golden file there and do nothing else")
-    parser.add_argument("--pooling", default="scan", choices=["scan", "attention"], help="of the golden file")
+    parser.add_argument("--memory-of", choices=MODES, help="print what one mode takes as JSON and do nothing else")
+    parser.add_argument("--pooling", default="scan", choices=["scan", "attention"], help="of these two")
     arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
     arguments.deadline = time.perf_counter() + arguments.limit
     arguments.sizes = {size: PRESETS[arguments.preset][size] if getattr(arguments, size) is None
                        else getattr(arguments, size) for size in PRESETS["tiny"]}
@@ -414,6 +486,8 @@ def main():
         parser.error(f"--modes: expected {', '.join(MODES)}, found {', '.join(unknown)}")
     if arguments.golden:
         write_golden(arguments)
+    elif arguments.memory_of:
+        tell_memory(arguments)
     else:
         compare(arguments)
 

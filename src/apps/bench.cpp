@@ -1,6 +1,9 @@
 // bench: how fast training and each layer are, beside what this machine can do at most.
 
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -44,16 +47,26 @@
 namespace abh {
 namespace {
 
+// How long something takes, and how many of the multiply-adds that the machine could have made.
+struct Timing {
+  double milliseconds;
+  double share_of_peak = 0;  // 0: not measured
+};
+
 struct Row {
   std::string layer, pass;
-  double milliseconds, flops, bytes;
+  Timing timing;
+  double flops, bytes;
 };
 
 struct StepRow {
   std::string mixer;
-  double milliseconds;
+  Timing timing;
   Index tokens_per_s;
   double flops;
+  double activation_bytes;      // a token, saved for backward
+  std::size_t peak_bytes;       // of this process while the row was measured; 0: not measured
+  double page_faults_per_step;  // after the first step
 };
 
 // What the device can do at most: multiply-adds on the registers of a CPU, a matrix product on a GPU.
@@ -69,21 +82,50 @@ struct Results {
   std::vector<Row> layers;
 };
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(const std::function<void()>& call) {
+  const auto begin = Clock::now();
+  call();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 // Median time of one call in milliseconds, over about `seconds` and at least `least` calls, after one that is not
 // counted.
 double median_milliseconds(double seconds, const std::function<void()>& call, std::size_t least = 5) {
-  using Clock = std::chrono::steady_clock;
   call();
   std::vector<double> times;
-  for (double spent = 0; spent < seconds || times.size() < least;) {
-    const auto begin = Clock::now();
-    call();
-    const double time = std::chrono::duration<double>(Clock::now() - begin).count();
-    times.push_back(time);
-    spent += time;
+  for (double spent = 0; spent < seconds || times.size() < least; spent += times.back()) {
+    times.push_back(seconds_of(call));
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return 1e3 * times[times.size() / 2];
+  return 1e3 * median(times);
+}
+
+// Multiply-adds a second over a window of so many seconds. Empty for a GPU.
+using PeakRate = std::function<double(double seconds)>;
+
+// The same, and with a peak in turn with it: what other programs take from the machine changes from one moment to the
+// next, so each call is compared with the peak just before it, over a window about as long, and what counts is the
+// median of the shares. `seconds` is the time for both.
+Timing median_timing(double seconds, double flops, const PeakRate& peak, const std::function<void()>& call,
+                     std::size_t least = 5) {
+  if (!peak) return {median_milliseconds(seconds, call, least)};
+  const double shortest_window = 1e-3;
+  std::vector<double> times, shares;
+  double last = seconds_of(call);
+  for (double spent = 0; spent < seconds || times.size() < least;) {
+    const double window = std::max(last, shortest_window), rate = peak(window);
+    times.push_back(last = seconds_of(call));
+    shares.push_back(flops / last / rate);
+    spent += window + last;
+  }
+  return {1e3 * median(times), median(shares)};
 }
 
 // Flops of a training step: six a matrix parameter and token, and for softmax attention 12 C D / 2 a layer and token.
@@ -104,11 +146,11 @@ double training_flops(const ModelConfig& config, Index tokens) {
 // The same work on several sets of arrays.
 using Calls = std::vector<std::function<void()>>;
 
-// Median time of one call in milliseconds. On the CPU there is one set: layers find their arrays in its caches, as the
-// blocks of a small model do.
+// Median time of one call. On the CPU there is one set: layers find their arrays in its caches, as the blocks of a
+// small model do.
 template <Isa isa>
-double call_milliseconds(CpuDevice<isa>&, double seconds, const Calls& calls) {
-  return median_milliseconds(seconds, calls.front());
+Timing call_timing(CpuDevice<isa>&, double seconds, double flops, const PeakRate& peak, const Calls& calls) {
+  return median_timing(seconds, flops, peak, calls.front());
 }
 template <Isa isa>
 Index sets_wanted(const CpuDevice<isa>&, std::size_t) {
@@ -119,8 +161,8 @@ Index sets_wanted(const CpuDevice<isa>&, std::size_t) {
 // A GPU works behind the host's back, and a launch can take longer than its kernel: what is timed is a recording of
 // many calls, up to the moment when the GPU is done with all of them. The calls go from set to set.
 template <Backend backend>
-double call_milliseconds(GpuDevice<backend>& device, double seconds, const Calls& calls) {
-  if (backend == Backend::emulated) return median_milliseconds(seconds, calls.front(), 1);
+Timing call_timing(GpuDevice<backend>& device, double seconds, double, const PeakRate&, const Calls& calls) {
+  if (backend == Backend::emulated) return {median_milliseconds(seconds, calls.front(), 1)};
   const auto round = [&] {
     for (const auto& call : calls) call();
   };
@@ -141,7 +183,7 @@ double call_milliseconds(GpuDevice<backend>& device, double seconds, const Calls
     device.synchronize();
   };
   batch();  // not recorded yet; the call that median_milliseconds does not count records
-  return median_milliseconds(seconds, batch) / (rounds * static_cast<double>(calls.size()));
+  return {median_milliseconds(seconds, batch) / (rounds * static_cast<double>(calls.size()))};
 }
 
 // As many sets as no cache of a GPU can hold.
@@ -157,8 +199,9 @@ Index sets_wanted(const GpuDevice<backend>&, std::size_t bytes_of_one) {
 template <class Device, class T>
 class LayerBench {
  public:
-  LayerBench(Device& device, const ModelConfig& config, Index batch, double seconds, std::vector<Row>& rows)
-      : device_(device), config_(config), B_(batch), C_(config.context), seconds_(seconds), rows_(rows) {
+  LayerBench(Device& device, const ModelConfig& config, Index batch, double seconds, const PeakRate& peak,
+             std::vector<Row>& rows)
+      : device_(device), config_(config), B_(batch), C_(config.context), seconds_(seconds), peak_(peak), rows_(rows) {
     for (std::size_t i = 0; i < random_numbers_.size(); ++i) {
       random_numbers_[i] = static_cast<float>(normal_number(1, i, 0, 0));
     }
@@ -236,8 +279,8 @@ class LayerBench {
       if (set == 0) sets = sets_wanted(device_, bytes_);
     }
     for (const Pass& pass : passes_) {
-      rows_.push_back(
-          {pass.layer, pass.name, call_milliseconds(device_, seconds_, pass.calls), pass.flops, pass.bytes});
+      const Timing timing = call_timing(device_, seconds_, pass.flops, peak_, pass.calls);
+      rows_.push_back({pass.layer, pass.name, timing, pass.flops, pass.bytes});
     }
     passes_.clear();
     memory_.clear();
@@ -467,6 +510,7 @@ class LayerBench {
   const ModelConfig& config_;
   Index B_, C_;
   double seconds_;
+  const PeakRate& peak_;
   std::vector<Row>& rows_;
   std::vector<float> random_numbers_ = std::vector<float>(1 << 20);
   std::vector<Pass> passes_;  // of the layer being measured
@@ -475,28 +519,74 @@ class LayerBench {
   std::size_t bytes_ = 0;  // in memory_
 };
 
-// What to measure the layers at.
-struct LayerSettings {
-  const DeviceChoice& device;
-  const ModelConfig& config;
-  const TrainingConfig& training;
-  bool each_layer;  // else only the peaks
-  double seconds;
+// What to measure, and with what.
+struct BenchSettings {
+  DeviceChoice device;
+  ModelConfig config;
+  TrainingConfig training;
+  bool recompute = false;
+  bool every_mixer = true;  // a training step with each kind of mixer, else with that of the configuration
+  bool each_layer = true;   // else only the training step and the peaks
+  double seconds = 0.2;
 };
 
+// One row for each mixer.
+void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results) {
+  std::vector<std::string> mixers = {s.config.mixer};
+  if (s.every_mixer) mixers = {"additive", "metric", "quadratic", "dot"};
+  for (const std::string& mixer : mixers) {
+    ModelConfig one = s.config;
+    one.mixer = mixer;
+    const NetworkExtent extent{.B = s.training.batch,
+                               .C = one.context,
+                               .training = true,
+                               .threads = s.device.threads,
+                               .recompute = s.recompute};
+    const NetworkMemory memory = model_memory(one, extent);
+    require_memory(memory.total());
+    reset_peak_memory();
+    const std::unique_ptr<Model> model = make_model(s.device, one, extent, s.training.dropout, s.training.type);
+    results.device = model->device_name();
+    model->write(Model::Arena::weights,
+                 initial_weights(parameter_table(one), one, s.training.init_std, s.training.seed));
+    const Index tokens = s.training.batch * one.context;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(tokens));
+    for (std::size_t i = 0; i < tokens_bc.size(); ++i) {
+      tokens_bc[i] = static_cast<Token>(philox_word(s.training.seed, i, 0, sites::batch) % one.vocabulary);
+    }
+    Index step = 0;
+    long faults_before = 0;
+    const auto make_step = [&] {
+      model->train_step(tokens_bc, tokens_bc, s.training, step % s.training.steps);
+      if (++step == 1) faults_before = page_faults();
+    };
+    const double flops = training_flops(one, tokens);
+    const Timing timing =
+        median_timing((peak ? 8 : 4) * s.seconds, flops, peak, make_step, s.device.device == "emulated" ? 1 : 5);
+    const double faults = static_cast<double>(page_faults() - faults_before) / static_cast<double>(step - 1);
+    results.steps.push_back({mixer, timing, static_cast<Index>(1e3 * static_cast<double>(tokens) / timing.milliseconds),
+                             flops, static_cast<double>(memory.activation_bytes) / static_cast<double>(tokens),
+                             peak_memory(), faults});
+  }
+}
+
 template <Isa isa>
-void bench_cpu(const LayerSettings& s, Results& results) {
+void bench_cpu(const BenchSettings& s, Results& results) {
   CpuDevice<isa> device(s.device.threads);
-  results.peaks.flops_per_s = multiply_add_rate(device);
+  const PeakRate peak = [&](double seconds) { return multiply_add_rate(device, seconds); };
+  for (int repeat = 0; repeat < 20; ++repeat) results.peaks.flops_per_s = std::max(results.peaks.flops_per_s, peak(0));
+  bench_steps(s, peak, results);
   results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{64} << 20);
   if (!s.each_layer) return;
-  LayerBench<CpuDevice<isa>, float>(device, s.config, s.training.batch, s.seconds, results.layers).run();
+  LayerBench<CpuDevice<isa>, float>(device, s.config, s.training.batch, s.seconds, peak, results.layers).run();
 }
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 template <Backend backend, class T>
-void bench_gpu(const LayerSettings& s, Results& results) {
+void bench_gpu(const BenchSettings& s, Results& results) {
   using Device = GpuDevice<backend>;
+  const PeakRate no_peak;
+  bench_steps(s, no_peak, results);
   results.type = s.training.type;
   results.peaks = {"matrix product", "matrix_product_flops_per_s"};
   if (backend == Backend::cuda) {
@@ -507,23 +597,22 @@ void bench_gpu(const LayerSettings& s, Results& results) {
   }
   if (!s.each_layer) return;
   Device device(s.device.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
-  LayerBench<Device, T>(device, s.config, s.training.batch, s.seconds, results.layers).run();
+  LayerBench<Device, T>(device, s.config, s.training.batch, s.seconds, no_peak, results.layers).run();
 }
 
 template <Backend backend>
-void bench_gpu(const LayerSettings& s, Results& results) {
+void bench_gpu(const BenchSettings& s, Results& results) {
   s.training.type == "bf16" ? bench_gpu<backend, bf16>(s, results) : bench_gpu<backend, float>(s, results);
 }
 #endif
 
-// Peaks and layers; after bench_steps, which has refused a device that is not there.
-void bench_layers(const LayerSettings& s, Results& results) {
-  const std::string device = resolved_device(s.device.device);
+// Training steps, peaks and layers. A device that is not there is refused by the first model.
+void bench(const BenchSettings& s, Results& results) {
 #if defined(ABH_CUDA)
-  if (device == "cuda") return bench_gpu<Backend::cuda>(s, results);
+  if (resolved_device(s.device.device) == "cuda") return bench_gpu<Backend::cuda>(s, results);
 #endif
 #if defined(ABH_EMULATOR)
-  if (device == "emulated") return bench_gpu<Backend::emulated>(s, results);
+  if (s.device.device == "emulated") return bench_gpu<Backend::emulated>(s, results);
 #endif
   switch (best_isa()) {
 #if defined(ABH_X86)
@@ -537,39 +626,18 @@ void bench_layers(const LayerSettings& s, Results& results) {
   }
 }
 
-// One row for the mixer of the configuration, or one for each kind of mixer when the configuration has just one.
-void bench_steps(const DeviceChoice& device, const ModelConfig& config, const TrainingConfig& training,
-                 bool every_mixer, double seconds, Results& results) {
-  std::vector<std::string> mixers = {config.mixer};
-  if (every_mixer) mixers = {"additive", "metric", "quadratic", "dot"};
-  for (const std::string& mixer : mixers) {
-    ModelConfig one = config;
-    one.mixer = mixer;
-    const NetworkExtent extent{training.batch, one.context, true, 0, device.threads};
-    require_memory(model_memory(one, extent).total());
-    const std::unique_ptr<Model> model = make_model(device, one, extent, training.dropout, training.type);
-    results.device = model->device_name();
-    model->write(Model::Arena::weights, initial_weights(parameter_table(one), one, training.init_std, training.seed));
-    const Index tokens = training.batch * one.context;
-    std::vector<Token> tokens_bc(static_cast<std::size_t>(tokens));
-    for (std::size_t i = 0; i < tokens_bc.size(); ++i) {
-      tokens_bc[i] = static_cast<Token>(philox_word(training.seed, i, 0, sites::batch) % one.vocabulary);
-    }
-    Index step = 0;
-    const double milliseconds = median_milliseconds(
-        4 * seconds, [&] { model->train_step(tokens_bc, tokens_bc, training, step++ % training.steps); },
-        device.device == "emulated" ? 1 : 5);
-    results.steps.push_back({mixer, milliseconds, static_cast<Index>(1e3 * static_cast<double>(tokens) / milliseconds),
-                             training_flops(one, tokens)});
-  }
+// "58.3%", or "-" where the peak was not measured.
+std::string percent(double share) {
+  if (!(share > 0)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f%%", 100 * share);
+  return text;
 }
 
-// "58.3%", or "-" where the peak was not measured.
-std::string share(double rate, double peak) {
-  if (!(peak > 0)) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f%%", 100 * rate / peak);
-  return text;
+// Of the peak in turn with it where there was one, else of the one of the whole run.
+double share_of_peak(const Timing& timing, double flops, const Peaks& peaks) {
+  if (timing.share_of_peak > 0) return timing.share_of_peak;
+  return peaks.flops_per_s > 0 ? flops / timing.milliseconds * 1e3 / peaks.flops_per_s : 0;
 }
 
 void print(const Results& r) {
@@ -579,40 +647,48 @@ void print(const Results& r) {
   } else {
     std::printf("device: %s; an emulator has no peaks, and its times say nothing about a GPU\n\n", r.device.c_str());
   }
-  std::printf("%-22s %10s %12s %10s %8s\n", "training step, mixer", "ms", "tokens/s", "GFLOP/s", "of peak");
+  std::printf("%-22s %10s %12s %10s %8s %11s %9s %11s\n", "training step, mixer", "ms", "tokens/s", "GFLOP/s",
+              "of peak", "saved B/tok", "peak MiB", "faults/step");
   for (const StepRow& row : r.steps) {
-    const double rate = row.flops / row.milliseconds * 1e3;
-    std::printf("%-22s %10.3f %12lld %10.1f %8s\n", row.mixer.c_str(), row.milliseconds,
-                static_cast<long long>(row.tokens_per_s), rate / 1e9, share(rate, r.peaks.flops_per_s).c_str());
+    std::printf("%-22s %10.3f %12lld %10.1f %8s %11.0f %9.1f %11.2f\n", row.mixer.c_str(), row.timing.milliseconds,
+                static_cast<long long>(row.tokens_per_s), row.flops / row.timing.milliseconds * 1e3 / 1e9,
+                percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(), row.activation_bytes,
+                static_cast<double>(row.peak_bytes) / (1 << 20), row.page_faults_per_step);
   }
   if (r.layers.empty()) return;
   std::printf("\n%-18s %-9s %10s %10s %8s %10s %8s\n", "layer", "pass", "ms", "GFLOP/s", "of peak", "GB/s", "of copy");
   for (const Row& row : r.layers) {
-    const double flops = row.flops / row.milliseconds * 1e3, bytes = row.bytes / row.milliseconds * 1e3;
-    std::printf("%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(), row.milliseconds,
-                flops / 1e9, share(flops, r.peaks.flops_per_s).c_str(), bytes / 1e9,
-                share(bytes, r.peaks.copy_bytes_per_s).c_str());
+    const double flops = row.flops / row.timing.milliseconds * 1e3, bytes = row.bytes / row.timing.milliseconds * 1e3;
+    std::printf("%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(),
+                row.timing.milliseconds, flops / 1e9, percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(),
+                bytes / 1e9, percent(r.peaks.copy_bytes_per_s > 0 ? bytes / r.peaks.copy_bytes_per_s : 0).c_str());
   }
 }
 
 std::string json_of(const Results& r) {
-  const auto number = [](double peak) { return peak > 0 ? to_text(peak) : "null"; };
+  const auto number = [](double measured) { return measured > 0 ? to_text(measured) : "null"; };
+  const auto timing = [&](const Timing& t, double flops) {
+    return "\"ms\": " + to_text(t.milliseconds) + ", \"flops\": " + to_text(flops) +
+           ", \"of_peak\": " + number(share_of_peak(t, flops, r.peaks));
+  };
   std::string json = "{\n  \"device\": \"" + r.device + "\"";
   if (!r.type.empty()) json += ",\n  \"type\": \"" + r.type + "\"";
   json += ",\n  \"" + r.peaks.key + "\": " + number(r.peaks.flops_per_s) +
           ",\n  \"copy_bytes_per_s\": " + number(r.peaks.copy_bytes_per_s) + ",\n  \"training\": [";
   const char* comma = "";
   for (const StepRow& row : r.steps) {
-    json += std::string(comma) + "\n    {\"mixer\": \"" + row.mixer + "\", \"ms\": " + to_text(row.milliseconds) +
-            ", \"tokens_per_s\": " + to_text(row.tokens_per_s) + ", \"flops\": " + to_text(row.flops) + "}";
+    json += std::string(comma) + "\n    {\"mixer\": \"" + row.mixer + "\", " + timing(row.timing, row.flops) +
+            ", \"tokens_per_s\": " + to_text(row.tokens_per_s) +
+            ", \"activation_bytes_per_token\": " + to_text(row.activation_bytes) +
+            ", \"peak_bytes\": " + number(static_cast<double>(row.peak_bytes)) +
+            ", \"page_faults_per_step\": " + to_text(row.page_faults_per_step) + "}";
     comma = ",";
   }
   json += "\n  ],\n  \"layers\": [";
   comma = "";
   for (const Row& row : r.layers) {
-    json += std::string(comma) + "\n    {\"layer\": \"" + row.layer + "\", \"pass\": \"" + row.pass +
-            "\", \"ms\": " + to_text(row.milliseconds) + ", \"flops\": " + to_text(row.flops) +
-            ", \"bytes\": " + to_text(row.bytes) + "}";
+    json += std::string(comma) + "\n    {\"layer\": \"" + row.layer + "\", \"pass\": \"" + row.pass + "\", " +
+            timing(row.timing, row.flops) + ", \"bytes\": " + to_text(row.bytes) + "}";
     comma = ",";
   }
   return json + "\n  ]\n}\n";
@@ -621,23 +697,24 @@ std::string json_of(const Results& r) {
 // Hands over to tools/pytorch_reference.py, which measures the same training step in PyTorch and with this program in
 // turn. Returns only where it cannot.
 [[noreturn]] void run_peer(const std::string& python, const char* program, const std::string& preset,
-                           const DeviceChoice& device, const ModelConfig& config, const TrainingConfig& training,
-                           bool every_mixer) {
-  const std::string mixers = every_mixer ? "additive,metric,dot" : config.mixer;
-  const std::string where = resolved_device(device.device);
+                           const BenchSettings& s) {
+  const std::string mixers = s.every_mixer ? "additive,metric,dot" : s.config.mixer;
+  const std::string where = resolved_device(s.device.device);
   std::vector<std::string> words = {python,           ABH_SOURCE_DIR "/tools/pytorch_reference.py",
                                     "--bench",        program,
                                     "--preset",       preset,
                                     "--mixer",        mixers,
-                                    "--type",         training.type,
+                                    "--type",         s.training.type,
                                     "--device",       where == "cuda" ? "cuda" : "cpu",
                                     "--bench-device", where,
-                                    "--layers",       to_text(config.layers),
-                                    "--channels",     to_text(config.channels),
-                                    "--heads",        to_text(config.heads),
-                                    "--context",      to_text(config.context),
-                                    "--batch",        to_text(training.batch),
-                                    "--dropout",      to_text(training.dropout),
+                                    "--layers",       to_text(s.config.layers),
+                                    "--channels",     to_text(s.config.channels),
+                                    "--heads",        to_text(s.config.heads),
+                                    "--context",      to_text(s.config.context),
+                                    "--batch",        to_text(s.training.batch),
+                                    "--dropout",      to_text(s.training.dropout),
+                                    "--threads",      to_text(s.device.threads),
+                                    "--recompute",    s.recompute ? "1" : "0",
                                     "--rounds",       "5"};
   if (where != "cuda") words.insert(words.end(), {"--modes", "eager,compile"});
   std::vector<char*> arguments;
@@ -649,11 +726,9 @@ std::string json_of(const Results& r) {
 
 int body(int argc, char** argv) {
   std::string preset = "tiny", json, peer = "python3";
-  DeviceChoice device;
-  double seconds = 0.2;
-  bool each_layer = true;
-  ModelConfig config;
-  TrainingConfig training;
+  BenchSettings s;
+  ModelConfig& config = s.config;
+  TrainingConfig& training = s.training;
   if (const auto wanted = peek_flag(argc, argv, "preset")) {
     if (*wanted == "baby" || *wanted == "fastformer") preset = *wanted;
   }
@@ -668,20 +743,24 @@ int body(int argc, char** argv) {
   flags.integer("batch", training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
   flags.integer("context", config.context, "TOKENS", "length of a sequence", 1, largest_context);
   flags.real("dropout", training.dropout, "P", "dropout of the training step", {0, 1});
-  flags.real("seconds", seconds, "S", "time for each measurement", {0, 3600});
-  flags.toggle("each-layer", each_layer, "measure the layers one by one, too");
+  flags.toggle("recompute", s.recompute, "the training step saves less and computes it again");
+  flags.real("seconds", s.seconds, "S", "time for each measurement", {0, 3600});
+  flags.toggle("each-layer", s.each_layer, "measure the layers one by one, too");
   flags.text("json", json, "FILE", "write the results there as well");
   flags.text("peer", peer, "PYTHON", "only compare the training step with PyTorch, which this Python has");
-  add_machine_flags(flags, device);
+  add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   config.check();
-  if (flags.given("peer")) run_peer(peer, argv[0], preset, device, config, training, !flags.given("mixer"));
+  s.every_mixer = !flags.given("mixer");
+  if (flags.given("peer")) run_peer(peer, argv[0], preset, s);
 
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what a model took goes back to the system: the next one has a peak of its own
+#endif
   Results results;
-  bench_steps(device, config, training, !flags.given("mixer"), seconds, results);
-  bench_layers({device, config, training, each_layer, seconds}, results);
+  bench(s, results);
   print(results);
   if (!json.empty()) write_file_atomically(json, json_of(results));
   return 0;

@@ -22,6 +22,7 @@ struct Arguments {
   std::string out = "runs/tiny";
   std::string resume;
   DeviceChoice device;
+  bool recompute = false;
   ModelConfig model;
   TrainingConfig training;
 };
@@ -68,6 +69,8 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.integer("checkpoint-every", a.training.checkpoint_every, "STEPS", "0: only at the end", 0, largest_steps);
   flags.integer("log-every", a.training.log_every, "STEPS", "0: only at the end", 0, largest_steps);
   add_machine_flags(flags, a.device);
+  flags.toggle("recompute", a.recompute,
+               "save less for the backward pass and compute it again: less memory, more time");
 }
 
 void make_folder(const std::string& path) {
@@ -86,7 +89,7 @@ void make_folder(const std::string& path) {
 void require_resumable_flags(const Flags& flags) {
   for (const std::string& name : flags.given_names()) {
     if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device" ||
-        name == "gemm")
+        name == "gemm" || name == "recompute")
       continue;
     throw UsageError("--" + name +
                      ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +
@@ -131,8 +134,8 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
       m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
       static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
   const std::string device = resolved_device(a.device.device);
-  std::printf("run: into %s, device %s, %s, %lld threads\n", a.out.c_str(), device.c_str(), t.type.c_str(),
-              static_cast<long long>(a.device.threads));
+  std::printf("run: into %s, device %s, %s, %lld threads, recompute %d\n", a.out.c_str(), device.c_str(),
+              t.type.c_str(), static_cast<long long>(a.device.threads), a.recompute);
   std::printf(
       "parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
       static_cast<long long>(memory.weights), mebibytes(memory.total()),
@@ -186,7 +189,11 @@ int body(int argc, char** argv) {
   a.model.check();
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
-  const NetworkMemory memory = model_memory(a.model, {a.training.batch, a.model.context, true, 0, a.device.threads});
+  const NetworkMemory memory = model_memory(a.model, {.B = a.training.batch,
+                                                      .C = a.model.context,
+                                                      .training = true,
+                                                      .threads = a.device.threads,
+                                                      .recompute = a.recompute});
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =
@@ -198,6 +205,7 @@ int body(int argc, char** argv) {
   run.training = a.training;
   run.run = a.out;
   run.device = a.device;
+  run.recompute = a.recompute;
   return train(run, data, tokenizer, data_fingerprint);
 }
 

@@ -34,7 +34,8 @@ namespace abh {
 //   d_h = d_r + d_q query_dd + d_k key_dd + d_v value_dd              (additive.16)
 //   d_x = layernorm'(d_h) [+ d_out, skip stream]                      (additive.17)
 //
-// Saved: h, q, k, v, P, p, r, t, u, and logits, maxima and sums of both poolings. Cost: 2 D^2 flops a position and map.
+// Saved: q, k, v, P, p, r, u, logits, maxima and sums of both poolings; and, unless they are computed again, h, t and,
+// with projection, dropout(P). Cost: 2 D^2 flops a position and map.
 // Step by step: the two pooling states.
 template <class Device, class T>
 class AdditiveBlock : public Block<Device, T> {
@@ -64,7 +65,7 @@ class AdditiveBlock : public Block<Device, T> {
     first_.claim(layout, extent, *this);
     second_.claim(layout, extent, *this);
     if (projection_) {
-      dropped_bcd_ = layout.template activation<T>(BC * D_);
+      dropped_bcd_ = layout.template cheap_activation<T>(BC * D_);
       mixed_bcd_ = layout.template activation<T>(BC * D_);
     }
     r_bcd_ = layout.template activation<T>(BC * D_);
@@ -103,8 +104,8 @@ class AdditiveBlock : public Block<Device, T> {
                                                .dropout = second_dropout(pass),
                                                .BC = BC,
                                                .D = D_});  // (additive.10)
-    pool_backward(device, second_, key_pool_, d_t_bcd, 0, false, d_pooled_bcd, mid_norm_.normed(r_bcd_), 0,
-                  pass);                                                                         // (additive.11)
+    pool_backward(device, second_, key_pool_, d_t_bcd, 0, false, d_pooled_bcd,
+                  mid_norm_.normed(device, d_r_bcd, r_bcd_, BC), 0, pass);                       // (additive.11)
     mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.12)
     additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
                                                .d_gate_bcd = d_key_bcd,
@@ -117,13 +118,14 @@ class AdditiveBlock : public Block<Device, T> {
                                                .BC = BC,
                                                .D = D_});  // (additive.13)
     if (projection_) {
-      linear_backward_weight<Device, T>(device, {.d_weight_oi = mix_.gradient,
-                                                 .d_out_bco = d_pooled_bcd,
-                                                 .in_bci = dropped_bcd_,
-                                                 .BC = BC,
-                                                 .I = D_,
-                                                 .O = D_});
       T* d_mixed_bcd = d_t_bcd;  // no longer needed
+      linear_backward_weight<Device, T>(device,
+                                        {.d_weight_oi = mix_.gradient,
+                                         .d_out_bco = d_pooled_bcd,
+                                         .in_bci = dropped_bcd_ ? dropped_bcd_ : drop(device, d_mixed_bcd, pass),
+                                         .BC = BC,
+                                         .I = D_,
+                                         .O = D_});
       linear_backward_input<Device, T>(device, {.d_in_bci = d_mixed_bcd,
                                                 .d_out_bco = d_pooled_bcd,
                                                 .weight_oi = mix_.value,
@@ -136,7 +138,7 @@ class AdditiveBlock : public Block<Device, T> {
                   pass);  // (additive.15)
     linear_backward_weight<Device, T>(device, {.d_weight_oi = query_.gradient,
                                                .d_out_bco = d_qkv_bcq,
-                                               .in_bci = norm_.normed(in_bcd),
+                                               .in_bci = norm_.normed(device, d_pooled_bcd, in_bcd, BC),
                                                .BC = BC,
                                                .I = D_,
                                                .O = qkv_});
@@ -190,7 +192,7 @@ class AdditiveBlock : public Block<Device, T> {
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
     const Index BC = pass.BC();
-    const T* h_bcd = norm_.forward(device, in_bcd, BC);  // (additive.1)
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (additive.1)
     linear_forward<Device, T>(device, {.out_bco = qkv_bcq_,
                                        .in_bci = h_bcd,
                                        .weight_oi = query_.value,
@@ -201,9 +203,8 @@ class AdditiveBlock : public Block<Device, T> {
                                        K_);  // (additive.3)
     pool(first_, qkv_bcq_, qkv_);
     if (projection_) {
-      dropout_forward<Device, T>(device, dropped_bcd_, first_.out_bcd, nullptr, first_dropout(pass), BC * D_);
       linear_forward<Device, T>(device, {.out_bco = mixed_bcd_,
-                                         .in_bci = dropped_bcd_,
+                                         .in_bci = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass),
                                          .weight_oi = mix_.value,
                                          .BC = BC,
                                          .I = D_,
@@ -216,8 +217,8 @@ class AdditiveBlock : public Block<Device, T> {
                                               .gate_stride = qkv_,
                                               .dropout = projection_ ? Dropout{} : first_dropout(pass),
                                               .BC = BC,
-                                              .D = D_});     // (additive.5)
-    const T* t_bcd = mid_norm_.forward(device, r_bcd_, BC);  // (additive.6)
+                                              .D = D_});              // (additive.5)
+    const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);  // (additive.6)
     additive_logits_forward<Device, T>(device, second_.logit_bnc, t_bcd, 0, key_pool_.value, pass.B, pass.C, N_,
                                        K_);  // (additive.7)
     pool(second_, t_bcd, 0);
@@ -231,6 +232,12 @@ class AdditiveBlock : public Block<Device, T> {
                                               .dropout = second_dropout(pass),
                                               .BC = BC,
                                               .D = D_});
+  }
+
+  // dropout(P), the input of the projection.
+  const T* drop(Device& device, T* dropped_bcd, const Pass& pass) {
+    dropout_forward<Device, T>(device, dropped_bcd, first_.out_bcd, nullptr, first_dropout(pass), pass.BC() * D_);
+    return dropped_bcd;
   }
 
   // Through one pooling and its logits, both of which read the payload x.

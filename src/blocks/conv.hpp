@@ -20,7 +20,8 @@ namespace abh {
 //   d_h_bcd = causal_conv'(d_y_bcd)                                               (conv.4)
 //   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                                     (conv.5)
 //
-// Saved: the norm's statistics and output. Step by step: a ring of the last kernel - 1 normed rows.
+// Saved: the norm's statistics and, unless it is computed again, output. Step by step: a ring of the last kernel - 1
+// normed rows.
 template <class Device, class T>
 class ConvBlock : public Block<Device, T> {
  public:
@@ -35,8 +36,9 @@ class ConvBlock : public Block<Device, T> {
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    const T* h_bcd = norm_.forward(device, in_bcd, pass.BC());                              // (conv.1)
-    causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));  // (conv.2)
+    typename Device::Scope scratch(device.workspace);
+    const T* h_bcd = norm_.forward(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
+    causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));      // (conv.2)
     dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
                                pass.BC() * shape_.D);  // (conv.3)
   }
@@ -47,7 +49,8 @@ class ConvBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(count);
     T* d_h_bcd = scratch.template take<T>(count);
     dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), count);
-    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, norm_.normed(in_bcd), weight_.value,
+    const T* h_bcd = norm_.normed(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());
+    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, h_bcd, weight_.value,
                                     shape_of(pass));                                                     // (conv.4)
     norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, pass.BC());  // (conv.5)
   }
@@ -55,7 +58,8 @@ class ConvBlock : public Block<Device, T> {
   void start(Device& device) override { device.set_zero(state_jd_, (shape_.kernel - 1) * shape_.D); }
 
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
-    const T* h_d = norm_.forward(device, in_d, 1);
+    typename Device::Scope scratch(device.workspace);
+    const T* h_d = norm_.forward(device, norm_.room(scratch, 1), in_d, 1);
     causal_conv_step<Device, T>(device, out_d, state_jd_, h_d, weight_.value, position, shape_);
     dropout_forward<Device, T>(device, out_d, out_d, options_.residual ? in_d : nullptr, Dropout{}, shape_.D);
   }

@@ -25,7 +25,8 @@ namespace abh {
 //   d_h_bcd = d_q query_hd + d_k key_hd + d_v value_hd                (dot_product.8)
 //   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (dot_product.9)
 //
-// Saved: h, q, k, v, t and the log-sum-exp of every row of scores. Step by step: a cache of keys and values.
+// Saved: h (unless it is computed again), q, k, v, t and the log-sum-exp of every row of scores. Step by step: a cache
+// of keys and values.
 template <class Device, class T>
 class DotProductBlock : public Block<Device, T> {
  public:
@@ -60,7 +61,7 @@ class DotProductBlock : public Block<Device, T> {
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    project(device, in_bcd, pass.BC());
+    project(device, out_bcd, in_bcd, pass.BC());
     dot_product_attention_forward<Device, T>(device, {.out_bch = t_bch_,
                                                       .lse_bnc = lse_bnc_,
                                                       .query_bch = query(),
@@ -119,14 +120,14 @@ class DotProductBlock : public Block<Device, T> {
                                                        .C = pass.C,
                                                        .N = N_,
                                                        .K = K_});  // (dot_product.7)
+    T* d_h_bcd = d_y_bcd;                                          // no longer needed
     linear_backward_weight<Device, T>(device, {.d_weight_oi = query_.gradient,
                                                .d_bias_o = query_bias_.gradient,
                                                .d_out_bco = d_qkv_bcq,
-                                               .in_bci = norm_.normed(in_bcd),
+                                               .in_bci = norm_.normed(device, d_h_bcd, in_bcd, BC),
                                                .BC = BC,
                                                .I = D_,
                                                .O = 3 * H_});
-    T* d_h_bcd = d_y_bcd;  // no longer needed
     linear_backward_input<Device, T>(device, {.d_in_bci = d_h_bcd,
                                               .d_out_bco = d_qkv_bcq,
                                               .weight_oi = query_.value,
@@ -138,7 +139,7 @@ class DotProductBlock : public Block<Device, T> {
 
   // Keys and values beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
-    project(device, in_d, 1);
+    project(device, out_d, in_d, 1);
     device.copy(key_cache_ch_ + position * H_, key(), H_);
     device.copy(value_cache_ch_ + position * H_, value(), H_);
     dot_product_attention_step<Device, T>(device, {.out_h = t_bch_,
@@ -152,8 +153,8 @@ class DotProductBlock : public Block<Device, T> {
   }
 
  private:
-  void project(Device& device, const T* in_bcd, Index BC) {
-    const T* h_bcd = norm_.forward(device, in_bcd, BC);  // (dot_product.1)
+  void project(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
+    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, BC);  // (dot_product.1)
     linear_forward<Device, T>(device, {.out_bco = qkv_bcq_,
                                        .in_bci = h_bcd,
                                        .weight_oi = query_.value,

@@ -25,8 +25,8 @@ namespace abh {
 //   d_h_bcd      = d_up_bcf up_fd                                (ffn.8)
 //   d_x_bcd      = d_out_bcd + layernorm'(d_h_bcd)               (ffn.9)
 //
-// Saved: the norm's statistics and output, up_bcf, hidden_bcf. Cost: 4 D F flops a position forward, twice that
-// backward. F = 4 D.
+// Saved: the norm's statistics, up_bcf and, unless they are computed again, the norm's output and hidden_bcf. Cost:
+// 4 D F flops a position forward, twice that backward. F = 4 D.
 template <class Device, class T>
 class FfnBlock : public Block<Device, T> {
  public:
@@ -41,22 +41,24 @@ class FfnBlock : public Block<Device, T> {
     down_ = layout.weight(prefix + "down_df", {D_, F_}, Init::normal_residual, true);
     if (config.ffn_bias) down_bias_ = layout.weight(prefix + "down_bias_d", {D_}, Init::zero, false);
     up_bcf_ = layout.template activation<T>(extent.B * extent.C * F_);
-    hidden_bcf_ = layout.template activation<T>(extent.B * extent.C * F_);
+    hidden_bcf_ = layout.template cheap_activation<T>(extent.B * extent.C * F_);
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     const Index BC = pass.BC();
-    const T* h_bcd = norm_.forward(device, in_bcd, BC);  // (ffn.1)
+    typename Device::Scope scratch(device.workspace);
+    T* hidden_bcf = hidden_bcf_ ? hidden_bcf_ : scratch.template take<T>(BC * F_);
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (ffn.1)
     linear_forward<Device, T>(device, {.out_bco = up_bcf_,
                                        .in_bci = h_bcd,
                                        .weight_oi = up_.value,
                                        .bias_o = up_bias_.value,
                                        .BC = BC,
                                        .I = D_,
-                                       .O = F_});                                   // (ffn.2)
-    gelu_forward<Device, T>(device, hidden_bcf_, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.3)
+                                       .O = F_});                                  // (ffn.2)
+    gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.3)
     linear_forward<Device, T>(device, {.out_bco = out_bcd,
-                                       .in_bci = hidden_bcf_,
+                                       .in_bci = hidden_bcf,
                                        .weight_oi = down_.value,
                                        .bias_o = down_bias_.value,
                                        .BC = BC,
@@ -72,10 +74,11 @@ class FfnBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_up_bcf = scratch.template take<T>(BC * F_);
     dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), BC * D_);
+    if (!hidden_bcf_) gelu_forward<Device, T>(device, d_up_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.3) again
     linear_backward_weight<Device, T>(device, {.d_weight_oi = down_.gradient,
                                                .d_bias_o = down_bias_.gradient,
                                                .d_out_bco = d_y_bcd,
-                                               .in_bci = hidden_bcf_,
+                                               .in_bci = hidden_bcf_ ? hidden_bcf_ : d_up_bcf,
                                                .BC = BC,
                                                .I = F_,
                                                .O = D_});
@@ -83,14 +86,14 @@ class FfnBlock : public Block<Device, T> {
         device,
         {.d_in_bci = d_up_bcf, .d_out_bco = d_y_bcd, .weight_oi = down_.value, .BC = BC, .I = F_, .O = D_});  // (ffn.6)
     gelu_backward<Device, T>(device, d_up_bcf, d_up_bcf, up_bcf_, BC * F_, GeluForm::erf);                    // (ffn.7)
+    T* d_h_bcd = d_y_bcd;  // no longer needed
     linear_backward_weight<Device, T>(device, {.d_weight_oi = up_.gradient,
                                                .d_bias_o = up_bias_.gradient,
                                                .d_out_bco = d_up_bcf,
-                                               .in_bci = norm_.normed(in_bcd),
+                                               .in_bci = norm_.normed(device, d_h_bcd, in_bcd, BC),
                                                .BC = BC,
                                                .I = D_,
                                                .O = F_});
-    T* d_h_bcd = d_y_bcd;  // no longer needed
     linear_backward_input<Device, T>(
         device,
         {.d_in_bci = d_h_bcd, .d_out_bco = d_up_bcf, .weight_oi = up_.value, .BC = BC, .I = D_, .O = F_});  // (ffn.8)

@@ -29,8 +29,8 @@ namespace abh {
 //   d_h_bcd = d_p project_hd                                          (metric.10)
 //   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (metric.11)
 //
-// Saved: h, p, k, t and the log-sum-exp of every row of scores. Step by step: a cache of p alone, half of what keys and
-// values take.
+// Saved: h (unless it is computed again), p, k, t and the log-sum-exp of every row of scores. Step by step: a cache of
+// p alone, half of what keys and values take.
 template <class Device, class T>
 class MetricBlock : public Block<Device, T> {
  public:
@@ -60,7 +60,7 @@ class MetricBlock : public Block<Device, T> {
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    project(device, p_bch_, in_bcd, pass.BC());
+    project(device, p_bch_, out_bcd, in_bcd, pass.BC());
     metric_key_forward<Device, T>(device, key_bch_, p_bch_, metric_.value, form_, pass.BC(), N_, K_);  // (metric.3)
     dot_product_attention_forward<Device, T>(device, {.out_bch = t_bch_,
                                                       .lse_bnc = lse_bnc_,
@@ -111,13 +111,13 @@ class MetricBlock : public Block<Device, T> {
     dropout_forward<Device, T>(device, d_p_bch, d_value_bch, d_p_bch, Dropout{}, BC * H_);  // (metric.9)
     metric_key_backward<Device, T>(device, d_p_bch, metric_.gradient, d_key_bch, p_bch_, metric_.value, form_, BC, N_,
                                    K_);
+    T* d_h_bcd = d_y_bcd;  // no longer needed
     linear_backward_weight<Device, T>(device, {.d_weight_oi = project_.gradient,
                                                .d_out_bco = d_p_bch,
-                                               .in_bci = norm_.normed(in_bcd),
+                                               .in_bci = norm_.normed(device, d_h_bcd, in_bcd, BC),
                                                .BC = BC,
                                                .I = D_,
                                                .O = H_});
-    T* d_h_bcd = d_y_bcd;  // no longer needed
     linear_backward_input<Device, T>(device, {.d_in_bci = d_h_bcd,
                                               .d_out_bco = d_p_bch,
                                               .weight_oi = project_.value,
@@ -130,7 +130,7 @@ class MetricBlock : public Block<Device, T> {
   // Rows beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     T* p_h = cache_ch_ + position * H_;
-    project(device, p_h, in_d, 1);
+    project(device, p_h, out_d, in_d, 1);
     metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
     dot_product_attention_step<Device, T>(device, {.out_h = t_bch_,
                                                    .query_h = key_bch_,
@@ -143,8 +143,8 @@ class MetricBlock : public Block<Device, T> {
   }
 
  private:
-  void project(Device& device, T* p_bch, const T* in_bcd, Index BC) {
-    const T* h_bcd = norm_.forward(device, in_bcd, BC);  // (metric.1)
+  void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, Index BC) {
+    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, BC);  // (metric.1)
     linear_forward<Device, T>(
         device,
         {.out_bco = p_bch, .in_bci = h_bcd, .weight_oi = project_.value, .BC = BC, .I = D_, .O = H_});  // (metric.2)

@@ -19,18 +19,28 @@ class Norm {
     bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, false);
     mean_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
     rstd_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
-    normed_bcd_ = layout.template activation<T>(extent.B * extent.C * D);
+    normed_bcd_ = layout.template cheap_activation<T>(extent.B * extent.C * D);
   }
 
-  // The normed rows; saved until backward.
-  const T* forward(Device& device, const T* in_bcd, Index BC) {
+  // The normed rows: saved until backward, or in room_bcd where the network saves less. Any array will do that nobody
+  // needs until the rows have been used, such as the output of the block.
+  const T* forward(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
     if (!present_) return in_bcd;
-    layernorm_forward<Device, T>(device, normed_bcd_, mean_bc_, rstd_bc_, in_bcd, weight_.value, bias_.value, BC, D_);
-    return normed_bcd_;
+    T* out_bcd = normed_bcd_ ? normed_bcd_ : room_bcd;
+    layernorm_forward<Device, T>(device, out_bcd, mean_bc_, rstd_bc_, in_bcd, weight_.value, bias_.value, BC, D_);
+    return out_bcd;
   }
 
-  // What forward returned.
-  const T* normed(const T* in_bcd) const { return present_ ? normed_bcd_ : in_bcd; }
+  // What forward returned; computed again, into room_bcd, where it was not saved.
+  const T* normed(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
+    return normed_bcd_ ? normed_bcd_ : forward(device, room_bcd, in_bcd, BC);
+  }
+
+  // Room for the normed rows in scratch memory, where they are not saved and the caller has no array to spare.
+  template <class Scope>
+  T* room(Scope& scratch, Index BC) const {
+    return present_ && !normed_bcd_ ? scratch.template take<T>(BC * D_) : nullptr;
+  }
 
   // d_in_bcd = gradient through the norm + d_residual_bcd (left out when null). d_in_bcd may be d_residual_bcd.
   void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
