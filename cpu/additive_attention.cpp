@@ -44,10 +44,11 @@ MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const Sh
   return {logit_bnc + bn * s.C, mask_bc ? mask_bc + bn / s.N * s.C : nullptr};
 }
 
-// How the work is cut.
+// How the work of a window is cut. (That of a global window: see for_sequences.)
 
-// A head is one task. When there are too few of them to keep threads busy, the channels of a head are cut into parts.
-// The rule looks at the shape only, so that sums over channels are the same for any number of threads.
+// A head is one task: it reads the payload of its block twice, the second time from cache. When there are too few heads
+// to keep threads busy, their channels are cut into parts. The rule looks at the shape only, so that sums over channels
+// are the same for any number of threads.
 constexpr Index enough_heads = 16;
 constexpr Index channels_per_part = 64;
 Index parts_of(const Shape& s) {
@@ -110,6 +111,12 @@ void for_heads(Device& device, const Shape& s, const Weights& weights, const Pay
 
 enum class Order { up, down };
 
+// 1 for a sum of nothing: its share of it is 0.
+template <class L>
+L nonzero(const L& sum) {
+  return sum == ScalarOf<L>(0) ? splat<L>(ScalarOf<L>(1)) : sum;
+}
+
 // Calls body(c, starts) for all positions, block by block, within a block in this order; starts: the first of a block.
 template <class Body>
 inline __attribute__((always_inline)) void for_positions(Index C, Index block, Order order, const Body& body) {
@@ -126,22 +133,27 @@ void exponentials(T* x, Index n) {
 }
 
 // max_c[c]: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
-// newcomer, are multiplied with; one of the two is 1. keep_c is 0 at the start of a block, 1 where nothing is added.
+// newcomer, are multiplied with; one of the two is 1. keep_c is 1 where nothing is added; a block's first is not used.
 template <class T, class Logits>
 void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, Index block, Order order) {
   T most = minus_infinity<T>();
   for_positions(C, block, order, [&](Index c, bool starts) {
-    const T before = starts ? minus_infinity<T>() : most;
-    const T newcomer = logit[c];
-    most = larger<T>(before, newcomer);  // (additive_attention.2) (additive_attention.15)
+    add_c[c] = logit[c];
+    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (additive_attention.2) (additive_attention.15)
     max_c[c] = most;
-    // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
-    const bool nothing_new = newcomer == minus_infinity<T>();
-    keep_c[c] = !nothing_new ? before - most : starts ? minus_infinity<T>() : T(0);
-    add_c[c] = nothing_new ? newcomer : newcomer - most;
   });
-  exponentials(keep_c, C);
-  exponentials(add_c, C);
+  // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.
+  const Index before = order == Order::up ? -1 : 1;
+  const Index first = order == Order::up ? 1 : 0;
+  for_lanes<T>(C - 1, [&]<class L>(Index i) {
+    const Index c = first + i;
+    const L change = load<L>(max_c + c + before) - load<L>(max_c + c);
+    store<L>(keep_c + c, exponential<L>(load<L>(add_c + c) == minus_infinity<T>() ? L{} : change));
+  });
+  for_lanes<T>(C, [&]<class L>(Index c) {
+    const L newcomer = load<L>(add_c + c);
+    store<L>(add_c + c, exponential<L>(newcomer == minus_infinity<T>() ? newcomer : newcomer - load<L>(max_c + c)));
+  });
 }
 
 // sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it.
@@ -151,7 +163,9 @@ void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C,
   for_positions(C, block, order, [&](Index c, bool starts) {
     sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (additive_attention.3)
     sum_c[c] = sum;
-    alpha_c[c] = sum == T(0) ? T(0) : add_c[c] / sum;  // (additive_attention.4)
+  });
+  for_lanes<T>(C, [&]<class L>(Index c) {
+    store<L>(alpha_c + c, load<L>(add_c + c) / nonzero<L>(load<L>(sum_c + c)));  // (additive_attention.4)
   });
 }
 
@@ -194,6 +208,40 @@ void for_row_tasks(Device& device, Index rows, const Body& body) {
                [&](Index task, Index) { body(task, task * per_task, smaller(task * per_task + per_task, rows)); });
 }
 
+constexpr int rows_at_once = 4;
+
+// `rows` neighbouring rows of one head at once: every element of pool is loaded for all of them.
+template <int rows, class T>
+void row_dots(T (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
+  RowSum<T> sum_r[rows];
+  for_lanes<T>(K, [&]<class L>(Index k) {
+    const L pool = load<L>(pool_k + k);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) sum_r[r] += load<L>(x_k + r * stride + k) * pool;
+  });
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) dot_r[r] = sum_r[r].total();
+}
+
+// The way back: d_x += d_dot pool, d_pool += d_dot x.
+template <int rows, class T>
+void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_dot_r)[rows_at_once], const T* x_k,
+                   Index x_stride, const T* pool_k, Index K) {
+  for_lanes<T>(K, [&]<class L>(Index k) {
+    const L pool = load<L>(pool_k + k);
+    L d_pool = load<L>(d_pool_k + k);
+    L d_x[rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      d_x[r] = load<L>(d_x_k + r * d_x_stride + k) + pool * d_dot_r[r];  // (additive_attention.19)
+      d_pool += load<L>(x_k + r * x_stride + k) * d_dot_r[r];            // (additive_attention.20)
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) store<L>(d_x_k + r * d_x_stride + k, d_x[r]);
+    store<L>(d_pool_k + k, d_pool);
+  });
+}
+
 }  // namespace
 
 template <class Device, class T>
@@ -202,15 +250,19 @@ void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch
   const Index stride = stride_or(x_stride, N * K);
   const T scale = T(1) / square_root(T(K));
   for_row_tasks(device, B * C, [&](Index, Index first, Index end) {
-    for (Index bc = first; bc < end; ++bc) {
+    Index bc = first;
+    const auto advance = [&]<int rows>() {
+      T dot_r[rows_at_once];
+      Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
+      for (int r = 0; r < rows; ++r) logit_r[r] = logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
-        const T* x_k = x_bch + bc * stride + n * K;
-        const T* pool_k = pool_nk + n * K;
-        RowSum<T> dot;
-        for_lanes<T>(K, [&]<class L>(Index k) { dot += load<L>(x_k + k) * load<L>(pool_k + k); });
-        logit_bnc[(bc / C * N + n) * C + bc % C] = dot.total() * scale;  // (additive_attention.1)
+        row_dots<rows>(dot_r, x_bch + bc * stride + n * K, stride, pool_nk + n * K, K);
+        for (int r = 0; r < rows; ++r) logit_r[r][n * C] = dot_r[r] * scale;  // (additive_attention.1)
       }
-    }
+      bc += rows;
+    };
+    while (bc + rows_at_once <= end) advance.template operator()<rows_at_once>();
+    while (bc < end) advance.template operator()<1>();
   });
 }
 
@@ -231,19 +283,20 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
   for_row_tasks(device, rows, [&](Index task, Index first, Index end) {
     Accum<T>* d_pool_h = d_pool_th + task * H;
     for (Index h = 0; h < H; ++h) d_pool_h[h] = T(0);
-    for (Index bc = first; bc < end; ++bc) {
+    Index bc = first;
+    const auto advance = [&]<int rows>() {
+      T d_dot_r[rows_at_once];
+      const Accum<T>* d_logit_r[rows];  // of head 0; the next head's is C further on
+      for (int r = 0; r < rows; ++r) d_logit_r[r] = a.d_logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
-        const T d_dot = a.d_logit_bnc[(bc / C * N + n) * C + bc % C] * scale;
-        const T* x_k = a.x_bch + bc * x_stride + n * K;
-        const T* pool_k = a.pool_nk + n * K;
-        T* d_x_k = a.d_x_bch + bc * d_x_stride + n * K;
-        Accum<T>* d_pool_k = d_pool_h + n * K;
-        for_lanes<T>(K, [&]<class L>(Index k) {
-          store<L>(d_x_k + k, load<L>(d_x_k + k) + load<L>(pool_k + k) * d_dot);     // (additive_attention.19)
-          store<L>(d_pool_k + k, load<L>(d_pool_k + k) + load<L>(x_k + k) * d_dot);  // (additive_attention.20)
-        });
+        for (int r = 0; r < rows; ++r) d_dot_r[r] = d_logit_r[r][n * C] * scale;
+        row_gradients<rows>(a.d_x_bch + bc * d_x_stride + n * K, d_x_stride, d_pool_h + n * K, d_dot_r,
+                            a.x_bch + bc * x_stride + n * K, x_stride, a.pool_nk + n * K, K);
       }
-    }
+      bc += rows;
+    };
+    while (bc + rows_at_once <= end) advance.template operator()<rows_at_once>();
+    while (bc < end) advance.template operator()<1>();
   });
 
   for (Index task = 0; task < tasks; ++task) {
@@ -253,27 +306,338 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
   }
 }
 
-// Pooling, forward.
+// Pooling over all positions so far.
+
+namespace {
+
+// A task is a sequence: rows of all its heads, which are read fastest as they lie in memory. Where sequences are few
+// and long, a task is a chunk of one. The state that enters a chunk is found in advance: a summary of every chunk, as
+// if nothing came before it, then from chunk to chunk. The rule looks at the shape only.
+constexpr Index enough_sequences = 8;
+constexpr Index enough_chunks = 16;
+constexpr Index least_chunk = 256;
+Index chunks_of(const Shape& s) {
+  if (s.B == 0 || s.B >= enough_sequences || s.C < 2 * least_chunk) return 1;
+  return smaller(enough_chunks / s.B, s.C / least_chunk);
+}
+
+// Scratch memory of head n of a sequence: slot + n. Of the worker where these are fewer (it stays in cache), else of
+// the sequence.
+template <class Device>
+bool slots_by_worker(const Device& device, const Shape& s) {
+  return chunks_of(s) == 1 && device.threads.count() < s.B;
+}
+template <class Device>
+Index sequence_slots(const Device& device, const Shape& s) {
+  return (slots_by_worker(device, s) ? device.threads.count() : s.B) * s.N;
+}
+
+struct Chunk {
+  Index b, number, begin, end;  // positions [begin, end)
+  Index slot;
+};
+
+// Runs, in this order: weights(bn, slot) for every head; with several chunks summary(chunk) for every chunk and
+// connect(chunk) from the first to the last (Order::up) or back; rows(chunk); finish(bn, slot) for every head.
+template <class Device, class Weights, class Summary, class Connect, class Rows, class Finish>
+void for_sequences(Device& device, const Shape& s, Order order, const Weights& weights, const Summary& summary,
+                   const Connect& connect, const Rows& rows, const Finish& finish) {
+  const Index chunks = chunks_of(s);
+  if (chunks == 1) {
+    const bool by_worker = slots_by_worker(device, s);
+    parallel_for(device, s.B, [&](Index b, Index worker) {
+      const Index slot = (by_worker ? worker : b) * s.N;
+      for (Index n = 0; n < s.N; ++n) weights(b * s.N + n, slot + n);
+      rows(Chunk{b, 0, 0, s.C, slot});
+      for (Index n = 0; n < s.N; ++n) finish(b * s.N + n, slot + n);
+    });
+    return;
+  }
+  const auto chunk_of = [&](Index b, Index number) {
+    return Chunk{b, number, number * s.C / chunks, (number + 1) * s.C / chunks, b * s.N};
+  };
+  const auto for_chunks = [&](const auto& body) {
+    parallel_for(device, s.B * chunks, [&](Index task, Index) { body(chunk_of(task / chunks, task % chunks)); });
+  };
+  parallel_for(device, s.B * s.N, [&](Index bn, Index) { weights(bn, bn); });
+  for_chunks(summary);
+  parallel_for(device, s.B, [&](Index b, Index) {
+    for (Index i = 0; i < chunks; ++i) connect(chunk_of(b, order == Order::up ? i : chunks - 1 - i));
+  });
+  for_chunks(rows);
+  parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });
+}
+
+// The share that what was seen up to `from` has in what was seen up to `to`.
+template <class A>
+A share_left(const A* max_c, const A* sum_c, Index from, Index to) {
+  if (sum_c[from] == A(0)) return A(0);
+  return sum_c[from] * exponential<A>(max_c[from] - max_c[to]) / sum_c[to];
+}
+
+// out_nk += share_n in_nk, the shares from share_left() of every head of a sequence.
+template <class T>
+void add_shares(T* out_h, const T* in_h, const Accum<T>* max_nc, const Accum<T>* sum_nc, const Shape& s, Index from,
+                Index to) {
+  for (Index n = 0; n < s.N; ++n) {
+    const Accum<T> share = share_left(max_nc + n * s.C, sum_nc + n * s.C, from, to);
+    for_lanes<T>(s.K, [&]<class L>(Index k) {
+      T* out = out_h + n * s.K + k;
+      store<L>(out, load<L>(out) + load<L>(in_h + n * s.K + k) * share);
+    });
+  }
+}
+
+// Rows of a payload, all heads side by side.
+template <class T>
+struct RowsOf {
+  T* first;
+  Index stride;
+  T* operator[](Index c) const { return first + c * stride; }
+};
+template <class T>
+RowsOf<T> rows_of(T* array, Index stride, const Shape& s, Index b) {
+  return {array + b * s.C * stride, stride};
+}
+
+// Asks for a row that is needed soon: where rows are slices of wider ones, the machine does not see the next one
+// coming.
+constexpr Index rows_ahead = 4;
+template <class T>
+inline void prefetch_row(const T* row, Index size) {
+  constexpr Index line = sizeof(T) < 64 ? 64 / sizeof(T) : 1;
+  for (Index i = 0; i < size; i += line) __builtin_prefetch(row + i);
+}
+
+// What the row loops below read again and again they take by value: it stays in registers.
+
+// The averages of a chunk, one after the other. state_h: the row before its first; null: there is none.
+template <class T>
+void average_rows(RowsOf<T> out, RowsOf<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk, Index N,
+                  Index K) {
+  for (Index c = chunk.begin; c < chunk.end; ++c) {
+    T* out_h = out[c];
+    const T* x_h = x[c];
+    if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], N * K);
+    for (Index n = 0; n < N; ++n) {
+      const Accum<T> share = alpha[chunk.slot + n][c];
+      const T* state_k = state_h ? state_h + n * K : nullptr;
+      average_row(out_h + n * K, state_k, state_h == nullptr, share, x_h + n * K, K);
+    }
+    state_h = out_h;
+  }
+}
 
 template <class Device, class T>
-void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a) {
+void pooling_forward_global(Device& device, const AdditivePoolingForward<T>& a) {
+  using A = Accum<T>;
+  const Shape& s = a.shape;
+  const Index C = s.C;
+  const Index H = s.N * s.K;
+  const Index stride = stride_or(a.x_stride, H);
+  const Index chunks = chunks_of(s);
+  const Index slots = sequence_slots(device, s);
+  typename Device::Scope scratch(device.workspace);
+  const auto keep = per_slot<A>(scratch, slots, C);
+  const auto add = per_slot<A>(scratch, slots, C);
+  const auto alpha = per_slot<A>(scratch, slots, C);
+  // The state that leaves every chunk; of the last one it is not needed.
+  const auto left = per_slot<T>(scratch, chunks > 1 ? s.B * chunks : 0, H);
+
+  const auto weights = [&](Index bn, Index slot) {
+    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, C, C, Order::up);
+    running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, Order::up);
+  };
+  const auto x_of = [&](Index b) { return rows_of(a.x_bch, stride, s, b); };
+  const auto left_by = [&](const Chunk& chunk) { return left[chunk.b * chunks + chunk.number]; };
+  const auto summary = [&](const Chunk& chunk) {
+    if (chunk.end == C) return;
+    average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K);
+  };
+  const auto connect = [&](const Chunk& chunk) {
+    if (chunk.begin == 0 || chunk.end == C) return;
+    const Index first = chunk.b * s.N * C;
+    add_shares(left_by(chunk), left_by(chunk) - left.size, a.max_bnc + first, a.sum_bnc + first, s, chunk.begin - 1,
+               chunk.end - 1);
+  };
+  const auto rows = [&](const Chunk& chunk) {
+    const T* state_h = chunk.begin == 0 ? nullptr : left_by(chunk) - left.size;
+    average_rows<T>(rows_of(a.out_bch, H, s, chunk.b), x_of(chunk.b), state_h, alpha, chunk, s.N, s.K);
+  };
+  for_sequences(device, s, Order::up, weights, summary, connect, rows, [](Index, Index) {});
+}
+
+// for_lanes from the end: the rows of backward are read with falling addresses throughout, which the machine foresees.
+template <class T, class Body>
+inline __attribute__((always_inline)) void for_lanes_down(Index n, const Body& body) {
+  Index i = n;
+  if constexpr (lane_width < T >> 1) {
+    while (i % lane_width<T> != 0) body.template operator()<T>(--i);
+    for (i -= lane_width<T>; i >= 0; i -= lane_width<T>) body.template operator()<Wide<T>>(i);
+  } else {
+    while (i > 0) body.template operator()<T>(--i);
+  }
+}
+
+// What the gradient of the state is multiplied with on its way from position c + 1 to c.
+template <class A>
+A passed_on(const A* beta_c, Index c, Index C) {
+  return c + 1 < C ? beta_c[c + 1] : A(0);
+}
+
+// The adjoint of the first position of a chunk. adjoint_h: 0 at first.
+template <class T>
+void last_adjoint(T* adjoint_h, RowsOf<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+  for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
+    for (Index n = s.N - 1; n >= 0; --n) {
+      const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
+      T* adjoint_k = adjoint_h + n * s.K;
+      const T* d_out_k = d_out[c] + n * s.K;
+      for_lanes_down<T>(s.K, [&]<class L>(Index k) {
+        store<L>(adjoint_k + k, load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept);
+      });
+    }
+  }
+}
+
+// The gradient of the payload and kappa for the positions of a chunk, from the last to the first. adjoint_h: of the
+// position after the chunk, then of all others in turn.
+template <bool accumulate, class T>
+void gradient_rows(RowsOf<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, RowsOf<const T> d_out, RowsOf<const T> out,
+                   RowsOf<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+  for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
+    if (c - rows_ahead >= chunk.begin) {
+      prefetch_row(x[c - rows_ahead], s.N * s.K);
+      prefetch_row<T>(d_x[c - rows_ahead], s.N * s.K);
+    }
+    for (Index n = s.N - 1; n >= 0; --n) {
+      const Index slot = chunk.slot + n;
+      const Accum<T> share = alpha[slot][c];
+      const Accum<T> kept = passed_on(beta[slot], c, s.C);
+      const T* x_k = x[c] + n * s.K;
+      const T* out_k = out[c] + n * s.K;
+      const T* d_out_k = d_out[c] + n * s.K;
+      T* d_x_k = d_x[c] + n * s.K;
+      T* adjoint_k = adjoint_h + n * s.K;
+      RowSum<T> dot;
+      for_lanes_down<T>(s.K, [&]<class L>(Index k) {
+        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (additive_attention.10)
+        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (additive_attention.12)
+        L gradient = adj * share;                                            // (additive_attention.11)
+        if constexpr (accumulate) gradient += load<L>(d_x_k + k);
+        store<L>(d_x_k + k, gradient);
+        store<L>(adjoint_k + k, adj);
+      });
+      kappa[slot][c] = dot.total();
+    }
+  }
+}
+
+template <class Device, class T>
+void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a) {
+  using A = Accum<T>;
+  const Shape& s = a.shape;
+  const Index C = s.C;
+  const Index H = s.N * s.K;
+  const Index stride = stride_or(a.x_stride, H);
+  const Index d_stride = stride_or(a.d_x_stride, H);
+  const Index chunks = chunks_of(s);
+  const Index slots = sequence_slots(device, s);
+  typename Device::Scope scratch(device.workspace);
+  const auto alpha = per_slot<A>(scratch, slots, C);
+  const auto beta = per_slot<A>(scratch, slots, C);
+  const auto kappa = per_slot<A>(scratch, slots, C);
+  // One row for a sequence; with several chunks one row more than these: row j + 1 enters chunk j.
+  const auto adjoint = per_slot<T>(scratch, chunks == 1 ? slots / s.N : s.B * (chunks + 1), H);
+  const auto entering = [&](const Chunk& chunk) {
+    return adjoint[chunks == 1 ? chunk.slot / s.N : chunk.b * (chunks + 1) + chunk.number + 1];
+  };
+  const auto clear_row = [&](T* row_h) {
+    for (Index h = 0; h < H; ++h) row_h[h] = T(0);
+  };
+
+  const auto weights = [&](Index bn, Index slot) {
+    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const A* max_c = a.max_bnc + bn * C;
+    const A* sum_c = a.sum_bnc + bn * C;
+    A* alpha_c = alpha[slot];
+    A* beta_c = beta[slot];
+    for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c];
+    for_lanes<A>(C, [&]<class L>(Index c) {
+      const L newcomer = load<L>(alpha_c + c);
+      const L exponent = newcomer == minus_infinity<A>() ? newcomer : newcomer - load<L>(max_c + c);
+      store<L>(alpha_c + c, exponential<L>(exponent) / nonzero<L>(load<L>(sum_c + c)));
+    });
+    if (C > 0) beta_c[0] = A(0);
+    for_lanes<A>(C - 1, [&]<class L>(Index i) {
+      const Index c = i + 1;
+      const L before = load<L>(max_c + c - 1);
+      const L kept = exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c));
+      store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (additive_attention.9)
+    });
+  };
+
+  const auto d_out_of = [&](Index b) { return rows_of(a.d_out_bch, H, s, b); };
+  const auto summary = [&](const Chunk& chunk) {
+    if (chunk.begin == 0) return;
+    T* adjoint_h = entering(chunk) - adjoint.size;
+    clear_row(adjoint_h);
+    last_adjoint<T>(adjoint_h, d_out_of(chunk.b), beta, chunk, s);
+  };
+  const auto connect = [&](const Chunk& chunk) {
+    if (chunk.begin == 0 || chunk.end == C) return;
+    const Index first = chunk.b * s.N * C;
+    add_shares(entering(chunk) - adjoint.size, entering(chunk), a.max_bnc + first, a.sum_bnc + first, s, chunk.begin,
+               chunk.end);
+  };
+  const auto rows = [&](const Chunk& chunk) {
+    T* adjoint_h = entering(chunk);
+    if (chunk.end == C) clear_row(adjoint_h);
+    const auto run = [&]<bool accumulate>() {
+      gradient_rows<accumulate, T>(rows_of(a.d_x_bch, d_stride, s, chunk.b), kappa, adjoint_h, d_out_of(chunk.b),
+                                   rows_of(a.out_bch, H, s, chunk.b), rows_of(a.x_bch, stride, s, chunk.b), alpha, beta,
+                                   chunk, s);
+    };
+    if (a.accumulate) {
+      run.template operator()<true>();
+    } else {
+      run.template operator()<false>();
+    }
+  };
+  const auto finish = [&](Index bn, Index slot) {
+    A* d_logit_c = a.d_logit_bnc + bn * C;
+    A drift = A(0);
+    for (Index c = C - 1; c >= 0; --c) {
+      const A share = alpha[slot][c];
+      const A local = kappa[slot][c];
+      d_logit_c[c] = share * (local + drift);         // (additive_attention.13)
+      drift = beta[slot][c] * drift - share * local;  // (additive_attention.14)
+    }
+  };
+  for_sequences(device, s, Order::down, weights, summary, connect, rows, finish);
+}
+
+// Pooling over a window.
+
+template <class Device, class T>
+void pooling_forward_windowed(Device& device, const AdditivePoolingForward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
   const Index H = s.N * s.K;
   const Index stride = stride_or(a.x_stride, H);
   const Index block = block_of(s);
-  const bool windowed = block < C;
   const Index slots = slots_of(device, s);
   typename Device::Scope scratch(device.workspace);
   const auto keep = per_slot<A>(scratch, slots, C);
   const auto add = per_slot<A>(scratch, slots, C);
   const auto alpha = per_slot<A>(scratch, slots, C);
-  const auto suffix_max = per_slot<A>(scratch, slots, windowed ? C : 0);
-  const auto suffix_sum = per_slot<A>(scratch, slots, windowed ? C : 0);
-  const auto suffix_alpha = per_slot<A>(scratch, slots, windowed ? C : 0);
-  const auto gamma = per_slot<A>(scratch, slots, windowed ? C : 0);
-  const auto suffix = per_slot<T>(scratch, slots, windowed ? s.K : 0);
+  const auto suffix_max = per_slot<A>(scratch, slots, C);
+  const auto suffix_sum = per_slot<A>(scratch, slots, C);
+  const auto suffix_alpha = per_slot<A>(scratch, slots, C);
+  const auto gamma = per_slot<A>(scratch, slots, C);
+  const auto suffix = per_slot<T>(scratch, slots, s.K);
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
@@ -281,7 +645,6 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
     A* sum_c = a.sum_bnc + bn * C;
     running_max(max_c, keep[slot], add[slot], logit, C, block, Order::up);
     running_sum(sum_c, alpha[slot], keep[slot], add[slot], C, block, Order::up);
-    if (!windowed) return;
 
     running_max(suffix_max[slot], keep[slot], add[slot], logit, C, block, Order::down);
     running_sum(suffix_sum[slot], suffix_alpha[slot], keep[slot], add[slot], C, block, Order::down);
@@ -308,7 +671,7 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
   const auto payload = [&](Index bn, Index slot, const Part& part) {
     const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
-    T* suffix_k = windowed ? suffix[slot] + part.begin : nullptr;
+    T* suffix_k = suffix[slot] + part.begin;
     for (Index begin = 0; begin < C; begin += block) {
       // Prefix averages of this block; the row before is the state.
       for (Index c = begin; c < smaller(begin + block, C); ++c) {
@@ -331,88 +694,6 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
   };
 
   for_heads(device, s, weights, payload);
-}
-
-// Pooling, backward.
-
-namespace {
-
-template <class Device, class T>
-void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a) {
-  using A = Accum<T>;
-  const Shape& s = a.shape;
-  const Index C = s.C;
-  const Index H = s.N * s.K;
-  const Index stride = stride_or(a.x_stride, H);
-  const Index d_stride = stride_or(a.d_x_stride, H);
-  const Index parts = parts_of(s);
-  const Index slots = slots_of(device, s);
-  typename Device::Scope scratch(device.workspace);
-  const auto alpha = per_slot<A>(scratch, slots, C);
-  const auto beta = per_slot<A>(scratch, slots, C);
-  const auto kappa = per_slot<A>(scratch, slots, parts * C);
-  const auto adjoint = per_slot<T>(scratch, slots, s.K);
-
-  const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
-    const A* max_c = a.max_bnc + bn * C;
-    const A* sum_c = a.sum_bnc + bn * C;
-    A* alpha_c = alpha[slot];
-    A* beta_c = beta[slot];
-    for (Index c = 0; c < C; ++c) {
-      const A newcomer = logit[c];
-      const A before = c > 0 ? max_c[c - 1] : minus_infinity<A>();
-      alpha_c[c] = newcomer == minus_infinity<A>() ? newcomer : newcomer - max_c[c];
-      beta_c[c] = before == minus_infinity<A>() ? before : before - max_c[c];
-    }
-    exponentials(alpha_c, C);
-    exponentials(beta_c, C);
-    for (Index c = 0; c < C; ++c) {
-      const A sum = sum_c[c] == A(0) ? A(1) : sum_c[c];  // nothing seen: both weights are 0
-      alpha_c[c] = alpha_c[c] / sum;
-      beta_c[c] = c > 0 ? sum_c[c - 1] * beta_c[c] / sum : A(0);  // (additive_attention.9)
-    }
-  };
-
-  const auto payload = [&](Index bn, Index slot, const Part& part) {
-    const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
-    const T* out = head_of(a.out_bch, H, s, bn) + part.begin;
-    const T* d_out = head_of(a.d_out_bch, H, s, bn) + part.begin;
-    T* d_x = head_of(a.d_x_bch, d_stride, s, bn) + part.begin;
-    T* adjoint_k = adjoint[slot] + part.begin;
-    for (Index k = 0; k < part.size; ++k) adjoint_k[k] = T(0);
-    for (Index c = C - 1; c >= 0; --c) {
-      const A share = alpha[slot][c];
-      const A passed_on = c + 1 < C ? beta[slot][c + 1] : A(0);
-      const T* x_k = x + c * stride;
-      const T* out_k = out + c * H;
-      const T* d_out_k = d_out + c * H;
-      T* d_x_k = d_x + c * d_stride;
-      RowSum<T> dot;
-      for_lanes<T>(part.size, [&]<class L>(Index k) {
-        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * passed_on;  // (additive_attention.10)
-        store<L>(adjoint_k + k, adj);
-        L gradient = adj * share;  // (additive_attention.11)
-        if (a.accumulate) gradient += load<L>(d_x_k + k);
-        store<L>(d_x_k + k, gradient);
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (additive_attention.12)
-      });
-      kappa[slot][part.number * C + c] = dot.total();
-    }
-  };
-
-  const auto finish = [&](Index bn, Index slot) {
-    A* d_logit_c = a.d_logit_bnc + bn * C;
-    A drift = A(0);
-    for (Index c = C - 1; c >= 0; --c) {
-      const A share = alpha[slot][c];
-      const A local = sum_of_parts(kappa[slot], parts, C, c);
-      d_logit_c[c] = share * (local + drift);         // (additive_attention.13)
-      drift = beta[slot][c] * drift - share * local;  // (additive_attention.14)
-    }
-  };
-
-  for_heads(device, s, weights, payload, finish);
 }
 
 // Visits what a window's backward pass adds up, block by block. down(c, starts): position c and the windows that end
@@ -571,6 +852,15 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
 }
 
 }  // namespace
+
+template <class Device, class T>
+void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a) {
+  if (block_of(a.shape) < a.shape.C) {
+    pooling_forward_windowed(device, a);
+  } else {
+    pooling_forward_global(device, a);
+  }
+}
 
 template <class Device, class T>
 void additive_pooling_backward(Device& device, const AdditivePoolingBackward<T>& a) {

@@ -147,20 +147,6 @@ struct Product {
   Steps which = Steps::all;
 };
 
-template <int value>
-struct Constant {
-  constexpr operator int() const { return value; }
-};
-
-// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them become registers.
-template <int count, class Body>
-inline __attribute__((always_inline)) void unrolled(const Body& body) {
-  if constexpr (count > 0) {
-    unrolled<count - 1>(body);
-    body(Constant<count - 1>{});
-  }
-}
-
 // A block of `rows` rows and a few vectors: its sums stay in registers.
 template <bool add, int vectors, int rows, class T>
 inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_stride, const T* a, Index row_stride,

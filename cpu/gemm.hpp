@@ -82,20 +82,6 @@ inline constexpr Index block_columns = lanes == 16 ? 256 : 128;
 // Numbers of a row of `a` that a tile by columns reads.
 inline constexpr int a_reads = (tile_rows + lanes - 1) / lanes * lanes;
 
-template <int value>
-struct Constant {
-  constexpr operator int() const { return value; }
-};
-
-// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them become registers.
-template <int count, class Body>
-inline __attribute__((always_inline)) void unrolled(const Body& body) {
-  if constexpr (count > 0) {
-    unrolled<count - 1>(body);
-    body(Constant<count - 1>{});
-  }
-}
-
 using Quad = LanesOf<float, 4>::type;
 inline Quad load_quad(const float* from) {
   Quad quad;
@@ -324,31 +310,28 @@ inline void pack_transposed(float* panel, const float* from, Index stride, Index
   }
 }
 
-// b_row = 1: each column of `b` is contiguous; `count` of them at a time are multiplied with rows of `a`.
-template <int count>
-inline void dot_columns(const Gemm<float>& g, Index m_begin, Index m_end, Index n) {
+// b_row = 1: each column of `b` is contiguous. It is multiplied with one row of `a` after the other, four lane vectors
+// at a time: read as it lies in memory, without a pause, a large `b` comes as fast as memory delivers.
+inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n) {
   using L = Wide<float>;
+  constexpr int sums = 4;
+  const float* b_k = g.b_kn + n * g.b_col;
   for (Index m = m_begin; m < m_end; ++m) {
     const float* a_k = g.a_mk + m * g.a_row;
-    L wide[count];
-    float rest[count];
-    unrolled<count>([&](auto j) __attribute__((always_inline)) { wide[j] = L{}, rest[j] = 0; });
+    L wide[sums];
+    unrolled<sums>([&](auto i) __attribute__((always_inline)) { wide[i] = L{}; });
     Index k = 0;
-    for (; k + lanes <= g.K; k += lanes) {
-      const L a = load<L>(a_k + k);
-      unrolled<count>([&](auto j)
-                          __attribute__((always_inline)) { wide[j] += a * load<L>(g.b_kn + (n + j) * g.b_col + k); });
+    for (; k + sums * lanes <= g.K; k += sums * lanes) {
+      unrolled<sums>([&](auto i) __attribute__((always_inline)) {
+        wide[i] += load<L>(a_k + k + i * lanes) * load<L>(b_k + k + i * lanes);
+      });
     }
-    for (; k < g.K; ++k) {
-      unrolled<count>([&](auto j)
-                          __attribute__((always_inline)) { rest[j] += a_k[k] * g.b_kn[(n + j) * g.b_col + k]; });
-    }
-    unrolled<count>([&](auto j) __attribute__((always_inline)) {
-      float sum = sum_lanes<L>(wide[j]) + rest[j];
-      if (g.bias_n) sum += g.bias_n[n + j];
-      float& out = g.out_mn[m * g.out_row + n + j];
-      out = g.accumulate ? out + g.scale * sum : g.scale * sum;
-    });
+    for (; k + lanes <= g.K; k += lanes) wide[0] += load<L>(a_k + k) * load<L>(b_k + k);
+    float sum = sum_lanes<L>((wide[0] + wide[1]) + (wide[2] + wide[3]));
+    for (; k < g.K; ++k) sum += a_k[k] * b_k[k];
+    if (g.bias_n) sum += g.bias_n[n];
+    float& out = g.out_mn[m * g.out_row + n];
+    out = g.accumulate ? out + g.scale * sum : g.scale * sum;
   }
 }
 
@@ -424,23 +407,19 @@ void row_gemm(Device& device, const Gemm<float>& g) {
       }
     }
     if (n_end == N) {
-      for (Index n = N; n < g.N; ++n) dot_columns<1>(g, m_begin, m_end, n);
+      for (Index n = N; n < g.N; ++n) dot_column(g, m_begin, m_end, n);
     }
   });
 }
 
 template <class Device>
 void dot_gemm(Device& device, const Gemm<float>& g) {
-  constexpr int group = 4;
-  constexpr Index task_elements =
-      1 << 16;  // of `b`: some microseconds of reading, more than starting the threads takes
-  const Index task_groups = task_elements / (group * g.K) + 1;
-  const Index task_columns = group * task_groups;
+  // Of `b`: some microseconds of reading, more than starting the threads takes.
+  constexpr Index task_elements = 1 << 16;
+  const Index task_columns = task_elements / greater(g.K, 1) + 1;
   parallel_for(device, blocks_of(g.N, task_columns), [&](Index task, Index) {
-    Index n = task * task_columns;
-    const Index end = lesser(g.N, n + task_columns);
-    for (; n + group <= end; n += group) dot_columns<group>(g, 0, g.M, n);
-    for (; n < end; ++n) dot_columns<1>(g, 0, g.M, n);
+    const Index begin = task * task_columns;
+    for (Index n = begin; n < lesser(g.N, begin + task_columns); ++n) dot_column(g, 0, g.M, n);
   });
 }
 

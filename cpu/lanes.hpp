@@ -126,7 +126,23 @@ inline ScalarOf<L> max_lanes(L lanes) {
   }
 }
 
+template <int value>
+struct Constant {
+  constexpr operator int() const { return value; }
+};
+
+// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them become registers.
+template <int count, class Body>
+inline __attribute__((always_inline)) void unrolled(const Body& body) {
+  if constexpr (count > 0) {
+    unrolled<count - 1>(body);
+    body(Constant<count - 1>{});
+  }
+}
+
 // Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then T.
+// A body that stores should capture by value: what it captures by reference is read again after every store, which
+// could have changed it for all a compiler knows.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
   Index i = 0;

@@ -282,6 +282,27 @@ void check_float(const Case& layer, std::uint64_t seed, double forward_tolerance
   for_each_gpu(check);
 }
 
+// Every lane width against width 1, at every odd size: some vectors of the widest kind, and every odd rest.
+// case_of(size) is a layer of that size.
+template <class CaseOf>
+void check_widths(const CaseOf& case_of) {
+  CpuDevice<Isa::scalar> one_by_one(1);
+  for (Index size = 1; size <= 67; size += 2) {
+    INFO("size " << size);
+    const auto layer = case_of(size);
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+    const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+    const Values<double> out = converted<double>(run_forward<float>(layer, one_by_one, in));
+    const Values<double> d_in = run_backward<float>(layer, one_by_one, in, d_out);
+    for_each_cpu(1, [&](auto& device, const std::string& name) {
+      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-5,
+                    "forward against width 1, " + name);
+      require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), d_in, 2e-5,
+                    "backward against width 1, " + name);
+    });
+  }
+}
+
 template <class Case>
 void check_threads(const Case& layer, std::uint64_t seed) {
   const Values<float> in = converted<float>(random_values(layer.inputs(), seed));

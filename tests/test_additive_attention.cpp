@@ -385,6 +385,20 @@ TEST_CASE("additive attention: logits of any size", "[additive_attention]") {
   }
 }
 
+TEST_CASE("additive attention: few long sequences, which are cut into chunks", "[additive_attention]") {
+  for (double scale : {1.0, 30.0, 1e4}) {
+    INFO("logits of " << scale);
+    check_definition(PoolingCase{{1, 1100, 2, 5}}, scale);
+    check_definition(PoolingCase{{3, 513, 3, 19}}, scale);
+    // A chunk of which all is masked, and a sequence of which all is.
+    check_definition(PoolingCase{{2, 1040, 1, 9}, holes_and_nothing(1040)}, scale);
+  }
+  const PoolingCase strided{{2, 700, 2, 11}, {}, true, 5, 9};
+  check_float(strided, 1);
+  check_threads(strided, 1);
+  check_threads(PoolingCase{{1, 4099, 2, 20}}, 1);
+}
+
 TEST_CASE("additive attention: adding a constant to all logits changes nothing, so their gradients add up to 0",
           "[additive_attention]") {
   for (Index window : {0, 3, 8}) {
@@ -442,10 +456,30 @@ TEST_CASE("additive attention: what lies outside the window has no influence on 
   }
 }
 
+TEST_CASE("additive attention: chunks read nothing of what follows", "[additive_attention]") {
+  const Index C = 600, K = 21, H = 2 * K;
+  const PoolingCase layer{{1, C, 2, K}};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    const Values<float> out = run_forward<float>(layer, device, in);
+    for (Index changed : {1, 298, 299, 300, 301, 599}) {
+      Values<float> other = in;
+      for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
+      for (Index h = 0; h < H; ++h) other[1][size(changed * H + h)] = 1e6f;
+      const Values<float> got = run_forward<float>(layer, device, other);
+      Index wrong = 0;
+      for (Index ch = 0; ch < C * H; ++ch) wrong += (got[0][size(ch)] == out[0][size(ch)]) == (ch / H >= changed);
+      INFO(isa << ", position " << changed);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
 TEST_CASE("additive attention: no sequences, no positions", "[additive_attention]") {
   CpuDevice<Isa::baseline> device(2);
-  for (const AdditivePoolingShape shape : {AdditivePoolingShape{0, 5, 2, 3}, AdditivePoolingShape{0, 5, 2, 3, 2},
-                                           AdditivePoolingShape{2, 0, 2, 3}, AdditivePoolingShape{0, 5, 1, 150}}) {
+  for (const AdditivePoolingShape shape :
+       {AdditivePoolingShape{0, 5, 2, 3}, AdditivePoolingShape{0, 5, 2, 3, 2}, AdditivePoolingShape{2, 0, 2, 3},
+        AdditivePoolingShape{0, 5, 1, 150}, AdditivePoolingShape{0, 600, 2, 3}}) {
     const PoolingCase layer{shape};
     CHECK(run_forward<double>(layer, device, {{}, {}})[0].empty());
     CHECK(run_backward<double>(layer, device, {{}, {}}, {{}})[1].empty());
@@ -506,6 +540,13 @@ TEST_CASE("additive attention: step by step equals all at once", "[additive_atte
       for_each_gpu(check);
     }
   }
+}
+
+TEST_CASE("additive attention: lane widths agree at every odd size", "[additive_attention]") {
+  check_widths([](Index size) { return LogitsCase{2, 3, 2, size}; });
+  check_widths([](Index size) { return PoolingCase{{2, size, 2, size}}; });
+  check_widths([](Index size) { return PoolingCase{{2, size, 2, 5, 4}}; });
+  check_widths([](Index size) { return GateCase{3, size}; });
 }
 
 TEST_CASE("additive attention: step by step on the GPU", "[additive_attention][gpu]") {

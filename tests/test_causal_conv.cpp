@@ -229,6 +229,11 @@ TEST_CASE("causal_conv: no sequences", "[causal_conv]") {
   }
 }
 
+TEST_CASE("causal_conv: lane widths agree at every odd size", "[causal_conv]") {
+  check_widths([](Index size) { return CausalConvCase{{2, 9, size, size, 4}}; });
+  check_widths([](Index size) { return CausalConvCase{{1, size, size, 1, 3}}; });
+}
+
 // Every number of channels in a group against kernels of one tap, fewer than four, four and more; strips and blocks
 // that end where nothing else does, rows that are aligned and not, kernels longer than the sequence.
 TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {

@@ -277,6 +277,10 @@ TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cros
   for_each_gpu(check);
 }
 
+TEST_CASE("cross_entropy: lane widths agree at every odd size", "[cross_entropy]") {
+  check_widths([](Index size) { return CrossEntropyCase{5, size, 0.1}; });
+}
+
 TEST_CASE("cross_entropy: on the GPU", "[cross_entropy][gpu]") {
   check_gpu("cross_entropy", "3 x 37, V 65", CrossEntropyCase{3 * 37, 65});
   check_gpu("cross_entropy", "3 x 37, V 40, smoothing", CrossEntropyCase{3 * 37, 40, 0.1});

@@ -484,6 +484,10 @@ TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", 
   });
 }
 
+TEST_CASE("dot product attention: lane widths agree at every odd size", "[dot_product_attention]") {
+  check_widths([](Index size) { return DotProductAttentionCase{.B = 1, .C = size, .N = 2, .K = size}; });
+}
+
 TEST_CASE("dot product attention: on the GPU", "[dot_product_attention][gpu]") {
   const auto check = [](const std::string& what, const DotProductAttentionCase& layer) {
     check_gpu("dot_product_attention", what, layer);

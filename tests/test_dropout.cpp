@@ -207,6 +207,10 @@ TEST_CASE("dropout: in place", "[dropout]") {
   for_each_gpu(check);
 }
 
+TEST_CASE("dropout: lane widths agree at every odd size", "[dropout]") {
+  check_widths([](Index size) { return DropoutCase{size, 0.3, true}; });
+}
+
 TEST_CASE("dropout: on the GPU", "[dropout][gpu]") {
   check_gpu("dropout", "3 x 37 x 40, p 0.1", DropoutCase{3 * 37 * 40, 0.1});
   check_gpu("dropout", "1025 x 3, p 0.5, residual", DropoutCase{1025 * 3, 0.5, true});

@@ -110,6 +110,10 @@ TEST_CASE("embedding: no sequences", "[embedding]") {
   for_each_gpu(check);
 }
 
+TEST_CASE("embedding: lane widths agree at every odd size", "[embedding]") {
+  check_widths([](Index size) { return EmbeddingCase{2, 5, size, 7, 5}; });
+}
+
 TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
   check_gpu("embedding", "3 x 37 x 40, 13 tokens", EmbeddingCase{3, 37, 40, 13, 37});
   check_gpu("embedding", "3 x 1 x 40, 13 tokens", EmbeddingCase{3, 1, 40, 13, 1});

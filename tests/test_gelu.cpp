@@ -144,6 +144,11 @@ TEST_CASE("gelu of nothing", "[gelu]") {
   });
 }
 
+TEST_CASE("gelu: lane widths agree at every odd size", "[gelu]") {
+  check_widths([](Index size) { return GeluCase{size, GeluForm::erf}; });
+  check_widths([](Index size) { return GeluCase{size, GeluForm::tanh}; });
+}
+
 TEST_CASE("gelu: on the GPU", "[gelu][gpu]") {
   for (const GeluForm form : forms) {
     const std::string name = form == GeluForm::erf ? "erf" : "tanh";

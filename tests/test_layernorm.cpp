@@ -90,6 +90,11 @@ TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradient
   CHECK(largest(d_in[0]) < 1e4);
 }
 
+TEST_CASE("layernorm: lane widths agree at every odd size", "[layernorm]") {
+  // Not one channel: its gradient is 1 / sqrt(eps) times a difference of equal numbers.
+  check_widths([](Index size) { return LayernormCase{3, size + 2, true}; });
+}
+
 TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
   check_gpu("layernorm", "3 x 37 x 40, residual", LayernormCase{3 * 37, 40, true});
   check_gpu("layernorm", "3 x 37 x 37", LayernormCase{3 * 37, 37});

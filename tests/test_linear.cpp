@@ -293,6 +293,10 @@ TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linea
   for_each_gpu(check);
 }
 
+TEST_CASE("linear: lane widths agree at every odd size", "[linear]") {
+  check_widths([](Index size) { return LinearCase{.BC = size, .I = size, .O = size, .bias = true}; });
+}
+
 TEST_CASE("linear: on the GPU", "[linear][gpu]") {
   check_gpu("linear", "odd sizes", LinearCase{.BC = 3 * 37, .I = 40, .O = 25, .bias = true});
   check_gpu("linear", "one row", LinearCase{.BC = 1, .I = 40, .O = 33, .bias = true});

@@ -263,6 +263,11 @@ TEST_CASE("metric attention: later tokens change no bit of earlier outputs", "[m
   });
 }
 
+TEST_CASE("metric attention: lane widths agree at every odd size", "[metric_attention]") {
+  check_widths([](Index size) { return MetricKeyCase{3, 2, size, MetricForm::packed}; });
+  check_widths([](Index size) { return MetricKeyCase{3, 2, size, MetricForm::full}; });
+}
+
 TEST_CASE("metric attention: on the GPU", "[metric_attention][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     const std::string kind = form == MetricForm::packed ? "packed, " : "full, ";

@@ -87,8 +87,9 @@ template <class Device, class T>
 void additive_logits_backward(Device&, const AdditiveLogitsBackward<T>&);
 
 // Saved for backward: max_bnc, sum_bnc, the logits, x and out. Any finite logits will do; no finite logit overflows.
-// Global: 3 flops an element, x read once, out written once, two exponentials a position and head (not a channel).
-// Windowed: 9 flops an element whatever the window, x read twice, the second time from cache when a block fits there.
+// Global: 3 flops an element, x read once (twice on a CPU with few long sequences), out written once, two exponentials
+// a position and head (not a channel). Windowed: 9 flops an element whatever the window, x read twice, the second time
+// from cache when a block fits there.
 template <class T>
 struct AdditivePoolingForward {
   T* out_bch;  // rows touch; not x
