@@ -160,6 +160,8 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   L row_sum[sum_vectors + 1];
   unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
   float* copy = operands.copy;
+  // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
+#pragma GCC unroll 4
   for (Index k = 0; k < operands.K; ++k) {
     if constexpr (copies == Copies::a) {
       __builtin_prefetch(a[0] + 16 * a_stride, 0, 3);
@@ -337,7 +339,7 @@ inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n
 
 template <class Device>
 void row_gemm(Device& device, const Gemm<float>& g) {
-  constexpr Index max_k = lanes == 16 ? 512 : 384;
+  constexpr Index max_k = 512;
   constexpr Index a_copy_stride = max_k + 16;
   constexpr Index level1_way = 4096 / sizeof(float);
   constexpr Index small = lanes == 16 ? 1 << 16 : 0;
@@ -351,9 +353,9 @@ void row_gemm(Device& device, const Gemm<float>& g) {
 
   typename Device::Scope scratch(device.workspace);
   float* packed = pack ? scratch.template take<float>(K * panels * tile_columns) : nullptr;
-  const auto panel_of = [&](Index block, Index p) {
-    return packed + (k_of(block) * panels + p * (k_of(block + 1) - k_of(block))) * tile_columns;
-  };
+  // Panels of a block of `count` steps from k on, each (count, tile_columns): that of column n begins n * count numbers
+  // behind the first one.
+  const auto panels_of = [&](Index k) { return packed + k * panels * tile_columns; };
   parallel_for(device, pack ? panels : 0, [&](Index p, Index) {
     const Index n = p * tile_columns;
     const Index columns = lesser(tile_columns, N - n);
@@ -361,9 +363,9 @@ void row_gemm(Device& device, const Gemm<float>& g) {
       const Index k = k_of(block), count = k_of(block + 1) - k;
       const float* from = g.b_kn + k * g.b_row + n * g.b_col;
       if (g.b_col == 1) {
-        pack_rows<tile_columns>(panel_of(block, p), from, g.b_row, columns, count);
+        pack_rows<tile_columns>(panels_of(k) + n * count, from, g.b_row, columns, count);
       } else {
-        pack_transposed(panel_of(block, p), from, g.b_col, columns, count);
+        pack_transposed(panels_of(k) + n * count, from, g.b_col, columns, count);
       }
     }
   });
@@ -393,7 +395,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           operands.a_stride = a_copy_stride;
         }
         for (Index n = n_begin; n < n_end; n += tile_columns) {
-          operands.b = pack ? panel_of(block, n / tile_columns) : g.b_kn + k * g.b_row + n;
+          operands.b = pack ? panels_of(k) + n * count : g.b_kn + k * g.b_row + n;
           operands.b_row = pack ? Index{tile_columns} : g.b_row;
           tile<Order::rows>({.out_mn = g.out_mn + m * g.out_row + n,
                              .out_row = g.out_row,
@@ -525,6 +527,7 @@ void column_gemm(Device& device, const Gemm<float>& g) {
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
   Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, max_columns);
+  if (!in_place && m_blocks > 1) m_blocks += m_blocks % 2;  // two threads get as much each
   const auto cut_k = [&](Index least) {
     const Index most = K / least > 0 ? K / least : 1;
     return lesser(blocks_of(enough_tasks, m_blocks * n_blocks), most);
