@@ -331,7 +331,9 @@ class Ours:
 def contestants(arguments, mixer):
     """Those that run here, warm, with what it took to get there."""
     kinds = [(Ours, "", "")] if arguments.bench else []
-    poolings = ("scan", "attention") if mixer == "additive" else ("",)
+    poolings = ("",)
+    if mixer == "additive":
+        poolings = (arguments.pooling,) if arguments.pooling else ("scan", "attention")
     kinds += [(Contestant, mode, pooling) for mode in arguments.modes.split(",") for pooling in poolings]
     for kind, mode, pooling in kinds:
         if time.perf_counter() > arguments.deadline:
@@ -437,7 +439,7 @@ def write_golden(arguments):
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(1)
     B, C, V, layers, heads = 2, 9, 11, 2, 3
-    model = Network(arguments.mixer, layers, 12, heads, C, 0.0, arguments.pooling, V)
+    model = Network(arguments.mixer, layers, 12, heads, C, 0.0, arguments.pooling or "scan", V)
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight), alpha=0.5)
@@ -473,7 +475,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the results there as well")
     parser.add_argument("--golden", type=pathlib.Path, help="write a golden file there and do nothing else")
     parser.add_argument("--memory-of", choices=MODES, help="print what one mode takes as JSON and do nothing else")
-    parser.add_argument("--pooling", default="scan", choices=["scan", "attention"], help="of these two")
+    parser.add_argument("--pooling", choices=["scan", "attention"], help="only this form (golden file: scan)")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     arguments.deadline = time.perf_counter() + arguments.limit
