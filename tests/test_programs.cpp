@@ -565,7 +565,10 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
       }
       CHECK(row["tokens_per_s"] > 0);
       CHECK(row["peak_bytes"] > 1e6);
-      CHECK(row["page_faults_per_step"] < 1);  // nothing is allocated after the first step
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+      // Nothing is allocated after the first step but small things, which a sanitizer does not use again.
+      CHECK(row["page_faults_per_step"] < 1);
+#endif
       steps.push_back(row);
     }
   }
