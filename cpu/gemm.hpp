@@ -6,7 +6,7 @@
 // gemm() picks a version of the product:
 //   reference_gemm  the readable one, for any scalar and any strides; what the others are tested against
 //   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): `b` is packed once a call, unless
-//                   it is small and stands right
+//                   it is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
 //   column_gemm     floats, columns of `a` contiguous (gradient of the weight): short, wide, and long in K
 //
@@ -100,9 +100,13 @@ struct TileTarget {
   float* row_sum_m = nullptr;
 };
 
-inline void finish_lanes(const TileTarget& target, const Wide<float>& sum, const float* bias, float* out) {
-  const Wide<float> scaled = splat<Wide<float>>(target.scale) * (bias ? sum + load<Wide<float>>(bias) : sum);
-  store<Wide<float>>(out, target.accumulate ? load<Wide<float>>(out) + scaled : scaled);
+template <bool accumulate>
+inline void finish_lanes(float* out, const Wide<float>& scale, const Wide<float>& sum) {
+  if constexpr (accumulate) {
+    store<Wide<float>>(out, load<Wide<float>>(out) + scale * sum);
+  } else {
+    store<Wide<float>>(out, scale * sum);
+  }
 }
 
 // Finishes a tile with padding, sum_rn (rows, vectors * lanes): the same operations on padded copies.
@@ -116,7 +120,13 @@ inline __attribute__((noinline)) void finish_edge(const TileTarget& target, cons
       float padded_bias[lanes] = {};
       std::memcpy(padded_out, out, bytes);
       if (target.bias_n) std::memcpy(padded_bias, target.bias_n + n, bytes);
-      finish_lanes(target, load<L>(sum_rn + r * row_floats + n), target.bias_n ? padded_bias : nullptr, padded_out);
+      L sum = load<L>(sum_rn + r * row_floats + n);
+      if (target.bias_n) sum += load<L>(padded_bias);
+      if (target.accumulate) {
+        finish_lanes<true>(padded_out, splat<L>(target.scale), sum);
+      } else {
+        finish_lanes<false>(padded_out, splat<L>(target.scale), sum);
+      }
       std::memcpy(out, padded_out, bytes);
     }
   }
@@ -169,7 +179,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
       copy += tile_rows;
     }
     if constexpr (order == Order::columns && lanes == 16) {
-      // Rows far apart, which the machine does not see coming. Narrower lanes leave no time for it.
+      // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands.
       constexpr Index ahead = 24;
       __builtin_prefetch(a[0] + ahead * a_stride, 0, 3);
       __builtin_prefetch(b + ahead * b_row, 0, 3);
@@ -205,7 +215,6 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   if (target.rows == rows && target.columns == vectors * lanes) {
     // Branches around all sums, on copies of what they need: a store could change `target` for all a compiler knows.
     const Index out_row = target.out_row;
-    const bool accumulate = target.accumulate;
     const L scale = splat<L>(target.scale);
     float* out[(rows + 2) / 3];
     unrolled<(rows + 2) / 3>([&](auto i) __attribute__((always_inline)) { out[i] = target.out_mn + 3 * i * out_row; });
@@ -216,19 +225,17 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
         unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += bias_n[v]; });
       });
     }
-    if (accumulate) {
+    const auto finish = [&]<bool accumulate>() __attribute__((always_inline)) {
       unrolled<rows>([&](auto r) __attribute__((always_inline)) {
         unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
-          float* to = out[r / 3] + r % 3 * out_row + v * lanes;
-          store<L>(to, load<L>(to) + scale * sum[r][v]);
+          finish_lanes<accumulate>(out[r / 3] + r % 3 * out_row + v * lanes, scale, sum[r][v]);
         });
       });
+    };
+    if (target.accumulate) {
+      finish.template operator()<true>();
     } else {
-      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-        unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
-          store<L>(out[r / 3] + r % 3 * out_row + v * lanes, scale * sum[r][v]);
-        });
-      });
+      finish.template operator()<false>();
     }
   } else {
     // Through memory: sums that live across a function call would be kept out of registers in the loop as well.

@@ -6,14 +6,15 @@
 
 The first measures training steps (forward, backward, clipping, AdamW) at the sizes of a preset: in PyTorch run eagerly,
 through torch.compile, and through torch.compile with CUDA graphs; and, given the program, with bench in turn, round
-after round in one run, so that whatever else the machine does meets all of them. On a CPU it then tells the peak memory of
-each, from a process of its own that makes three steps to warm up and five that count. The second writes a golden file
-(docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof that
-both compute the same. Needs torch; runs on a CPU as well.
+after round in one run, so that whatever else the machine does meets all of them. On a CPU it then tells the peak memory
+of each, from a process of its own that makes three steps to warm up and five that count. The second writes a golden
+file (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof
+that both compute the same. Needs torch; runs on a CPU as well.
 
-PyTorch gets what makes it fast: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention, one matrix for query,
-key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive pooling has no
-function of its own there and is measured in two forms: running sums (scan), and attention of one query (attention).
+PyTorch gets what makes it fast: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention, one
+matrix for query, key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive
+pooling has no function of its own there and is measured in two forms: running sums (scan), and attention of one query
+(attention).
 """
 
 import argparse
