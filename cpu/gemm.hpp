@@ -141,7 +141,8 @@ struct TileOperands {
   const float* b;
   Index b_row;
   Index K;
-  float* copy = nullptr;  // room for the operand that `Copies` names
+  const float* ahead = nullptr;  // Order::rows: fetched in passing, K numbers that a tile to come will read
+  float* copy = nullptr;         // room for the operand that `Copies` names
 };
 
 // A tile by columns can leave a packed copy of an operand for the tiles that come after it: what it waits for, the
@@ -161,18 +162,18 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   const float* a[order == Order::rows ? (rows + 2) / 3 : 1];
   unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
                                          __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
-  if (target.accumulate) {
-    // What the sums are added to may be far away: it comes nearer while they are computed.
-    for (Index r = 0; r < target.rows; ++r) __builtin_prefetch(target.out_mn + r * target.out_row, 1, 3);
-  }
+  // Where the sums go may be far away: it comes nearer while they are computed.
+  for (Index r = 0; r < target.rows; ++r) __builtin_prefetch(target.out_mn + r * target.out_row, 1, 3);
   const float* b = operands.b;
   constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
   L row_sum[sum_vectors + 1];
   unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
   float* copy = operands.copy;
+  const float* ahead = operands.ahead;
   // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
 #pragma GCC unroll 4
   for (Index k = 0; k < operands.K; ++k) {
+    if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
     if constexpr (copies == Copies::a) {
       __builtin_prefetch(a[0] + 16 * a_stride, 0, 3);
       for (int i = 0; i < a_reads; i += lanes) store<L>(copy + i, load<L>(a[0] + i));
@@ -180,10 +181,10 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     }
     if constexpr (order == Order::columns && lanes == 16) {
       // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands.
-      constexpr Index ahead = 24;
-      __builtin_prefetch(a[0] + ahead * a_stride, 0, 3);
-      __builtin_prefetch(b + ahead * b_row, 0, 3);
-      if constexpr (vectors == 2) __builtin_prefetch(b + ahead * b_row + 16, 0, 3);
+      constexpr Index far = 24;
+      __builtin_prefetch(a[0] + far * a_stride, 0, 3);
+      __builtin_prefetch(b + far * b_row, 0, 3);
+      if constexpr (vectors == 2) __builtin_prefetch(b + far * b_row + 16, 0, 3);
     }
     unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
     L b_k[vectors];
@@ -377,11 +378,13 @@ void row_gemm(Device& device, const Gemm<float>& g) {
     }
   });
 
-  // A task walks through blocks of K by itself. With several of them it takes more rows, for as long as a block of `b`
-  // is near.
-  const Index task_rows = k_blocks > 1 ? 8 * tile_rows : tile_rows;
+  // A task walks through blocks of K by itself, with some rows for as long as a block of `b` is near.
+  constexpr Index most_tiles = 8, enough_tasks = 32;
+  const Index n_blocks = blocks_of(N, block_columns);
+  const Index tiles_each = blocks_of(M, tile_rows) * n_blocks / enough_tasks;
+  const Index task_rows = lesser(greater(tiles_each, 1), most_tiles) * tile_rows;
   const Index m_tasks = blocks_of(M, task_rows);
-  parallel_for(device, m_tasks * blocks_of(N, block_columns), [&](Index task, Index) {
+  parallel_for(device, m_tasks * n_blocks, [&](Index task, Index) {
     alignas(64) float a_copy[tile_rows * a_copy_stride];
     const Index m_begin = task % m_tasks * task_rows, m_end = lesser(M, m_begin + task_rows);
     const Index n_begin = task / m_tasks * block_columns, n_end = lesser(N, n_begin + block_columns);
@@ -402,6 +405,10 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           operands.a_stride = a_copy_stride;
         }
         for (Index n = n_begin; n < n_end; n += tile_columns) {
+          // A row of `a` is fetched by every tile before the tiles that read it: the machine sees six streams that
+          // begin at once too late.
+          const Index next = m + tile_rows + (n - n_begin) / tile_columns;
+          operands.ahead = next < lesser(m + 2 * tile_rows, m_end) ? g.a_mk + next * g.a_row + k : operands.a;
           operands.b = pack ? panels_of(k) + n * count : g.b_kn + k * g.b_row + n;
           operands.b_row = pack ? Index{tile_columns} : g.b_row;
           tile<Order::rows>({.out_mn = g.out_mn + m * g.out_row + n,
@@ -493,9 +500,8 @@ inline void column_tiles_packed(const Gemm<float>& g, const ColumnBlock& block, 
     float* a_panel = a_panels;
     for (Index m = block.m_begin; m < block.m_end; m += tile_rows, a_panel += panel) {
       const float* a_km = g.a_mk + m + block.k * g.a_col;
-      // Of the next columns of `b`, every tile fetches some rows.
+      // Of the next columns of `b`, every tile fetches some rows: the line where they end, where they begin is near.
       for (Index row = 0; row < fetched_rows && next_b < last_b; ++row, next_b += g.b_row) {
-        __builtin_prefetch(next_b, 0, 3);
         __builtin_prefetch(next_b + tile_columns - 1, 0, 3);
       }
       const TileTarget target = target_of(m, n);
