@@ -27,9 +27,7 @@ struct CpuDevice {
   MemorySource memory() const { return host_memory(); }
 
   template <class T>
-  void set_zero(T* to, Index count) {
-    for (Index i = 0; i < count; ++i) to[i] = T(0);
-  }
+  void set_zero(T* to, Index count);
   template <class T>
   void copy(T* to, const T* from, Index count) {
     for (Index i = 0; i < count; ++i) to[i] = from[i];
@@ -55,6 +53,16 @@ void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
   device.threads.run(
       [](void* context, Index task, Index worker) { (*static_cast<const Body*>(context))(task, worker); },
       const_cast<void*>(static_cast<const void*>(&body)), tasks);
+}
+
+template <Isa isa>
+template <class T>
+void CpuDevice<isa>::set_zero(T* to, Index count) {
+  constexpr Index elements_per_task = 1 << 16;
+  parallel_for(*this, (count + elements_per_task - 1) / elements_per_task, [=](Index task, Index) {
+    const Index end = (task + 1) * elements_per_task < count ? (task + 1) * elements_per_task : count;
+    for (Index i = task * elements_per_task; i < end; ++i) to[i] = T(0);
+  });
 }
 
 }  // namespace abh
