@@ -533,7 +533,7 @@ inline void column_tiles_packed(const Gemm<float>& g, const ColumnBlock& block, 
 template <class Device>
 void column_gemm(Device& device, const Gemm<float>& g) {
   constexpr bool in_place = lanes == 16;
-  constexpr Index max_rows = 11 * 12, max_columns = in_place ? 256 : 512;
+  constexpr Index max_rows = in_place ? 11 * 12 : 22 * 12, max_columns = in_place ? 256 : 512;
   constexpr Index max_k = 256;
   constexpr Index enough_tasks = in_place ? 24 : 8;
   constexpr Index long_part = in_place ? 1024 : 192, least_part = 128;
