@@ -5,7 +5,7 @@ preset=$1
 shift
 tools/need.sh cmake c++ catch2
 cmake --preset "$preset" >/dev/null
-cmake --build "build-$preset" -j "$(getconf _NPROCESSORS_ONLN)" --target tests | tail -n 1
+cmake --build "build-$preset" -j "$(getconf _NPROCESSORS_ONLN)" | tail -n 1
 export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1
 export TSAN_OPTIONS=halt_on_error=1
 "build-$preset/tests" "$@"
