@@ -130,6 +130,7 @@ template <class Visitor, class Config>
 void visit_training(Visitor& visit, Config& training) {
   visit("batch", training.batch);
   visit("steps", training.steps);
+  visit("optimizer", training.optimizer);
   visit("learning_rate", training.learning_rate);
   visit("warmup", training.warmup);
   visit("weight_decay", training.weight_decay);
@@ -246,6 +247,9 @@ void TrainingConfig::check() const {
   require_real("--dropout", dropout, 0, 1);
   require_real("--label-smoothing", label_smoothing, 0, 1);
   require_real("--init-std", init_std, 0, 1e6);
+  if (optimizer != "adamw" && optimizer != "muon") {
+    throw UsageError("--optimizer: expected adamw or muon, found \"" + one_line(optimizer) + "\"");
+  }
   if (type != "float" && type != "bf16") {
     throw UsageError("--type: expected float or bf16, found \"" + one_line(type) + "\"");
   }

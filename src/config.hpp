@@ -69,6 +69,7 @@ struct ModelConfig {
 struct TrainingConfig {
   Index batch = 12;  // B
   Index steps = 4000;
+  std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
   double learning_rate = 3e-3;
   Index warmup = 100;  // steps of linear rise before the cosine falls to 10 %
   double weight_decay = 0.1;

@@ -15,12 +15,16 @@ namespace abh {
 // deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d.
 enum class Init { zero, one, normal, normal_residual, convolution, identity_packed, identity_full };
 
+// What the optimizer may do with a weight: linear, the matrix of a linear map, decays, and Muon can update it; the
+// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not.
+enum class Kind { linear, decayed, undecayed };
+
 // One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
 struct Parameter {
   std::string name;
   std::vector<Index> shape;
   Init init;
-  bool decays;   // weight decay: matrices only
+  Kind kind;
   Index offset;  // elements from the start of the arena
   Index count;
 };
@@ -67,11 +71,12 @@ class Layout {
         states_(states),
         first_undecayed_(measured.decayed_) {}
 
-  Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, bool decays) {
+  Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind) {
     Index count = 1;
     for (Index extent : shape) {
       if (__builtin_mul_overflow(count, extent, &count)) throw Error(name + ": more elements than can be counted");
     }
+    const bool decays = kind != Kind::undecayed;
     Index& end = decays ? decayed_ : undecayed_;
     const Index offset = (decays ? 0 : first_undecayed_) + end;
     Index total = 0;
@@ -79,7 +84,7 @@ class Layout {
       throw Error(name + ": more elements than can be counted");
     }
     end += count;
-    parameters_.push_back({name, std::move(shape), init, decays, offset, count});
+    parameters_.push_back({name, std::move(shape), init, kind, offset, count});
     if (!weights_) return {};
     return {weights_ + offset, gradients_ ? gradients_ + offset : nullptr};
   }
@@ -110,7 +115,7 @@ class Layout {
   std::vector<Parameter> parameters() const {
     std::vector<Parameter> table = parameters_;
     for (Parameter& parameter : table) {
-      if (!parameter.decays) parameter.offset += decayed_ - first_undecayed_;
+      if (parameter.kind == Kind::undecayed) parameter.offset += decayed_ - first_undecayed_;
     }
     return table;
   }

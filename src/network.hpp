@@ -19,6 +19,7 @@
 #include "layers/embedding.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/linear.hpp"
+#include "layers/muon.hpp"
 #include "layout.hpp"
 #include "memory.hpp"
 
@@ -65,6 +66,7 @@ class Network {
         second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         activations_(device.memory(), measured_.activation_bytes()),
         states_(device.memory(), measured_.state_bytes()),
+        linear_maps_(linear_maps(measured_)),
         layout_(measured_, weights(), extent.training ? gradients() : nullptr, activations_.as<std::byte>(),
                 states_.as<std::byte>()),
         parts_(layout_, config, extent, dropout) {
@@ -214,13 +216,31 @@ class Network {
   // be finite for the weights to change.
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
-    const Index decayed = measured_.decayed_count();
     const auto update_range = [&](Index begin, Index count) {
       adamw_update<Device, T>(device_, weights() + begin, masters() ? masters() + begin : nullptr,
                               first_moments() + begin, second_moments() + begin, gradients() + begin, settings, state,
                               count);
     };
-    update_range(0, decayed);
+    const Index decayed = measured_.decayed_count();
+    if (training.optimizer == "muon") {
+      for (const LinearMaps& maps : linear_maps_) {
+        muon_update<Device, T>(device_, {.weight = weights(),
+                                         .master = masters(),
+                                         .first_moment = first_moments(),
+                                         .d_weight = gradients(),
+                                         .offset_m = maps.offset_m.data(),
+                                         .matrices = static_cast<Index>(maps.offset_m.size()),
+                                         .O = maps.O,
+                                         .I = maps.I,
+                                         .settings = {.weight_decay = training.weight_decay},
+                                         .state = state});
+      }
+      for (const Parameter& parameter : parameters()) {
+        if (parameter.kind == Kind::decayed) update_range(parameter.offset, parameter.count);
+      }
+    } else {
+      update_range(0, decayed);
+    }
     settings.weight_decay = 0;
     update_range(decayed, weight_count() - decayed);
     device_.set_zero(gradients(), weight_count());
@@ -256,14 +276,16 @@ class Network {
   // What the network is made of: first built without memory, to measure, then on the arenas.
   struct Parts {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
-        : token(layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, true)),
+        : token(layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed)),
           position(config.positions == "learned"
-                       ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal, false)
+                       ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal,
+                                       Kind::undecayed)
                        : Weight<T>{}),
           embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
           blocks(make_blocks(layout, config, extent, dropout)),
           final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
-      if (config.logit_bias) logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, false);
+      if (config.logit_bias)
+        logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, Kind::undecayed);
       const Index BC = extent.B * extent.C;
       for (std::size_t i = 0; i <= blocks.size(); ++i) {
         x_bcd.push_back(layout.template activation<T>(BC * config.channels));
@@ -321,6 +343,24 @@ class Network {
     return layout;
   }
 
+  // The matrices of linear maps, those of one shape together: where each begins in its arena.
+  struct LinearMaps {
+    Index O, I;
+    std::vector<Index> offset_m;
+  };
+  static std::vector<LinearMaps> linear_maps(const Layout<T>& layout) {
+    std::vector<LinearMaps> all;
+    for (const Parameter& parameter : layout.parameters()) {
+      if (parameter.kind != Kind::linear) continue;
+      const Index O = parameter.shape[0], I = parameter.shape[1];
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const auto& maps) { return maps.O == O && maps.I == I; });
+      LinearMaps& maps = same != all.end() ? *same : all.emplace_back(LinearMaps{O, I, {}});
+      maps.offset_m.push_back(parameter.offset);
+    }
+    return all;
+  }
+
   static std::size_t workspace_bytes(const ModelConfig& config, const NetworkExtent& extent) {
     const double bytes = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
     if (!(bytes < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
@@ -344,6 +384,8 @@ class Network {
     };
     double most = product(static_cast<double>(config.vocabulary), D);
     const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };
+    const double longest = std::max({F, D, H});  // of the linear maps that Muon updates
+    block(2 * D * (longest + D), product(longest, D));
     block(BC * (D + F), product(F, D));
     if (config.conv_kernel) {
       const Index group_channels = config.channels / config.convolution_groups();  // exact, see ModelConfig::check
@@ -390,6 +432,7 @@ class Network {
   double dropout_;
   Layout<T> measured_;
   DeviceMemory weights_, masters_, gradients_, first_moments_, second_moments_, activations_, states_;
+  std::vector<LinearMaps> linear_maps_;
   Layout<T> layout_;
   Parts parts_;
 };

@@ -100,6 +100,26 @@ TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[g
   }
 }
 
+TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 2e-2}}) {
+      Setting s = setting_of("additive,dot");
+      s.training.optimizer = "muon";
+      const auto cpu = model_on("cpu", s), gpu = model_on(device, s, type);
+      double worst = 0, first = 0, last = 0;
+      for (Index step = 0; step < 20; ++step) {
+        const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
+        worst = at_least(worst, std::abs(got.loss - expected.loss) / expected.loss);
+        if (step == 0) first = got.loss;
+        last = got.loss;
+      }
+      INFO(device << ", " << type << ": losses differ by up to " << worst << ", first " << first << ", last " << last);
+      CHECK_FALSE(!(worst <= tolerance));
+      CHECK(last < 0.95 * first);
+    }
+  }
+}
+
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const char* mixer : mixers) {
@@ -122,6 +142,7 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
       Setting s = setting_of("additive,dot,metric");
       s.model.layers = 3;
       s.model.window = "5,0,0";
+      if (type == "bf16") s.training.optimizer = "muon";
       std::vector<std::vector<float>> runs;
       for (const int order : {0, 1, 2, 2}) {
         set_thread_order(order);

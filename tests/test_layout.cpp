@@ -8,11 +8,11 @@ namespace {
 
 // The weights of a network in miniature, in the order in which blocks claim theirs.
 void claim_weights(Layout<float>& layout, std::vector<Weight<float>>& weights) {
-  weights.push_back(layout.weight("norm_d", {3}, Init::one, false));
-  weights.push_back(layout.weight("query_dd", {3, 3}, Init::normal, true));
-  weights.push_back(layout.weight("key_dd", {3, 3}, Init::normal, true));
-  weights.push_back(layout.weight("bias_d", {5}, Init::zero, false));
-  weights.push_back(layout.weight("value_dd", {3, 3}, Init::normal, true));
+  weights.push_back(layout.weight("norm_d", {3}, Init::one, Kind::undecayed));
+  weights.push_back(layout.weight("query_dd", {3, 3}, Init::normal, Kind::linear));
+  weights.push_back(layout.weight("key_dd", {3, 3}, Init::normal, Kind::linear));
+  weights.push_back(layout.weight("bias_d", {5}, Init::zero, Kind::undecayed));
+  weights.push_back(layout.weight("value_dd", {3, 3}, Init::normal, Kind::linear));
 }
 
 TEST_CASE("layout: weights that decay come first, without gaps, in the order of their claims", "[layout]") {
@@ -45,9 +45,9 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
     CHECK(table[3].name == "bias_d");
     CHECK(table[3].count == 5);
     CHECK(table[3].init == Init::zero);
-    CHECK_FALSE(table[3].decays);
+    CHECK(table[3].kind == Kind::undecayed);
     CHECK(table[4].shape == std::vector<Index>{3, 3});
-    CHECK(table[4].decays);
+    CHECK(table[4].kind == Kind::linear);
   }
 }
 
@@ -105,11 +105,11 @@ TEST_CASE("layout: what is cheap to compute again has memory only where it is sa
 TEST_CASE("layout: what cannot be counted or addressed is an error", "[layout]") {
   const Index largest = std::numeric_limits<Index>::max();
   Layout<float> layout;
-  CHECK_THROWS_WITH(layout.weight("a_dd", {Index{1} << 32, Index{1} << 31}, Init::normal, true),
+  CHECK_THROWS_WITH(layout.weight("a_dd", {Index{1} << 32, Index{1} << 31}, Init::normal, Kind::linear),
                     "a_dd: more elements than can be counted");
-  layout.weight("b_d", {largest - 1}, Init::normal, true);
-  CHECK_THROWS_WITH(layout.weight("c_d", {2}, Init::normal, true), "c_d: more elements than can be counted");
-  CHECK_THROWS_WITH(layout.weight("d_d", {2}, Init::zero, false), "d_d: more elements than can be counted");
+  layout.weight("b_d", {largest - 1}, Init::normal, Kind::linear);
+  CHECK_THROWS_WITH(layout.weight("c_d", {2}, Init::normal, Kind::linear), "c_d: more elements than can be counted");
+  CHECK_THROWS_WITH(layout.weight("d_d", {2}, Init::zero, Kind::undecayed), "d_d: more elements than can be counted");
 
   const std::string too_much = "the network asks for more memory than any machine can address";
   CHECK_THROWS_WITH(layout.activation<double>(Index{1} << 62), too_much);

@@ -358,6 +358,8 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
     network.C = 16;
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
     TrainingConfig training;
+    training.optimizer = GENERATE("adamw", "muon");
+    CAPTURE(training.optimizer);
     std::vector<std::vector<float>> trained;
     Array<double> weights = network.weights();
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
@@ -444,12 +446,59 @@ TEST_CASE("network: computing again saves three tenths of the activations", "[ne
   }
 }
 
+TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other weights", "[network]") {
+  NetworkCase network = network_case("metric,additive,quadratic,dot", "0", 4);
+  network.config.layers = 4;
+  network.config.conv_kernel = 3;
+  network.config.additive_values = "own";
+  const Array<double> weights = network.weights();
+  TrainingConfig training;
+  std::vector<Array<double>> updated, second_moments;
+  for (const char* optimizer : {"adamw", "muon"}) {
+    training.optimizer = optimizer;
+    Built<Reference, double> built(network, weights);
+    StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
+    set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
+    built.forward();
+    built.backward();
+    built.net.measure_gradient(training, &state);
+    built.net.update(training, &state);
+    updated.emplace_back(built.net.weights(), built.net.weights() + built.net.weight_count());
+    second_moments.emplace_back(built.net.second_moments(), built.net.second_moments() + built.net.weight_count());
+  }
+  Index linear_maps = 0;
+  for (const Parameter& parameter : network.parameters()) {
+    INFO(parameter.name);
+    const bool tabular = parameter.name.find("embedding") != std::string::npos ||
+                         parameter.name.find("metric_") != std::string::npos ||
+                         parameter.name.find("pool") != std::string::npos;
+    const bool linear = parameter.shape.size() == 2 && !tabular;
+    linear_maps += linear;
+    Index same = 0, moved = 0, at_rest = 0;
+    for (auto i = static_cast<std::size_t>(parameter.offset), n = i + static_cast<std::size_t>(parameter.count); i < n;
+         ++i) {
+      same += updated[1][i] == updated[0][i];
+      moved += !(updated[1][i] == weights[i]);
+      at_rest += second_moments[1][i] == 0;
+    }
+    CHECK(moved > 0);
+    if (linear) {
+      CHECK(same < parameter.count / 10 + 1);
+      CHECK(at_rest == parameter.count);
+    } else {
+      CHECK(same == parameter.count);
+    }
+  }
+  CHECK(linear_maps == 4 * 2 + 2 + 3 + 2 + 4);  // feed-forward; metric, additive, quadratic, dot
+}
+
 TEST_CASE("network: weight decay is for matrices alone", "[network]") {
   const NetworkCase network = network_case("metric,additive", "0", 2);
   const Array<double> weights = network.weights();
   Built<Reference, double> built(network, weights);
   TrainingConfig training;
   training.weight_decay = 0.5;
+  training.optimizer = GENERATE("adamw", "muon");
   StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
   set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
   built.net.measure_gradient(training, &state);

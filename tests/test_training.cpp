@@ -150,6 +150,7 @@ TEST_CASE("training: a loss that is no number leaves the weights alone", "[train
 TEST_CASE("training: weights and moments are all that a run needs to go on", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.1;
+  training.optimizer = GENERATE("adamw", "muon");
   const ModelConfig config = small_model("metric,additive");
   const auto steps = [&](Model& model, Index begin, Index end) {
     for (Index step = begin; step < end; ++step) {

@@ -132,7 +132,7 @@ Timing median_timing(double seconds, double flops, const PeakRate& peak, const s
 double training_flops(const ModelConfig& config, Index tokens) {
   double parameters = 0;
   for (const Parameter& parameter : parameter_table(config)) {
-    if (parameter.decays) parameters += static_cast<double>(parameter.count);
+    if (parameter.kind != Kind::undecayed) parameters += static_cast<double>(parameter.count);
   }
   double attention = 0;
   for (Mixer mixer : config.mixers()) {

@@ -56,9 +56,11 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.section("Training");
   flags.integer("steps", a.training.steps, "STEPS", "optimizer steps", 0, largest_steps);
   flags.integer("batch", a.training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
+  flags.choice("optimizer", a.training.optimizer, {"adamw", "muon"},
+               "of the matrices of linear maps; AdamW updates all other weights");
   flags.real("learning-rate", a.training.learning_rate, "RATE", "highest learning rate", {0, 1e6});
   flags.integer("warmup", a.training.warmup, "STEPS", "linear rise before the cosine falls to 10 %", 0, largest_steps);
-  flags.real("weight-decay", a.training.weight_decay, "RATE", "AdamW's decay of matrices", {0, 1e6});
+  flags.real("weight-decay", a.training.weight_decay, "RATE", "decay of matrices, a unit of learning rate", {0, 1e6});
   flags.real("clip", a.training.clip, "NORM", "largest norm of the gradient; 0: no clipping", {0, 1e30});
   flags.real("dropout", a.training.dropout, "P", "share of elements left out", {0, 1});
   flags.real("label-smoothing", a.training.label_smoothing, "P", "share of the target spread evenly", {0, 1});
@@ -119,9 +121,10 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
               static_cast<long long>(m.layers), static_cast<long long>(m.channels), static_cast<long long>(m.heads),
               static_cast<long long>(m.context), list_of(m).c_str());
   std::printf(
-      "training: %lld steps of %lld x %lld tokens, learning rate %s after %lld steps of warm-up, weight decay %s,",
+      "training: %lld steps of %lld x %lld tokens, %s, learning rate %s after %lld steps of warm-up, weight decay %s,",
       static_cast<long long>(t.steps), static_cast<long long>(t.batch), static_cast<long long>(m.context),
-      to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup), to_text(t.weight_decay).c_str());
+      t.optimizer.c_str(), to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup),
+      to_text(t.weight_decay).c_str());
   std::printf(" clip %s, dropout %s, label smoothing %s, seed %llu\n", to_text(t.clip).c_str(),
               to_text(t.dropout).c_str(), to_text(t.label_smoothing).c_str(), static_cast<unsigned long long>(t.seed));
   std::printf(

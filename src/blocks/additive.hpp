@@ -54,13 +54,13 @@ class AdditiveBlock : public Block<Device, T> {
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         mid_norm_(layout, prefix + "mid_norm_", true, D_, extent) {
     const Index BC = extent.B * extent.C;
-    query_ =
-        layout.weight(prefix + "query_dd", {D_, D_}, Init::normal, true);  // query, key, value: one (qkv, D) weight
-    layout.weight(prefix + "key_dd", {D_, D_}, Init::normal, true);
-    if (own_values_) layout.weight(prefix + "value_dd", {D_, D_}, Init::normal, true);
-    if (projection_) mix_ = layout.weight(prefix + "mix_dd", {D_, D_}, Init::normal, true);
-    query_pool_ = layout.weight(prefix + "query_pool_nk", {N_, K_}, Init::zero, false);
-    key_pool_ = layout.weight(prefix + "key_pool_nk", {N_, K_}, Init::zero, false);
+    query_ = layout.weight(prefix + "query_dd", {D_, D_}, Init::normal,
+                           Kind::linear);  // query, key, value: one (qkv, D) weight
+    layout.weight(prefix + "key_dd", {D_, D_}, Init::normal, Kind::linear);
+    if (own_values_) layout.weight(prefix + "value_dd", {D_, D_}, Init::normal, Kind::linear);
+    if (projection_) mix_ = layout.weight(prefix + "mix_dd", {D_, D_}, Init::normal, Kind::linear);
+    query_pool_ = layout.weight(prefix + "query_pool_nk", {N_, K_}, Init::zero, Kind::undecayed);
+    key_pool_ = layout.weight(prefix + "key_pool_nk", {N_, K_}, Init::zero, Kind::undecayed);
     qkv_bcq_ = layout.template activation<T>(BC * qkv_);
     first_.claim(layout, extent, *this);
     second_.claim(layout, extent, *this);

@@ -31,7 +31,7 @@ class ConvBlock : public Block<Device, T> {
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, config.channels, extent) {
     weight_ = layout.weight(prefix + "weight_dgj", {shape_.D, shape_.D / shape_.groups, shape_.kernel},
-                            Init::convolution, true);
+                            Init::convolution, Kind::decayed);
     if (extent.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
   }
 

@@ -40,16 +40,16 @@ class DotProductBlock : public Block<Device, T> {
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent) {
     const Index BC = extent.B * extent.C;
-    query_ =
-        layout.weight(prefix + "query_hd", {H_, D_}, Init::normal, true);  // query, key, value: one (3 H, D) weight
-    layout.weight(prefix + "key_hd", {H_, D_}, Init::normal, true);
-    layout.weight(prefix + "value_hd", {H_, D_}, Init::normal, true);
-    output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, true);
+    query_ = layout.weight(prefix + "query_hd", {H_, D_}, Init::normal,
+                           Kind::linear);  // query, key, value: one (3 H, D) weight
+    layout.weight(prefix + "key_hd", {H_, D_}, Init::normal, Kind::linear);
+    layout.weight(prefix + "value_hd", {H_, D_}, Init::normal, Kind::linear);
+    output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, Kind::linear);
     if (config.attention_bias) {
-      query_bias_ = layout.weight(prefix + "query_bias_h", {H_}, Init::zero, false);
-      layout.weight(prefix + "key_bias_h", {H_}, Init::zero, false);
-      layout.weight(prefix + "value_bias_h", {H_}, Init::zero, false);
-      output_bias_ = layout.weight(prefix + "output_bias_d", {D_}, Init::zero, false);
+      query_bias_ = layout.weight(prefix + "query_bias_h", {H_}, Init::zero, Kind::undecayed);
+      layout.weight(prefix + "key_bias_h", {H_}, Init::zero, Kind::undecayed);
+      layout.weight(prefix + "value_bias_h", {H_}, Init::zero, Kind::undecayed);
+      output_bias_ = layout.weight(prefix + "output_bias_d", {D_}, Init::zero, Kind::undecayed);
     }
     qkv_bcq_ = layout.template activation<T>(BC * 3 * H_);
     t_bch_ = layout.template activation<T>(BC * H_);

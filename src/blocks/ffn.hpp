@@ -36,10 +36,10 @@ class FfnBlock : public Block<Device, T> {
         F_(config.ffn_channels()),
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent) {
-    up_ = layout.weight(prefix + "up_fd", {F_, D_}, Init::normal, true);
-    if (config.ffn_bias) up_bias_ = layout.weight(prefix + "up_bias_f", {F_}, Init::zero, false);
-    down_ = layout.weight(prefix + "down_df", {D_, F_}, Init::normal_residual, true);
-    if (config.ffn_bias) down_bias_ = layout.weight(prefix + "down_bias_d", {D_}, Init::zero, false);
+    up_ = layout.weight(prefix + "up_fd", {F_, D_}, Init::normal, Kind::linear);
+    if (config.ffn_bias) up_bias_ = layout.weight(prefix + "up_bias_f", {F_}, Init::zero, Kind::undecayed);
+    down_ = layout.weight(prefix + "down_df", {D_, F_}, Init::normal_residual, Kind::linear);
+    if (config.ffn_bias) down_bias_ = layout.weight(prefix + "down_bias_d", {D_}, Init::zero, Kind::undecayed);
     up_bcf_ = layout.template activation<T>(extent.B * extent.C * F_);
     hidden_bcf_ = layout.template cheap_activation<T>(extent.B * extent.C * F_);
   }

@@ -45,13 +45,13 @@ class MetricBlock : public Block<Device, T> {
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent) {
     const Index BC = extent.B * extent.C;
-    project_ = layout.weight(prefix + "project_hd", {H_, D_}, Init::normal, true);
+    project_ = layout.weight(prefix + "project_hd", {H_, D_}, Init::normal, Kind::linear);
     if (form == MetricForm::packed) {
-      metric_ = layout.weight(prefix + "metric_nl", {N_, K_ * (K_ + 1) / 2}, Init::identity_packed, true);
+      metric_ = layout.weight(prefix + "metric_nl", {N_, K_ * (K_ + 1) / 2}, Init::identity_packed, Kind::decayed);
     } else {
-      metric_ = layout.weight(prefix + "metric_nkk", {N_, K_, K_}, Init::identity_full, true);
+      metric_ = layout.weight(prefix + "metric_nkk", {N_, K_, K_}, Init::identity_full, Kind::decayed);
     }
-    output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, true);
+    output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, Kind::linear);
     p_bch_ = layout.template activation<T>(BC * H_);
     key_bch_ = layout.template activation<T>(BC * H_);
     t_bch_ = layout.template activation<T>(BC * H_);

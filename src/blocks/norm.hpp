@@ -15,8 +15,8 @@ class Norm {
   Norm(Layout<T>& layout, const std::string& prefix, bool present, Index D, const BlockExtent& extent)
       : present_(present), D_(D) {
     if (!present_) return;
-    weight_ = layout.weight(prefix + "weight_d", {D}, Init::one, false);
-    bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, false);
+    weight_ = layout.weight(prefix + "weight_d", {D}, Init::one, Kind::undecayed);
+    bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, Kind::undecayed);
     mean_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
     rstd_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
     normed_bcd_ = layout.template cheap_activation<T>(extent.B * extent.C * D);

@@ -1,0 +1,109 @@
+#include "layers/muon.hpp"
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+#include "layers/global_norm.hpp"
+#include "layers/linear.hpp"
+
+namespace abh {
+
+namespace {
+
+// Calls body.operator()<L>(i) for pieces of [0, count), in parallel.
+template <class T, class Device, class Body>
+void for_each_weight(Device& device, Index count, const Body& body) {
+  constexpr Index weights_per_task = 8192;
+  parallel_for(device, (count + weights_per_task - 1) / weights_per_task, [&](Index task, Index) {
+    const Index begin = task * weights_per_task;
+    const Index n = begin + weights_per_task < count ? weights_per_task : count - begin;
+    for_lanes<T>(n, [=]<class L>(Index i) { body.template operator()<L>(begin + i); });
+  });
+}
+
+// Brings the singular values of x_oi, which are at most 1, near 1, by the products of `linear`. `other_oi` has room for
+// as many numbers; the result stands in one of the two. gram and polynomial are (S, S).
+template <class Device, class T>
+T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I) {
+  const bool wide = O <= I;
+  const Index S = wide ? O : I;
+  for (int round = 0; round < muon_rounds; ++round) {
+    if (wide) {
+      linear_forward<Device, T>(device,  // (muon.5)
+                                {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .BC = O, .I = I, .O = O});
+    } else {
+      device.set_zero(gram, S * S);
+      linear_backward_weight<Device, T>(
+          device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .BC = O, .I = I, .O = I});
+    }
+    parallel_for(device, S, [=](Index s, Index) {
+      T* polynomial_s = polynomial + s * S;
+      const T* gram_s = gram + s * S;
+      for_lanes<T>(S, [=]<class L>(Index i) { store<L>(polynomial_s + i, T(muon_cubic) * load<L>(gram_s + i)); });
+      polynomial_s[s] += T(muon_linear);
+    });
+    linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6)
+                                              .d_out_bco = gram,
+                                              .weight_oi = gram,
+                                              .BC = S,
+                                              .I = S,
+                                              .O = S,
+                                              .scale = muon_quintic,
+                                              .accumulate = true});
+    linear_backward_input<Device, T>(device, {.d_in_bci = other_oi,  // (muon.7)
+                                              .d_out_bco = wide ? polynomial : x_oi,
+                                              .weight_oi = wide ? x_oi : polynomial,
+                                              .BC = O,
+                                              .I = I,
+                                              .O = S});
+    T* const result_oi = other_oi;
+    other_oi = x_oi;
+    x_oi = result_oi;
+  }
+  return x_oi;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void muon_update(Device& device, const MuonUpdate<T>& u) {
+  if (__builtin_isnan(u.state->clip_scale)) return;
+  const Index O = u.O, I = u.I, count = O * I, S = O < I ? O : I, longer = O < I ? I : O;
+  // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
+  const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
+  const T clip_scale = T(u.state->clip_scale);
+  const T decay = T(u.state->learning_rate * u.settings.weight_decay);
+  const T step = T(u.state->learning_rate * muon_step * square_root<double>(static_cast<double>(longer)));
+
+  typename Device::Scope scratch(device.workspace);
+  T* ahead_oi = scratch.template take<T>(count);
+  T* other_oi = scratch.template take<T>(count);
+  T* gram = scratch.template take<T>(S * S);
+  T* polynomial = scratch.template take<T>(S * S);
+  for (Index m = 0; m < u.matrices; ++m) {
+    T* weight = u.weight + u.offset_m[m];
+    T* first_moment = u.first_moment + u.offset_m[m];
+    const T* d_weight = u.d_weight + u.offset_m[m];
+    for_each_weight<T>(device, count, [=]<class L>(Index i) {
+      const L gradient = clip_scale * load<L>(d_weight + i);                     // (muon.1)
+      const L first = beta * load<L>(first_moment + i) + complement * gradient;  // (muon.2)
+      store<L>(first_moment + i, first);
+      store<L>(ahead_oi + i, beta * first + complement * gradient);  // (muon.3)
+    });
+    StepState length;
+    global_norm<Device, T>(device, &length, ahead_oi, 0, count);
+    const T scale = T(1 / (length.gradient_norm + u.settings.epsilon));
+    for_each_weight<T>(device, count, [=]<class L>(Index i) {
+      store<L>(ahead_oi + i, scale * load<L>(ahead_oi + i));  // (muon.4)
+    });
+    const T* x_oi = orthogonalize(device, ahead_oi, other_oi, gram, polynomial, O, I);
+    for_each_weight<T>(device, count, [=]<class L>(Index i) {
+      const L old = load<L>(weight + i);
+      store<L>(weight + i, old - (step * load<L>(x_oi + i) + decay * old));  // (muon.8)
+    });
+  }
+}
+
+#define INSTANTIATE(T) template decltype(muon_update<Cpu, T>) muon_update<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "step_state.hpp"
+#include "types.hpp"
+
+namespace abh {
+
+// Muon, for the matrix of a linear map: it moves along the running mean of its gradient, of which all singular values
+// are first brought near 1. Jordan, Jin, Boza, You, Cesista, Newhouse, Bernstein, "Muon: an optimizer for hidden layers
+// in neural networks", 2024; the length of a step from Liu et al., "Muon is scalable for LLM training", 2025.
+// Derivation: docs/layers/muon.md. For a matrix with O <= I:
+//
+//   gradient_oi      = clip_scale d_weight_oi                                               (muon.1)
+//   first_moment_oi  = beta first_moment_oi + (1 - beta) gradient_oi                        (muon.2)
+//   ahead_oi         = beta first_moment_oi + (1 - beta) gradient_oi                        (muon.3)
+//   x_oi             = ahead_oi / ((sum_oi ahead_oi^2)^(1/2) + epsilon)                     (muon.4)
+//   five times:
+//     gram_oo        = sum_i x_oi x_o'i                                                     (muon.5)
+//     polynomial_oo  = 3.4445 [o = o'] - 4.7750 gram_oo + 2.0315 sum_o" gram_oo" gram_o"o'  (muon.6)
+//     x_oi           = sum_o' polynomial_oo' x_o'i                                          (muon.7)
+//   weight_oi       -= learning_rate (0.2 max(O, I)^(1/2) x_oi + weight_decay weight_oi)    (muon.8)
+//
+// With O > I the sums of (muon.5) run over o, gram_ii and polynomial_ii are (I, I), and the latter stands to the right
+// of x_oi in (muon.7): the transposed matrix would move by the transposed step. There is no backward pass.
+struct MuonSettings {
+  double beta = 0.95;       // in [0, 1)
+  double epsilon = 1e-8;    // above 0
+  double weight_decay = 0;  // per unit of learning rate
+};
+
+// Matrices of one shape that stand in the arenas of a network. Where T is narrower than Accum<T> (bf16), `master` holds
+// the weights in full precision, as for adamw; else it is null.
+template <class T>
+struct MuonUpdate {
+  T* weight;
+  Accum<T>* master;
+  Accum<T>* first_moment;  // starts as 0
+  const Accum<T>* d_weight;
+  const Index* offset_m;  // in host memory: where matrix m begins in each arena
+  Index matrices;
+  Index O, I;  // >= 1; `matrices` >= 0
+  MuonSettings settings;
+  const StepState* state;
+};
+
+// Updates the matrices and their moments in place; d_weight is only read. Of *state it reads learning_rate and
+// clip_scale; where that is NaN (see global_norm.hpp) nothing changes. (muon.4) to (muon.7) are computed in T.
+//
+// 10 S^2 (2 L + S) flops a matrix, S the smaller and L the larger of O and I, and 20 bytes a weight beside them;
+// scratch memory for 2 (L + S) S numbers, on a GPU for each of up to 32 matrices, which are computed together.
+template <class Device, class T>
+void muon_update(Device&, const MuonUpdate<T>&);
+
+// The polynomial that (muon.5) to (muon.7) apply to every singular value, and how often.
+inline constexpr double muon_linear = 3.4445, muon_cubic = -4.7750, muon_quintic = 2.0315;
+inline constexpr int muon_rounds = 5;
+
+// The root mean square of the steps' elements, for a learning rate of 1: about that of AdamW.
+inline constexpr double muon_step = 0.2;
+
+}  // namespace abh

@@ -1,0 +1,351 @@
+#include "layers/muon.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+// Matrices of one shape as a training run keeps them, with a copy in full precision where T is narrow. Between them lie
+// `gap` weights that belong to somebody else.
+template <class T>
+struct Matrices {
+  static constexpr bool has_master = !std::is_same_v<T, Accum<T>>;
+
+  Index O, I;
+  std::vector<Index> offset_m;
+  Array<T> weight;
+  Array<Accum<T>> master, first_moment;
+
+  Matrices(Index matrices, Index outputs, Index inputs, const Array<Accum<T>>& start, Index gap = 0)
+      : O(outputs),
+        I(inputs),
+        weight(start.begin(), start.end()),
+        master(has_master ? start : Array<Accum<T>>()),
+        first_moment(start.size(), Accum<T>(0)) {
+    for (Index m = 0; m < matrices; ++m) offset_m.push_back(gap + m * (O * I + gap));
+  }
+
+  template <class Device>
+  void update(Device& device, const Array<Accum<T>>& d_weight, const MuonSettings& settings, const StepState& state) {
+    const Array<StepState> state_on_device(1, state);
+    muon_update<Device, T>(device, {.weight = weight.data(),
+                                    .master = has_master ? master.data() : nullptr,
+                                    .first_moment = first_moment.data(),
+                                    .d_weight = d_weight.data(),
+                                    .offset_m = offset_m.data(),
+                                    .matrices = static_cast<Index>(offset_m.size()),
+                                    .O = O,
+                                    .I = I,
+                                    .settings = settings,
+                                    .state = state_on_device.data()});
+    wait_for(device);
+  }
+  bool operator==(const Matrices&) const = default;
+};
+
+Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
+  return random_values(activation("numbers", count, scale), seed, 0);
+}
+
+StepState state_of(float learning_rate, double clip_scale = 1) {
+  StepState state;
+  state.learning_rate = learning_rate;
+  state.clip_scale = clip_scale;
+  return state;
+}
+
+struct Shape {
+  Index O, I;
+};
+const std::vector<Shape> shapes = {{1, 1}, {1, 9}, {9, 1}, {5, 5}, {7, 13}, {13, 7}, {16, 40}, {33, 16}};
+
+// Four steps with learning rate and clip scale changing, as a training run has them.
+template <class T, class Device>
+Matrices<T> run(Device& device, Index matrices, const Shape& shape, const MuonSettings& settings, Index gap = 0) {
+  const Index count = gap + matrices * (shape.O * shape.I + gap);
+  Matrices<T> result(matrices, shape.O, shape.I, converted<Accum<T>>(Values<double>{numbers(count, 1)})[0], gap);
+  for (std::uint32_t step = 0; step < 4; ++step) {
+    result.update(device, converted<Accum<T>>(Values<double>{numbers(count, 2 + step, step == 2 ? 1e-3 : 3)})[0],
+                  settings, state_of(0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1));
+  }
+  return result;
+}
+
+// (rows, columns) times (columns, others).
+Array<double> product(const Array<double>& a, const Array<double>& b, std::size_t columns) {
+  const std::size_t rows = a.size() / columns, others = b.size() / columns;
+  Array<double> out(rows * others, 0);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      for (std::size_t o = 0; o < others; ++o) out[r * others + o] += a[r * columns + c] * b[c * others + o];
+    }
+  }
+  return out;
+}
+
+Array<double> transposed(const Array<double>& a, std::size_t columns) {
+  const std::size_t rows = a.size() / columns;
+  Array<double> out(a.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) out[c * rows + r] = a[r * columns + c];
+  }
+  return out;
+}
+
+// An orthogonal matrix: three reflections at random planes.
+Array<double> orthogonal(std::size_t size, std::uint64_t seed) {
+  Array<double> q(size * size, 0);
+  for (std::size_t i = 0; i < size; ++i) q[i * size + i] = 1;
+  for (std::uint64_t reflection = 0; reflection < 3; ++reflection) {
+    const Array<double> normal = numbers(static_cast<Index>(size), seed + reflection);
+    double square = 0;
+    for (double x : normal) square += x * x;
+    const Array<double> along = product(q, normal, size);
+    for (std::size_t r = 0; r < size; ++r) {
+      for (std::size_t c = 0; c < size; ++c) q[r * size + c] -= 2 * along[r] * normal[c] / square;
+    }
+  }
+  return q;
+}
+
+TEST_CASE("muon: every singular value of the gradient goes through the polynomial, five times", "[muon]") {
+  // A gradient whose singular values and vectors are known: left, values, right. The first step from weights of 0 is
+  // then left, polynomial^5(values), right, times -learning_rate 0.2 max(O, I)^(1/2).
+  for (const Shape& shape : shapes) {
+    CAPTURE(shape.O, shape.I);
+    const auto O = static_cast<std::size_t>(shape.O), I = static_cast<std::size_t>(shape.I), S = std::min(O, I);
+    const Array<double> left = orthogonal(O, 10), right = orthogonal(I, 20);
+    Array<double> value(S), values(O * I, 0), moved(O * I, 0);
+    double length = 0;
+    for (std::size_t s = 0; s < S; ++s) {
+      value[s] = s % 3 == 2 ? 0 : 1 / (1 + static_cast<double>(s));
+      values[s * I + s] = value[s];
+      length += value[s] * value[s];
+    }
+    for (std::size_t s = 0; s < S; ++s) {
+      double x = value[s] / std::sqrt(length);
+      for (int round = 0; round < 5; ++round) x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x;
+      moved[s * I + s] = -0.5 * 0.2 * std::sqrt(static_cast<double>(std::max(O, I))) * x;
+      if (value[s] > 0.1 * std::sqrt(length)) CHECK_FALSE(!(std::abs(x - 0.95) <= 0.3));
+    }
+    CpuDevice<Isa::baseline> device(2);
+    Matrices<double> matrix(1, shape.O, shape.I, Array<double>(O * I, 0));
+    matrix.update(device, product(product(left, values, O), right, I), {.epsilon = 1e-300}, state_of(0.5f));
+    const Array<double> wanted = product(product(left, moved, O), right, I);
+    require_close({weight("weight", shape.O * shape.I)}, {matrix.weight}, {wanted}, 1e-12, "double");
+  }
+}
+
+TEST_CASE("muon: moments and steps as published", "[muon]") {
+  // With one row the orthogonalised gradient is a multiple of it, so the whole update can be written down.
+  const MuonSettings settings{.beta = 0.8, .epsilon = 1e-3, .weight_decay = 0.3};
+  const Index I = 7;
+  CpuDevice<Isa::baseline> device(1);
+  const Matrices<double> got = run<double>(device, 1, {1, I}, settings);
+  Array<double> w = numbers(I, 1), momentum(w.size(), 0);
+  for (std::uint32_t step = 0; step < 4; ++step) {
+    const Array<double> d = numbers(I, 2 + step, step == 2 ? 1e-3 : 3);
+    const double learning_rate = 0.25f / (1.0f + static_cast<float>(step)), clip_scale = step % 2 ? 0.125 : 1;
+    Array<double> ahead(w.size());
+    double square = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      momentum[i] = 0.8 * momentum[i] + 0.2 * clip_scale * d[i];
+      ahead[i] = 0.8 * momentum[i] + 0.2 * clip_scale * d[i];
+      square += ahead[i] * ahead[i];
+    }
+    double x = std::sqrt(square) / (std::sqrt(square) + 1e-3);
+    for (int round = 0; round < 5; ++round) x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      w[i] *= 1 - learning_rate * 0.3;
+      w[i] -= learning_rate * 0.2 * std::sqrt(7.0) * x * ahead[i] / std::sqrt(square);
+    }
+  }
+  require_close({weight("weight", I), weight("first_moment", I)}, {got.weight, got.first_moment}, {w, momentum}, 1e-13,
+                "double");
+}
+
+TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") {
+  CpuDevice<Isa::baseline> device(1);
+  for (const Shape& shape : shapes) {
+    const Index count = shape.O * shape.I;
+    const auto O = static_cast<std::size_t>(shape.O), I = static_cast<std::size_t>(shape.I);
+    Matrices<double> one(1, shape.O, shape.I, numbers(count, 1));
+    Matrices<double> other(1, shape.I, shape.O, transposed(numbers(count, 1), I));
+    one.update(device, numbers(count, 2), {}, state_of(0.5f));
+    other.update(device, transposed(numbers(count, 2), I), {}, state_of(0.5f));
+    require_close({weight("weight", count)}, {transposed(other.weight, O)}, {one.weight}, 1e-12, "transposed");
+  }
+}
+
+TEST_CASE("muon: float in every instruction set against double, any number of threads", "[muon]") {
+  const MuonSettings settings{.weight_decay = 0.1};
+  for (const Shape& shape : std::vector<Shape>{{7, 13}, {66, 35}, {40, 300}, {130, 129}}) {
+    CAPTURE(shape.O, shape.I);
+    const Index matrices = 2, gap = 3;
+    CpuDevice<Isa::baseline> reference_device(1);
+    const Matrices<double> reference = run<double>(reference_device, matrices, shape, settings, gap);
+    const std::vector<Slot> slots = {weight("weight", 0), weight("first_moment", 0)};
+    std::vector<Matrices<float>> results;
+    for (Index threads : {1, 2, 3}) {
+      for_each_cpu(threads, [&](auto& device, const std::string& isa) {
+        const Matrices<float> got = run<float>(device, matrices, shape, settings, gap);
+        require_close(slots, converted<double>(Values<float>{got.weight, got.first_moment}),
+                      {reference.weight, reference.first_moment}, 2e-5, isa);
+        results.push_back(got);
+      });
+    }
+    const std::size_t devices = results.size() / 3;
+    for (std::size_t i = devices; i < results.size(); ++i) CHECK(results[i] == results[i % devices]);
+  }
+}
+
+TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothing", "[muon]") {
+  const Index O = 6, I = 9, count = O * I;
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
+    INFO(isa);
+    const Array<double> d = numbers(count, 2);
+    Values<double> moved;
+    for (const double size : {1.0, 1e-5, 1e30, 0.0}) {
+      Array<float> d_weight;
+      for (double x : d) d_weight.push_back(static_cast<float>(size * x));
+      Matrices<float> matrix(1, O, I, Array<float>(static_cast<std::size_t>(count), 0));
+      matrix.update(device, d_weight, {}, state_of(1));
+      moved.push_back(converted<double>(Values<float>{matrix.weight})[0]);
+    }
+    const std::vector<Slot> slots = {weight("weight", count)};
+    require_close(slots, {moved[1]}, {moved[0]}, 5e-3, "1e-5");  // epsilon is 1e-8
+    require_close(slots, {moved[2]}, {moved[0]}, 1e-4, "1e30");
+    CHECK(moved[3] == Array<double>(static_cast<std::size_t>(count), 0));
+
+    // Only decay is left then.
+    Matrices<float> decaying(1, O, I, Array<float>(static_cast<std::size_t>(count), 1));
+    decaying.update(device, Array<float>(static_cast<std::size_t>(count), 0), {.weight_decay = 0.5}, state_of(0.5f));
+    CHECK(decaying.weight == Array<float>(static_cast<std::size_t>(count), 0.75f));
+  });
+}
+
+TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon]") {
+  const StepState broken = state_of(0.5f, std::numeric_limits<double>::quiet_NaN());
+  const auto check = [&](auto& device, const std::string& name, auto number) {
+    using T = decltype(number);
+    INFO(name);
+    Matrices<T> matrices = run<T>(device, 2, {5, 4}, {});
+    if (Matrices<T>::has_master) matrices.master[3] += 1;  // no copy of it any more: a rewritten copy would show
+    const Matrices<T> before = matrices;
+    matrices.update(device, Array<Accum<T>>(40, 1), {.weight_decay = 0.1}, broken);
+    CHECK(matrices == before);
+    matrices.offset_m.clear();
+    matrices.update(device, Array<Accum<T>>(40, 1), {.weight_decay = 0.1}, state_of(0.5f));
+    CHECK(matrices.weight == before.weight);
+  };
+  for_each_cpu(1, [&](auto& device, const std::string& name) { check(device, name, float{}); });
+  for_each_gpu([&](auto& device, const std::string& name) {
+    check(device, name, float{});
+    check(device, name, bf16{});
+  });
+}
+
+TEST_CASE("muon: many matrices are each alone", "[muon]") {
+  // More than one launch of a GPU takes.
+  const Index matrices = 35, O = 3, I = 5, count = O * I;
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
+    const Matrices<float> all = run<float>(device, matrices, {O, I}, {});
+    const Array<float> start = converted<float>(Values<double>{numbers(matrices * count, 1)})[0];
+    for (Index m : {Index{0}, Index{31}, Index{32}, matrices - 1}) {
+      Matrices<float> alone(1, O, I, start);
+      alone.offset_m[0] = m * count;
+      for (std::uint32_t step = 0; step < 4; ++step) {
+        alone.update(device,
+                     converted<float>(Values<double>{numbers(matrices * count, 2 + step, step == 2 ? 1e-3 : 3)})[0], {},
+                     state_of(0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1));
+      }
+      Index different = 0;
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        const bool own = static_cast<Index>(i) / count == m;
+        different += !(alone.weight[i] == (own ? all.weight[i] : start[i]));
+      }
+      CHECK(different == 0);
+    }
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
+}
+
+// Aligned and not, less than an access and more than a block.
+TEST_CASE("muon: on the GPU", "[muon][gpu]") {
+  const MuonSettings settings{.weight_decay = 0.1};
+  struct Layout {
+    Index matrices;
+    Shape shape;
+    Index gap;
+  };
+  for_each_gpu([&](auto& device, const std::string& name) {
+    for (const Layout& l : {Layout{1, {1, 1}, 0},
+                            {3, {1, 3}, 1},
+                            {2, {5, 7}, 0},
+                            {3, {12, 20}, 4},
+                            {2, {21, 10}, 3},
+                            {1, {16, 264}, 0}}) {
+      const std::string what = std::to_string(l.matrices) + " of " + std::to_string(l.shape.O) + " x " +
+                               std::to_string(l.shape.I) + ", gap " + std::to_string(l.gap);
+      INFO(name << ", " << what);
+      CpuDevice<Isa::baseline> reference_device(1);
+      const Matrices<double> reference = run<double>(reference_device, l.matrices, l.shape, settings, l.gap);
+      const Matrices<float> got = run<float>(device, l.matrices, l.shape, settings, l.gap);
+      const std::vector<Slot> slots = {weight("weight", 0), weight("first_moment", 0)};
+      for (const Comparison& comparison : compare(slots, converted<double>(Values<float>{got.weight, got.first_moment}),
+                                                  {reference.weight, reference.first_moment}, true)) {
+        record_gradcheck(
+            {"muon", "4 steps, " + what, comparison.name, "update", name, "float", comparison.error, 2e-5});
+      }
+      for (int order : {1, 2}) {
+        set_thread_order(order);
+        CHECK(run<float>(device, l.matrices, l.shape, settings, l.gap) == got);
+      }
+      set_thread_order(0);
+
+      // bf16: the moments as in float, the products in bf16, and the rounded copy of the weights.
+      const Matrices<bf16> narrow = run<bf16>(device, l.matrices, l.shape, settings, l.gap);
+      CHECK(narrow.first_moment == got.first_moment);
+      Array<double> moved, wanted;  // from where the weights started
+      const Array<double> start = numbers(static_cast<Index>(reference.weight.size()), 1);
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        moved.push_back(static_cast<double>(narrow.master[i]) - start[i]);
+        wanted.push_back(reference.weight[i] - start[i]);
+      }
+      record_gradcheck(
+          {"muon", "4 steps, " + what, "weight", "update", name, "bf16", error_in_norm(moved, wanted, 0), 5e-2});
+      Index not_rounded = 0;
+      for (std::size_t i = 0; i < narrow.weight.size(); ++i) {
+        not_rounded += float(narrow.weight[i]) != float(bf16(narrow.master[i]));
+      }
+      CHECK(not_rounded == 0);
+    }
+  });
+}
+
+TEST_CASE("muon: finds the matrix behind the data, of condition 1e2", "[muon]") {
+  // f(W) = 1/2 |A (W - M)|^2 with A diagonal, from 0.1 to 1. Every step is about learning_rate 0.2 sqrt(8) |x| long in
+  // every direction, whatever the curvature there; a cosine to 0 makes the last ones small.
+  const Index O = 5, I = 8;
+  const Array<double> minimum = numbers(O * I, 5);
+  CpuDevice<Isa::baseline> device(1);
+  Matrices<double> matrix(1, O, I, Array<double>(minimum.size(), 0));
+  const int steps = 500;
+  for (int step = 0; step < steps; ++step) {
+    Array<double> d_weight;
+    for (std::size_t i = 0; i < minimum.size(); ++i) {
+      const double scale = std::pow(10.0, -0.25 * static_cast<double>(i / static_cast<std::size_t>(I)));
+      d_weight.push_back(scale * scale * (matrix.weight[i] - minimum[i]));
+    }
+    const double learning_rate = 0.1 * 0.5 * (1 + std::cos(3.141592653589793 * step / steps));
+    matrix.update(device, d_weight, {}, state_of(static_cast<float>(learning_rate)));
+  }
+  double error = 0;
+  for (std::size_t i = 0; i < minimum.size(); ++i) error = at_least(error, std::abs(matrix.weight[i] - minimum[i]));
+  INFO(error);
+  CHECK_FALSE(!(error <= 2e-2));
+}
+
+}  // namespace
+}  // namespace abh
