@@ -23,10 +23,10 @@ void for_each_weight(Device& device, Index count, const Body& body) {
 // Brings the singular values of x_oi, which are at most 1, near 1, by the products of `linear`. `other_oi` has room for
 // as many numbers; the result stands in one of the two. gram and polynomial are (S, S).
 template <class Device, class T>
-T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I) {
+T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I, Index rounds) {
   const bool wide = O <= I;
   const Index S = wide ? O : I;
-  for (int round = 0; round < muon_rounds; ++round) {
+  for (Index round = 0; round < rounds; ++round) {
     if (wide) {
       linear_forward<Device, T>(device,  // (muon.5)
                                 {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .BC = O, .I = I, .O = O});
@@ -95,7 +95,7 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
     for_each_weight<T>(device, count, [=]<class L>(Index i) {
       store<L>(ahead_oi + i, scale * load<L>(ahead_oi + i));  // (muon.4)
     });
-    const T* x_oi = orthogonalize(device, ahead_oi, other_oi, gram, polynomial, O, I);
+    const T* x_oi = orthogonalize(device, ahead_oi, other_oi, gram, polynomial, O, I, u.settings.rounds);
     for_each_weight<T>(device, count, [=]<class L>(Index i) {
       const L old = load<L>(weight + i);
       store<L>(weight + i, old - (step * load<L>(x_oi + i) + decay * old));  // (muon.8)

@@ -141,13 +141,13 @@ __global__ void __launch_bounds__(threads_per_block)
 // Brings the singular values of `matrices` matrices x_moi near 1. `other_moi` has room for as many numbers; the result
 // stands in one of the two.
 template <class T>
-T* orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O, Index I) {
+T* orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O, Index I, Index rounds) {
   const bool wide = O <= I;
   const Index S = wide ? O : I;
   typename Gpu::Scope scratch(device.workspace);
   T* gram = scratch.template take<T>(matrices * S * S);
   T* polynomial = scratch.template take<T>(matrices * S * S);
-  for (int round = 0; round < muon_rounds; ++round) {
+  for (Index round = 0; round < rounds; ++round) {
     gemm<T, T>(device, {.out_mn = gram,  // (muon.5)
                         .a_mk = x_moi,
                         .b_kn = x_moi,
@@ -227,7 +227,7 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
     const unsigned blocks = blocks_for(matrices * a.parts, 1);
     launch(moment_kernel<T>, blocks, threads_per_block, 0, device.stream(), sum_mp, a, factors, u.state);
     launch(start_kernel<T>, blocks, threads_per_block, 0, device.stream(), x_moi, sum_mp, a, factors, u.state);
-    const T* result_moi = orthogonalize(device, x_moi, other_moi, matrices, u.O, u.I);
+    const T* result_moi = orthogonalize(device, x_moi, other_moi, matrices, u.O, u.I, u.settings.rounds);
     launch(step_kernel<T>, blocks, threads_per_block, 0, device.stream(), a, result_moi, factors, u.state);
   }
 }

@@ -131,6 +131,7 @@ void visit_training(Visitor& visit, Config& training) {
   visit("batch", training.batch);
   visit("steps", training.steps);
   visit("optimizer", training.optimizer);
+  visit("muon_rounds", training.muon_rounds);
   visit("learning_rate", training.learning_rate);
   visit("warmup", training.warmup);
   visit("weight_decay", training.weight_decay);
@@ -229,6 +230,7 @@ ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>&
 void TrainingConfig::check() const {
   require_range("--batch", batch, 1, largest_batch);
   require_range("--steps", steps, 0, largest_steps);
+  require_range("--muon-rounds", muon_rounds, 0, largest_muon_rounds);
   require_range("--warmup", warmup, 0, largest_steps);
   require_range("--eval-every", eval_every, 0, largest_steps);
   require_range("--checkpoint-every", checkpoint_every, 0, largest_steps);

@@ -18,6 +18,7 @@ inline constexpr Index largest_batch = Index{1} << 16;
 inline constexpr Index largest_steps = 1'000'000'000;
 inline constexpr Index largest_vocabulary = Index{1} << 21;
 inline constexpr Index largest_conv_kernel = 1024;
+inline constexpr Index largest_muon_rounds = 100;
 
 // The token mixers a layer can have.
 enum class Mixer { additive, metric, quadratic, dot };
@@ -70,6 +71,7 @@ struct TrainingConfig {
   Index batch = 12;  // B
   Index steps = 4000;
   std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
+  Index muon_rounds = 5;
   double learning_rate = 3e-3;
   Index warmup = 100;  // steps of linear rise before the cosine falls to 10 %
   double weight_decay = 0.1;

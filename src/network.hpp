@@ -224,16 +224,17 @@ class Network {
     const Index decayed = measured_.decayed_count();
     if (training.optimizer == "muon") {
       for (const LinearMaps& maps : linear_maps_) {
-        muon_update<Device, T>(device_, {.weight = weights(),
-                                         .master = masters(),
-                                         .first_moment = first_moments(),
-                                         .d_weight = gradients(),
-                                         .offset_m = maps.offset_m.data(),
-                                         .matrices = static_cast<Index>(maps.offset_m.size()),
-                                         .O = maps.O,
-                                         .I = maps.I,
-                                         .settings = {.weight_decay = training.weight_decay},
-                                         .state = state});
+        muon_update<Device, T>(device_,
+                               {.weight = weights(),
+                                .master = masters(),
+                                .first_moment = first_moments(),
+                                .d_weight = gradients(),
+                                .offset_m = maps.offset_m.data(),
+                                .matrices = static_cast<Index>(maps.offset_m.size()),
+                                .O = maps.O,
+                                .I = maps.I,
+                                .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
+                                .state = state});
       }
       for (const Parameter& parameter : parameters()) {
         if (parameter.kind == Kind::decayed) update_range(parameter.offset, parameter.count);

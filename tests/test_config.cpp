@@ -119,6 +119,7 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
   CHECK(error([](TrainingConfig& t) { t.learning_rate = std::nan(""); }).rfind("--learning-rate: expected ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.weight_decay = -1; }).rfind("--weight-decay: expected ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.optimizer = "sgd"; }) == "--optimizer: expected adamw or muon, found \"sgd\"");
+  CHECK(error([](TrainingConfig& t) { t.muon_rounds = -1; }) == "--muon-rounds: expected 0 to 100, found -1");
   CHECK(error([](TrainingConfig& t) { t.clip = -1; }).rfind("--clip: expected ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.beta1 = 2; }).rfind("beta1: expected ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.beta2 = 2; }).rfind("beta2: expected ", 0) == 0);
@@ -165,6 +166,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
   training.batch = 3;
   training.steps = 17;
   training.optimizer = "muon";
+  training.muon_rounds = 3;
   training.learning_rate = 0.1 + 0.2;
   training.warmup = 5;
   training.weight_decay = 1e-300;

@@ -104,7 +104,7 @@ def tests_of(raw):
 def trainings_of(raw):
     result = []
     for path in sorted(raw.glob("training_*.txt")):
-        run = {"mixer": path.stem.removeprefix("training_"), "validation": []}
+        run = {"mixer": path.stem.removeprefix("training_").replace("_", ", "), "validation": []}
         for line in lines_of(path):
             milliseconds, _, text = line.partition(" ")
             if match := re.match(r"step (\d+)/(\d+), train \S+, val ([0-9.]+)", text):

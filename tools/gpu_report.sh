@@ -178,24 +178,26 @@ run_pytorch() {
 
 # Whole trainings, every line with the seconds since the start before it.
 run_training() {
-  local text mixer begin line status=0 sizes=(--preset baby --type bf16 --eval-every 250)
+  local text run mixer recipe begin line status=0 sizes=(--preset baby --type bf16 --eval-every 250)
   text=$(data/tinyshakespeare.sh "$BUILD") || return 1
   if [ "$emulated" = 1 ]; then
     head -c 3000 "$text" >"$BUILD/short.txt"
     text=$BUILD/short.txt
     sizes=(--layers 1 --channels 16 --heads 2 --context 8 --batch 2 --steps 3 --eval-every 2)
   fi
-  for mixer in additive dot metric; do
+  for run in additive dot metric additive_muon dot_muon; do
+    mixer=${run%_muon} recipe=()
+    [ "$run" = "$mixer" ] || recipe=(--optimizer muon --steps $((emulated ? 3 : 1500)) --learning-rate 2e-3)
     begin=$(date +%s%N)
     "$BUILD/train" --device "$device" --data "$text" --mixer $mixer --checkpoint-every 0 --log-every 50 "${sizes[@]}" \
-      --out "$BUILD/runs/$mixer" 2>&1 | while IFS= read -r line; do
+      "${recipe[@]}" --out "$BUILD/runs/$run" 2>&1 | while IFS= read -r line; do
       printf '%s %s\n' $((($(date +%s%N) - begin) / 1000000)) "$line"
-    done >"$raw/training_$mixer.txt"
-    cp "$BUILD/runs/$mixer/log.csv" "$raw/log_$mixer.csv" 2>/dev/null
-    cp "$BUILD/runs/$mixer/sample.txt" "$raw/sample_$mixer.txt" 2>/dev/null
-    grep -q ' final:' "$raw/training_$mixer.txt" || {
+    done >"$raw/training_$run.txt"
+    cp "$BUILD/runs/$run/log.csv" "$raw/log_$run.csv" 2>/dev/null
+    cp "$BUILD/runs/$run/sample.txt" "$raw/sample_$run.txt" 2>/dev/null
+    grep -q ' final:' "$raw/training_$run.txt" || {
       status=1
-      note "$mixer: $(tail -n 1 "$raw/training_$mixer.txt")"
+      note "$run: $(tail -n 1 "$raw/training_$run.txt")"
     }
   done
   return $status

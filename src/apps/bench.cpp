@@ -39,6 +39,7 @@
 #include "layers/layernorm.hpp"
 #include "layers/linear.hpp"
 #include "layers/metric_attention.hpp"
+#include "layers/muon.hpp"
 #include "model.hpp"
 #include "peaks.hpp"
 #include "random.hpp"
@@ -498,6 +499,25 @@ class LayerBench {
     time("adamw", "step", 15.0 * static_cast<double>(count), bytes, [=, this] {
       adamw_update<Device, T>(device_, weight, master, first, second, d_weight, AdamwSettings{}, step, count);
     });
+
+    // One matrix of every feed-forward net.
+    const Index O = config_.ffn_channels(), I = config_.channels, S = std::min(O, I), longer = std::max(O, I);
+    std::vector<Index> offset_m;
+    for (Index layer = 0; layer < config_.layers; ++layer) offset_m.push_back(layer * O * I);
+    const Index matrices = config_.layers, numbers = matrices * O * I;
+    time("muon, up", "step", static_cast<double>(matrices * 10 * S * S * (2 * longer + S)),
+         narrow ? size<Sum>(5 * numbers) + size(numbers) : size(5 * numbers), [=, this] {
+           muon_update<Device, T>(device_, {.weight = weight,
+                                            .master = master,
+                                            .first_moment = first,
+                                            .d_weight = d_weight,
+                                            .offset_m = offset_m.data(),
+                                            .matrices = matrices,
+                                            .O = O,
+                                            .I = I,
+                                            .settings = {},
+                                            .state = step});
+         });
   }
 
   struct Pass {

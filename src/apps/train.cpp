@@ -58,6 +58,8 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.integer("batch", a.training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
   flags.choice("optimizer", a.training.optimizer, {"adamw", "muon"},
                "of the matrices of linear maps; AdamW updates all other weights");
+  flags.integer("muon-rounds", a.training.muon_rounds, "N",
+                "how near Muon brings singular values to 1; fewer are faster", 0, largest_muon_rounds);
   flags.real("learning-rate", a.training.learning_rate, "RATE", "highest learning rate", {0, 1e6});
   flags.integer("warmup", a.training.warmup, "STEPS", "linear rise before the cosine falls to 10 %", 0, largest_steps);
   flags.real("weight-decay", a.training.weight_decay, "RATE", "decay of matrices, a unit of learning rate", {0, 1e6});

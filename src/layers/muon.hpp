@@ -14,7 +14,7 @@ namespace abh {
 //   first_moment_oi  = beta first_moment_oi + (1 - beta) gradient_oi                        (muon.2)
 //   ahead_oi         = beta first_moment_oi + (1 - beta) gradient_oi                        (muon.3)
 //   x_oi             = ahead_oi / ((sum_oi ahead_oi^2)^(1/2) + epsilon)                     (muon.4)
-//   five times:
+//   `rounds` times:
 //     gram_oo        = sum_i x_oi x_o'i                                                     (muon.5)
 //     polynomial_oo  = 3.4445 [o = o'] - 4.7750 gram_oo + 2.0315 sum_o" gram_oo" gram_o"o'  (muon.6)
 //     x_oi           = sum_o' polynomial_oo' x_o'i                                          (muon.7)
@@ -26,6 +26,7 @@ struct MuonSettings {
   double beta = 0.95;       // in [0, 1)
   double epsilon = 1e-8;    // above 0
   double weight_decay = 0;  // per unit of learning rate
+  Index rounds = 5;         // >= 0, of (muon.5) to (muon.7)
 };
 
 // Matrices of one shape that stand in the arenas of a network. Where T is narrower than Accum<T> (bf16), `master` holds
@@ -46,14 +47,13 @@ struct MuonUpdate {
 // Updates the matrices and their moments in place; d_weight is only read. Of *state it reads learning_rate and
 // clip_scale; where that is NaN (see global_norm.hpp) nothing changes. (muon.4) to (muon.7) are computed in T.
 //
-// 10 S^2 (2 L + S) flops a matrix, S the smaller and L the larger of O and I, and 20 bytes a weight beside them;
-// scratch memory for 2 (L + S) S numbers, on a GPU for each of up to 32 matrices, which are computed together.
+// 2 S^2 (2 L + S) flops a matrix and round, S the smaller and L the larger of O and I, and 20 bytes a weight beside
+// them; scratch memory for 2 (L + S) S numbers, on a GPU for each of up to 32 matrices, which are computed together.
 template <class Device, class T>
 void muon_update(Device&, const MuonUpdate<T>&);
 
-// The polynomial that (muon.5) to (muon.7) apply to every singular value, and how often.
+// The polynomial that a round applies to every singular value.
 inline constexpr double muon_linear = 3.4445, muon_cubic = -4.7750, muon_quintic = 2.0315;
-inline constexpr int muon_rounds = 5;
 
 // The root mean square of the steps' elements, for a learning rate of 1: about that of AdamW.
 inline constexpr double muon_step = 0.2;
