@@ -304,7 +304,7 @@ TEST_CASE("entropy and length of small grammars", "[corpus]") {
   CHECK(close(got.characters, 3, 1e-12));
 }
 
-TEST_CASE("the entropy of the play is what its texts have on average", "[corpus]") {
+TEST_CASE("the entropy of the play is what its texts have on average", "[corpus][slow]") {
   const Grammar grammar(play);
   const Expectation expected = expectation(grammar);
   Writer writer(grammar, 17);

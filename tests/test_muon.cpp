@@ -180,7 +180,7 @@ TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") 
 
 TEST_CASE("muon: float in every instruction set against double, any number of threads", "[muon]") {
   const MuonSettings settings{.weight_decay = 0.1};
-  for (const Shape& shape : std::vector<Shape>{{7, 13}, {66, 35}, {40, 300}, {130, 129}}) {
+  for (const Shape& shape : std::vector<Shape>{{7, 13}, {66, 35}, {24, 300}}) {
     CAPTURE(shape.O, shape.I);
     const Index matrices = 2, gap = 3;
     CpuDevice<Isa::baseline> reference_device(1);

@@ -577,7 +577,7 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
     }
   }
   REQUIRE(steps.size() == 8);
-  CHECK(layers == 2 * 28);
+  CHECK(layers == 2 * 29);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(steps[4 + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
   }
