@@ -223,19 +223,7 @@ class Network {
     };
     const Index decayed = measured_.decayed_count();
     if (training.optimizer == "muon") {
-      for (const LinearMaps& maps : linear_maps_) {
-        muon_update<Device, T>(device_,
-                               {.weight = weights(),
-                                .master = masters(),
-                                .first_moment = first_moments(),
-                                .d_weight = gradients(),
-                                .offset_m = maps.offset_m.data(),
-                                .matrices = static_cast<Index>(maps.offset_m.size()),
-                                .O = maps.O,
-                                .I = maps.I,
-                                .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
-                                .state = state});
-      }
+      update_linear_maps(training, state);
       for (const Parameter& parameter : parameters()) {
         if (parameter.kind == Kind::decayed) update_range(parameter.offset, parameter.count);
       }
@@ -360,6 +348,22 @@ class Network {
       maps.offset_m.push_back(parameter.offset);
     }
     return all;
+  }
+
+  void update_linear_maps(const TrainingConfig& training, const StepState* state) {
+    for (const LinearMaps& maps : linear_maps_) {
+      muon_update<Device, T>(device_,
+                             {.weight = weights(),
+                              .master = masters(),
+                              .first_moment = first_moments(),
+                              .d_weight = gradients(),
+                              .offset_m = maps.offset_m.data(),
+                              .matrices = static_cast<Index>(maps.offset_m.size()),
+                              .O = maps.O,
+                              .I = maps.I,
+                              .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
+                              .state = state});
+    }
   }
 
   static std::size_t workspace_bytes(const ModelConfig& config, const NetworkExtent& extent) {

@@ -590,7 +590,11 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bo
   net.loss(tokens.data(), 0, pass);
   net.backward(tokens.data(), tokens.data(), 0, pass);
   net.measure_gradient(TrainingConfig(), &state);
-  net.update(TrainingConfig(), &state);
+  TrainingConfig training;
+  for (const char* optimizer : {"adamw", "muon"}) {
+    training.optimizer = optimizer;
+    net.update(training, &state);
+  }
   const std::size_t peak = device.workspace.peak();
   INFO("workspace: peak " << peak << ", estimate " << memory.workspace_bytes);
   CHECK(peak > 0);
