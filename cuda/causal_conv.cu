@@ -73,7 +73,7 @@ void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index par
 // V neighbouring numbers as they lie in memory. Zeros where there is no such position.
 template <int V, class T>
 __device__ __forceinline__ Pack<T, V> row_at(const T* in_pd, int p, int C, Index step) {
-  if (p >= 0 && p < C) return *reinterpret_cast<const Pack<T, V>*>(in_pd + p * step);
+  if (p >= 0 && p < C) return pack_at<V>(in_pd + p * step);
   Pack<T, V> zeros;
   for (int i = 0; i < V; ++i) zeros.x[i] = T(0.0f);
   return zeros;
@@ -266,7 +266,7 @@ __global__ void gather_kernel(T* window_bcujx, const T* in_bcd, Index count, int
   const int U = D / G, x = int(i % G), j = int(bcuj % J), u = int(bcu % U);
   const int c = int(bcu / U % C), offset = look == Look::back ? j - (J - 1) : J - 1 - j;
   const T* in_c = in_bcd + bcu / U / C * C * D + u * G + x;
-  *reinterpret_cast<Pack<T, V>*>(window_bcujx + i) = row_at<V>(in_c, c + offset, C, D);
+  pack_at<V>(window_bcujx + i) = row_at<V>(in_c, c + offset, C, D);
 }
 
 // The windows of `in`, in scratch memory of the caller. With one tap they are `in` itself.

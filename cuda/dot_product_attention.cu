@@ -138,11 +138,10 @@ __device__ __forceinline__ void fetched() {
 template <bool wide, class T, int KP>
 __device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int first, int C, int K) {
   constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
-  using Piece = Pack<T, at_once>;
   T* to_tile = to_ck[first];
   const int k = int(threadIdx.x) % pieces * at_once;
   for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads<T> / pieces) {
-    *reinterpret_cast<Piece*>(to_tile + c * to_ck.stride + k) = *reinterpret_cast<const Piece*>(from.row[c] + k);
+    pack_at<at_once>(to_tile + c * to_ck.stride + k) = pack_at<at_once>(from.row[c] + k);
   }
 }
 

@@ -99,7 +99,7 @@ __device__ void add_rows(Tile<V>& tile, int found, const T* d_out_gd, int D, int
     Floats<V> d_out[ahead];
     for (int q = 0; q < ahead / 4; ++q) {
       if (next + 4 * q >= found) continue;
-      four[q] = *reinterpret_cast<const Pack<int, 4>*>(tile.found + next + 4 * q);
+      four[q] = pack_at<4>(tile.found + next + 4 * q);
       for (int i = 0; i < 4; ++i) d_out[4 * q + i] = load<V>(d_out_gd + Index{four[q].x[i] % group} * D);
     }
     for (int q = 0; q < ahead / 4; ++q) {

@@ -132,7 +132,7 @@ struct TensorTile {
       } else {
         Pack<bf16, chunk> pack;
         for (int j = 0; j < chunk; ++j) pack.x[j] = j < count ? from[j] : bf16(0.0f);
-        *reinterpret_cast<Pack<bf16, chunk>*>(to) = pack;
+        pack_at<chunk>(to) = pack;
       }
     }
   }

@@ -38,9 +38,21 @@ struct alignas(sizeof(T) * width) Pack {
   T x[width];
 };
 
+// `width` neighbouring numbers as one, in memory that is aligned for it.
+template <int width, class T>
+__device__ __forceinline__ Pack<T, width>& pack_at(T* at) {
+  require_aligned(at, sizeof(Pack<T, width>));
+  return *reinterpret_cast<Pack<T, width>*>(at);
+}
+template <int width, class T>
+__device__ __forceinline__ const Pack<T, width>& pack_at(const T* at) {
+  require_aligned(at, sizeof(Pack<T, width>));
+  return *reinterpret_cast<const Pack<T, width>*>(at);
+}
+
 template <int width, class T>
 __device__ __forceinline__ Floats<width> load(const T* from) {
-  const Pack<T, width> pack = *reinterpret_cast<const Pack<T, width>*>(from);
+  const Pack<T, width> pack = pack_at<width>(from);
   Floats<width> floats;
   for (int i = 0; i < width; ++i) floats.x[i] = float(pack.x[i]);
   return floats;
@@ -50,7 +62,7 @@ template <int width, class T>
 __device__ __forceinline__ void store(T* to, const Floats<width>& floats) {
   Pack<T, width> pack;
   for (int i = 0; i < width; ++i) pack.x[i] = T(floats.x[i]);
-  *reinterpret_cast<Pack<T, width>*>(to) = pack;
+  pack_at<width>(to) = pack;
 }
 
 // Numbers of T in the widest access, 16 bytes.

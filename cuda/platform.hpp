@@ -56,10 +56,14 @@ __device__ __forceinline__ void* dynamic_shared_memory() {
   return memory;
 }
 
+// The GPU sees to that itself.
+__device__ __forceinline__ void require_aligned(const void*, std::size_t) {}
+
 #else
 
 using emulator::dynamic_shared_memory;
 using emulator::launch;
+using emulator::require_aligned;
 using emulator::shared_memory;
 
 inline void require(cudaError_t status, const char* what) {

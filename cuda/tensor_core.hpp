@@ -175,6 +175,8 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
 }
 
 inline void copy_async(void* shared, const void* global, bool there = true) {
+  require_aligned(shared, 16);
+  require_aligned(global, 16);
   twin::finish_copies(~0u);  // room for one more
   twin::begin_copy(shared, there ? global : nullptr);
 }

@@ -20,6 +20,7 @@ namespace {
 
 using emulator::dynamic_shared_memory;
 using emulator::launch;
+using emulator::require_aligned;
 using emulator::shared_memory;
 
 constexpr unsigned whole_warp = 0xFFFFFFFF;
@@ -476,6 +477,8 @@ __global__ void much_static_kernel() {
 }
 __global__ void big_kernel() { shared_memory<Big>().x[threadIdx.x] = 1; }
 
+__global__ void wide_kernel(const float* four) { require_aligned(four + 4 * threadIdx.x, 16); }
+
 __global__ void throwing_kernel() {
   __syncthreads();
   if (threadIdx.x == 2) throw 1;
@@ -570,6 +573,16 @@ TEST_CASE("emulator: launches beyond CUDA's limits are refused", "[emulator]") {
 TEST_CASE("emulator: exceptions and launches do not leave a kernel", "[emulator]") {
   require_words(error_of(throwing_kernel, 1, 40, 0), {"exception", "thread (2, 0, 0)"});
   require_words(error_of(launching_kernel, 1, 40, 0), {"launches a kernel"});
+  require_that_the_emulator_still_works();
+}
+
+TEST_CASE("emulator: misaligned wide accesses are errors", "[emulator]") {
+  alignas(16) float numbers[4 * 40 + 4] = {};
+  CHECK(error_of(wide_kernel, 1, 40, 0, numbers + 0).empty());
+  CHECK(error_of(wide_kernel, 1, 40, 0, numbers + 4).empty());
+  for (const int begin : {1, 2, 3}) {
+    require_words(error_of(wide_kernel, 1, 40, 0, numbers + begin), {"misaligned", "thread (0, 0, 0)"});
+  }
   require_that_the_emulator_still_works();
 }
 

@@ -4,7 +4,7 @@
 namespace abh {
 namespace {
 
-// Matrices of one shape as a training run keeps them, with a copy in full precision where T is narrow. Between them lie
+// Matrices of one shape as a training run keeps them, with a copy in full precision where T is narrow. After each come
 // `gap` weights that belong to somebody else.
 template <class T>
 struct Matrices {
@@ -21,7 +21,7 @@ struct Matrices {
         weight(start.begin(), start.end()),
         master(has_master ? start : Array<Accum<T>>()),
         first_moment(start.size(), Accum<T>(0)) {
-    for (Index m = 0; m < matrices; ++m) offset_m.push_back(gap + m * (O * I + gap));
+    for (Index m = 0; m < matrices; ++m) offset_m.push_back(m * (O * I + gap));
   }
 
   template <class Device>
@@ -61,7 +61,7 @@ const std::vector<Shape> shapes = {{1, 1}, {1, 9}, {9, 1}, {5, 5}, {7, 13}, {13,
 // Four steps with learning rate and clip scale changing, as a training run has them.
 template <class T, class Device>
 Matrices<T> run(Device& device, Index matrices, const Shape& shape, const MuonSettings& settings, Index gap = 0) {
-  const Index count = gap + matrices * (shape.O * shape.I + gap);
+  const Index count = matrices * (shape.O * shape.I + gap);
   Matrices<T> result(matrices, shape.O, shape.I, converted<Accum<T>>(Values<double>{numbers(count, 1)})[0], gap);
   for (std::uint32_t step = 0; step < 4; ++step) {
     result.update(device, converted<Accum<T>>(Values<double>{numbers(count, 2 + step, step == 2 ? 1e-3 : 3)})[0],

@@ -519,6 +519,8 @@ void read_missing_lane(const char* file, int line) {
   fail("a shuffle reads from a lane that the block does not have", current);
 }
 
+void access_misaligned() { fail("a misaligned wide access", current); }
+
 void* static_shared_memory(const SharedType& type) {
   for (unsigned i = 0; i < static_count; ++i) {
     if (static_memory[i].type == &type) return static_memory[i].memory;

@@ -5,9 +5,10 @@
 //
 // Every CUDA thread of a block is a fiber with a stack of its own, and threads change places only where they wait for
 // each other. Blocks run one after another. What a kernel does wrong is reported as an Error that launch() throws:
-// divergent barriers, threads that leave while others wait, deadlocks, writes behind the end of shared or global
-// memory. Shared memory and fresh global memory are filled with NaN, and the order of threads and blocks can be changed
-// (set_order), so that reading too early shows in the results. Built with -fsanitize=thread, races are reported too.
+// divergent barriers, threads that leave while others wait, deadlocks, misaligned wide accesses (require_aligned),
+// writes behind the end of shared or global memory. Shared memory and fresh global memory are filled with NaN, and the
+// order of threads and blocks can be changed (set_order), so that reading too early shows in the results. Built with
+// -fsanitize=thread, races are reported too.
 
 #include <cmath>
 #include <cstddef>
@@ -68,6 +69,7 @@ inline constexpr std::size_t largest_exchange = 64;  // bytes a lane
 Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std::size_t bytes, const char* file,
                        int line);
 [[noreturn]] void read_missing_lane(const char* file, int line);
+[[noreturn]] void access_misaligned();
 
 // The value of lane `source` of each group of `width` lanes; the own value where `source` lies outside of the group.
 template <class V, class SourceOf>
@@ -99,6 +101,11 @@ void* static_shared_memory(const SharedType& type);
 void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
 
 }  // namespace detail
+
+// A wide access of `bytes` bytes: a GPU refuses it where this is no multiple of them.
+inline void require_aligned(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) detail::access_misaligned();
+}
 
 // The place of a call, as default arguments.
 #define EMULATOR_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
