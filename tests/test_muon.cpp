@@ -284,6 +284,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
   for_each_gpu([&](auto& device, const std::string& name) {
     for (const Layout& l : {Layout{1, {1, 1}, 0},
                             {3, {1, 3}, 1},
+                            {2, {3, 7}, 3},
                             {2, {5, 7}, 0},
                             {3, {12, 20}, 4},
                             {2, {21, 10}, 3},
