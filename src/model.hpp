@@ -28,8 +28,8 @@ class Model {
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;
 
-  // One step on a batch of training.batch x C tokens: loss, gradient, clipping, AdamW. The update is not made when the
-  // norm of the gradient is not finite. From the second step of a model on, `training` may not change but for what
+  // One step on a batch of training.batch x C tokens: loss, gradient, clipping, optimizer. The update is not made when
+  // the norm of the gradient is not finite. From the second step of a model on, `training` may not change but for what
   // learning_rate_at makes of it: a GPU replays a recording.
   struct StepResult {
     double loss;           // mean, nats per token, label smoothing included

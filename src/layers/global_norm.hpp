@@ -11,11 +11,11 @@ namespace abh {
 //   gradient_norm = (sum_i gradient_i^2)^(1/2)                                     (global_norm.1)
 //   clip_scale    = min(1, clip / gradient_norm), 1 where clip = 0                 (global_norm.2)
 //
-// Nothing is saved and there is no backward pass: adamw multiplies the gradient by clip_scale when it reads it.
+// Nothing is saved and there is no backward pass: the optimizers multiply the gradient by clip_scale when they read it.
 //
 // Squares and sums are in double, where no float can overflow or vanish: the norm is infinite or NaN only if a gradient
-// is (in double: if one is beyond 1e150). Then clip_scale is NaN, whatever clip is, and adamw changes nothing: with
-// clip / infinity = 0 most weights would only decay, and a broken step would look like a calm one.
+// is (in double: if one is beyond 1e150). Then clip_scale is NaN, whatever clip is, and the optimizers change nothing:
+// with clip / infinity = 0 most weights would only decay, and a broken step would look like a calm one.
 //
 // Writes *state, reads `count` >= 0 elements of the gradient arena once; clip >= 0. 2 flops an element. The order of
 // summation depends on count only.
