@@ -19,15 +19,6 @@ Index elements_per_part(Index count) {
   return turns < 1 ? turn : turns * turn;
 }
 
-// Elements i ... i + 3, zeros from `count` on. Addresses that are not aligned take four accesses, but the sums keep
-// their order.
-__device__ __forceinline__ Floats<4> four_at(const float* gradient, Index i, Index count, bool aligned) {
-  if (aligned && i + 4 <= count) return load<4>(gradient + i);
-  Floats<4> four;
-  for (int k = 0; k < 4; ++k) four.x[k] = i + k < count ? gradient[i + k] : 0.0f;
-  return four;
-}
-
 // sum_p[p] = the squares of part p. Grid: a block of 256 threads a part. In every turn a thread takes four times four
 // neighbouring elements, 1,024 apart:
 //
@@ -43,7 +34,7 @@ __global__ void __launch_bounds__(threads_per_block)
   double sum = 0;
   for (Index at = begin + 4 * Index{threadIdx.x}; at < end; at += turn) {
     Floats<4> four[loads];
-    for (int l = 0; l < loads; ++l) four[l] = four_at(gradient, at + l * (turn / loads), end, aligned);
+    for (int l = 0; l < loads; ++l) four[l] = load_four(gradient, at + l * (turn / loads), end, aligned);
     for (int l = 0; l < loads; ++l) {
       for (int k = 0; k < 4; ++k) sum += double(four[l].x[k]) * double(four[l].x[k]);
     }

@@ -65,6 +65,23 @@ __device__ __forceinline__ void store(T* to, const Floats<width>& floats) {
   pack_at<width>(to) = pack;
 }
 
+// Numbers i ... i + 3 of `count`, where addresses may not be aligned and the end may come sooner: then in single
+// accesses, with zeros from `count` on.
+template <class T>
+__device__ __forceinline__ Floats<4> load_four(const T* from, Index i, Index count, bool aligned) {
+  if (aligned && i + 4 <= count) return load<4>(from + i);
+  Floats<4> four;
+  for (int k = 0; k < 4; ++k) four.x[k] = i + k < count ? float(from[i + k]) : 0.0f;
+  return four;
+}
+template <class T>
+__device__ __forceinline__ void store_four(T* to, Index i, Index count, bool aligned, const Floats<4>& four) {
+  if (aligned && i + 4 <= count) return store<4>(to + i, four);
+  for (int k = 0; k < 4; ++k) {
+    if (i + k < count) to[i + k] = T(four.x[k]);
+  }
+}
+
 // Numbers of T in the widest access, 16 bytes.
 template <class T>
 inline constexpr int widest = 16 / static_cast<int>(sizeof(T));

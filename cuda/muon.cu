@@ -1,4 +1,5 @@
 #include <type_traits>
+#include <utility>
 
 #include "cuda/gemm.hpp"
 #include "cuda/kernel.hpp"
@@ -24,7 +25,8 @@ struct Matrices {
   Index offset_m[most_matrices];
   Index count;     // weights of one matrix
   unsigned parts;  // blocks of one matrix
-  bool aligned;    // for accesses of 16 bytes
+  bool aligned;    // for accesses of four numbers, in the arenas
+  bool x_aligned;  // and in x_moi
 };
 
 // What the host knows before a step. The complement is formed in double: 1 - 0.95f is off by some ten-millionths.
@@ -32,22 +34,6 @@ struct Factors {
   float beta, complement;
   double epsilon, weight_decay, step;  // step: length of a step for a learning rate of 1
 };
-
-// Four numbers from i on; where addresses are not aligned or the matrix ends, in single accesses, zeros beyond its end.
-template <class T>
-__device__ __forceinline__ Floats<4> four_of(const T* from, Index i, Index count, bool aligned) {
-  if (aligned && i + 4 <= count) return load<4>(from + i);
-  Floats<4> four;
-  for (int k = 0; k < 4; ++k) four.x[k] = i + k < count ? float(from[i + k]) : 0.0f;
-  return four;
-}
-template <class T>
-__device__ __forceinline__ void put_four(T* to, Index i, Index count, bool aligned, const Floats<4>& four) {
-  if (aligned && i + 4 <= count) return store<4>(to + i, four);
-  for (int k = 0; k < 4; ++k) {
-    if (i + k < count) to[i + k] = T(four.x[k]);
-  }
-}
 
 // Calls body(i) for the weights i ... i + 3 of this thread, within its matrix. Block x of a grid has part x % parts of
 // matrix x / parts: 4,096 weights in four turns, in each of which thread t has four, from 4 t on.
@@ -73,15 +59,15 @@ __global__ void __launch_bounds__(threads_per_block)
   const float* d_weight = a.d_weight + offset;
   double sum = 0;
   for_each_four(a, [&](Index i) {
-    Floats<4> first = four_of(first_moment, i, a.count, a.aligned);
-    const Floats<4> d = four_of(d_weight, i, a.count, a.aligned);
+    Floats<4> first = load_four(first_moment, i, a.count, a.aligned);
+    const Floats<4> d = load_four(d_weight, i, a.count, a.aligned);
     for (int k = 0; k < 4; ++k) {
       const float gradient = clip_scale * d.x[k];                        // (muon.1)
       first.x[k] = f.beta * first.x[k] + f.complement * gradient;        // (muon.2)
       const double ahead = ahead_of(f, clip_scale, first.x[k], d.x[k]);  // 0 beyond the end
       sum += ahead * ahead;
     }
-    put_four(first_moment, i, a.count, a.aligned, first);
+    store_four(first_moment, i, a.count, a.aligned, first);
   });
   sum = block_sum<threads_per_block>(sum);
   if (threadIdx.x == 0) sum_mp[blockIdx.x] = sum;
@@ -101,13 +87,12 @@ __global__ void __launch_bounds__(threads_per_block)
   const float* first_moment = a.first_moment + a.offset_m[matrix];
   const float* d_weight = a.d_weight + a.offset_m[matrix];
   T* x_oi = x_moi + matrix * a.count;
-  const bool aligned = a.aligned && a.count % 4 == 0;
   for_each_four(a, [&](Index i) {
-    const Floats<4> first = four_of(first_moment, i, a.count, a.aligned);
-    const Floats<4> d = four_of(d_weight, i, a.count, a.aligned);
+    const Floats<4> first = load_four(first_moment, i, a.count, a.aligned);
+    const Floats<4> d = load_four(d_weight, i, a.count, a.aligned);
     Floats<4> x;
     for (int k = 0; k < 4; ++k) x.x[k] = scale * ahead_of(f, clip_scale, first.x[k], d.x[k]);  // (muon.4)
-    put_four(x_oi, i, a.count, aligned, x);
+    store_four(x_oi, i, a.count, a.x_aligned, x);
   });
 }
 
@@ -128,13 +113,12 @@ __global__ void __launch_bounds__(threads_per_block)
   const float step = float(state->learning_rate * f.step), decay = float(state->learning_rate * f.weight_decay);
   const Index matrix = blockIdx.x / a.parts, offset = a.offset_m[matrix];
   const T* x_oi = x_moi + matrix * a.count;
-  const bool x_aligned = a.aligned && a.count % 4 == 0;
   for_each_four(a, [&](Index i) {
-    Floats<4> weight = four_of(a.exact + offset, i, a.count, a.aligned);
-    const Floats<4> x = four_of(x_oi, i, a.count, x_aligned);
+    Floats<4> weight = load_four(a.exact + offset, i, a.count, a.aligned);
+    const Floats<4> x = load_four(x_oi, i, a.count, a.x_aligned);
     for (int k = 0; k < 4; ++k) weight.x[k] -= step * x.x[k] + decay * weight.x[k];  // (muon.8)
-    put_four(a.exact + offset, i, a.count, a.aligned, weight);
-    if constexpr (!std::is_same_v<T, float>) put_four(a.rounded + offset, i, a.count, a.aligned, weight);
+    store_four(a.exact + offset, i, a.count, a.aligned, weight);
+    if constexpr (!std::is_same_v<T, float>) store_four(a.rounded + offset, i, a.count, a.aligned, weight);
   });
 }
 
@@ -206,7 +190,7 @@ T* orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O, I
 
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
-  Matrices<T> a{u.master, u.weight, u.first_moment, u.d_weight, {}, u.O * u.I, 1, false};
+  Matrices<T> a{u.master, u.weight, u.first_moment, u.d_weight, {}, u.O * u.I, 1, false, u.O * u.I % 4 == 0};
   if constexpr (std::is_same_v<T, float>) a.exact = u.weight;
   a.parts = blocks_for(a.count, weights_per_block);
   const double longer = static_cast<double>(u.O < u.I ? u.I : u.O);

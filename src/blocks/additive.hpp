@@ -54,8 +54,8 @@ class AdditiveBlock : public Block<Device, T> {
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         mid_norm_(layout, prefix + "mid_norm_", true, D_, extent) {
     const Index BC = extent.B * extent.C;
-    query_ = layout.weight(prefix + "query_dd", {D_, D_}, Init::normal,
-                           Kind::linear);  // query, key, value: one (qkv, D) weight
+    // Query, key, value: one (qkv, D) weight.
+    query_ = layout.weight(prefix + "query_dd", {D_, D_}, Init::normal, Kind::linear);
     layout.weight(prefix + "key_dd", {D_, D_}, Init::normal, Kind::linear);
     if (own_values_) layout.weight(prefix + "value_dd", {D_, D_}, Init::normal, Kind::linear);
     if (projection_) mix_ = layout.weight(prefix + "mix_dd", {D_, D_}, Init::normal, Kind::linear);

@@ -40,8 +40,8 @@ class DotProductBlock : public Block<Device, T> {
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent) {
     const Index BC = extent.B * extent.C;
-    query_ = layout.weight(prefix + "query_hd", {H_, D_}, Init::normal,
-                           Kind::linear);  // query, key, value: one (3 H, D) weight
+    // Query, key, value: one (3 H, D) weight.
+    query_ = layout.weight(prefix + "query_hd", {H_, D_}, Init::normal, Kind::linear);
     layout.weight(prefix + "key_hd", {H_, D_}, Init::normal, Kind::linear);
     layout.weight(prefix + "value_hd", {H_, D_}, Init::normal, Kind::linear);
     output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, Kind::linear);
