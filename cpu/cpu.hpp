@@ -46,8 +46,8 @@ struct CpuDevice {
   Workspace workspace{host_memory()};
 };
 
-// Runs body(task, worker) for every task in [0, tasks) on the device's team. What body does must depend on the task
-// alone: never cut work by the number of workers (`worker` is there to find scratch memory).
+// Runs body(task, worker) for every task in [0, tasks) on the device's team. What body computes must depend on the task
+// alone: never cut a sum by the number of workers (`worker` is there to find scratch memory).
 template <Isa isa, class Body>
 void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
   device.threads.run(

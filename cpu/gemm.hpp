@@ -8,12 +8,14 @@
 //   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): `b` is packed once a call, unless
 //                   it is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
-//   column_gemm     floats, columns of `a` contiguous (gradient of the weight): short, wide, and long in K
+//   column_gemm     floats, columns of `a` contiguous (gradient of the weight), lanes wide or `out` of few tiles:
+//                   operands are read where they stand
+//   packed_column_gemm  the same for all else: operands are packed on the way
 //
-// row_gemm and column_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few lane
-// vectors and multiplies it by a column of `a`, element by element. Operands are read where they stand if that is fast.
-// Every element is summed in the order of k within a block of K and over the blocks in order, whichever thread computes
-// it; in row_gemm also whichever row it stands in.
+// All but the first and dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
+// lane vectors and multiplies it by a column of `a`, element by element. Every element is summed in the order of k
+// within a block of K and over the blocks in order, whichever thread computes it; in row_gemm also whichever row it
+// stands in.
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
@@ -142,15 +144,10 @@ struct TileOperands {
   Index b_row;
   Index K;
   const float* ahead = nullptr;  // Order::rows: fetched in passing, K numbers that a tile to come will read
-  float* copy = nullptr;         // room for the operand that `Copies` names
 };
 
-// A tile by columns can leave a packed copy of an operand for the tiles that come after it: what it waits for, the
-// operand's way from far away, it waits for while it computes.
-enum class Copies { none, a, b };
-
 // The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
-template <int rows, int vectors, Order order, bool sums, Copies copies = Copies::none>
+template <int rows, int vectors, Order order, bool sums>
 inline void tile_product(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
   L sum[rows][vectors];
@@ -168,17 +165,11 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
   L row_sum[sum_vectors + 1];
   unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
-  float* copy = operands.copy;
   const float* ahead = operands.ahead;
   // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
 #pragma GCC unroll 4
   for (Index k = 0; k < operands.K; ++k) {
     if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
-    if constexpr (copies == Copies::a) {
-      __builtin_prefetch(a[0] + 16 * a_stride, 0, 3);
-      for (int i = 0; i < a_reads; i += lanes) store<L>(copy + i, load<L>(a[0] + i));
-      copy += tile_rows;
-    }
     if constexpr (order == Order::columns && lanes == 16) {
       // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands.
       constexpr Index far = 24;
@@ -189,12 +180,6 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
     L b_k[vectors];
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
-    if constexpr (copies == Copies::b) {
-      __builtin_prefetch(b + 16 * b_row, 0, 3);
-      __builtin_prefetch(b + 16 * b_row + tile_columns - 1, 0, 3);
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(copy + v * lanes, b_k[v]); });
-      copy += tile_columns;
-    }
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
@@ -252,17 +237,16 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
 
 // The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
 // reads as much of the operands: where the real part is smaller, they must be padded.
-template <Order order, Copies copies = Copies::none>
+template <Order order>
 inline void tile(const TileTarget& target, const TileOperands& operands) {
   unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
     constexpr int rows = 2 * (i + 1);
-    if constexpr (copies != Copies::none && rows != tile_rows) return;
     if (target.rows != rows && target.rows != rows - 1) return;
     const auto with_sums = [&]<bool sums>() {
       if (target.columns <= lanes) {
-        tile_product<rows, 1, order, sums, copies>(target, operands);
+        tile_product<rows, 1, order, sums>(target, operands);
       } else {
-        tile_product<rows, tile_vectors, order, sums, copies>(target, operands);
+        tile_product<rows, tile_vectors, order, sums>(target, operands);
       }
     };
     if constexpr (order == Order::columns) {
@@ -276,20 +260,34 @@ inline void copy_few(float* to, const float* from, Index count) {
   for (Index i = 0; i < count; ++i) to[i] = from[i];
 }
 
-// Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width), the last one
-// filled up with zeros.
+// Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width) and `panel` numbers
+// from the next, the last one filled up with zeros.
 template <int width>
-inline void pack_rows(float* panels, const float* from, Index stride, Index columns, Index K) {
+inline void pack_rows(float* panels, Index panel, const float* from, Index stride, Index columns, Index K) {
+  constexpr Index line = 16, ahead = 4;
   for (Index k = 0; k < K; ++k) {
     const float* row = from + k * stride;
+    float* to = panels + k * width;
+    for (Index n = 0; n < columns; n += line) __builtin_prefetch(row + ahead * stride + n, 0, 3);
     Index n = 0;
-    for (; n + width <= columns; n += width) std::memcpy(panels + n * K + k * width, row + n, width * sizeof(float));
+    for (; n + width <= columns; n += width, to += panel) std::memcpy(to, row + n, width * sizeof(float));
     if (n < columns) {
       float padded[width] = {};
       copy_few(padded, row + n, columns - n);
-      std::memcpy(panels + n * K + k * width, padded, sizeof(padded));
+      std::memcpy(to, padded, sizeof(padded));
     }
   }
+}
+
+// Steps [k, k + count) of a `b` whose rows are contiguous into panels of tile_columns columns, in parallel.
+template <class Device>
+void pack_b(Device& device, const Gemm<float>& g, Index N, Index k, Index count, float* panels) {
+  constexpr Index task_rows = 32;
+  parallel_for(device, blocks_of(count, task_rows), [&](Index task, Index) {
+    const Index row = task * task_rows;
+    pack_rows<tile_columns>(panels + row * tile_columns, count * tile_columns, g.b_kn + (k + row) * g.b_row, g.b_row, N,
+                            lesser(task_rows, count - row));
+  });
 }
 
 // The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers,
@@ -361,22 +359,20 @@ void row_gemm(Device& device, const Gemm<float>& g) {
 
   typename Device::Scope scratch(device.workspace);
   float* packed = pack ? scratch.template take<float>(K * panels * tile_columns) : nullptr;
-  // Panels of a block of `count` steps from k on, each (count, tile_columns): that of column n begins n * count numbers
-  // behind the first one.
+  // A block of K after the other, in each the panels side by side.
   const auto panels_of = [&](Index k) { return packed + k * panels * tile_columns; };
-  parallel_for(device, pack ? panels : 0, [&](Index p, Index) {
-    const Index n = p * tile_columns;
-    const Index columns = lesser(tile_columns, N - n);
-    for (Index block = 0; block < k_blocks; ++block) {
-      const Index k = k_of(block), count = k_of(block + 1) - k;
-      const float* from = g.b_kn + k * g.b_row + n * g.b_col;
-      if (g.b_col == 1) {
-        pack_rows<tile_columns>(panels_of(k) + n * count, from, g.b_row, columns, count);
-      } else {
-        pack_transposed(panels_of(k) + n * count, from, g.b_col, columns, count);
-      }
+  for (Index block = 0; pack && block < k_blocks; ++block) {
+    const Index k = k_of(block), count = k_of(block + 1) - k;
+    if (g.b_col == 1) {
+      pack_b(device, g, N, k, count, panels_of(k));
+    } else {
+      parallel_for(device, panels, [&](Index p, Index) {
+        const Index n = p * tile_columns;
+        pack_transposed(panels_of(k) + n * count, g.b_kn + k + n * g.b_col, g.b_col, lesser(tile_columns, N - n),
+                        count);
+      });
     }
-  });
+  }
 
   // A task walks through blocks of K by itself, with some rows for as long as a block of `b` is near.
   constexpr Index most_tiles = 8, enough_tasks = 32;
@@ -439,16 +435,15 @@ void dot_gemm(Device& device, const Gemm<float>& g) {
   });
 }
 
-// The work of one task of column_gemm: rows [k, k + count) of the operands, a block of `out` from (m, n).
+// The work of one task: steps [k, k + count) of the sums in a block of `out`.
 struct ColumnBlock {
   Index m_begin, m_end, n_begin, n_end, k, count;
 };
 
-// The tiles of a block, from operands read where they stand: fast with lanes so wide that a tile takes long to compute
-// what it has read. At an edge a tile reads on into the next row, and what that gives is dropped; the last rows, from
-// where it would read beyond the matrix, are copied.
+// The tiles of a block, from operands read where they stand. At an edge a tile reads on into the next row, and what
+// that gives is dropped; the last rows, from where it would read beyond the matrix, are copied.
 template <class Target>
-inline void column_tiles_in_place(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
+inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
   // The most last rows that cannot be read: with rows of one number, all but the first number are beyond the row.
   constexpr int most_copied = a_reads > lanes ? a_reads : lanes;
   for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
@@ -484,63 +479,15 @@ inline void column_tiles_in_place(const Gemm<float>& g, const ColumnBlock& block
   }
 }
 
-// The same from packed operands: with narrow lanes a tile reads more often, and rows of a matrix with a power of two of
-// columns all fall into the same few places of the first-level cache. The tiles on two edges of the block pack the
-// operands for the others.
-template <Index max_rows, Index max_k, class Target>
-inline void column_tiles_packed(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
-  constexpr Index panel = max_k * tile_rows + a_reads;
-  alignas(64) float a_panels[blocks_of(max_rows, tile_rows) * panel], b_panel[max_k * tile_columns];
-  const Index K = block.count;
-  const Index fetched_rows = blocks_of(K, blocks_of(block.m_end - block.m_begin, tile_rows));
-  for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
-    const float* b_kn = g.b_kn + n + block.k * g.b_row;
-    const float* next_b = b_kn + tile_columns;
-    const float* const last_b = n + 2 * tile_columns <= block.n_end ? next_b + (K - 1) * g.b_row : next_b;
-    float* a_panel = a_panels;
-    for (Index m = block.m_begin; m < block.m_end; m += tile_rows, a_panel += panel) {
-      const float* a_km = g.a_mk + m + block.k * g.a_col;
-      // Of the next columns of `b`, every tile fetches some rows: the line where they end, where they begin is near.
-      for (Index row = 0; row < fetched_rows && next_b < last_b; ++row, next_b += g.b_row) {
-        __builtin_prefetch(next_b + tile_columns - 1, 0, 3);
-      }
-      const TileTarget target = target_of(m, n);
-      const bool first_row = m == block.m_begin, first_column = n == block.n_begin;
-      const bool copy_a = first_column && !first_row && m + a_reads <= g.M;
-      const bool copy_b = first_row && target.rows == tile_rows && target.columns == tile_columns;
-      if (first_column && !copy_a) pack_rows<tile_rows>(a_panel, a_km, g.a_col, target.rows, K);
-      if (first_row && !copy_b) pack_rows<tile_columns>(b_panel, b_kn, g.b_row, target.columns, K);
-      TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = K};
-      if (copy_a) {
-        operands.a = a_km;
-        operands.a_stride = g.a_col;
-        operands.copy = a_panel;
-        tile<Order::columns, Copies::a>(target, operands);
-      } else if (copy_b) {
-        operands.b = b_kn;
-        operands.b_row = g.b_row;
-        operands.copy = b_panel;
-        tile<Order::columns, Copies::b>(target, operands);
-      } else {
-        tile<Order::columns>(target, operands);
-      }
-    }
-  }
-}
-
 // a_row = 1, b_col = 1, no bias. `out` is cut into blocks, and K, where it is long and blocks are few, into parts, each
 // with an output of its own; the parts are added up in order.
 template <class Device>
 void column_gemm(Device& device, const Gemm<float>& g) {
-  constexpr bool in_place = lanes == 16;
-  constexpr Index max_rows = in_place ? 11 * 12 : 22 * 12, max_columns = in_place ? 256 : 512;
-  constexpr Index max_k = 256;
-  constexpr Index enough_tasks = in_place ? 24 : 8;
-  constexpr Index long_part = in_place ? 1024 : 192, least_part = 128;
+  constexpr Index max_rows = 11 * 12, max_columns = 256, max_k = 256;
+  constexpr Index enough_tasks = 24, long_part = 1024, least_part = 128;
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
   Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, max_columns);
-  if (!in_place && m_blocks > 1) m_blocks += m_blocks % 2;  // two threads get as much each
   const auto cut_k = [&](Index least) {
     const Index most = K / least > 0 ? K / least : 1;
     return lesser(blocks_of(enough_tasks, m_blocks * n_blocks), most);
@@ -568,7 +515,7 @@ void column_gemm(Device& device, const Gemm<float>& g) {
     const Index n_begin = task / m_blocks % n_blocks * block_n, n_end = lesser(N, n_begin + block_n);
     const Index k_begin = part * K / parts, k_end = (part + 1) * K / parts;
     for (Index k = k_begin; k < k_end; k += max_k) {
-      const auto target_of = [&](Index m, Index n) {
+      column_tiles(g, {m_begin, m_end, n_begin, n_end, k, lesser(max_k, k_end - k)}, [&](Index m, Index n) {
         TileTarget target{.out_mn = g.out_mn + m * g.out_row + n,
                           .out_row = g.out_row,
                           .bias_n = nullptr,
@@ -584,13 +531,7 @@ void column_gemm(Device& device, const Gemm<float>& g) {
         }
         if (g.row_sum_m && n == 0) target.row_sum_m = parts > 1 ? part_sum_pm + part * M + m : g.row_sum_m + m;
         return target;
-      };
-      const ColumnBlock block{m_begin, m_end, n_begin, n_end, k, lesser(max_k, k_end - k)};
-      if constexpr (in_place) {
-        column_tiles_in_place(g, block, target_of);
-      } else {
-        column_tiles_packed<max_rows, max_k>(g, block, target_of);
-      }
+      });
     }
   });
 
@@ -608,6 +549,108 @@ void column_gemm(Device& device, const Gemm<float>& g) {
   });
 }
 
+// The same as column_tiles from packed operands: `b_panels` holds all N columns of `b`, in the block's steps. Rows of
+// `a` are packed a group of tiles ahead, a few of them between two tiles and each with all columns of the group, as
+// every row stands in a page of its own. A tile reads a panel of `b` from the first-level cache, where it stays for the
+// tiles of a group, and a panel of `a` from the second.
+inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, const float* b_panels) {
+  constexpr Index max_k = 256, group_tiles = 11;
+  constexpr Index a_panel = max_k * tile_rows + a_reads, a_group = group_tiles * a_panel;
+  alignas(64) float a_panels[2 * a_group];
+  const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
+  const Index n_tiles = blocks_of(block.n_end - block.n_begin, tile_columns);
+  const Index groups = blocks_of(m_tiles, group_tiles), k_parts = blocks_of(block.count, max_k);
+
+  // Some steps in the rows of a group; of these steps, `packed` are in the panels at `a`.
+  struct Part {
+    Index k, count, m, m_end;
+    float* a;
+    Index packed = 0;
+  };
+  const auto part_of = [&](Index i) {
+    const auto k_of = [&](Index k_part) { return block.k + k_part * block.count / k_parts; };
+    const auto m_of = [&](Index group) { return block.m_begin + group * m_tiles / groups * tile_rows; };
+    const Index k = k_of(i / groups), m = m_of(i % groups);
+    return Part{.k = k,
+                .count = k_of(i / groups + 1) - k,
+                .m = m,
+                .m_end = lesser(block.m_end, m_of(i % groups + 1)),
+                .a = a_panels + i % 2 * a_group};
+  };
+  const auto pack = [&](Part& part, Index rows) {
+    pack_rows<tile_rows>(part.a + part.packed * tile_rows, a_panel, g.a_mk + part.m + (part.k + part.packed) * g.a_col,
+                         g.a_col, part.m_end - part.m, rows);
+    part.packed += rows;
+  };
+
+  Part part = part_of(0);
+  pack(part, part.count);
+  for (Index i = 0; i < groups * k_parts; ++i) {
+    Part next = i + 1 < groups * k_parts ? part_of(i + 1) : Part{};
+    const Index rows_each = blocks_of(next.count, blocks_of(part.m_end - part.m, tile_rows) * n_tiles);
+    for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+      const float* a = part.a;
+      for (Index m = part.m; m < part.m_end; m += tile_rows, a += a_panel) {
+        if (next.packed < next.count) pack(next, lesser(rows_each, next.count - next.packed));
+        tile<Order::columns>({.out_mn = g.out_mn + m * g.out_row + n,
+                              .out_row = g.out_row,
+                              .bias_n = nullptr,
+                              .rows = lesser(tile_rows, part.m_end - m),
+                              .columns = lesser(tile_columns, block.n_end - n),
+                              .scale = g.scale,
+                              .accumulate = g.accumulate || part.k > 0,
+                              .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr},
+                             {.a = a,
+                              .a_stride = tile_rows,
+                              .b = b_panels + n * block.count + (part.k - block.k) * tile_columns,
+                              .b_row = tile_columns,
+                              .K = part.count});
+      }
+    }
+    part = next;
+  }
+}
+
+// column_gemm for lanes so narrow that a tile reads often: rows of a matrix with a power of two of columns all fall
+// into the same few places of the first-level cache. `b` is packed for all tasks, some steps at a time.
+template <class Device>
+void packed_column_gemm(Device& device, const Gemm<float>& g) {
+  constexpr Index chunk_elements = 1 << 16, least_chunk = 256;  // of `b`: as many stay in the second-level cache
+  const Index M = g.M, N = g.N, K = g.K;
+  const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
+  const Index chunk_most = greater(chunk_elements / (n_tiles * tile_columns), least_chunk);
+  const Index chunks = blocks_of(K, chunk_most);
+
+  // A task for every worker: the fewer there are, the less is packed. The one with most tiles decides; to pack a row of
+  // tiles counts as another tile.
+  const Index workers = device.threads.count();
+  const auto most_tiles = [&](Index m_tasks) {
+    return blocks_of(m_tiles, m_tasks) * (blocks_of(n_tiles, workers / m_tasks) + 1);
+  };
+  Index m_tasks = 1;
+  for (Index rows = 2; rows <= workers; ++rows) {
+    if (workers % rows == 0 && most_tiles(rows) <= most_tiles(m_tasks)) m_tasks = rows;
+  }
+  const Index n_tasks = workers / m_tasks;
+
+  typename Device::Scope scratch(device.workspace);
+  float* b_panels = scratch.template take<float>(lesser(K, chunk_most) * n_tiles * tile_columns);
+  for (Index chunk = 0; chunk < chunks; ++chunk) {
+    const Index k = chunk * K / chunks, count = (chunk + 1) * K / chunks - k;
+    pack_b(device, g, N, k, count, b_panels);
+    parallel_for(device, workers, [&](Index task, Index) {
+      const Index m_task = task % m_tasks, n_task = task / m_tasks;
+      const ColumnBlock block{.m_begin = m_task * m_tiles / m_tasks * tile_rows,
+                              .m_end = lesser(M, (m_task + 1) * m_tiles / m_tasks * tile_rows),
+                              .n_begin = n_task * n_tiles / n_tasks * tile_columns,
+                              .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
+                              .k = k,
+                              .count = count};
+      if (block.m_begin < block.m_end && block.n_begin < block.n_end) packed_column_tiles(g, block, b_panels);
+    });
+  }
+}
+
 #endif
 
 // M, N, K >= 0, no element of `out` written where M or N is 0.
@@ -617,7 +660,12 @@ void gemm(Device& device, const Gemm<T>& g) {
   if constexpr (is_float<T>) {
     if (g.M == 0 || g.N == 0) return;
     if (g.a_col != 1 || g.row_sum_m) {
-      column_gemm(device, g);
+      constexpr Index few_tiles = 16;
+      if (lanes == 16 || blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles) {
+        column_gemm(device, g);
+      } else {
+        packed_column_gemm(device, g);
+      }
     } else if (g.M < tile_rows && g.b_row == 1) {
       dot_gemm(device, g);
     } else {

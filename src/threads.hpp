@@ -10,8 +10,8 @@
 namespace abh {
 
 // A persistent team of threads that runs numbered tasks. Worker w of W always gets the tasks [w*n/W, (w+1)*n/W), so
-// there is no queue and no lock; a single task stays with the caller. What a task computes must depend on its number
-// alone, never on the worker or on W: then results are bitwise the same for every number of threads.
+// there is no queue and no lock; a single task stays with the caller. In which order a number is summed must depend on
+// the task's number alone, never on the worker or on W: then results are bitwise the same for every number of threads.
 class Threads {
  public:
   using Task = void (*)(void* context, Index task, Index worker);
