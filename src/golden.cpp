@@ -117,9 +117,11 @@ GoldenResults results_of(const GoldenSettings& settings, GoldenFile& file) {
 #endif
   if (settings.type == "double") return results_on<CpuDevice<Isa::baseline>, double>(CpuDevice<Isa::baseline>(1), file);
   switch (best_isa()) {
-#if defined(ABH_X86)
+#if defined(ABH_AVX512)
     case Isa::avx512:
       return results_on<CpuDevice<Isa::avx512>, float>(CpuDevice<Isa::avx512>(1), file);
+#endif
+#if defined(ABH_X86)
     case Isa::avx2:
       return results_on<CpuDevice<Isa::avx2>, float>(CpuDevice<Isa::avx2>(1), file);
 #endif

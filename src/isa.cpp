@@ -14,6 +14,8 @@ bool isa_available(Isa isa) {
 #if defined(ABH_X86)
     case Isa::avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+#if defined(ABH_AVX512)
     case Isa::avx512:
       return isa_available(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
@@ -43,7 +45,7 @@ Isa best_isa() {
     for (Isa isa : choices) {
       if (isa_name(isa) != std::string(wanted)) continue;
       if (isa_available(isa)) return isa;
-      throw Error("ATTENTION_ISA: this machine cannot run " + std::string(wanted));
+      throw Error("ATTENTION_ISA: this build or this machine has no " + std::string(wanted));
     }
     throw Error("ATTENTION_ISA: expected baseline, avx2 or avx512, found \"" + std::string(wanted) + "\"");
   }

@@ -193,9 +193,11 @@ std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig&
                 wanted.device == "cpu" ? 2 : 1);
   }
   switch (best_isa()) {
-#if defined(ABH_X86)
+#if defined(ABH_AVX512)
     case Isa::avx512:
       return make_cpu_model<Isa::avx512>(choice.threads, config, extent, dropout);
+#endif
+#if defined(ABH_X86)
     case Isa::avx2:
       return make_cpu_model<Isa::avx2>(choice.threads, config, extent, dropout);
 #endif

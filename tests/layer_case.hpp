@@ -77,6 +77,8 @@ void for_each_cpu(Index threads, const Body& body) {
     CpuDevice<Isa::avx2> avx2(threads);
     body(avx2, "avx2");
   }
+#endif
+#if defined(ABH_AVX512)
   if (isa_available(Isa::avx512)) {
     CpuDevice<Isa::avx512> avx512(threads);
     body(avx512, "avx512");

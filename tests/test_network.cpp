@@ -629,7 +629,7 @@ TEST_CASE("network: the estimate of its memory is what it takes", "[network][slo
       model.heads = 1;
       model.context = 300;
       check_memory<Reference>(model, 1, 300, 1, false);
-#if defined(ABH_X86)
+#if defined(ABH_AVX512)
       if (isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(model, 2, 33, 3, false);
 #endif
     }

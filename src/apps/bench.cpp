@@ -638,9 +638,11 @@ void bench(const BenchSettings& s, Results& results) {
   if (s.device.device == "emulated") return bench_gpu<Backend::emulated>(s, results);
 #endif
   switch (best_isa()) {
-#if defined(ABH_X86)
+#if defined(ABH_AVX512)
     case Isa::avx512:
       return bench_cpu<Isa::avx512>(s, results);
+#endif
+#if defined(ABH_X86)
     case Isa::avx2:
       return bench_cpu<Isa::avx2>(s, results);
 #endif
