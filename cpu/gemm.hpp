@@ -171,7 +171,8 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   for (Index k = 0; k < operands.K; ++k) {
     if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
     if constexpr (order == Order::columns && lanes == 16) {
-      // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands.
+      // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands, but for an `out`
+      // of few tiles.
       constexpr Index far = 24;
       __builtin_prefetch(a[0] + far * a_stride, 0, 3);
       __builtin_prefetch(b + far * b_row, 0, 3);

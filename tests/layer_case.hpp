@@ -65,7 +65,8 @@ inline Slot weight(std::string name, Index count, double scale = 1, double offse
 template <class T>
 using Values = std::vector<Array<T>>;
 
-// Runs body(device) on every CPU device that can compute T = float here: width 1, baseline, and what this machine has.
+// Runs body(device) on every CPU device that can compute T = float here: width 1, baseline, and what this machine
+// and this build have.
 template <class Body>
 void for_each_cpu(Index threads, const Body& body) {
   CpuDevice<Isa::scalar> scalar(threads);
