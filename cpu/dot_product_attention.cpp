@@ -113,8 +113,24 @@ void backward_by_rows(const DotProductAttentionBackward<T>& a, Index b, Index n)
 // Queries or keys in a tile: a tile of scores, keys and values stays in the first two caches.
 constexpr Index tile = 64;
 
-// Queries of one task of the forward pass: the more, the less often keys and values are read.
-constexpr Index query_tile = 2 * tile;
+// Tasks that a pass should have at least, where there is so much to share out.
+constexpr Index enough_tasks = 16;
+
+Index tiles_of(Index rows, Index size) { return (rows + size - 1) / size; }
+
+// Rows of a block, whole tiles: queries that meet one tile of keys after the other (forward), or keys that meet tiles
+// of queries (backward). The more, the less often those tiles come from afar; but the block itself should stay in the
+// second cache, and blocks are shared out. It depends on the shape alone.
+constexpr Index most_rows = 8 * tile;
+constexpr Index most_numbers = most_rows * 64;
+Index block_rows(Index heads, Index C, Index K) {
+  const auto too_many = [&](Index rows) {
+    return rows >= 2 * C || rows * K > most_numbers || heads * tiles_of(C, rows) < enough_tasks;
+  };
+  Index rows = most_rows;
+  while (rows > tile && too_many(rows)) rows /= 2;
+  return rows;
+}
 
 // Two lane vectors: what the inner loop computes at once.
 template <class T>
@@ -300,9 +316,9 @@ struct LaneRows {
 
 // Rows of one head are short pieces far from each other, a pattern that the machine does not foresee.
 template <class T>
-void prefetch(Rows<const T> x_ck, Index count, Index K) {
+void prefetch(Rows<const T> x_ck, Index first, Index end, Index K) {
   constexpr Index line = 64 / sizeof(T);
-  for (Index c = 0; c < count; ++c) {
+  for (Index c = first; c < end; ++c) {
     for (Index k = 0; k < K; k += line) __builtin_prefetch(x_ck[c] + k);
   }
 }
@@ -311,7 +327,7 @@ void prefetch(Rows<const T> x_ck, Index count, Index K) {
 template <class T>
 void transpose_groups(T* out_gkc, Rows<const T> in_ck, Index count, Index K) {
   using L = Wide<T>;
-  prefetch(in_ck, count, K);
+  prefetch(in_ck, 0, count, K);
   for (Index c = 0; c < count; c += lane_width<T>) {
     const LaneRows<T> rows(in_ck, c, count);
     T* out_kc = out_gkc + c / group<T> * group<T> * K + c % group<T>;
@@ -395,18 +411,17 @@ constexpr double log2_e = 1.44269504088896340736;
 // Vectors of scores that become weights side by side; more would not fit the registers.
 constexpr int weights_at_once = ABH_LANE_BYTES == 64 ? 4 : 2;
 
-Index tiles_of(Index rows, Index size) { return (rows + size - 1) / size; }
-
 // Numbers of scratch memory that one task of the forward pass needs.
 template <class T>
-Index forward_scratch(Index K) {
-  return (K + padded<T>(K)) * query_tile + padded<T>(K) * tile;
+Index forward_scratch(Index K, Index block) {
+  return (K + padded<T>(K)) * block + padded<T>(K) * tile;
 }
 
-// One tile of queries against every key it sees. State per query: max of the scores before their factor 1/sqrt(K), sum,
-// and K outputs not yet divided by the sum.
+// One block of queries against every key it sees. State per query: max of the scores before their factor 1/sqrt(K),
+// sum, and K outputs not yet divided by the sum.
 template <class T>
-void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Index first_query, T* scratch) {
+void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Index first_query, Index block,
+                   T* scratch) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = a.K, padded_K = padded<T>(K);
@@ -415,13 +430,13 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
   const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
   const Rows<const T> value_ck = rows(a.value_bch, a.value_stride);
   const Rows<T> out_ck = rows(a.out_bch, 0).from(first_query);
-  const Index queries = smaller(query_tile, a.C - first_query);
+  const Index queries = smaller(block, a.C - first_query);
   const T scale = score_scale<T>(K);
 
   T* query_gkc = scratch;
-  T* padded_ck = query_gkc + K * query_tile;
+  T* padded_ck = query_gkc + K * block;
   const Rows<T> sum_ck = K == padded_K ? out_ck : Rows<T>{padded_ck + padded_K * tile, padded_K};
-  alignas(64) T max_c[query_tile], sum_c[query_tile], shrink_c[group<T>];
+  alignas(64) T max_c[most_rows], sum_c[most_rows], shrink_c[group<T>];
   alignas(64) T weight_cc[tile * group<T>];  // a key tile x a group of queries: scores, then weights
   transpose_groups<T>(query_gkc, query_ck, queries, K);
   for (Index c = 0; c < padded<T>(queries); ++c) {
@@ -429,6 +444,8 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
     sum_c[c] = T(0);
   }
 
+  // Each group of queries fetches a share of the next tile of keys and values.
+  const Index next_rows = tiles_of(tile * group<T>, block);
   const Index end = a.causal ? first_query + queries : a.C;
   for (Index first_key = 0; first_key < end; first_key += tile) {
     const Index tile_keys = smaller(tile, a.C - first_key);
@@ -436,6 +453,9 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
     const Rows<const T> tile_value_ck = padded_rows<T>(value_ck.from(first_key), tile_keys, K, a.C > tile, padded_ck);
     for (Index g = 0; g < queries; g += group<T>) {
       const Index group_queries = smaller(group<T>, queries - g);
+      const Index next = first_key + tile + g / group<T> * next_rows, next_end = smaller(next + next_rows, end);
+      prefetch(key_ck, next, next_end, K);
+      prefetch(value_ck, next, next_end, K);
       const Index before = first_query + g - first_key;  // keys of the tile before the first query of the group
       if (a.causal && before < 0) continue;
       const bool diagonal = a.causal && before < tile;
@@ -526,15 +546,15 @@ void forward_tile(const DotProductAttentionForward<T>& a, Index b, Index n, Inde
 
 // Numbers of scratch memory that one task of the backward pass needs.
 template <class T>
-Index backward_scratch(Index K) {
-  return (2 * K + 5 * padded<T>(K)) * tile;
+Index backward_scratch(Index K, Index block) {
+  return (2 * K + 3 * padded<T>(K)) * block + 2 * padded<T>(K) * tile;
 }
 
-// One tile of keys against every query that sees it: finishes d_key and d_value of the tile, adds its part to
-// d_query_ck (C rows of padded(K) channels), or begins it if it is the first tile to do so.
+// One block of keys against every query that sees it: finishes d_key and d_value of the block, adds its part to
+// d_query_ck (C rows of padded(K) channels), or begins it if it is the first block to do so.
 template <class T>
-void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, Index first_key, Rows<T> d_query_ck,
-                   bool begins_d_query, const T* delta_c, T* scratch) {
+void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, Index first_key, Index block,
+                    Rows<T> d_query_ck, bool begins_d_query, const T* delta_c, T* scratch) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = a.K, padded_K = padded<T>(K);
@@ -546,115 +566,119 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
   const Rows<T> d_key_ck = rows(a.d_key_bch, a.d_key_stride).from(first_key);
   const Rows<T> d_value_ck = rows(a.d_value_bch, a.d_value_stride).from(first_key);
   const Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C;
-  const Index keys = smaller(tile, a.C - first_key);
+  const Index keys = smaller(block, a.C - first_key);
   const T scale = score_scale<T>(K);
 
   T* key_gkc = scratch;
-  T* value_gkc = key_gkc + K * tile;
-  T* padded_ck = value_gkc + K * tile;
-  const Index padded_size = padded_K * tile;
+  T* value_gkc = key_gkc + K * block;
+  T* padded_ck = value_gkc + K * block;
+  T* padded_tile_ck = padded_ck + 3 * padded_K * block;
   const bool several_tiles = a.C > tile;
-  const Rows<const T> tile_key_ck = padded_rows<T>(key_ck, keys, K, several_tiles, padded_ck);
-  const Rows<T> d_key_sum_ck = K == padded_K ? d_key_ck : Rows<T>{padded_ck + 3 * padded_size, padded_K};
-  const Rows<T> d_value_sum_ck = K == padded_K ? d_value_ck : Rows<T>{padded_ck + 4 * padded_size, padded_K};
-  alignas(64) T hide_c[tile];                // added to the scores of a key
+  const Rows<const T> padded_key_ck = padded_rows<T>(key_ck, keys, K, several_tiles, padded_ck);
+  const Rows<T> d_key_sum_ck = K == padded_K ? d_key_ck : Rows<T>{padded_ck + padded_K * block, padded_K};
+  const Rows<T> d_value_sum_ck = K == padded_K ? d_value_ck : Rows<T>{padded_ck + 2 * padded_K * block, padded_K};
+  alignas(64) T hide_c[most_rows];           // added to the scores of a key
   alignas(64) T weight_cc[tile * group<T>];  // a query tile x a group of keys
   alignas(64) T d_score_cc[tile * tile];     // a query tile x a key tile
   transpose_groups<T>(key_gkc, key_ck, keys, K);
   transpose_groups<T>(value_gkc, value_ck, keys, K);
-  for (Index c = 0; c < tile; ++c) {
+  for (Index c = 0; c < padded<T>(keys); ++c) {
     const bool seen = c < keys && !(a.mask_bc && a.mask_bc[b * a.C + first_key + c] == 0);
     hide_c[c] = seen ? T(0) : T(-infinity);
   }
 
-  const Index begin = a.causal ? first_key : 0;
-  for (Index first_query = begin; first_query < a.C; first_query += tile) {
-    const bool diagonal = a.causal && first_query == first_key;
+  for (Index first_query = a.causal ? first_key : 0; first_query < a.C; first_query += tile) {
     const Index queries = smaller(tile, a.C - first_query);
     const Rows<const T> tile_query_ck =
-        padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_ck + padded_size);
+        padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_tile_ck);
     const Rows<const T> tile_d_out_ck =
-        padded_rows<T>(d_out_ck.from(first_query), queries, K, false, padded_ck + 2 * padded_size);
-    for (Index g = 0; g < keys; g += group<T>) {
-      const Index group_keys = smaller(group<T>, keys - g);
-      // On the diagonal, queries before the first key of the group are left out, and the next ones see no key of the
-      // second vector.
-      const Index first = diagonal ? g : 0;
-      const Index both = diagonal ? smaller(queries, g + width) : 0;
-      const auto multiply_pairs = [&](T* out, Index out_stride, Rows<const T> x_ck, const T* y_kc) {
-        const auto multiply_queries = [&](Index from, Index to, Index lanes) {
-          multiply<T>({.out = {out + from * out_stride, out_stride},
-                       .a = {x_ck[from], x_ck.stride, 1},
-                       .b = {y_kc, group<T>},
-                       .rows = to - from,
-                       .lanes = lanes,
-                       .steps = K});
+        padded_rows<T>(d_out_ck.from(first_query), queries, K, false, padded_tile_ck + padded_K * tile);
+    const Index end = a.causal ? smaller(keys, first_query - first_key + tile) : keys;
+    for (Index key = 0; key < end; key += tile) {
+      const bool diagonal = a.causal && first_query == first_key + key;
+      const bool begins_d_key = first_query == (a.causal ? first_key + key : 0);
+      const Index tile_keys = smaller(tile, keys - key);
+      for (Index g = 0; g < tile_keys; g += group<T>) {
+        const Index group_keys = smaller(group<T>, tile_keys - g);
+        // On the diagonal, queries before the first key of the group are left out, and the next ones see no key of the
+        // second vector.
+        const Index first = diagonal ? g : 0;
+        const Index both = diagonal ? smaller(queries, g + width) : 0;
+        const auto multiply_pairs = [&](T* out, Index out_stride, Rows<const T> x_ck, const T* y_kc) {
+          const auto multiply_queries = [&](Index from, Index to, Index lanes) {
+            multiply<T>({.out = {out + from * out_stride, out_stride},
+                         .a = {x_ck[from], x_ck.stride, 1},
+                         .b = {y_kc, group<T>},
+                         .rows = to - from,
+                         .lanes = lanes,
+                         .steps = K});
+          };
+          multiply_queries(first, both, width);
+          multiply_queries(both, queries, group_keys > width ? group<T> : width);
         };
-        multiply_queries(first, both, width);
-        multiply_queries(both, queries, group_keys > width ? group<T> : width);
-      };
-      multiply_pairs(weight_cc, group<T>, tile_query_ck, key_gkc + g * K);
-      multiply_pairs(d_score_cc + g, tile, tile_d_out_ck, value_gkc + g * K);
+        multiply_pairs(weight_cc, group<T>, tile_query_ck, key_gkc + (key + g) * K);
+        multiply_pairs(d_score_cc + g, tile, tile_d_out_ck, value_gkc + (key + g) * K);
 
-      for (Index half = 0; half < group_keys; half += width) {
-        // A few queries from c on.
-        const auto weigh = [&]<int count>(Index c, const L& hide) {
-          L weight[count];
-          unrolled<count>([&](int i) {
-            const L score = load<L>(weight_cc + (c + i) * group<T> + half) * scale + hide;
-            weight[i] = (score - lse_c[first_query + c + i]) * T(log2_e);
-          });
-          powers_of_two(weight);  // (dot_product_attention.5)
-          unrolled<count>([&](int i) {
-            T* d_score_c = d_score_cc + (c + i) * tile + g + half;
-            const L d_score =
-                weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (dot_product_attention.7)
-            store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
-            store<L>(d_score_c, d_score * scale);
-          });
-        };
-        const L hide = load<L>(hide_c + g + half);
-        Index c = first;
-        if (diagonal) {
-          for (; c < smaller(queries, g + half); ++c) {
-            store<L>(weight_cc + c * group<T> + half, splat<L>(T(0)));
-            store<L>(d_score_cc + c * tile + g + half, splat<L>(T(0)));
+        for (Index half = 0; half < group_keys; half += width) {
+          // A few queries from c on.
+          const auto weigh = [&]<int count>(Index c, const L& hide) {
+            L weight[count];
+            unrolled<count>([&](int i) {
+              const L score = load<L>(weight_cc + (c + i) * group<T> + half) * scale + hide;
+              weight[i] = (score - lse_c[first_query + c + i]) * T(log2_e);
+            });
+            powers_of_two(weight);  // (dot_product_attention.5)
+            unrolled<count>([&](int i) {
+              T* d_score_c = d_score_cc + (c + i) * tile + g + half;
+              const L d_score =
+                  weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (dot_product_attention.7)
+              store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
+              store<L>(d_score_c, d_score * scale);
+            });
+          };
+          const L hide = load<L>(hide_c + key + g + half);
+          Index c = first;
+          if (diagonal) {
+            for (; c < smaller(queries, g + half); ++c) {
+              store<L>(weight_cc + c * group<T> + half, splat<L>(T(0)));
+              store<L>(d_score_cc + c * tile + g + half, splat<L>(T(0)));
+            }
+            for (; c < smaller(queries, g + half + width); ++c) {
+              weigh.template operator()<1>(
+                  c, lane_numbers<L>() > splat<L>(T(c - g - half)) ? splat<L>(T(-infinity)) : hide);
+            }
           }
-          for (; c < smaller(queries, g + half + width); ++c) {
-            weigh.template operator()<1>(c,
-                                         lane_numbers<L>() > splat<L>(T(c - g - half)) ? splat<L>(T(-infinity)) : hide);
+          for (; c + weights_at_once <= queries; c += weights_at_once) {
+            weigh.template operator()<weights_at_once>(c, hide);
           }
+          for (; c < queries; ++c) weigh.template operator()<1>(c, hide);
         }
-        for (; c + weights_at_once <= queries; c += weights_at_once) {
-          weigh.template operator()<weights_at_once>(c, hide);
-        }
-        for (; c < queries; ++c) weigh.template operator()<1>(c, hide);
+        Product<T> by_key{.out = d_value_sum_ck.from(key + g),  // (dot_product_attention.10)
+                          .a = {weight_cc + first * group<T>, 1, group<T>},
+                          .b = tile_d_out_ck.from(first),
+                          .rows = group_keys,
+                          .lanes = padded_K,
+                          .steps = queries - first,
+                          .add = !begins_d_key,
+                          .which = diagonal ? Steps::from_diagonal : Steps::all};
+        multiply<T>(by_key);
+        by_key.out = d_key_sum_ck.from(key + g);  // (dot_product_attention.9)
+        by_key.a = {d_score_cc + first * tile + g, 1, tile};
+        by_key.b = tile_query_ck.from(first);
+        multiply<T>(by_key);
       }
-      Product<T> by_key{.out = d_value_sum_ck.from(g),  // (dot_product_attention.10)
-                        .a = {weight_cc + first * group<T>, 1, group<T>},
-                        .b = tile_d_out_ck.from(first),
-                        .rows = group_keys,
-                        .lanes = padded_K,
-                        .steps = queries - first,
-                        .add = first_query != begin,
-                        .which = diagonal ? Steps::from_diagonal : Steps::all};
-      multiply<T>(by_key);
-      by_key.out = d_key_sum_ck.from(g);  // (dot_product_attention.9)
-      by_key.a = {d_score_cc + first * tile + g, 1, tile};
-      by_key.b = tile_query_ck.from(first);
-      multiply<T>(by_key);
-    }
-    const Index step = diagonal ? group<T> : queries;
-    for (Index c = 0; c < queries; c += step) {  // (dot_product_attention.8)
-      const Index some = smaller(step, queries - c);
-      multiply<T>({.out = d_query_ck.from(first_query + c),
-                   .a = {d_score_cc + c * tile, tile, 1},
-                   .b = tile_key_ck,
-                   .rows = some,
-                   .lanes = padded_K,
-                   .steps = diagonal ? c + some : keys,
-                   .add = !begins_d_query,
-                   .which = diagonal ? Steps::to_diagonal : Steps::all});
+      const Index step = diagonal ? group<T> : queries;
+      for (Index c = 0; c < queries; c += step) {  // (dot_product_attention.8)
+        const Index some = smaller(step, queries - c);
+        multiply<T>({.out = d_query_ck.from(first_query + c),
+                     .a = {d_score_cc + c * tile, tile, 1},
+                     .b = padded_key_ck.from(key),
+                     .rows = some,
+                     .lanes = padded_K,
+                     .steps = diagonal ? c + some : tile_keys,
+                     .add = !begins_d_query || key > 0,
+                     .which = diagonal ? Steps::to_diagonal : Steps::all});
+      }
     }
   }
   copy_back<T>(d_key_ck, d_key_sum_ck, keys, K);
@@ -666,8 +690,8 @@ void backward_tile(const DotProductAttentionBackward<T>& a, Index b, Index n, In
 template <class T>
 void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index first, Index end, Index K) {
   using L = Wide<T>;
-  prefetch(d_out_ck.from(first), end - first, K);
-  prefetch(out_ck.from(first), end - first, K);
+  prefetch(d_out_ck, first, end, K);
+  prefetch(out_ck, first, end, K);
   for (Index c = first; c < end; c += lane_width<T>) {
     const LaneRows<T> d_out(d_out_ck, c, end), out(out_ck, c, end);
     L sum = splat<L>(T(0));
@@ -685,13 +709,11 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
   }
 }
 
-// Tasks that a backward pass should have at least, where there are so many tiles. A head's key tiles are dealt out to
-// several tasks, each with its own d_query, only when there are few heads: it depends on the shape alone.
-constexpr Index enough_tasks = 16;
-
-Index pieces_of(Index heads, Index tiles) {
+// A head's blocks of keys are dealt out to several tasks, each with its own d_query, only when there are few heads:
+// that depends on the shape alone, too.
+Index pieces_of(Index heads, Index blocks) {
   const Index wanted = (enough_tasks + heads - 1) / heads;
-  return smaller(wanted, tiles);
+  return smaller(wanted, blocks);
 }
 
 template <class Device, class T>
@@ -699,13 +721,15 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
   const Index heads = a.B * a.N;
   const Index tiles = tiles_of(a.C, tile);
   if (heads == 0 || tiles == 0) return;
-  const Index pieces = pieces_of(heads, tiles);
+  const Index block = block_rows(heads, a.C, a.K);
+  const Index blocks = tiles_of(a.C, block);
+  const Index pieces = pieces_of(heads, blocks);
   const Index padded_K = padded<T>(a.K);
   const bool in_place = pieces == 1 && a.K == padded_K;  // d_query needs neither a sum nor padding
   typename Device::Scope scratch(device.workspace);
   T* delta_bnc = scratch.template take<T>(heads * a.C);
   T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
-  T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K));
+  T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K, block));
   const auto rows = [&](auto* first, Index stride, Index head) {
     return head_rows(first, stride, head / a.N, head % a.N, a.C, a.N, a.K);
   };
@@ -723,9 +747,9 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
     const Index piece = task % pieces;
     const Rows<T> d_query_ck = in_place ? rows(a.d_query_bch, a.d_query_stride, head)
                                         : Rows<T>{d_query_pbnck + (piece * heads + head) * a.C * padded_K, padded_K};
-    for (Index t = piece; t < tiles; t += pieces) {
-      backward_tile<T>(a, head / a.N, head % a.N, t * tile, d_query_ck, t == piece, delta_bnc + head * a.C,
-                       per_worker + worker * backward_scratch<T>(a.K));
+    for (Index t = piece; t < blocks; t += pieces) {
+      backward_block<T>(a, head / a.N, head % a.N, t * block, block, d_query_ck, t == piece, delta_bnc + head * a.C,
+                        per_worker + worker * backward_scratch<T>(a.K, block));
     }
   });
   if (in_place) return;
@@ -734,8 +758,8 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
     const Index head = task / tiles;
     const Index t = task % tiles;
     const Rows<T> d_query_ck = rows(a.d_query_bch, a.d_query_stride, head);
-    // A causal piece begins with the queries of its first tile.
-    const Index pieces_here = a.causal ? smaller(pieces, t + 1) : pieces;
+    // A causal piece begins with the queries of its first block.
+    const Index pieces_here = a.causal ? smaller(pieces, t * tile / block + 1) : pieces;
     for (Index c = t * tile; c < smaller((t + 1) * tile, a.C); ++c) {
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
@@ -753,15 +777,17 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
 template <class Device, class T>
 void dot_product_attention_forward(Device& device, const DotProductAttentionForward<T>& a) {
   if constexpr (is_float<T>) {
-    const Index tiles = tiles_of(a.C, query_tile);
+    const Index block = block_rows(a.B * a.N, a.C, a.K);
+    const Index blocks = tiles_of(a.C, block);
     typename Device::Scope scratch(device.workspace);
-    T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K));
-    parallel_for(device, a.B * a.N * tiles, [&](Index task, Index worker) {
-      const Index head = task / tiles;
-      // First, last, second, last but one, ...: a causal tile costs more the later it is, and workers get neighbours.
-      const Index i = task % tiles;
-      const Index t = i % 2 == 0 ? i / 2 : tiles - 1 - i / 2;
-      forward_tile<T>(a, head / a.N, head % a.N, t * query_tile, per_worker + worker * forward_scratch<T>(a.K));
+    T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, block));
+    parallel_for(device, a.B * a.N * blocks, [&](Index task, Index worker) {
+      const Index head = task / blocks;
+      // First, last, second, last but one, ...: a causal block costs more the later it is, and workers get neighbours.
+      const Index i = task % blocks;
+      const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
+      forward_block<T>(a, head / a.N, head % a.N, t * block, block,
+                       per_worker + worker * forward_scratch<T>(a.K, block));
     });
   } else {
     parallel_for(device, a.B * a.N, [&](Index task, Index) {
