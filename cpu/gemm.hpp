@@ -264,7 +264,8 @@ inline void copy_few(float* to, const float* from, Index count) {
 // Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width) and `panel` numbers
 // from the next, the last one filled up with zeros.
 template <int width>
-inline void pack_rows(float* panels, Index panel, const float* from, Index stride, Index columns, Index K) {
+__attribute__((noinline)) void pack_rows(float* panels, Index panel, const float* from, Index stride, Index columns,
+                                         Index K) {
   constexpr Index line = 16, ahead = 4;
   for (Index k = 0; k < K; ++k) {
     const float* row = from + k * stride;
@@ -550,7 +551,7 @@ void column_gemm(Device& device, const Gemm<float>& g) {
   });
 }
 
-// The same as column_tiles from packed operands: `b_panels` holds all N columns of `b`, in the block's steps. Rows of
+// The same as column_tiles from packed operands: `b_panels` holds the block's columns of `b`, in its steps. Rows of
 // `a` are packed a group of tiles ahead, a few of them between two tiles and each with all columns of the group, as
 // every row stands in a page of its own. A tile reads a panel of `b` from the first-level cache, where it stays for the
 // tiles of a group, and a panel of `a` from the second.
@@ -603,7 +604,7 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
                               .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr},
                              {.a = a,
                               .a_stride = tile_rows,
-                              .b = b_panels + n * block.count + (part.k - block.k) * tile_columns,
+                              .b = b_panels + (n - block.n_begin) * block.count + (part.k - block.k) * tile_columns,
                               .b_row = tile_columns,
                               .K = part.count});
       }
@@ -613,7 +614,8 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
 }
 
 // column_gemm for lanes so narrow that a tile reads often: rows of a matrix with a power of two of columns all fall
-// into the same few places of the first-level cache. `b` is packed for all tasks, some steps at a time.
+// into the same few places of the first-level cache. Every task packs for itself the columns of `b` that it needs, some
+// steps at a time: what another core has just written would come slower than it is packed again.
 template <class Device>
 void packed_column_gemm(Device& device, const Gemm<float>& g) {
   constexpr Index chunk_elements = 1 << 16, least_chunk = 256;  // of `b`: as many stay in the second-level cache
@@ -622,11 +624,11 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index chunk_most = greater(chunk_elements / (n_tiles * tile_columns), least_chunk);
   const Index chunks = blocks_of(K, chunk_most);
 
-  // A task for every worker: the fewer there are, the less is packed. The one with most tiles decides; to pack a row of
-  // tiles counts as another tile.
+  // A task for every worker: the fewer there are, the less is packed. The one with most tiles decides; to pack a row or
+  // a column of tiles counts as another tile.
   const Index workers = device.threads.count();
   const auto most_tiles = [&](Index m_tasks) {
-    return blocks_of(m_tiles, m_tasks) * (blocks_of(n_tiles, workers / m_tasks) + 1);
+    return (blocks_of(m_tiles, m_tasks) + 1) * (blocks_of(n_tiles, workers / m_tasks) + 1);
   };
   Index m_tasks = 1;
   for (Index rows = 2; rows <= workers; ++rows) {
@@ -635,21 +637,26 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index n_tasks = workers / m_tasks;
 
   typename Device::Scope scratch(device.workspace);
-  float* b_panels = scratch.template take<float>(lesser(K, chunk_most) * n_tiles * tile_columns);
-  for (Index chunk = 0; chunk < chunks; ++chunk) {
-    const Index k = chunk * K / chunks, count = (chunk + 1) * K / chunks - k;
-    pack_b(device, g, N, k, count, b_panels);
-    parallel_for(device, workers, [&](Index task, Index) {
-      const Index m_task = task % m_tasks, n_task = task / m_tasks;
-      const ColumnBlock block{.m_begin = m_task * m_tiles / m_tasks * tile_rows,
-                              .m_end = lesser(M, (m_task + 1) * m_tiles / m_tasks * tile_rows),
-                              .n_begin = n_task * n_tiles / n_tasks * tile_columns,
-                              .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
-                              .k = k,
-                              .count = count};
-      if (block.m_begin < block.m_end && block.n_begin < block.n_end) packed_column_tiles(g, block, b_panels);
-    });
-  }
+  const Index task_elements = lesser(K, chunk_most) * blocks_of(n_tiles, n_tasks) * tile_columns;
+  float* b_panels = scratch.template take<float>(workers * task_elements);
+  parallel_for(device, workers, [&](Index task, Index) {
+    const Index m_task = task % m_tasks, n_task = task / m_tasks;
+    ColumnBlock block{.m_begin = m_task * m_tiles / m_tasks * tile_rows,
+                      .m_end = lesser(M, (m_task + 1) * m_tiles / m_tasks * tile_rows),
+                      .n_begin = n_task * n_tiles / n_tasks * tile_columns,
+                      .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
+                      .k = 0,
+                      .count = 0};
+    if (block.m_begin >= block.m_end || block.n_begin >= block.n_end) return;
+    float* panels = b_panels + task * task_elements;
+    for (Index chunk = 0; chunk < chunks; ++chunk) {
+      block.k = chunk * K / chunks;
+      block.count = (chunk + 1) * K / chunks - block.k;
+      pack_rows<tile_columns>(panels, block.count * tile_columns, g.b_kn + block.n_begin + block.k * g.b_row, g.b_row,
+                              block.n_end - block.n_begin, block.count);
+      packed_column_tiles(g, block, panels);
+    }
+  });
 }
 
 #endif

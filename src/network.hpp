@@ -380,11 +380,12 @@ class Network {
     const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()),
                  H = N * K;
     const double threads = static_cast<double>(extent.threads);
-    // A matrix product packs its weight or, for the weight's gradient, some rows of its input, or sums in parts when it
-    // has many rows and few blocks; O and I in either order. A norm sums its weights' gradients over one row in 32.
+    // A matrix product packs its weight or, for the weight's gradient, some rows of its input for every thread, or sums
+    // in parts when it has many rows and few blocks; O and I in either order. A norm sums its weights' gradients over
+    // one row in 32.
     const double norm = (BC / 32 + 1) * 2 * (D + 16);
     const auto product = [&](double O, double I) {
-      const double row = std::max(O, I) + 16, rows = std::min(BC * row, std::max(65536.0, 256 * row));
+      const double row = std::max(O, I) + 16, rows = threads * std::min(BC * row, std::max(65536.0, 256 * row));
       const double parts = std::min(BC / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
       return std::max({(O + 64) * (I + 64), rows, parts, norm});
     };
