@@ -381,18 +381,19 @@ class Network {
                  H = N * K;
     const double threads = static_cast<double>(extent.threads);
     // A matrix product packs its weight or, for the weight's gradient, some rows of its input for every thread, or sums
-    // in parts when it has many rows and few blocks; O and I in either order. A norm sums its weights' gradients over
-    // one row in 32.
+    // in parts when its sums have many terms and there are few blocks; O and I in either order. A norm sums its
+    // weights' gradients over one row in 32.
     const double norm = (BC / 32 + 1) * 2 * (D + 16);
-    const auto product = [&](double O, double I) {
-      const double row = std::max(O, I) + 16, rows = threads * std::min(BC * row, std::max(65536.0, 256 * row));
-      const double parts = std::min(BC / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
+    const auto product_over = [&](double terms, double O, double I) {
+      const double row = std::max(O, I) + 16, rows = threads * std::min(terms * row, std::max(65536.0, 256 * row));
+      const double parts = std::min(terms / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
       return std::max({(O + 64) * (I + 64), rows, parts, norm});
     };
+    const auto product = [&](double O, double I) { return product_over(BC, O, I); };
     double most = product(static_cast<double>(config.vocabulary), D);
     const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };
     const double longest = std::max({F, D, H});  // of the linear maps that Muon updates
-    block(2 * D * (longest + D), product(longest, D));
+    block(2 * D * (longest + D), product_over(longest, longest, D));
     block(BC * (D + F), product(F, D));
     if (config.conv_kernel) {
       const Index group_channels = config.channels / config.convolution_groups();  // exact, see ModelConfig::check
