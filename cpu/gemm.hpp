@@ -551,7 +551,47 @@ void column_gemm(Device& device, const Gemm<float>& g) {
   });
 }
 
-// The same as column_tiles from packed operands: `b_panels` holds the block's columns of `b`, in its steps. Rows of
+// The tile of a block at (m, n), m_end and n_end where its rows and columns end.
+inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Index n, Index n_end, bool first_steps) {
+  return {.out_mn = g.out_mn + m * g.out_row + n,
+          .out_row = g.out_row,
+          .bias_n = nullptr,
+          .rows = lesser(tile_rows, m_end - m),
+          .columns = lesser(tile_columns, n_end - n),
+          .scale = g.scale,
+          .accumulate = g.accumulate || !first_steps,
+          .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
+}
+
+// The same as column_tiles with `b_panels`, the block's columns of `b` in its steps, and `a` read where it stands, but
+// for the last tiles, which would read beyond the matrix.
+inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block, const float* b_panels) {
+  constexpr Index max_k = 256, a_panel = max_k * tile_rows + a_reads;
+  alignas(64) float a_panels[2 * a_panel];
+  const Index first_copied = greater(blocks_of(g.M - a_reads + 1, tile_rows), 0) * tile_rows;
+  const Index k_parts = blocks_of(block.count, max_k);
+  for (Index k_part = 0; k_part < k_parts; ++k_part) {
+    const Index begin = k_part * block.count / k_parts, count = (k_part + 1) * block.count / k_parts - begin;
+    const Index k = block.k + begin;
+    if (first_copied < block.m_end) {
+      pack_rows<tile_rows>(a_panels, a_panel, g.a_mk + first_copied + k * g.a_col, g.a_col, g.M - first_copied, count);
+    }
+    for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+      for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
+        const bool copied = m >= first_copied;
+        tile<Order::columns>(
+            column_target(g, m, block.m_end, n, block.n_end, k == 0),
+            {.a = copied ? a_panels + (m - first_copied) / tile_rows * a_panel : g.a_mk + m + k * g.a_col,
+             .a_stride = copied ? Index{tile_rows} : g.a_col,
+             .b = b_panels + (n - block.n_begin) * block.count + begin * tile_columns,
+             .b_row = tile_columns,
+             .K = count});
+      }
+    }
+  }
+}
+
+// The same from packed operands: `b_panels` holds the block's columns of `b`, in its steps. Rows of
 // `a` are packed a group of tiles ahead, a few of them between two tiles and each with all columns of the group, as
 // every row stands in a page of its own. A tile reads a panel of `b` from the first-level cache, where it stays for the
 // tiles of a group, and a panel of `a` from the second.
@@ -594,14 +634,7 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
       const float* a = part.a;
       for (Index m = part.m; m < part.m_end; m += tile_rows, a += a_panel) {
         if (next.packed < next.count) pack(next, lesser(rows_each, next.count - next.packed));
-        tile<Order::columns>({.out_mn = g.out_mn + m * g.out_row + n,
-                              .out_row = g.out_row,
-                              .bias_n = nullptr,
-                              .rows = lesser(tile_rows, part.m_end - m),
-                              .columns = lesser(tile_columns, block.n_end - n),
-                              .scale = g.scale,
-                              .accumulate = g.accumulate || part.k > 0,
-                              .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr},
+        tile<Order::columns>(column_target(g, m, part.m_end, n, block.n_end, part.k == 0),
                              {.a = a,
                               .a_stride = tile_rows,
                               .b = b_panels + (n - block.n_begin) * block.count + (part.k - block.k) * tile_columns,
@@ -623,6 +656,8 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
   const Index chunk_most = greater(chunk_elements / (n_tiles * tile_columns), least_chunk);
   const Index chunks = blocks_of(K, chunk_most);
+  // Short rows of `a` stand near each other, and with few columns of `b` few tiles would share what is packed.
+  const bool narrow = M <= 128 && N <= 256;
 
   // A task for every worker: the fewer there are, the less is packed. The one with most tiles decides; to pack a row or
   // a column of tiles counts as another tile.
@@ -654,7 +689,7 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
       block.count = (chunk + 1) * K / chunks - block.k;
       pack_rows<tile_columns>(panels, block.count * tile_columns, g.b_kn + block.n_begin + block.k * g.b_row, g.b_row,
                               block.n_end - block.n_begin, block.count);
-      packed_column_tiles(g, block, panels);
+      narrow ? narrow_column_tiles(g, block, panels) : packed_column_tiles(g, block, panels);
     }
   });
 }
