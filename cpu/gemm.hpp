@@ -171,8 +171,8 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   for (Index k = 0; k < operands.K; ++k) {
     if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
     if constexpr (order == Order::columns && lanes == 16) {
-      // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands, but for an `out`
-      // of few tiles.
+      // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands, or rows near each
+      // other, but for an `out` of few tiles.
       constexpr Index far = 24;
       __builtin_prefetch(a[0] + far * a_stride, 0, 3);
       __builtin_prefetch(b + far * b_row, 0, 3);
@@ -262,7 +262,7 @@ inline void copy_few(float* to, const float* from, Index count) {
 }
 
 // Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width) and `panel` numbers
-// from the next, the last one filled up with zeros.
+// from the next, the last one filled up with zeros. Inlined it would cost the loops around it registers.
 template <int width>
 __attribute__((noinline)) void pack_rows(float* panels, Index panel, const float* from, Index stride, Index columns,
                                          Index K) {
@@ -591,10 +591,9 @@ inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
   }
 }
 
-// The same from packed operands: `b_panels` holds the block's columns of `b`, in its steps. Rows of
-// `a` are packed a group of tiles ahead, a few of them between two tiles and each with all columns of the group, as
-// every row stands in a page of its own. A tile reads a panel of `b` from the first-level cache, where it stays for the
-// tiles of a group, and a panel of `a` from the second.
+// The same with `a` packed as well: its rows a group of tiles ahead, a few of them between two tiles and each with all
+// columns of the group, as every row stands in a page of its own. A tile reads a panel of `b` from the first-level
+// cache, where it stays for the tiles of a group, and a panel of `a` from the second.
 inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, const float* b_panels) {
   constexpr Index max_k = 256, group_tiles = 11;
   constexpr Index a_panel = max_k * tile_rows + a_reads, a_group = group_tiles * a_panel;
