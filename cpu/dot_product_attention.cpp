@@ -120,7 +120,8 @@ Index tiles_of(Index rows, Index size) { return (rows + size - 1) / size; }
 
 // Rows of a block, whole tiles: queries that meet one tile of keys after the other (forward), or keys that meet tiles
 // of queries (backward). The more, the less often those tiles come from afar; but the block itself should stay in the
-// second cache, and blocks are shared out. It depends on the shape alone.
+// second cache, blocks are shared out, and one twice as long as the sequence would be memory for nothing. It depends on
+// the shape alone.
 constexpr Index most_rows = 8 * tile;
 constexpr Index most_numbers = most_rows * 64;
 Index block_rows(Index heads, Index C, Index K) {

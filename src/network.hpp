@@ -409,7 +409,7 @@ class Network {
         const double pooling = BC * N + 12 * (threads + B * N) * (C + 16) + BC * D / 8;
         block(BC * (maps + 3) * D, std::max(product(maps * D, D), pooling));
       } else {
-        // A block of rows a thread, and a tile beside it; d_query for each piece of a head.
+        // d_query for each piece of a head; for a thread, a block of rows and a tile beside it.
         const double rows = std::min({512.0, 2 * C + 64, 32768 / K + 64}) + 32;
         const double core = (16 + B * N) * C * (K + 17) + threads * 5 * rows * (K + 16);
         block(BC * (D + 4 * H), std::max({product(3 * H, D), product(D, H), core, 2 * H * K}));

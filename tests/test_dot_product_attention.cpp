@@ -166,7 +166,7 @@ TEST_CASE("dot product attention: masked keys, positions that see nothing", "[do
   check_layer(DotProductAttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bc = holes(2, 8)});
 }
 
-// And several blocks of two tiles: 200 positions, 8 heads.
+// And several blocks: with 8 heads, 200 positions are two blocks of two tiles.
 TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
   for (const bool causal : {true, false}) {
     for (const DotProductAttentionCase& layer :
@@ -334,6 +334,7 @@ T changed_number(T x, float factor, float offset) {
 
 TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[dot_product_attention]") {
   for (const Index K : {11, 64, 129}) {
+    // With 8 heads a block has two tiles.
     const DotProductAttentionCase layer{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K};
     for_each_device([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
