@@ -144,10 +144,12 @@ struct TileOperands {
   Index b_row;
   Index K;
   const float* ahead = nullptr;  // Order::rows: fetched in passing, K numbers that a tile to come will read
+  float* a_panel = nullptr;      // Order::columns, 2 vectors: where the operands are left packed for the tiles to come,
+  float* b_panel = nullptr;      // (K, tile_rows) and (K, tile_columns)
 };
 
 // The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
-template <int rows, int vectors, Order order, bool sums>
+template <int rows, int vectors, Order order, bool sums, bool keep_a, bool keep_b>
 inline void tile_product(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
   L sum[rows][vectors];
@@ -166,21 +168,35 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   L row_sum[sum_vectors + 1];
   unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
   const float* ahead = operands.ahead;
+  float* a_panel = operands.a_panel;
+  float* b_panel = operands.b_panel;
   // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
 #pragma GCC unroll 4
   for (Index k = 0; k < operands.K; ++k) {
     if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
-    if constexpr (order == Order::columns && lanes == 16) {
-      // Rows far apart, which the machine does not see coming. Narrower lanes read packed operands, or rows near each
-      // other, but for an `out` of few tiles.
-      constexpr Index far = 24;
-      __builtin_prefetch(a[0] + far * a_stride, 0, 3);
-      __builtin_prefetch(b + far * b_row, 0, 3);
-      if constexpr (vectors == 2) __builtin_prefetch(b + far * b_row + 16, 0, 3);
+    // Rows far apart, which the machine does not see coming. Else tiles of narrower lanes read packed operands, or rows
+    // near each other, but for an `out` of few tiles.
+    constexpr Index far = 24;
+    if constexpr (keep_a || (order == Order::columns && lanes == 16)) __builtin_prefetch(a[0] + far * a_stride, 0, 3);
+    if constexpr (keep_b || (order == Order::columns && lanes == 16)) {
+      for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(b + far * b_row + n, 0, 3);
     }
     unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
     L b_k[vectors];
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
+    if constexpr (keep_a) {
+      // Through integer registers, as the sums need all others.
+      unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
+        std::uint64_t two;
+        std::memcpy(&two, a[0] + 2 * i, sizeof(two));
+        std::memcpy(a_panel + 2 * i, &two, sizeof(two));
+      });
+      a_panel += tile_rows;
+    }
+    if constexpr (keep_b) {
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(b_panel + v * lanes, b_k[v]); });
+      b_panel += vectors * lanes;
+    }
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
@@ -236,6 +252,20 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   }
 }
 
+template <int rows, Order order, bool sums>
+inline void tile_of_rows(const TileTarget& target, const TileOperands& operands) {
+  const auto product = [&]<int vectors, bool keep_a, bool keep_b>() {
+    tile_product<rows, vectors, order, sums, keep_a, keep_b>(target, operands);
+  };
+  if (target.columns <= lanes) return product.template operator()<1, false, false>();
+  if constexpr (order == Order::columns && lanes < 16) {
+    if (operands.a_panel && operands.b_panel) return product.template operator()<tile_vectors, true, true>();
+    if (operands.a_panel) return product.template operator()<tile_vectors, true, false>();
+    if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
+  }
+  product.template operator()<tile_vectors, false, false>();
+}
+
 // The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
 // reads as much of the operands: where the real part is smaller, they must be padded.
 template <Order order>
@@ -243,17 +273,10 @@ inline void tile(const TileTarget& target, const TileOperands& operands) {
   unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
     constexpr int rows = 2 * (i + 1);
     if (target.rows != rows && target.rows != rows - 1) return;
-    const auto with_sums = [&]<bool sums>() {
-      if (target.columns <= lanes) {
-        tile_product<rows, 1, order, sums>(target, operands);
-      } else {
-        tile_product<rows, tile_vectors, order, sums>(target, operands);
-      }
-    };
     if constexpr (order == Order::columns) {
-      if (target.row_sum_m) return with_sums.template operator()<true>();
+      if (target.row_sum_m) return tile_of_rows<rows, order, true>(target, operands);
     }
-    with_sums.template operator()<false>();
+    tile_of_rows<rows, order, false>(target, operands);
   });
 }
 
@@ -563,100 +586,112 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
           .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
 }
 
-// The same as column_tiles with `b_panels`, the block's columns of `b` in its steps, and `a` read where it stands, but
-// for the last tiles, which would read beyond the matrix.
-inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block, const float* b_panels) {
-  constexpr Index max_k = 256, a_panel = max_k * tile_rows + a_reads;
-  alignas(64) float a_panels[2 * a_panel];
-  const Index first_copied = greater(blocks_of(g.M - a_reads + 1, tile_rows), 0) * tile_rows;
-  const Index k_parts = blocks_of(block.count, max_k);
-  for (Index k_part = 0; k_part < k_parts; ++k_part) {
-    const Index begin = k_part * block.count / k_parts, count = (k_part + 1) * block.count / k_parts - begin;
-    const Index k = block.k + begin;
-    if (first_copied < block.m_end) {
-      pack_rows<tile_rows>(a_panels, a_panel, g.a_mk + first_copied + k * g.a_col, g.a_col, g.M - first_copied, count);
-    }
-    for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
-      for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
-        const bool copied = m >= first_copied;
-        tile<Order::columns>(
-            column_target(g, m, block.m_end, n, block.n_end, k == 0),
-            {.a = copied ? a_panels + (m - first_copied) / tile_rows * a_panel : g.a_mk + m + k * g.a_col,
-             .a_stride = copied ? Index{tile_rows} : g.a_col,
-             .b = b_panels + (n - block.n_begin) * block.count + begin * tile_columns,
-             .b_row = tile_columns,
-             .K = count});
+// Steps that tiles of packed operands take together: a panel of `b` stays in the first-level cache for them.
+inline constexpr Index packed_steps = 256;
+inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
+inline constexpr Index narrow_rows = 128;
+
+// The tiles of a block of at most narrow_rows rows, of an `a` of no more: its rows stand near each other. The first
+// tile of a column leaves its panel of `b` packed for the others. `a` is packed on the way as well where it meets many
+// columns; the last tiles, which would read beyond the matrix, have a copy of it.
+inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
+  constexpr Index many_columns = 256;
+  alignas(64) float a_panels[blocks_of(narrow_rows, tile_rows) * packed_a_panel];
+  alignas(64) float b_panel[packed_steps * tile_columns];
+  const float* a_mk = g.a_mk + block.k * g.a_col;
+  const float* b_kn = g.b_kn + block.k * g.b_row;
+  for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+    const bool b_ends = n + tile_columns > g.N;
+    if (b_ends) pack_rows<tile_columns>(b_panel, 0, b_kn + n, g.b_row, g.N - n, block.count);
+    float* a_panel = a_panels;
+    for (Index m = block.m_begin, rows; m < block.m_end; m += rows, a_panel += packed_a_panel) {
+      // Four rows twice cost less than six and two, whose few sums wait for each other.
+      const Index left = block.m_end - m;
+      rows = left == tile_rows + 1 || left == tile_rows + 2 ? tile_rows - 2 : lesser(tile_rows, left);
+      const bool first = n == block.n_begin, a_ends = m + a_reads > g.M;
+      if (first && a_ends) pack_rows<tile_rows>(a_panel, 0, a_mk + m, g.a_col, rows, block.count);
+      TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = block.count};
+      const bool packs_a = g.N > many_columns;
+      if (!a_ends && (first || !packs_a)) {
+        operands.a = a_mk + m;
+        operands.a_stride = g.a_col;
+        if (packs_a) operands.a_panel = a_panel;
       }
+      if (!b_ends && m == block.m_begin) {
+        operands.b = b_kn + n;
+        operands.b_row = g.b_row;
+        operands.b_panel = b_panel;
+      }
+      tile<Order::columns>(column_target(g, m, m + rows, n, block.n_end, block.k == 0), operands);
     }
   }
 }
 
-// The same with `a` packed as well: its rows a group of tiles ahead, a few of them between two tiles and each with all
-// columns of the group, as every row stands in a page of its own. A tile reads a panel of `b` from the first-level
-// cache, where it stays for the tiles of a group, and a panel of `a` from the second.
-inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, const float* b_panels) {
-  constexpr Index max_k = 256, group_tiles = 11;
-  constexpr Index a_panel = max_k * tile_rows + a_reads, a_group = group_tiles * a_panel;
+// The same for more rows, with room for the block's columns of `b` in b_panels. Rows of `a` stand in a page each: they
+// are packed a group of tiles ahead, a few of them between two tiles, with all columns of the group. A tile reads a
+// panel of `b` from the first-level cache, where it stays for the tiles of a group, and a panel of `a` from the second.
+struct ColumnGroup {
+  Index k, count, m, m_end;
+  float* a;
+  Index packed = 0;  // steps of `count` that are in the panels at `a`
+};
+inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, float* b_panels) {
+  constexpr Index group_tiles = 11, a_group = group_tiles * packed_a_panel;
   alignas(64) float a_panels[2 * a_group];
   const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
   const Index n_tiles = blocks_of(block.n_end - block.n_begin, tile_columns);
-  const Index groups = blocks_of(m_tiles, group_tiles), k_parts = blocks_of(block.count, max_k);
-
-  // Some steps in the rows of a group; of these steps, `packed` are in the panels at `a`.
-  struct Part {
-    Index k, count, m, m_end;
-    float* a;
-    Index packed = 0;
-  };
-  const auto part_of = [&](Index i) {
+  const Index groups = blocks_of(m_tiles, group_tiles), k_parts = blocks_of(block.count, packed_steps);
+  const auto group_at = [&](Index i) {
     const auto k_of = [&](Index k_part) { return block.k + k_part * block.count / k_parts; };
     const auto m_of = [&](Index group) { return block.m_begin + group * m_tiles / groups * tile_rows; };
-    const Index k = k_of(i / groups), m = m_of(i % groups);
-    return Part{.k = k,
-                .count = k_of(i / groups + 1) - k,
-                .m = m,
-                .m_end = lesser(block.m_end, m_of(i % groups + 1)),
-                .a = a_panels + i % 2 * a_group};
+    const Index k = k_of(i / groups);
+    return ColumnGroup{.k = k,
+                       .count = k_of(i / groups + 1) - k,
+                       .m = m_of(i % groups),
+                       .m_end = lesser(block.m_end, m_of(i % groups + 1)),
+                       .a = a_panels + i % 2 * a_group};
   };
-  const auto pack = [&](Part& part, Index rows) {
-    pack_rows<tile_rows>(part.a + part.packed * tile_rows, a_panel, g.a_mk + part.m + (part.k + part.packed) * g.a_col,
-                         g.a_col, part.m_end - part.m, rows);
-    part.packed += rows;
+  const auto pack = [&](ColumnGroup& group, Index rows) {
+    pack_rows<tile_rows>(group.a + group.packed * tile_rows, packed_a_panel,
+                         g.a_mk + group.m + (group.k + group.packed) * g.a_col, g.a_col, group.m_end - group.m, rows);
+    group.packed += rows;
   };
 
-  Part part = part_of(0);
-  pack(part, part.count);
+  ColumnGroup group = group_at(0);
+  pack(group, group.count);
   for (Index i = 0; i < groups * k_parts; ++i) {
-    Part next = i + 1 < groups * k_parts ? part_of(i + 1) : Part{};
-    const Index rows_each = blocks_of(next.count, blocks_of(part.m_end - part.m, tile_rows) * n_tiles);
+    ColumnGroup next = i + 1 < groups * k_parts ? group_at(i + 1) : ColumnGroup{};
+    const Index rows_each = blocks_of(next.count, blocks_of(group.m_end - group.m, tile_rows) * n_tiles);
     for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
-      const float* a = part.a;
-      for (Index m = part.m; m < part.m_end; m += tile_rows, a += a_panel) {
+      float* b_panel = b_panels + (n - block.n_begin) * group.count;
+      const float* b_kn = g.b_kn + n + group.k * g.b_row;
+      const bool b_ends = n + tile_columns > g.N;
+      if (i % groups == 0 && b_ends) pack_rows<tile_columns>(b_panel, 0, b_kn, g.b_row, g.N - n, group.count);
+      const float* a = group.a;
+      for (Index m = group.m; m < group.m_end; m += tile_rows, a += packed_a_panel) {
         if (next.packed < next.count) pack(next, lesser(rows_each, next.count - next.packed));
-        tile<Order::columns>(column_target(g, m, part.m_end, n, block.n_end, part.k == 0),
-                             {.a = a,
-                              .a_stride = tile_rows,
-                              .b = b_panels + (n - block.n_begin) * block.count + (part.k - block.k) * tile_columns,
-                              .b_row = tile_columns,
-                              .K = part.count});
+        TileOperands operands{.a = a, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = group.count};
+        if (m == block.m_begin && !b_ends) {
+          operands.b = b_kn;
+          operands.b_row = g.b_row;
+          operands.b_panel = b_panel;
+        }
+        tile<Order::columns>(column_target(g, m, group.m_end, n, block.n_end, group.k == 0), operands);
       }
     }
-    part = next;
+    group = next;
   }
 }
 
 // column_gemm for lanes so narrow that a tile reads often: rows of a matrix with a power of two of columns all fall
-// into the same few places of the first-level cache. Every task packs for itself the columns of `b` that it needs, some
-// steps at a time: what another core has just written would come slower than it is packed again.
+// into the same few places of the first-level cache. Every task packs for itself what it needs, on the way: what
+// another core has just written would come slower than it is packed again.
 template <class Device>
 void packed_column_gemm(Device& device, const Gemm<float>& g) {
-  constexpr Index chunk_elements = 1 << 16, least_chunk = 256;  // of `b`: as many stay in the second-level cache
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
-  const Index chunk_most = greater(chunk_elements / (n_tiles * tile_columns), least_chunk);
-  const Index chunks = blocks_of(K, chunk_most);
-  // Short rows of `a` stand near each other, and with few columns of `b` few tiles would share what is packed.
-  const bool narrow = M <= 128 && N <= 256;
+  const Index k_parts = blocks_of(K, packed_steps);
+  const bool narrow = M <= narrow_rows;
 
   // A task for every worker: the fewer there are, the less is packed. The one with most tiles decides; to pack a row or
   // a column of tiles counts as another tile.
@@ -669,26 +704,25 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
     if (workers % rows == 0 && most_tiles(rows) <= most_tiles(m_tasks)) m_tasks = rows;
   }
   const Index n_tasks = workers / m_tasks;
+  const auto row_of = [&](Index m_task) { return m_task == m_tasks ? M : m_task * M / m_tasks / 2 * 2; };
 
   typename Device::Scope scratch(device.workspace);
-  const Index task_elements = lesser(K, chunk_most) * blocks_of(n_tiles, n_tasks) * tile_columns;
+  const Index task_elements = narrow ? 0 : lesser(K, packed_steps) * blocks_of(n_tiles, n_tasks) * tile_columns;
   float* b_panels = scratch.template take<float>(workers * task_elements);
   parallel_for(device, workers, [&](Index task, Index) {
     const Index m_task = task % m_tasks, n_task = task / m_tasks;
-    ColumnBlock block{.m_begin = m_task * m_tiles / m_tasks * tile_rows,
-                      .m_end = lesser(M, (m_task + 1) * m_tiles / m_tasks * tile_rows),
+    ColumnBlock block{.m_begin = row_of(m_task),
+                      .m_end = row_of(m_task + 1),
                       .n_begin = n_task * n_tiles / n_tasks * tile_columns,
                       .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
                       .k = 0,
-                      .count = 0};
+                      .count = K};
     if (block.m_begin >= block.m_end || block.n_begin >= block.n_end) return;
-    float* panels = b_panels + task * task_elements;
-    for (Index chunk = 0; chunk < chunks; ++chunk) {
-      block.k = chunk * K / chunks;
-      block.count = (chunk + 1) * K / chunks - block.k;
-      pack_rows<tile_columns>(panels, block.count * tile_columns, g.b_kn + block.n_begin + block.k * g.b_row, g.b_row,
-                              block.n_end - block.n_begin, block.count);
-      narrow ? narrow_column_tiles(g, block, panels) : packed_column_tiles(g, block, panels);
+    if (!narrow) return packed_column_tiles(g, block, b_panels + task * task_elements);
+    for (Index k_part = 0; k_part < k_parts; ++k_part) {
+      block.k = k_part * K / k_parts;
+      block.count = (k_part + 1) * K / k_parts - block.k;
+      narrow_column_tiles(g, block);
     }
   });
 }
@@ -701,6 +735,7 @@ void gemm(Device& device, const Gemm<T>& g) {
 #if ABH_LANE_BYTES > 4
   if constexpr (is_float<T>) {
     if (g.M == 0 || g.N == 0) return;
+    if (g.K == 0) return reference_gemm(device, g);
     if (g.a_col != 1 || g.row_sum_m) {
       constexpr Index few_tiles = 16;
       if (lanes == 16 || blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles) {

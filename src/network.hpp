@@ -385,7 +385,7 @@ class Network {
     // weights' gradients over one row in 32.
     const double norm = (BC / 32 + 1) * 2 * (D + 16);
     const auto product_over = [&](double terms, double O, double I) {
-      const double row = std::max(O, I) + 16, rows = threads * std::min(terms * row, std::max(65536.0, 256 * row));
+      const double row = std::max(O, I) + 16, rows = threads * std::min(terms, 256.0) * row;
       const double parts = std::min(terms / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
       return std::max({(O + 64) * (I + 64), rows, parts, norm});
     };
