@@ -144,8 +144,10 @@ struct TileOperands {
   Index b_row;
   Index K;
   const float* ahead = nullptr;  // Order::rows: fetched in passing, K numbers that a tile to come will read
-  float* a_panel = nullptr;      // Order::columns, 2 vectors: where the operands are left packed for the tiles to come,
-  float* b_panel = nullptr;      // (K, tile_rows) and (K, tile_columns)
+  // Where a tile of tile_columns leaves its operands packed for the tiles to come, (K, tile_rows) and (K,
+  // tile_columns); that of `a` with Order::columns only.
+  float* a_panel = nullptr;
+  float* b_panel = nullptr;
 };
 
 // The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
@@ -258,7 +260,9 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
     tile_product<rows, vectors, order, sums, keep_a, keep_b>(target, operands);
   };
   if (target.columns <= lanes) return product.template operator()<1, false, false>();
-  if constexpr (order == Order::columns && lanes < 16) {
+  if constexpr (order == Order::rows) {
+    if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
+  } else if constexpr (lanes < 16) {
     if (operands.a_panel && operands.b_panel) return product.template operator()<tile_vectors, true, true>();
     if (operands.a_panel) return product.template operator()<tile_vectors, true, false>();
     if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
@@ -304,23 +308,13 @@ __attribute__((noinline)) void pack_rows(float* panels, Index panel, const float
   }
 }
 
-// Steps [k, k + count) of a `b` whose rows are contiguous into panels of tile_columns columns, in parallel.
-template <class Device>
-void pack_b(Device& device, const Gemm<float>& g, Index N, Index k, Index count, float* panels) {
-  constexpr Index task_rows = 32;
-  parallel_for(device, blocks_of(count, task_rows), [&](Index task, Index) {
-    const Index row = task * task_rows;
-    pack_rows<tile_columns>(panels + row * tile_columns, count * tile_columns, g.b_kn + (k + row) * g.b_row, g.b_row, N,
-                            lesser(task_rows, count - row));
-  });
-}
-
 // The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers,
 // along a cache line of every column at a time.
 inline void pack_transposed(float* panel, const float* from, Index stride, Index columns, Index K) {
   constexpr Index line = 16;
   for (Index begin = 0; begin < K; begin += line) {
     const Index end = lesser(K, begin + line);
+    for (Index n = 0; n < columns; ++n) __builtin_prefetch(from + n * stride + begin + 2 * line, 0, 3);
     for (Index n = 0; n < tile_columns; n += 4) {
       Index k = begin;
       for (; n + 4 <= columns && k + 4 <= end; k += 4) {
@@ -379,39 +373,42 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   const Index N = g.N - few_columns;
   const Index k_blocks = blocks_of(K, max_k);
   const auto k_of = [&](Index block) { return block * K / k_blocks; };
-  const Index panels = blocks_of(N, tile_columns);
   const bool pack = g.b_col != 1 || N % lanes != 0 || K * N > small;
 
+  // A worker has consecutive tasks, which walk down the rows of a block of columns, and packs the block when it comes
+  // to it: what another core has just written would come slower. Two workers may meet in a block and both pack it, so
+  // that blocks are the narrower, the fewer rows there are for a worker.
+  constexpr Index enough_rows = 192;
+  const Index workers = device.threads.count();
+  Index n_block = block_columns;
+  while (n_block > tile_columns && M * blocks_of(N, n_block) < enough_rows * workers) n_block /= 2;
+  const Index n_blocks = blocks_of(N, n_block);
+  const Index packed_columns = pack ? lesser(n_block, blocks_of(N, tile_columns) * tile_columns) : 0;
   typename Device::Scope scratch(device.workspace);
-  float* packed = pack ? scratch.template take<float>(K * panels * tile_columns) : nullptr;
-  // A block of K after the other, in each the panels side by side.
-  const auto panels_of = [&](Index k) { return packed + k * panels * tile_columns; };
-  for (Index block = 0; pack && block < k_blocks; ++block) {
-    const Index k = k_of(block), count = k_of(block + 1) - k;
-    if (g.b_col == 1) {
-      pack_b(device, g, N, k, count, panels_of(k));
-    } else {
-      parallel_for(device, panels, [&](Index p, Index) {
-        const Index n = p * tile_columns;
-        pack_transposed(panels_of(k) + n * count, g.b_kn + k + n * g.b_col, g.b_col, lesser(tile_columns, N - n),
-                        count);
-      });
-    }
-  }
+  float* all_packed = scratch.template take<float>(workers * K * packed_columns);
 
   // A task walks through blocks of K by itself, with some rows for as long as a block of `b` is near.
   constexpr Index most_tiles = 8, enough_tasks = 32;
-  const Index n_blocks = blocks_of(N, block_columns);
   const Index tiles_each = blocks_of(M, tile_rows) * n_blocks / enough_tasks;
   const Index task_rows = lesser(greater(tiles_each, 1), most_tiles) * tile_rows;
-  const Index m_tasks = blocks_of(M, task_rows);
-  parallel_for(device, m_tasks * n_blocks, [&](Index task, Index) {
+  const Index m_tasks = blocks_of(M, task_rows), tasks = m_tasks * n_blocks;
+  parallel_for(device, tasks, [&](Index task, Index worker) {
     alignas(64) float a_copy[tile_rows * a_copy_stride];
     const Index m_begin = task % m_tasks * task_rows, m_end = lesser(M, m_begin + task_rows);
-    const Index n_begin = task / m_tasks * block_columns, n_end = lesser(N, n_begin + block_columns);
+    const Index n_begin = task / m_tasks * n_block, n_end = lesser(N, n_begin + n_block);
+    const bool first_of_block = pack && (m_begin == 0 || task == worker * tasks / workers);
+    float* packed = all_packed + worker * K * packed_columns;
     for (Index block = 0; block < k_blocks; ++block) {
       const Index k = k_of(block), count = k_of(block + 1) - k;
+      float* panels = packed + k * packed_columns;
+      if (first_of_block && g.b_col != 1) {
+        for (Index n = n_begin; n < n_end; n += tile_columns) {
+          pack_transposed(panels + (n - n_begin) * count, g.b_kn + k + n * g.b_col, g.b_col,
+                          lesser(tile_columns, N - n), count);
+        }
+      }
       for (Index m = m_begin; m < m_end; m += tile_rows) {
+        const bool packs_rows = m == m_begin && first_of_block && g.b_col == 1;
         const Index rows = lesser(tile_rows, m_end - m);
         TileOperands operands{.a = g.a_mk + m * g.a_row + k, .a_stride = g.a_row, .b = nullptr, .b_row = 0, .K = count};
         if (rows % 2 != 0 || g.a_row % level1_way == 0) {
@@ -430,8 +427,17 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           // begin at once too late.
           const Index next = m + tile_rows + (n - n_begin) / tile_columns;
           operands.ahead = next < lesser(m + 2 * tile_rows, m_end) ? g.a_mk + next * g.a_row + k : operands.a;
-          operands.b = pack ? panels_of(k) + n * count : g.b_kn + k * g.b_row + n;
+          operands.b = pack ? panels + (n - n_begin) * count : g.b_kn + k * g.b_row + n;
           operands.b_row = pack ? Index{tile_columns} : g.b_row;
+          if (packs_rows) {
+            float* panel = panels + (n - n_begin) * count;
+            const float* b_kn = g.b_kn + k * g.b_row + n;
+            const bool whole = n + tile_columns <= N;
+            if (!whole) pack_rows<tile_columns>(panel, 0, b_kn, g.b_row, N - n, count);
+            operands.b = whole ? b_kn : panel;
+            operands.b_row = whole ? g.b_row : Index{tile_columns};
+            operands.b_panel = whole ? panel : nullptr;
+          }
           tile<Order::rows>({.out_mn = g.out_mn + m * g.out_row + n,
                              .out_row = g.out_row,
                              .bias_n = g.bias_n && block == 0 ? g.bias_n + n : nullptr,

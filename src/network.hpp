@@ -385,9 +385,10 @@ class Network {
     // weights' gradients over one row in 32.
     const double norm = (BC / 32 + 1) * 2 * (D + 16);
     const auto product_over = [&](double terms, double O, double I) {
-      const double row = std::max(O, I) + 16, rows = threads * std::min(terms, 256.0) * row;
+      const double block = std::max(I * std::min(O + 32, 256.0), O * std::min(I + 32, 256.0));
+      const double rows = std::min(terms, 256.0) * (std::max(O, I) + 16);
       const double parts = std::min(terms / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
-      return std::max({(O + 64) * (I + 64), rows, parts, norm});
+      return std::max({threads * block, threads * rows, parts, norm});
     };
     const auto product = [&](double O, double I) { return product_over(BC, O, I); };
     double most = product(static_cast<double>(config.vocabulary), D);
