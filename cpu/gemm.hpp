@@ -364,15 +364,14 @@ inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n
 
 template <class Device>
 void row_gemm(Device& device, const Gemm<float>& g) {
-  constexpr Index max_k = 512;
+  constexpr Index max_k = 512, block_k = 384;
   constexpr Index a_copy_stride = max_k + 16;
   constexpr Index level1_way = 4096 / sizeof(float);
   constexpr Index small = lanes == 16 ? 1 << 16 : 0;
   const Index M = g.M, K = g.K;
   const Index few_columns = g.b_row == 1 && g.N > lanes && g.N % lanes <= lanes / 4 ? g.N % lanes : 0;
   const Index N = g.N - few_columns;
-  const Index k_blocks = blocks_of(K, max_k);
-  const auto k_of = [&](Index block) { return block * K / k_blocks; };
+  const Index k_blocks = K <= max_k ? 1 : blocks_of(K, block_k);
   const bool pack = g.b_col != 1 || N % lanes != 0 || K * N > small;
 
   // A worker has consecutive tasks, which walk down the rows of a block of columns, and packs the block when it comes
@@ -398,8 +397,10 @@ void row_gemm(Device& device, const Gemm<float>& g) {
     const Index n_begin = task / m_tasks * n_block, n_end = lesser(N, n_begin + n_block);
     const bool first_of_block = pack && (m_begin == 0 || task == worker * tasks / workers);
     float* packed = all_packed + worker * K * packed_columns;
-    for (Index block = 0; block < k_blocks; ++block) {
-      const Index k = k_of(block), count = k_of(block + 1) - k;
+    for (Index k = 0, k_end, block = 1; k < K; k = k_end, ++block) {
+      // To begin at an odd step is one to two per cent faster for K of 768 to 1,536 on Zen 3.
+      k_end = lesser(K, block * K / k_blocks | 1);
+      const Index count = k_end - k;
       float* panels = packed + k * packed_columns;
       if (first_of_block && g.b_col != 1) {
         for (Index n = n_begin; n < n_end; n += tile_columns) {
@@ -440,11 +441,11 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           }
           tile<Order::rows>({.out_mn = g.out_mn + m * g.out_row + n,
                              .out_row = g.out_row,
-                             .bias_n = g.bias_n && block == 0 ? g.bias_n + n : nullptr,
+                             .bias_n = g.bias_n && k == 0 ? g.bias_n + n : nullptr,
                              .rows = rows,
                              .columns = lesser(tile_columns, N - n),
                              .scale = g.scale,
-                             .accumulate = g.accumulate || block > 0},
+                             .accumulate = g.accumulate || k > 0},
                             operands);
         }
       }
