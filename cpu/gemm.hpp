@@ -5,8 +5,8 @@
 //
 // gemm() picks a version of the product:
 //   reference_gemm  the readable one, for any scalar and any strides; what the others are tested against
-//   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): `b` is packed once a call, unless
-//                   it is small and stands right and lanes are wide
+//   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of
+//                   `b` that it reads, unless `b` is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
 //   column_gemm     floats, columns of `a` contiguous (gradient of the weight), lanes wide or `out` of few tiles:
 //                   operands are read where they stand
