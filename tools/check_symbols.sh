@@ -1,12 +1,13 @@
 #!/bin/sh
 # tools/check_symbols.sh BUILD_DIR: objects for AVX2 and AVX-512 must not define functions under names that other files
-# use too, or the linker might keep their copy for a machine that cannot run it (cpu/lanes.hpp).
+# use too, or the linker might keep their copy for a machine that cannot run it (cpu/lanes.hpp). Some names nm leaves
+# mangled.
 set -u
 found=0
 for set in avx2 avx512; do
   for object in "$1/CMakeFiles/cpu_$set.dir"/cpu/*.o; do
     [ -e "$object" ] || { echo "tools/check_symbols.sh: $object: missing" >&2; exit 1; }
-    shared=$(nm -C --defined-only "$object" | grep -E ' [WVu] ' | grep -v -E "Isa\)[0-9]|abh::$set::|\(anonymous namespace\)|DW\.ref\.__gxx_personality")
+    shared=$(nm -C --defined-only "$object" | grep -E ' [WVu] ' | grep -v -E "Isa\)[0-9]|3IsaE[0-9]|abh::$set::|\(anonymous namespace\)|DW\.ref\.__gxx_personality")
     [ -z "$shared" ] || { printf '%s defines\n%s\n' "$object" "$shared" >&2; found=1; }
   done
 done
