@@ -254,6 +254,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   }
 }
 
+// The same for the columns that `target` has, leaving packed what `operands` asks for.
 template <int rows, Order order, bool sums>
 inline void tile_of_rows(const TileTarget& target, const TileOperands& operands) {
   const auto product = [&]<int vectors, bool keep_a, bool keep_b>() {
@@ -309,7 +310,7 @@ __attribute__((noinline)) void pack_rows(float* panels, Index panel, const float
 }
 
 // The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers,
-// along a cache line of every column at a time.
+// along a cache line of every column at a time, fetched two lines ahead.
 inline void pack_transposed(float* panel, const float* from, Index stride, Index columns, Index K) {
   constexpr Index line = 16;
   for (Index begin = 0; begin < K; begin += line) {
@@ -399,7 +400,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
     float* packed = all_packed + worker * K * packed_columns;
     for (Index k = 0, k_end, block = 1; k < K; k = k_end, ++block) {
       // To begin at an odd step is one to two per cent faster for K of 768 to 1,536 on Zen 3.
-      k_end = lesser(K, block * K / k_blocks | 1);
+      k_end = lesser(K, (block * K / k_blocks) | 1);
       const Index count = k_end - k;
       float* panels = packed + k * packed_columns;
       if (first_of_block && g.b_col != 1) {
@@ -634,14 +635,16 @@ inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) 
   }
 }
 
-// The same for more rows, with room for the block's columns of `b` in b_panels. Rows of `a` stand in a page each: they
-// are packed a group of tiles ahead, a few of them between two tiles, with all columns of the group. A tile reads a
-// panel of `b` from the first-level cache, where it stays for the tiles of a group, and a panel of `a` from the second.
+// Some steps in some rows of a block; of these steps, `packed` are in the panels at `a`.
 struct ColumnGroup {
   Index k, count, m, m_end;
   float* a;
-  Index packed = 0;  // steps of `count` that are in the panels at `a`
+  Index packed = 0;
 };
+
+// The same for more rows, with room for the block's columns of `b` in b_panels. Rows of `a` stand in a page each: they
+// are packed a group of tiles ahead, a few of them between two tiles, with all columns of the group. A tile reads a
+// panel of `b` from the first-level cache, where it stays for the tiles of a group, and a panel of `a` from the second.
 inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, float* b_panels) {
   constexpr Index group_tiles = 11, a_group = group_tiles * packed_a_panel;
   alignas(64) float a_panels[2 * a_group];
