@@ -338,6 +338,16 @@ inline void pack_transposed(float* panel, const float* from, Index stride, Index
   }
 }
 
+// For the first tile that reads a panel of `b`: `columns` of it are left at b_kn, and rows of `b` lie b_row apart. The
+// tile reads whole panels where they stand and leaves a copy at `panel`; a narrower one is packed now.
+inline void pack_in_passing(TileOperands& operands, float* panel, const float* b_kn, Index b_row, Index columns) {
+  const bool whole = columns >= tile_columns;
+  if (!whole) pack_rows<tile_columns>(panel, 0, b_kn, b_row, columns, operands.K);
+  operands.b = whole ? b_kn : panel;
+  operands.b_row = whole ? b_row : Index{tile_columns};
+  operands.b_panel = whole ? panel : nullptr;
+}
+
 // b_row = 1: each column of `b` is contiguous. It is multiplied with one row of `a` after the other, four lane vectors
 // at a time: read as it lies in memory, without a pause, a large `b` comes as fast as memory delivers.
 inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n) {
@@ -432,13 +442,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           operands.b = pack ? panels + (n - n_begin) * count : g.b_kn + k * g.b_row + n;
           operands.b_row = pack ? Index{tile_columns} : g.b_row;
           if (packs_rows) {
-            float* panel = panels + (n - n_begin) * count;
-            const float* b_kn = g.b_kn + k * g.b_row + n;
-            const bool whole = n + tile_columns <= N;
-            if (!whole) pack_rows<tile_columns>(panel, 0, b_kn, g.b_row, N - n, count);
-            operands.b = whole ? b_kn : panel;
-            operands.b_row = whole ? g.b_row : Index{tile_columns};
-            operands.b_panel = whole ? panel : nullptr;
+            pack_in_passing(operands, panels + (n - n_begin) * count, g.b_kn + k * g.b_row + n, g.b_row, N - n);
           }
           tile<Order::rows>({.out_mn = g.out_mn + m * g.out_row + n,
                              .out_row = g.out_row,
@@ -599,9 +603,10 @@ inline constexpr Index packed_steps = 256;
 inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
 inline constexpr Index narrow_rows = 128;
 
-// The tiles of a block of at most narrow_rows rows, of an `a` of no more: its rows stand near each other. The first
-// tile of a column leaves its panel of `b` packed for the others. `a` is packed on the way as well where it meets many
-// columns; the last tiles, which would read beyond the matrix, have a copy of it.
+// The tiles of a block of at most packed_steps steps, where `out` has at most narrow_rows rows, so that what a tile
+// reads of `a` stands near each other. The first tile of a column leaves its panel of `b` packed for the others. `a` is
+// packed on the way as well where it meets many columns; the last tiles, which would read beyond the matrix, have a
+// copy of it.
 inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
   constexpr Index many_columns = 256;
   alignas(64) float a_panels[blocks_of(narrow_rows, tile_rows) * packed_a_panel];
@@ -609,8 +614,6 @@ inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) 
   const float* a_mk = g.a_mk + block.k * g.a_col;
   const float* b_kn = g.b_kn + block.k * g.b_row;
   for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
-    const bool b_ends = n + tile_columns > g.N;
-    if (b_ends) pack_rows<tile_columns>(b_panel, 0, b_kn + n, g.b_row, g.N - n, block.count);
     float* a_panel = a_panels;
     for (Index m = block.m_begin, rows; m < block.m_end; m += rows, a_panel += packed_a_panel) {
       // Four rows twice cost less than six and two, whose few sums wait for each other.
@@ -625,11 +628,7 @@ inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) 
         operands.a_stride = g.a_col;
         if (packs_a) operands.a_panel = a_panel;
       }
-      if (!b_ends && m == block.m_begin) {
-        operands.b = b_kn + n;
-        operands.b_row = g.b_row;
-        operands.b_panel = b_panel;
-      }
+      if (m == block.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
       tile<Order::columns>(column_target(g, m, m + rows, n, block.n_end, block.k == 0), operands);
     }
   }
@@ -675,17 +674,11 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
     for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
       float* b_panel = b_panels + (n - block.n_begin) * group.count;
       const float* b_kn = g.b_kn + n + group.k * g.b_row;
-      const bool b_ends = n + tile_columns > g.N;
-      if (i % groups == 0 && b_ends) pack_rows<tile_columns>(b_panel, 0, b_kn, g.b_row, g.N - n, group.count);
       const float* a = group.a;
       for (Index m = group.m; m < group.m_end; m += tile_rows, a += packed_a_panel) {
         if (next.packed < next.count) pack(next, lesser(rows_each, next.count - next.packed));
         TileOperands operands{.a = a, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = group.count};
-        if (m == block.m_begin && !b_ends) {
-          operands.b = b_kn;
-          operands.b_row = g.b_row;
-          operands.b_panel = b_panel;
-        }
+        if (m == block.m_begin) pack_in_passing(operands, b_panel, b_kn, g.b_row, g.N - n);
         tile<Order::columns>(column_target(g, m, group.m_end, n, block.n_end, group.k == 0), operands);
       }
     }
