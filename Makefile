@@ -14,7 +14,7 @@ all: configure ## build the programs into build/
 
 configure:
 	@tools/need.sh cmake c++
-	@[ -f $(BUILD)/CMakeCache.txt ] || cmake -S . -B $(BUILD) >/dev/null
+	@[ -f $(BUILD)/Makefile ] || cmake -S . -B $(BUILD) >/dev/null
 
 # $(call build,TARGET): quiet unless it fails.
 build = @echo 'building $(1)'; cmake --build $(BUILD) -j $(JOBS) --target $(1) >$(BUILD)/build.log 2>&1 || \
@@ -28,7 +28,7 @@ train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into run
 train_gpu: ## the same on an NVIDIA GPU: the larger preset, in bf16, into runs/baby
 	@tools/need_gpu.sh
 	@tools/need.sh cmake c++
-	@[ -f $(BUILD)-cuda/CMakeCache.txt ] || cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON >/dev/null
+	@[ -f $(BUILD)-cuda/Makefile ] || cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON >/dev/null
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-cuda train \
 	  ARGS='--device cuda --type bf16 --preset baby $(ARGS)'
 
@@ -55,7 +55,7 @@ check-all: ## everything, the long way: sanitizers, clang, fallback, fuzzing (an
 	@tools/check_all.sh
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z_-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 clean: ## remove what was built (runs/ stays)
 	rm -rf build build-*

@@ -88,7 +88,7 @@ if [ ! -d "$text" ] && { has curl || has wget; } && part=$(mktemp "$data/tinysha
 fi
 
 say "Tiny Shakespeare cannot be downloaded; put it at $text, or name it in TINYSHAKESPEARE. Taking the built-in corpus."
-[ -f "$build/CMakeCache.txt" ] || cmake -S "$data/.." -B "$build" >&2 || exit 1
+[ -f "$build/Makefile" ] || cmake -S "$data/.." -B "$build" >&2 || exit 1
 MAKEFLAGS= cmake --build "$build" --target built_in_corpus >/dev/null || exit 1
 "$build/built_in_corpus" "$build/built_in_corpus.txt" >&2 || exit 1
 printf '%s\n' "$build/built_in_corpus.txt"
