@@ -23,7 +23,7 @@ namespace abh {
 inline constexpr Token ignored_target = -100;
 
 // logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target (not checked here). BC >= 0, V >= 1,
-// label_smoothing in [0, 1). The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row
+// label_smoothing in [0, 1]. The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row
 // once from memory.
 template <class T>
 struct CrossEntropyForward {
