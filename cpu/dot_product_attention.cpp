@@ -393,12 +393,13 @@ inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
                                     0.2402264689064f,
                                     0.6931472057373f,
                                     1.0f};
+  using Words = typename LanesOf<std::uint32_t, width_of<L>>::type;  // unsigned, as the bits of a NaN overflow
   L scale[count], power[count];
   unrolled<count>([&](int i) __attribute__((always_inline)) {
     x[i] = larger(splat<L>(-127.0f), x[i]);
     const L shifted = x[i] + round;
     x[i] -= shifted - round;
-    scale[i] = bits_as<L>((bits_as<IntegersOf<L>>(shifted) << 23) + bits_as<std::int32_t>(1.0f));
+    scale[i] = bits_as<L>((bits_as<Words>(shifted) << 23) + bits_as<std::uint32_t>(1.0f));
     power[i] = splat<L>(coefficients[0]);
   });
   unrolled<6>([&](int term) __attribute__((always_inline)) {

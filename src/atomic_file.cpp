@@ -27,7 +27,9 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
     if (!S_ISREG(status.st_mode)) throw Error(path_ + ": cannot write: not a regular file");
   }
   temporary_ = target_ + ".tmp";
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // What a killed run left there goes, and so does a link, which must not be followed.
+  if (::unlink(temporary_.c_str()) != 0 && errno != ENOENT) fail(errno);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);
 }
 

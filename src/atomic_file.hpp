@@ -9,7 +9,7 @@ namespace abh {
 
 // Writes the new content to `path`.tmp, in the same folder since a rename is atomic only within a file system.
 // commit() flushes that file to disk, renames it over `path` and flushes the folder. The temporary's name is fixed, so
-// what a killed run left behind is overwritten by the next one; two writers of one path at a time are not supported.
+// what a killed run left behind is removed by the next one; two writers of one path at a time are not supported.
 // If `path` is a symbolic link, the file it points to is replaced and the link stays.
 // Every failure is an Error "path: cannot write: reason"; the old file is then as it was and the temporary is gone.
 class AtomicFile {

@@ -142,6 +142,7 @@ void write_run_state(const std::string& path, const RunState& state) {
   Metadata metadata = common_metadata(state.config, state.tokenizer, state.step);
   for (const auto& [key, value] : state.training.metadata()) metadata["training." + key] = value;
   metadata["data"] = state.data_fingerprint;
+  metadata["log"] = state.log_position;
   if (state.best_loss) {
     metadata["best_loss"] = to_text(*state.best_loss);
     metadata["best_step"] = to_text(state.best_step);
@@ -171,6 +172,7 @@ RunState read_run_state(const std::string& path) {
   state.training = TrainingConfig::from_metadata(training, path);
   check_read(state.training, path);
   state.data_fingerprint = text_of(file, "data");
+  state.log_position = text_of(file, "log");
   state.step = number_of<Index>(file, "step");
   state.best_loss = optional_number_of(file, "best_loss");
   if (state.best_loss) state.best_step = number_of<Index>(file, "best_step");

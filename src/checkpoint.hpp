@@ -30,7 +30,7 @@ struct RunState {
   ModelConfig config;
   TrainingConfig training;
   Tokenizer tokenizer = Tokenizer::of_bytes();
-  std::string data_fingerprint;
+  std::string data_fingerprint, log_position;
   Index step = 0;  // optimizer steps done
   std::vector<float> weights, first_moments, second_moments;
   std::optional<double> best_loss;

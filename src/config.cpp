@@ -175,13 +175,14 @@ std::vector<Mixer> ModelConfig::mixers() const {
 }
 
 std::vector<Index> ModelConfig::windows() const {
-  return one_a_layer(window, layers, "--window", [](const std::string& text) {
+  return one_a_layer(window, layers, "--window", [this](const std::string& text) {
     Index width = 0;
-    if (!parse_number(text, width) || width < 0 || width > largest_context) {
-      throw UsageError("--window: expected whole numbers from 0 (global) to " + std::to_string(largest_context) +
-                       ", or a comma list of them, found \"" + one_line(text) + "\"");
+    if (!parse_number(text, width) || width < 0) {
+      throw UsageError("--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"" +
+                       one_line(text) + "\"");
     }
-    return width;
+    // Beyond the last position there is nothing to see, and without positions nobody gets that far.
+    return width >= (positions == "learned" ? context : largest_context) ? 0 : width;
   });
 }
 
@@ -235,17 +236,17 @@ void TrainingConfig::check() const {
   require_range("--eval-every", eval_every, 0, largest_steps);
   require_range("--checkpoint-every", checkpoint_every, 0, largest_steps);
   require_range("--log-every", log_every, 0, largest_steps);
-  const auto require_real = [](const char* name, double value, double lowest, double highest) {
-    if (!(value >= lowest && value <= highest)) {
-      throw UsageError(std::string(name) + ": expected " + to_text(lowest) + " to " + to_text(highest) + ", found " +
-                       to_text(value));
+  const auto require_real = [](const char* name, double value, double lowest, double highest, bool below = false) {
+    if (!(value >= lowest && value <= highest && !(below && value == highest))) {
+      throw UsageError(std::string(name) + ": expected " + to_text(lowest) + (below ? " to below " : " to ") +
+                       to_text(highest) + ", found " + to_text(value));
     }
   };
   require_real("--learning-rate", learning_rate, 0, 1e6);
   require_real("--weight-decay", weight_decay, 0, 1e6);
   require_real("--clip", clip, 0, 1e30);
-  require_real("beta1", beta1, 0, 1);
-  require_real("beta2", beta2, 0, 1);
+  require_real("beta1", beta1, 0, 1, true);
+  require_real("beta2", beta2, 0, 1, true);
   require_real("--dropout", dropout, 0, 1);
   require_real("--label-smoothing", label_smoothing, 0, 1);
   require_real("--init-std", init_std, 0, 1e6);

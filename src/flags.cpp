@@ -28,6 +28,7 @@ constexpr std::size_t help_indent = 32;
 // One flag of the command line as it was written, before anything is known about it.
 struct Item {
   std::string name;                  // without the dashes
+  bool one_dash = false;             // instead of two: no flag
   std::optional<std::string> value;  // none: `--flag` stood last, or another flag followed
   std::string follower;              // the flag that stood where the value belongs
 };
@@ -50,9 +51,11 @@ CommandLine cut(int argc, const char* const* argv) {
     }
     if (!token.starts_with("--")) {
       if (token.starts_with("-") && token != "-") {
-        throw UsageError("unknown flag " + std::string(token) + "; flags begin with two dashes, see --help");
+        const std::string_view name = token.substr(1, token.find('=') - 1);
+        line.items.push_back({.name = std::string(name), .one_dash = true, .value = std::nullopt, .follower = {}});
+      } else {
+        line.positionals.emplace_back(token);
       }
-      line.positionals.emplace_back(token);
       continue;
     }
     Item item;
@@ -91,13 +94,11 @@ std::optional<Number> from_text(std::string_view text) {
   return value;
 }
 
-// "from 0 to 1", "above 0 and at most 1", "at least 0", or nothing; an empty text is no limit.
-std::string limits_in_words(const std::string& low, bool low_open, const std::string& high, bool high_open) {
-  if (!low.empty() && !high.empty() && !low_open && !high_open) return "from " + low + " to " + high;
-  std::string words;
-  if (!low.empty()) words = (low_open ? "above " : "at least ") + low;
-  if (!high.empty()) words += (words.empty() ? "" : " and ") + ((high_open ? "below " : "at most ") + high);
-  return words;
+// "from 0 to 1", "at least 0", "at most 1", or nothing; an empty text is no limit.
+std::string limits_in_words(const std::string& low, const std::string& high) {
+  if (!low.empty() && !high.empty()) return "from " + low + " to " + high;
+  if (!low.empty()) return "at least " + low;
+  return high.empty() ? "" : "at most " + high;
 }
 
 std::string with_limits(std::string noun, const std::string& limits) {
@@ -161,58 +162,56 @@ void Flags::section(const std::string& title) { next_section_ = title; }
 
 void Flags::integer(const std::string& name, Index& target, const std::string& placeholder, const std::string& help,
                     Index low, Index high) {
-  const std::string limits = limits_in_words(low == std::numeric_limits<Index>::min() ? "" : to_text(low), false,
-                                             high == std::numeric_limits<Index>::max() ? "" : to_text(high), false);
+  const std::string limits = limits_in_words(low == std::numeric_limits<Index>::min() ? "" : to_text(low),
+                                             high == std::numeric_limits<Index>::max() ? "" : to_text(high));
   add({.name = name,
        .placeholder = placeholder,
        .help = help,
        .limits = limits,
        .expected = with_limits("a whole number", limits),
-       .default_value = to_text(target),
-       .section = {},
-       .set = [&target, low, high](std::string_view text) {
-         const std::optional<Index> value = from_text<Index>(text);
-         if (!value || *value < low || *value > high) return false;
-         target = *value;
-         return true;
-       }});
+       .get = [&target] { return to_text(target); },
+       .set =
+           [&target, low, high](std::string_view text) {
+             const std::optional<Index> value = from_text<Index>(text);
+             if (!value || *value < low || *value > high) return false;
+             target = *value;
+             return true;
+           }});
 }
 
 void Flags::seed(const std::string& name, std::uint64_t& target, const std::string& help) {
-  const std::string limits = limits_in_words("0", false, to_text(std::numeric_limits<std::uint64_t>::max()), false);
+  const std::string limits = limits_in_words("0", to_text(std::numeric_limits<std::uint64_t>::max()));
   add({.name = name,
        .placeholder = "N",
        .help = help,
        .limits = limits,
        .expected = with_limits("a whole number", limits),
-       .default_value = to_text(target),
-       .section = {},
-       .set = [&target](std::string_view text) {
-         const std::optional<std::uint64_t> value = from_text<std::uint64_t>(text);
-         if (value) target = *value;
-         return value.has_value();
-       }});
+       .get = [&target] { return to_text(target); },
+       .set =
+           [&target](std::string_view text) {
+             const std::optional<std::uint64_t> value = from_text<std::uint64_t>(text);
+             if (value) target = *value;
+             return value.has_value();
+           }});
 }
 
 void Flags::real(const std::string& name, double& target, const std::string& placeholder, const std::string& help,
                  RealLimits limits) {
-  const std::string words = limits_in_words(std::isfinite(limits.low) ? to_text(limits.low) : "", limits.low_open,
-                                            std::isfinite(limits.high) ? to_text(limits.high) : "", limits.high_open);
+  const std::string words = limits_in_words(std::isfinite(limits.low) ? to_text(limits.low) : "",
+                                            std::isfinite(limits.high) ? to_text(limits.high) : "");
   add({.name = name,
        .placeholder = placeholder,
        .help = help,
        .limits = words,
        .expected = with_limits(words.empty() ? "a finite number" : "a number", words),
-       .default_value = to_text(target),
-       .section = {},
-       .set = [&target, limits](std::string_view text) {
-         const std::optional<double> value = from_text<double>(text);
-         if (!value || !std::isfinite(*value)) return false;
-         if (limits.low_open ? *value <= limits.low : *value < limits.low) return false;
-         if (limits.high_open ? *value >= limits.high : *value > limits.high) return false;
-         target = *value + 0.0;  // -0 + 0 is 0
-         return true;
-       }});
+       .get = [&target] { return to_text(target); },
+       .set =
+           [&target, limits](std::string_view text) {
+             const std::optional<double> value = from_text<double>(text);
+             if (!value || !std::isfinite(*value) || *value < limits.low || *value > limits.high) return false;
+             target = *value + 0.0;  // -0 + 0 is 0
+             return true;
+           }});
 }
 
 void Flags::text(const std::string& name, std::string& target, const std::string& placeholder,
@@ -222,12 +221,12 @@ void Flags::text(const std::string& name, std::string& target, const std::string
        .help = help,
        .limits = {},
        .expected = placeholder,
-       .default_value = target,
-       .section = {},
-       .set = [&target](std::string_view value) {
-         target = value;
-         return true;
-       }});
+       .get = [&target] { return target; },
+       .set =
+           [&target](std::string_view value) {
+             target = value;
+             return true;
+           }});
 }
 
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
@@ -237,13 +236,13 @@ void Flags::choice(const std::string& name, std::string& target, const std::vect
        .help = help,
        .limits = {},
        .expected = "one of " + join(choices, ", "),
-       .default_value = target,
-       .section = {},
-       .set = [&target, choices](std::string_view value) {
-         if (std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
-         target = value;
-         return true;
-       }});
+       .get = [&target] { return target; },
+       .set =
+           [&target, choices](std::string_view value) {
+             if (std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
+             target = value;
+             return true;
+           }});
 }
 
 void Flags::toggle(const std::string& name, bool& target, const std::string& help) {
@@ -252,18 +251,19 @@ void Flags::toggle(const std::string& name, bool& target, const std::string& hel
        .help = help,
        .limits = {},
        .expected = "0 or 1",
-       .default_value = target ? "1" : "0",
-       .section = {},
-       .set = [&target](std::string_view value) {
-         if (value != "0" && value != "1") return false;
-         target = value == "1";
-         return true;
-       }});
+       .get = [&target] { return target ? "1" : "0"; },
+       .set =
+           [&target](std::string_view value) {
+             if (value != "0" && value != "1") return false;
+             target = value == "1";
+             return true;
+           }});
 }
 
 void Flags::add(Flag flag) {
   assert(!find(flag.name) && !takes_no_value(flag.name));
   flag.section = std::exchange(next_section_, {});
+  flag.default_value = flag.get();
   flags_.push_back(std::move(flag));
 }
 
@@ -277,23 +277,29 @@ bool Flags::given(std::string_view name) const {
   return std::find(given_.begin(), given_.end(), name) != given_.end();
 }
 
-std::string Flags::unknown_flag(std::string_view name) const {
-  std::vector<std::string> candidates;
+std::vector<Flags::Change> Flags::changes() const {
+  std::vector<Change> changes;
+  for (const std::string& name : given_) {
+    const Flag* flag = find(name);
+    if (flag->get() != flag->default_value) changes.push_back({name, flag->default_value, flag->get()});
+  }
+  return changes;
+}
+
+std::string Flags::nearest_flag(std::string_view name) const {
+  std::vector<std::string> candidates = {"help", "version"};
   for (const Flag& flag : flags_) candidates.push_back(flag.name);
-  candidates.insert(candidates.end(), {"help", "version"});
-  // A third of the characters wrong is still a typing error; more is another word. A cut-off name counts as near.
-  std::size_t best = std::max<std::size_t>(1, name.size() / 3) + 1;
+  std::size_t best = std::numeric_limits<std::size_t>::max();
   std::string nearest;
   for (const std::string& candidate : candidates) {
-    const bool cut_off = name.size() >= 3 && candidate.starts_with(name);
+    const bool cut_off = !name.empty() && candidate.starts_with(name);  // as near as one wrong character
     const std::size_t distance = cut_off ? 1 : edit_distance(name, candidate);
     if (distance < best) {
       best = distance;
       nearest = candidate;
     }
   }
-  const std::string message = "unknown flag --" + std::string(name);
-  return message + (nearest.empty() ? "; see --help" : "; did you mean --" + nearest + "?");
+  return nearest;
 }
 
 std::optional<int> Flags::parse(int argc, const char* const* argv) {
@@ -306,10 +312,12 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
   }
   CommandLine line = cut(argc, argv);
   for (const Item& item : line.items) {
-    const std::string flag_name = "--" + item.name;
-    if (takes_no_value(item.name)) throw UsageError(flag_name + ": takes no value, found " + quoted(*item.value));
+    const std::string flag_name = (item.one_dash ? "-" : "--") + item.name;
     const Flag* flag = find(item.name);
-    if (!flag) throw UsageError(unknown_flag(item.name));
+    if (item.one_dash || !(flag || takes_no_value(item.name))) {
+      throw UsageError("unknown flag " + flag_name + "; did you mean --" + nearest_flag(item.name) + "?");
+    }
+    if (takes_no_value(item.name)) throw UsageError(flag_name + ": takes no value, found " + quoted(*item.value));
     if (!item.value) {
       throw UsageError(flag_name + ": needs a value (" + flag->expected + ")" +
                        (item.follower.empty() ? "" : ", found " + item.follower));
@@ -368,6 +376,12 @@ std::optional<std::string> peek_flag(int argc, const char* const* argv, std::str
 }
 
 std::string one_line(std::string text) {
+  constexpr std::size_t longest = 4000;
+  if (text.size() > longest) {
+    std::size_t end = longest;
+    while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside of a character
+    text.replace(end, text.npos, " ...");
+  }
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }

@@ -25,8 +25,6 @@ inline constexpr std::string_view version = "0.1.0";
 struct RealLimits {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool low_open = false;   // the value `low` itself is refused
-  bool high_open = false;  // the value `high` itself is refused
 };
 
 // A strict command-line parser. Every flag is long and takes exactly one value: `--flag value` or `--flag=value`; only
@@ -66,9 +64,12 @@ class Flags {
   // is a UsageError which names the flag, what was found and what was expected; the variables are then partly set.
   std::optional<int> parse(int argc, const char* const* argv);
 
-  // Whether a registered flag stood on the command line, and the names of all that did, in their order there.
+  // Whether a registered flag stood on the command line, and those that said something else than their default.
+  struct Change {
+    std::string name, default_value, value;
+  };
   bool given(std::string_view name) const;
-  const std::vector<std::string>& given_names() const { return given_; }
+  std::vector<Change> changes() const;
   const std::vector<std::string>& positionals() const { return positionals_; }
 
   // What --help prints: at most 100 columns wide.
@@ -79,13 +80,14 @@ class Flags {
     std::string name, placeholder, help;
     std::string limits;                         // shown by --help where the placeholder does not say it; may be empty
     std::string expected;                       // "a whole number from 0 to 10", for errors
-    std::string default_value;                  // as it would be written on the command line
-    std::string section;                        // heading above this flag, if it is the first of its section
+    std::function<std::string()> get;           // the value as it would be written on the command line
     std::function<bool(std::string_view)> set;  // false: the text is not a value of this flag
+    std::string section = {};                   // heading above this flag, if it is the first of its section
+    std::string default_value = {};
   };
   void add(Flag flag);
   const Flag* find(std::string_view name) const;
-  std::string unknown_flag(std::string_view name) const;
+  std::string nearest_flag(std::string_view name) const;
 
   std::string program_, summary_, positional_usage_, next_section_;
   std::vector<Flag> flags_;
@@ -103,7 +105,7 @@ std::string to_text(Number value) {
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
 }
 
-// The text with every control character replaced by a space: safe to print as part of one line.
+// The text with every control character replaced by a space, and cut at 4,000 bytes: safe to print as part of one line.
 std::string one_line(std::string text);
 
 // Writes out what is buffered for standard output. Error if that, or any earlier write, failed. A program that streams

@@ -169,29 +169,40 @@ std::string resolved_device(const std::string& device) {
   return "cpu";
 }
 
+void require_device(const DeviceChoice& choice, const std::string& type) {
+  const std::string device = resolved_device(choice.device);
+#if defined(ABH_CUDA)
+  if (device == "cuda" && !gpu_available<Backend::cuda>()) {
+    throw Error("--device cuda: this machine has no GPU that CUDA can use");
+  }
+#else
+  if (device == "cuda") {
+    throw Error("--device cuda: this build has no CUDA device; build it with cmake -DBUILD_CUDA=ON");
+  }
+#endif
+#if !defined(ABH_EMULATOR)
+  if (device == "emulated") {
+    throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
+  }
+#endif
+  if (device == "cpu" && type != "float") {
+    // Unless the device is what `auto` found.
+    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
+                choice.device == "cpu" ? 2 : 1);
+  }
+}
+
 std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig& config, const NetworkExtent& extent,
                                   double dropout, const std::string& type) {
+  require_device(wanted, type);
   DeviceChoice choice = wanted;
   choice.device = resolved_device(wanted.device);
-  if (choice.device == "cuda") {
 #if defined(ABH_CUDA)
-    return make_gpu_model<Backend::cuda>(choice, config, extent, dropout, type);
-#else
-    throw Error("--device cuda: this build has no CUDA device; build it with cmake -DBUILD_CUDA=ON");
+  if (choice.device == "cuda") return make_gpu_model<Backend::cuda>(choice, config, extent, dropout, type);
 #endif
-  }
-  if (choice.device == "emulated") {
 #if defined(ABH_EMULATOR)
-    return make_gpu_model<Backend::emulated>(choice, config, extent, dropout, type);
-#else
-    throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
+  if (choice.device == "emulated") return make_gpu_model<Backend::emulated>(choice, config, extent, dropout, type);
 #endif
-  }
-  if (type != "float") {
-    // Decided by the command line alone, unless the device is what `auto` found.
-    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
-                wanted.device == "cpu" ? 2 : 1);
-  }
   switch (best_isa()) {
 #if defined(ABH_AVX512)
     case Isa::avx512:
@@ -208,8 +219,18 @@ std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig&
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }
 
-NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent) {
+NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent, const std::string& type) {
+#if defined(ABH_CUDA)
+  if (type == "bf16") return Network<GpuDevice<Backend::cuda>, bf16>::memory(config, extent);
+#elif defined(ABH_EMULATOR)
+  if (type == "bf16") return Network<GpuDevice<Backend::emulated>, bf16>::memory(config, extent);
+#endif
+  static_cast<void>(type);  // a build without a GPU device has floats only
   return AnyNetwork::memory(config, extent);
+}
+
+std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory) {
+  return resolved_device(choice.device) == "cuda" ? 0 : memory.total();
 }
 
 std::size_t available_memory() {

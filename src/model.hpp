@@ -22,7 +22,7 @@ class Model {
   // What the device is, for people: "cpu, avx512, 2 threads".
   virtual std::string device_name() const = 0;
 
-  // The arenas of DESIGN: the weights, and what the optimizer keeps for each of them.
+  // The arenas of a network (layout.hpp): the weights, and what the optimizer keeps for each of them.
   enum class Arena { weights, first_moments, second_moments };
   virtual Index weight_count() const = 0;
   virtual std::vector<float> read(Arena) = 0;
@@ -62,13 +62,20 @@ void add_machine_flags(Flags& flags, DeviceChoice& choice);
 // The name of the device that `auto` stands for, any other as it is.
 std::string resolved_device(const std::string& device);
 
-// `type`: float, or bf16 on cuda and emulated. Error if this build or this machine does not have the device.
+// Error if this build or this machine does not have the device, or it does not compute in `type`: float, or bf16 on
+// cuda and emulated. Status 2 where the command line alone says so.
+void require_device(const DeviceChoice& choice, const std::string& type);
+
+// On a device that require_device accepts.
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
                                   double dropout = 0, const std::string& type = "float");
 
 // The table of weights of a network that is not built, in the order of its arena, and the memory that one takes.
 std::vector<Parameter> parameter_table(const ModelConfig& config);
-NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent);
+NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent, const std::string& type = "float");
+
+// How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.
+std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
 
 // Bytes that this process may still use: of the machine, and of its control group where there is one.
 std::size_t available_memory();

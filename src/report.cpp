@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "atomic_file.hpp"
+#include "crc32.hpp"
 #include "error.hpp"
 #include "flags.hpp"
 
@@ -292,6 +293,21 @@ RunLog::RunLog(const std::string& path, std::optional<Index> resume_at) : path_(
     rows_.push_back(row);
   }
   if (kept < content->size()) write_file_atomically(path, std::string_view(*content).substr(0, kept));
+}
+
+std::string RunLog::position() const {
+  std::uint32_t crc = 0;
+  for (LogRow row : rows_) {
+    row.tokens_per_s = 0;
+    const std::string line = to_line(row);
+    crc = crc32(line.data(), line.size(), crc);
+  }
+  return to_text(static_cast<Index>(rows_.size())) + " rows, crc32 " + to_text(static_cast<Index>(crc));
+}
+
+void RunLog::clear() {
+  write_file_atomically(path_, std::string(log_header) + '\n');
+  rows_.clear();
 }
 
 void RunLog::append(const LogRow& row) {

@@ -41,6 +41,11 @@ class RunLog {
   // Every row of the file, those before the resume included.
   const std::vector<LogRow>& rows() const { return rows_; }
 
+  // How far the log is, and of which run: the number of rows and a CRC-32 of all but their tokens_per_s.
+  std::string position() const;
+  // Cuts all rows.
+  void clear();
+
  private:
   std::string path_;
   std::vector<LogRow> rows_;

@@ -66,20 +66,21 @@ std::string describe(char32_t code) {
   return text + "' (" + number + ")";
 }
 
-[[noreturn]] void throw_invalid_utf8(std::string_view text, std::size_t position, const std::string& source) {
+[[noreturn]] void throw_invalid_utf8(std::string_view text, std::size_t position, const std::string& source,
+                                     const char* advice) {
   const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(position), '\n');
   char byte[8];
   std::snprintf(byte, sizeof byte, "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[position])));
   throw Error(source + ": invalid UTF-8 at byte offset " + std::to_string(position) + " (line " + std::to_string(line) +
-              ", byte " + byte + "); for a text that is not UTF-8 use --tokenizer byte");
+              ", byte " + byte + ")" + advice);
 }
 
-// Calls visit(code point) for each character of `text`.
+// Calls visit(code point) for each character of `text`. `advice` ends the error for what is not UTF-8.
 template <class Visit>
-void for_each_character(std::string_view text, const std::string& source, Visit visit) {
+void for_each_character(std::string_view text, const std::string& source, const char* advice, Visit visit) {
   for (std::size_t position = 0; position < text.size();) {
     const char32_t code = next_code_point(text, position);
-    if (code == invalid) throw_invalid_utf8(text, position, source);
+    if (code == invalid) throw_invalid_utf8(text, position, source, advice);
     visit(code);
   }
 }
@@ -89,7 +90,8 @@ void for_each_character(std::string_view text, const std::string& source, Visit 
 Tokenizer Tokenizer::of_characters(std::string_view text, const std::string& source) {
   if (text.empty()) throw Error(source + ": is empty, expected text");
   std::vector<bool> seen(code_points, false);
-  for_each_character(text, source, [&](char32_t code) { seen[code] = true; });
+  for_each_character(text, source, "; for a text that is not UTF-8 use --tokenizer byte",
+                     [&](char32_t code) { seen[code] = true; });
   Tokenizer tokenizer;
   for (char32_t code = 0; code < code_points; ++code) {
     if (seen[code]) tokenizer.characters_.push_back(code);
@@ -130,7 +132,7 @@ std::vector<Token> Tokenizer::encode(std::string_view text, const std::string& w
     for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
     return ids;
   }
-  for_each_character(text, what, [&](char32_t code) {
+  for_each_character(text, what, "", [&](char32_t code) {
     const auto found = std::lower_bound(characters_.begin(), characters_.end(), code);
     if (found == characters_.end() || *found != code) {
       throw Error(what + ": character " + std::to_string(ids.size() + 1) + ", " + describe(code) +

@@ -1,12 +1,18 @@
 #include "training.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <deque>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "atomic_file.hpp"
@@ -22,7 +28,8 @@ namespace {
 
 volatile std::sig_atomic_t stop_signal = 0;
 
-// Ctrl-C and SIGTERM let the step end, then the run saves and leaves. A second signal ends the program at once.
+// Ctrl-C and SIGTERM let the step end, then the run saves and leaves. A second signal ends the program at once. A
+// signal that whoever started the program has it ignore, as a shell does for Ctrl-C in the background, stays ignored.
 class StopOnSignals {
  public:
   StopOnSignals() {
@@ -30,8 +37,10 @@ class StopOnSignals {
     struct sigaction action {};
     action.sa_handler = [](int signal) { stop_signal = signal; };
     action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &action, &old_interrupt_);
-    sigaction(SIGTERM, &action, &old_terminate_);
+    for (const auto& [signal, old] : {std::pair{SIGINT, &old_interrupt_}, {SIGTERM, &old_terminate_}}) {
+      sigaction(signal, nullptr, old);
+      if (old->sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+    }
   }
   ~StopOnSignals() {
     sigaction(SIGINT, &old_interrupt_, nullptr);
@@ -70,15 +79,19 @@ class Trainer {
                           {.B = run.training.batch, .C = C_, .training = true, .recompute = run.recompute},
                           run.training.dropout, run.training.type)),
         log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
-        progress_(run.training.steps, Progress::on_terminal()) {
+        progress_(run.training.steps, Progress::on_terminal()),
+        saved_(run.resume.has_value()) {
     if (run.resume) {
       state_ = *run.resume;
+      if (log_.position() != state_.log_position) {
+        log_.clear();
+        progress_.line(run.run + "/log.csv: not the log of this run up to step " + to_text(state_.step) +
+                       "; a new one begins");
+      }
       model_->write(Model::Arena::weights, state_.weights);
       model_->write(Model::Arena::first_moments, state_.first_moments);
       model_->write(Model::Arena::second_moments, state_.second_moments);
     } else {
-      // Killed before its first checkpoint, a new run must not be resumed as the one that was here before.
-      std::remove(resume_path(run.run).c_str());
       state_.tokenizer = tokenizer;
       state_.data_fingerprint = fingerprint;
       model_->write(Model::Arena::weights,
@@ -107,9 +120,12 @@ class Trainer {
       state_.last_loss.reset();
       after_step(result);
     }
-    if (state_.step < training.steps) return stop();
-    finish();
-    return 0;
+    if (state_.step < training.steps) {
+      stop();
+    } else {
+      finish();
+    }
+    return stop_signal ? 128 + stop_signal : 0;
   }
 
  private:
@@ -121,7 +137,7 @@ class Trainer {
     const bool last = state_.step == training.steps;
     std::optional<double> val_loss;
     if (last || due(state_.step, training.eval_every)) val_loss = evaluate();
-    if (val_loss || due(state_.step, training.log_every)) {
+    if (last || due(state_.step, training.log_every) || (val_loss && training.log_every > 0)) {
       const double seconds_left =
           watch_.seconds() / static_cast<double>(steps_made_) * static_cast<double>(training.steps - state_.step);
       log_.append({.step = state_.step,
@@ -135,21 +151,25 @@ class Trainer {
     if (!last && due(state_.step, training.checkpoint_every)) save();
   }
 
+  // `what` is not finite, `when`: nothing worth keeping comes of this run any more.
+  Error lost(const std::string& what, const std::string& when) const {
+    return Error(what + " is not finite " + when + ": the run stops; " +
+                 (saved_ ? "its last good checkpoint is kept" : "it had no checkpoint yet") +
+                 ". A lower --learning-rate may help");
+  }
+
   void require_finite(const Model::StepResult& result) {
     if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
     const bool loss = !std::isfinite(result.loss);
     progress_.finish();
-    throw Error(std::string(loss ? "the loss" : "the gradient") + " is not finite at step " +
-                std::to_string(state_.step + 1) + " (" + to_text(loss ? result.loss : result.gradient_norm) +
-                "): the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+    throw lost(loss ? "the loss" : "the gradient", "at step " + std::to_string(state_.step + 1) + " (" +
+                                                       to_text(loss ? result.loss : result.gradient_norm) + ")");
   }
 
   // A checkpoint must be worth going on from: everything in it is finite, and so is the loss of the next batch.
   void require_good_state() {
     const auto require = [this](bool good, const char* what) {
-      if (good) return;
-      throw Error(std::string(what) + " is not finite after step " + std::to_string(state_.step) +
-                  ": the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+      if (!good) throw lost(what, "after step " + std::to_string(state_.step));
     };
     const auto finite = [](const std::vector<float>& values) {
       return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
@@ -174,8 +194,7 @@ class Trainer {
     }
     const double loss = sum / static_cast<double>(data_.validation_targets());
     if (!std::isfinite(loss)) {
-      throw Error("the validation loss is not finite after step " + std::to_string(state_.step) + " (" + to_text(loss) +
-                  "): the run stops; its last good checkpoint is kept. A lower --learning-rate may help");
+      throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");
     }
     state_.last_loss = loss;
     if (!state_.best_loss || loss < *state_.best_loss) {
@@ -193,9 +212,11 @@ class Trainer {
     state_.second_moments = model_->read(Model::Arena::second_moments);
     require_good_state();
     state_.recent_losses.assign(recent_losses_.begin(), recent_losses_.end());
+    state_.log_position = log_.position();
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
-    write_file_atomically(run_.run + "/loss.svg", loss_svg(log_.rows(), "Loss on " + data_.name()));
+    saved_ = true;
+    write_file_atomically(run_.run + "/loss.svg", loss_svg(log_.rows(), "Loss"));
   }
 
   Checkpoint best() const {
@@ -203,12 +224,11 @@ class Trainer {
     return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss};
   }
 
-  int stop() {
+  void stop() {
     save();
-    const int signal = stop_signal;
-    progress_.line("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run);
+    progress_.line("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run +
+                   " and the same --data");
     progress_.finish();
-    return 128 + signal;
   }
 
   void finish() {
@@ -252,9 +272,20 @@ class Trainer {
   std::deque<double> recent_losses_;
   Stopwatch watch_;
   Index steps_made_ = 0;  // by this process
+  bool saved_;            // there is a checkpoint of this run
 };
 
 }  // namespace
+
+RunLock::RunLock(const std::string& run) : folder_(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_ < 0 || ::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(folder_);
+  throw Error(run + ": another run is writing into this folder");
+}
+
+RunLock::~RunLock() {
+  if (folder_ >= 0) ::close(folder_);
+}
 
 int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer,
           const std::string& data_fingerprint) {

@@ -11,6 +11,19 @@
 
 namespace abh {
 
+// Keeps other runs out of a folder as long as it lives, and not longer, however the program ends. Error if another run
+// is in there. Where the file system cannot lock, nothing is kept out.
+class RunLock {
+ public:
+  explicit RunLock(const std::string& run);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int folder_;
+};
+
 // One training run into a folder.
 struct TrainingRun {
   ModelConfig model;

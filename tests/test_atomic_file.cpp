@@ -127,6 +127,19 @@ TEST_CASE("atomic_file: a symbolic link stays and its file is replaced", "[atomi
   CHECK(error_of(folder / "dangling", "x") == folder / "dangling" + ": cannot write: No such file or directory");
 }
 
+TEST_CASE("atomic_file: what stands at the temporary's name is not followed", "[atomic_file]") {
+  const Folder folder;
+  write_file_atomically(folder / "precious", "old");
+  fs::create_symlink("precious", folder / "file.tmp");
+  write_file_atomically(folder / "file", "new");
+  CHECK(content_of(folder / "precious") == "old");
+  CHECK(content_of(folder / "file") == "new");
+  REQUIRE(::mkfifo((folder / "file.tmp").c_str(), 0600) == 0);
+  write_file_atomically(folder / "file", "newer");  // opening a pipe would wait for a reader
+  CHECK(content_of(folder / "file") == "newer");
+  CHECK(folder.entries() == 2);
+}
+
 TEST_CASE("atomic_file: errors name the path and the reason", "[atomic_file]") {
   const Folder folder;
   fs::create_directory(folder / "sub");

@@ -52,12 +52,21 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
   CHECK(model.windows() == std::vector<Index>{16, 16});
   model.window = "4,0";
   CHECK(model.windows() == std::vector<Index>{4, 0});
+  // What sees all there is, is global: without positions, whatever may come.
+  model.context = 32;
+  model.window = "31,32";
+  CHECK(model.windows() == std::vector<Index>{31, 0});
+  model.window = "9223372036854775807";
+  CHECK(model.windows() == std::vector<Index>{0, 0});
+  model.positions = "none";
+  model.window = "32,9223372036854775807";
+  CHECK(model.windows() == std::vector<Index>{32, 0});
   const auto windows = [&] { model.windows(); };
   model.window = "4,8,16";
   CHECK(error_of(windows) == "--window: expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
   for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
     model.window = text;
-    CHECK(error_of(windows).rfind("--window: expected whole numbers from 0 (global)", 0) == 0);
+    CHECK(error_of(windows).rfind("--window: expected whole numbers, 0 for a global window", 0) == 0);
   }
 }
 

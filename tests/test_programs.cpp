@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "program.hpp"
 #include "safetensors.hpp"
+#include "training.hpp"
 
 using namespace abh;
 
@@ -185,7 +186,7 @@ TEST_CASE("programs: a data file that cannot be used is refused, and nothing is 
     require_refusal(train(place.flags({"--data", place.path()})), "train", 1, {place.path() + ": ", "directory"});
     CHECK_FALSE(exists(place.run));
   }
-  SECTION("no name") { require_refusal(train(place.flags({"--data", ""})), "train", 1, {"cannot be opened"}); }
+  SECTION("no name") { require_refusal(train(place.flags({"--data", ""})), "train", 2, {"--data: expected a file"}); }
 }
 
 TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
@@ -211,8 +212,8 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
   const std::vector<Case> cases = {
       {"train", {"--leyers", "2"}, {"--leyers", "did you mean --layers?"}},
       {"train", {"--learning-rat", "2"}, {"did you mean --learning-rate?"}},
-      {"train", {"--quux", "2"}, {"--quux", "--help"}},
-      {"train", {"-x"}, {"-x", "two dashes"}},
+      {"train", {"--quux", "2"}, {"--quux", "did you mean --"}},
+      {"train", {"-steps", "3"}, {"-steps", "did you mean --steps?"}},
       {"train", {"stray"}, {"stray"}},
       {"train", {"--layers", "two"}, {"--layers", "whole number", "two"}},
       {"train", {"--layers", "2.5"}, {"--layers", "whole number", "2.5"}},
@@ -247,10 +248,12 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--window", "4,x", "--layers", "2"}, {"--window", "whole number", "x"}},
       {"train", {"--window", "-4"}, {"--window", "-4"}},
       {"train", {"--window", "4,4,4", "--layers", "2"}, {"--window", "1 or 2 entries"}},
-      {"train", {"--window", "9223372036854775807"}, {"--window", "9223372036854775807"}},
+      {"train", {"--window", "9223372036854775808"}, {"--window", "9223372036854775808"}},
       {"train", {"--context", "99999999999"}, {"--context", "from 1"}},
+      {"train", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"train", {"--out", ""}, {"--out", "folder"}},
       {"train", {"--resume", ""}, {"--resume", "folder"}},
+      {"generate", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"generate", {"--temprature", "1"}, {"did you mean --temperature?"}},
       {"generate", {"--temperature", "-1"}, {"--temperature", "-1"}},
       {"generate", {"--temperature", "nan"}, {"--temperature", "nan"}},
@@ -297,7 +300,7 @@ TEST_CASE("programs: more memory than there is is refused at once", "[programs]"
   const Workplace place;
   const std::vector<Arguments> cases = {{"--channels", "200000", "--layers", "100"},
                                         {"--batch", "65536", "--channels", "131072"},
-                                        {"--window", "4194304", "--channels", "262144", "--positions", "none"},
+                                        {"--window", "4194303", "--channels", "262144", "--positions", "none"},
                                         {"--conv-kernel", "1024", "--conv-groups", "1", "--channels", "262144"}};
   for (const Arguments& changes : cases) {
     INFO(changes[0] << ' ' << changes[1]);
@@ -313,6 +316,7 @@ TEST_CASE("programs: a device that this build has not is refused", "[programs]")
     const Outcome outcome = train(place.flags({"--device", device, "--steps", "1", "--batch", "1"}));
     if (outcome.status == 0) continue;  // a build that has it
     require_refusal(outcome, "train", 1, {"--device " + device});
+    CHECK_FALSE(exists(place.run));
   }
   require_success(train(place.flags({"--device", "cpu"})));
 }
@@ -410,11 +414,19 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", 
   const Outcome outcome =
       train(place.flags({"--eval-every", "0", "--checkpoint-every", "0", "--log-every", "0", "--steps", "30"}));
   require_success(outcome);
-  const std::string log = log_without_speed(place.run);
-  CHECK(std::count(log.begin(), log.end(), '\n') == 2);
+  const auto log_lines = [&] {
+    const std::string log = log_without_speed(place.run);
+    return std::count(log.begin(), log.end(), '\n');
+  };
+  CHECK(log_lines() == 2);
   CHECK(outcome.out.find("step 29/30") == std::string::npos);
   CHECK(outcome.out.find("best ") != std::string::npos);
   CHECK(last_line(outcome.out).find(" at step 30,") != std::string::npos);
+  // An evaluation is logged where there is a log.
+  require_success(train(place.flags({"--eval-every", "10", "--log-every", "0", "--steps", "30"})));
+  CHECK(log_lines() == 2);
+  require_success(train(place.flags({"--eval-every", "10", "--log-every", "15", "--steps", "30"})));
+  CHECK(log_lines() == 5);
 }
 
 TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs]") {
@@ -561,9 +573,9 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
         row[(*each)[1]] = std::stod((*each)[2]);
       }
       INFO(line);
-      for (const char* key : {"ms", "flops", "of_peak"}) CHECK(row[key] > 0);
+      for (const char* key : {"ms", "flops", "gflop_per_s", "of_peak"}) CHECK(row[key] > 0);
       if (line.find("\"layer\"") != std::string::npos) {
-        CHECK(row["bytes"] > 0);
+        for (const char* key : {"bytes", "gb_per_s", "of_copy"}) CHECK(row[key] > 0);
         ++layers;
         continue;
       }
@@ -581,6 +593,15 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(steps[4 + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
   }
+}
+
+TEST_CASE("programs: bench says at once where it cannot write", "[programs]") {
+  const TestFolder place;
+  const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
+  require_refusal(bench({"--json", place / "none/b.json"}), "bench", 1, {"none/b.json: cannot write"});
+  require_refusal(bench({"--json", ""}), "bench", 2, {"--json: expected a file"});
+  require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), "bench", 2, {"--json", "--peer"});
+  require_refusal(bench({"--type", "bf16", "--device", "cpu"}), "bench", 2, {"--type bf16"});
 }
 
 TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {
@@ -824,8 +845,8 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
                                                            {"--seed", "1"},
                                                            {"--preset", "tiny"},
                                                            {"--out", place / "b"},
-                                                           {"--tokenizer", "char"},
-                                                           {"--batch", "2"}}) {
+                                                           {"--tokenizer", "byte"},
+                                                           {"--batch", "3"}}) {
       require_refusal(train(with(resume, changes)), "train", 2, {changes[0] + ": ", "resumed"});
     }
     CHECK_FALSE(exists(place / "b"));
@@ -854,6 +875,67 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
   CHECK((all_files() == before));
 }
 
+TEST_CASE("programs: a resumed run may be told again what it is", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  copy_run(place.run, place / "again");
+  // The very command line, and numbers written in another way.
+  require_success(train(place.flags({"--resume", place.run, "--seed", "1337", "--weight-decay", "1e-1"})));
+  require_equal_runs(place.run, place / "again");
+  Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};
+  require_success(train(preset));
+  require_success(train(with(preset, {"--resume", place / "tiny", "--steps", "2"})));
+  require_refusal(train(with(preset, {"--resume", place / "tiny", "--preset", "baby"})), "train", 2,
+                  {"--preset: ", "resumed", "found baby"});
+}
+
+TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  const std::string log = read_bytes(place.run + "/log.csv");
+  {
+    const RunLock other(place.run);
+    require_refusal(train(place.flags()), "train", 1, {place.run + ": another run"});
+    require_refusal(train({"--data", place.data, "--resume", place.run}), "train", 1, {place.run + ": another run"});
+    CHECK(read_bytes(place.run + "/log.csv") == log);
+  }
+  require_success(train(place.flags()));
+}
+
+TEST_CASE("programs: a new run spares the old one until it has a checkpoint of its own", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "40", "--log-every", "5", "--checkpoint-every", "0"});
+  require_success(train(flags));
+  const std::string model = read_bytes(place.run + "/model.safetensors");
+  const std::string state = read_bytes(place.run + "/resume.safetensors");
+  const auto require_old_run = [&] {
+    CHECK((read_bytes(place.run + "/model.safetensors") == model));
+    CHECK((read_bytes(place.run + "/resume.safetensors") == state));
+    // Its log is gone: it goes on with a new one.
+    const Outcome resumed = train({"--data", place.data, "--resume", place.run, "--steps", "45"});
+    require_success(resumed);
+    CHECK(resumed.out.find("log.csv: not the log of this run up to step 40") != std::string::npos);
+    CHECK(log_without_speed(place.run).find("\n45,") != std::string::npos);
+    CHECK(log_without_speed(place.run).find("\n40,") == std::string::npos);
+    // With that one it goes on.
+    const Outcome again = train({"--data", place.data, "--resume", place.run, "--steps", "50"});
+    require_success(again);
+    CHECK(again.out.find("not the log") == std::string::npos);
+    CHECK(log_without_speed(place.run).find("\n45,") != std::string::npos);
+  };
+  SECTION("it is lost") {
+    require_refusal(train(with(flags, {"--learning-rate", "1e6", "--init-std", "1e6", "--clip", "0"})), "train", 1,
+                    {"not finite", "no checkpoint"});
+    require_old_run();
+  }
+  SECTION("it is killed") {
+    const Outcome killed =
+        train(with(flags, {"--steps", "1000000", "--seed", "7"}), {.signal = SIGKILL, .signal_at = "step 20/"});
+    REQUIRE(killed.signal == SIGKILL);
+    require_old_run();
+  }
+}
+
 TEST_CASE("programs: a resume file with impossible contents is refused", "[programs]") {
   const Workplace place;
   require_success(train(place.flags()));
@@ -874,7 +956,7 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
                                                                                    {"training.dropout", "1.5"},
                                                                                    {"training.dropout", "nan"},
                                                                                    {"training.learning_rate", "inf"},
-                                                                                   {"training.beta1", "2"},
+                                                                                   {"training.beta1", "1"},
                                                                                    {"training.seed", "x"},
                                                                                    {"training.eval_every", "-1"},
                                                                                    {"step", "-3"},
@@ -1117,7 +1199,7 @@ TEST_CASE("programs: generate refuses what is no checkpoint", "[programs]") {
                                                           {"mixer", "dot,dot"},
                                                           {"mixer", ""},
                                                           {"window", "-1"},
-                                                          {"window", "9223372036854775807"},
+                                                          {"window", "9223372036854775808"},
                                                           {"vocabulary", "ab"},
                                                           {"vocabulary", ""},
                                                           {"vocabulary", "ba"},

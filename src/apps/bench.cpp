@@ -337,9 +337,9 @@ class LayerBench {
   void gelu() {
     const Index count = BC() * config_.ffn_channels();
     T *in = array(count), *out = array(count), *d_in = array(count);
-    time("gelu", "forward", 30.0 * static_cast<double>(count), size(2 * count),
+    time("gelu", "forward", 38.0 * static_cast<double>(count), size(2 * count),
          [=, this] { gelu_forward<Device, T>(device_, out, in, count, GeluForm::erf); });
-    time("gelu", "backward", 45.0 * static_cast<double>(count), size(3 * count),
+    time("gelu", "backward", 38.0 * static_cast<double>(count), size(3 * count),
          [=, this] { gelu_backward<Device, T>(device_, d_in, out, in, count, GeluForm::erf); });
   }
 
@@ -384,12 +384,12 @@ class LayerBench {
     T *x = array(count), *out = array(count), *pool = array(N * K), *d_x = array(count);
     Sum *logit = array<Sum>(BC() * N), *max = array<Sum>(BC() * N), *sum = array<Sum>(BC() * N);
     Sum *d_logit = array<Sum>(BC() * N), *d_pool = array<Sum>(N * K);
-    time("additive pooling", "forward", 5.0 * static_cast<double>(count), size(2 * count), [=, this] {
+    time("additive pooling", "forward", 5.0 * static_cast<double>(count), size(3 * count), [=, this] {
       additive_logits_forward<Device, T>(device_, logit, x, 0, pool, B_, C_, N, K);
       additive_pooling_forward<Device, T>(
           device_, {.out_bch = out, .max_bnc = max, .sum_bnc = sum, .logit_bnc = logit, .x_bch = x, .shape = shape});
     });
-    time("additive pooling", "backward", 12.0 * static_cast<double>(count), size(4 * count), [=, this] {
+    time("additive pooling", "backward", 10.0 * static_cast<double>(count), size(7 * count), [=, this] {
       additive_pooling_backward<Device, T>(device_, {.d_x_bch = d_x,
                                                      .d_logit_bnc = d_logit,
                                                      .d_out_bch = out,
@@ -562,8 +562,8 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
                                .training = true,
                                .threads = s.device.threads,
                                .recompute = s.recompute};
-    const NetworkMemory memory = model_memory(one, extent);
-    require_memory(memory.total());
+    const NetworkMemory memory = model_memory(one, extent, s.training.type);
+    require_memory(host_bytes(s.device, memory));
     reset_peak_memory();
     const std::unique_ptr<Model> model = make_model(s.device, one, extent, s.training.dropout, s.training.type);
     results.device = model->device_name();
@@ -665,6 +665,10 @@ double share_of_peak(const Timing& timing, double flops, const Peaks& peaks) {
   return peaks.flops_per_s > 0 ? flops / timing.milliseconds * 1e3 / peaks.flops_per_s : 0;
 }
 
+double share_of_copy(const Timing& timing, double bytes, const Peaks& peaks) {
+  return peaks.copy_bytes_per_s > 0 ? bytes / timing.milliseconds * 1e3 / peaks.copy_bytes_per_s : 0;
+}
+
 void print(const Results& r) {
   if (r.peaks.flops_per_s > 0) {
     std::printf("device: %s; measured peaks: %.1f GFLOP/s %s, %.1f GB/s copy\n\n", r.device.c_str(),
@@ -683,10 +687,10 @@ void print(const Results& r) {
   if (r.layers.empty()) return;
   std::printf("\n%-18s %-9s %10s %10s %8s %10s %8s\n", "layer", "pass", "ms", "GFLOP/s", "of peak", "GB/s", "of copy");
   for (const Row& row : r.layers) {
-    const double flops = row.flops / row.timing.milliseconds * 1e3, bytes = row.bytes / row.timing.milliseconds * 1e3;
-    std::printf("%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(),
-                row.timing.milliseconds, flops / 1e9, percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(),
-                bytes / 1e9, percent(r.peaks.copy_bytes_per_s > 0 ? bytes / r.peaks.copy_bytes_per_s : 0).c_str());
+    std::printf(
+        "%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(), row.timing.milliseconds,
+        row.flops / row.timing.milliseconds / 1e6, percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(),
+        row.bytes / row.timing.milliseconds / 1e6, percent(share_of_copy(row.timing, row.bytes, r.peaks)).c_str());
   }
 }
 
@@ -694,6 +698,7 @@ std::string json_of(const Results& r) {
   const auto number = [](double measured) { return measured > 0 ? to_text(measured) : "null"; };
   const auto timing = [&](const Timing& t, double flops) {
     return "\"ms\": " + to_text(t.milliseconds) + ", \"flops\": " + to_text(flops) +
+           ", \"gflop_per_s\": " + to_text(flops / t.milliseconds / 1e6) +
            ", \"of_peak\": " + number(share_of_peak(t, flops, r.peaks));
   };
   std::string json = "{\n  \"device\": \"" + r.device + "\"";
@@ -713,7 +718,9 @@ std::string json_of(const Results& r) {
   comma = "";
   for (const Row& row : r.layers) {
     json += std::string(comma) + "\n    {\"layer\": \"" + row.layer + "\", \"pass\": \"" + row.pass + "\", " +
-            timing(row.timing, row.flops) + ", \"bytes\": " + to_text(row.bytes) + "}";
+            timing(row.timing, row.flops) + ", \"bytes\": " + to_text(row.bytes) +
+            ", \"gb_per_s\": " + to_text(row.bytes / row.timing.milliseconds / 1e6) +
+            ", \"of_copy\": " + number(share_of_copy(row.timing, row.bytes, r.peaks)) + "}";
     comma = ",";
   }
   return json + "\n  ]\n}\n";
@@ -777,9 +784,17 @@ int body(int argc, char** argv) {
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
+  require_device(s.device, training.type);
   config.check();
   s.every_mixer = !flags.given("mixer");
-  if (flags.given("peer")) run_peer(peer, argv[0], preset, s);
+  if (flags.given("peer")) {
+    if (flags.given("json")) throw UsageError("--json: not with --peer, which prints what it measures");
+    run_peer(peer, argv[0], preset, s);
+  }
+  if (flags.given("json")) {
+    if (json.empty()) throw UsageError("--json: expected a file, found \"\"");
+    const AtomicFile probe(json);  // what cannot be written is found now, not after the measurements
+  }
 
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what a model took goes back to the system: the next one has a peak of its own

@@ -41,6 +41,8 @@ int body(int argc, char** argv) {
   add_machine_flags(flags, device);
   flags.choice("type", type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   if (const auto status = flags.parse(argc, argv)) return *status;
+  if (checkpoint_path.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
+  require_device(device, type);
 
   const Checkpoint checkpoint =
       read_checkpoint(is_folder(checkpoint_path) ? model_path(checkpoint_path) : checkpoint_path);

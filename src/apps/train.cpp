@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "error.hpp"
 #include "flags.hpp"
@@ -32,7 +33,7 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.text("data", a.data, "FILE", "text to train on; its last 10 % are the validation split");
   flags.choice("tokenizer", a.tokenizer, {"char", "byte"}, "one token a Unicode character, or a byte");
   flags.text("out", a.out, "RUN", "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing");
-  flags.text("resume", a.resume, "RUN", "go on in this folder; only --data, --steps, --threads, --device may be given");
+  flags.text("resume", a.resume, "RUN", "go on in this folder; only --data, --steps and the machine may be others");
   flags.section("Model");
   flags.choice("preset", a.preset, {"tiny", "baby", "fastformer"}, "starting point; other flags override it");
   flags.integer("layers", a.model.layers, "N", "layers", 1, largest_layers);
@@ -89,15 +90,36 @@ void make_folder(const std::string& path) {
   }
 }
 
-// What a resumed run is made of stands in its file; of the command line only the end and the machine count.
-void require_resumable_flags(const Flags& flags) {
-  for (const std::string& name : flags.given_names()) {
-    if (name == "resume" || name == "data" || name == "steps" || name == "threads" || name == "device" ||
-        name == "gemm" || name == "recompute")
+// What a resumed run is made of stands in its file. The command line may say it again, but only change the end of the
+// run and the machine.
+void require_same_run(int argc, char** argv, const Flags& flags, const Arguments& given, const RunState& state) {
+  const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {
+    throw UsageError("--" + name + ": cannot change in a resumed run, expected " + expected + ", found " + found +
+                     "; only --data, --steps, --device, --threads, --gemm and --recompute can");
+  };
+  if (flags.given("preset")) {
+    ModelConfig model = given.model;
+    model.vocabulary = state.config.vocabulary;
+    TrainingConfig training = given.training;
+    training.steps = state.training.steps;
+    if (model.metadata() != state.config.metadata() || training.metadata() != state.training.metadata()) {
+      refuse("preset", "that of the run", given.preset);
+    }
+  }
+  Arguments stored;
+  stored.preset = given.preset;
+  stored.out = stored.resume = given.resume;
+  stored.tokenizer = state.tokenizer.kind();
+  stored.model = state.config;
+  stored.training = state.training;
+  Flags again("train", "");
+  add_flags(again, stored);
+  again.parse(argc, argv);
+  for (const auto& [name, expected, found] : again.changes()) {
+    if (name == "data" || name == "steps" || name == "device" || name == "threads" || name == "gemm" ||
+        name == "recompute")
       continue;
-    throw UsageError("--" + name +
-                     ": cannot change in a resumed run; only --data, --steps, --threads and --device may" +
-                     " be given with --resume");
+    refuse(name, expected, found);
   }
 }
 
@@ -122,10 +144,11 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
   std::printf("model: %lld layers, %lld channels, %lld heads, context %lld, mixer %s\n",
               static_cast<long long>(m.layers), static_cast<long long>(m.channels), static_cast<long long>(m.heads),
               static_cast<long long>(m.context), list_of(m).c_str());
+  const std::string optimizer = t.optimizer + (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "");
   std::printf(
       "training: %lld steps of %lld x %lld tokens, %s, learning rate %s after %lld steps of warm-up, weight decay %s,",
       static_cast<long long>(t.steps), static_cast<long long>(t.batch), static_cast<long long>(m.context),
-      t.optimizer.c_str(), to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup),
+      optimizer.c_str(), to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup),
       to_text(t.weight_decay).c_str());
   std::printf(" clip %s, dropout %s, label smoothing %s, seed %llu\n", to_text(t.clip).c_str(),
               to_text(t.dropout).c_str(), to_text(t.label_smoothing).c_str(), static_cast<unsigned long long>(t.seed));
@@ -139,8 +162,9 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
       m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
       static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
   const std::string device = resolved_device(a.device.device);
-  std::printf("run: into %s, device %s, %s, %lld threads, recompute %d\n", a.out.c_str(), device.c_str(),
-              t.type.c_str(), static_cast<long long>(a.device.threads), a.recompute);
+  std::printf("run: into %s, device %s, %s, %lld threads, %s matrix products, recompute %d\n", a.out.c_str(),
+              device.c_str(), t.type.c_str(), static_cast<long long>(a.device.threads), a.device.gemm.c_str(),
+              a.recompute);
   std::printf(
       "parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
       static_cast<long long>(memory.weights), mebibytes(memory.total()),
@@ -160,12 +184,15 @@ int body(int argc, char** argv) {
   add_flags(flags, a);
   if (const auto status = flags.parse(argc, argv)) return *status;
 
+  if (a.data.empty()) throw UsageError("--data: expected a file, found \"\"");
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
+  std::optional<RunLock> lock;
   if (flags.given("resume")) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
-    require_resumable_flags(flags);
+    lock.emplace(a.resume);
     run.resume = read_run_state(resume_path(a.resume));
+    require_same_run(argc, argv, flags, a, *run.resume);
     a.out = a.resume;
     a.model = run.resume->config;
     const Index steps = flags.given("steps") ? a.training.steps : run.resume->training.steps;
@@ -180,6 +207,7 @@ int body(int argc, char** argv) {
     a.model.vocabulary = 1;
     a.model.check();  // what the command line alone decides is said before any file is read
   }
+  require_device(a.device, a.training.type);
 
   const std::string text = read_text_file(a.data);
   const std::string data_fingerprint = fingerprint(text);
@@ -194,17 +222,22 @@ int body(int argc, char** argv) {
   a.model.check();
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
-  const NetworkMemory memory = model_memory(a.model, {.B = a.training.batch,
-                                                      .C = a.model.context,
-                                                      .training = true,
-                                                      .threads = a.device.threads,
-                                                      .recompute = a.recompute});
+  const NetworkMemory memory = model_memory(a.model,
+                                            {.B = a.training.batch,
+                                             .C = a.model.context,
+                                             .training = true,
+                                             .threads = a.device.threads,
+                                             .recompute = a.recompute},
+                                            a.training.type);
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =
       model_memory(a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
-  require_memory(memory.total() + 5 * memory.weight_bytes + sampling.total());
-  make_folder(a.out);
+  require_memory(host_bytes(a.device, memory) + 5 * sampling.weight_bytes + sampling.total());
+  if (!lock) {
+    make_folder(a.out);
+    lock.emplace(a.out);
+  }
 
   run.model = a.model;
   run.training = a.training;
