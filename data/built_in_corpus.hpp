@@ -35,8 +35,8 @@
 namespace abh::corpus {
 
 // Scenes of three speakers. What a model can learn from far back: who is on stage, who spoke before, what was carried
-// in
-// (@t), the number of a subject behind an adjective or a relative clause, and the rhyme two lines of a couplet share.
+// in (@t), the number of a subject behind an adjective or a relative clause, and the rhyme two lines of a couplet
+// share.
 inline constexpr std::string_view play = R"(
 scene = Enter <m=name>, <y=name-m> and <o=name-m-y>, with a <t=thing>.//@M:/<line>/<more><turn>
 turn = 9: @Y:/%my<line>/<more><turn> | 4: @O:/%mo%yo<line>/<more><turn> | 1: Exeunt.//

@@ -87,7 +87,7 @@ struct TrainingConfig {
   Index checkpoint_every = 500;  // 0: only at the end
   Index log_every = 50;          // 0: only at the end
 
-  // UsageError for values outside the range of their flag (see limits below).
+  // UsageError for values outside the range of their flag (the largest sizes stand above).
   void check() const;
 
   std::map<std::string, std::string> metadata() const;

@@ -17,7 +17,7 @@ namespace abh {
 //   d_weight_d += sum_bc d_out_bcd xhat_bcd                                        (layernorm.5)
 //   d_bias_d   += sum_bc d_out_bcd                                                 (layernorm.6)
 //
-// The variance is computed in a second pass over the row: sum x^2 - (sum x)^2 loses all digits when the mean is large.
+// The variance takes a second pass over the row: mean(x^2) - mean(x)^2 loses most digits when the mean is large.
 inline constexpr double layernorm_epsilon = 1e-5;
 
 // in_bcd, out_bcd: (BC, D), may be the same array in the forward pass only when no backward pass follows. mean_bc and

@@ -10,17 +10,17 @@ namespace abh {
 // in neural networks", 2024; the length of a step from Liu et al., "Muon is scalable for LLM training", 2025.
 // Derivation: docs/layers/muon.md. For a matrix with O <= I:
 //
-//   gradient_oi      = clip_scale d_weight_oi                                               (muon.1)
-//   first_moment_oi  = beta first_moment_oi + (1 - beta) gradient_oi                        (muon.2)
-//   ahead_oi         = beta first_moment_oi + (1 - beta) gradient_oi                        (muon.3)
-//   x_oi             = ahead_oi / ((sum_oi ahead_oi^2)^(1/2) + epsilon)                     (muon.4)
+//   gradient_oi      = clip_scale d_weight_oi                                                (muon.1)
+//   first_moment_oi  = beta first_moment_oi + (1 - beta) gradient_oi                         (muon.2)
+//   ahead_oi         = beta first_moment_oi + (1 - beta) gradient_oi                         (muon.3)
+//   x_oi             = ahead_oi / ((sum_oi ahead_oi^2)^(1/2) + epsilon)                      (muon.4)
 //   `rounds` times:
-//     gram_oo        = sum_i x_oi x_o'i                                                     (muon.5)
-//     polynomial_oo  = 3.4445 [o = o'] - 4.7750 gram_oo + 2.0315 sum_o" gram_oo" gram_o"o'  (muon.6)
-//     x_oi           = sum_o' polynomial_oo' x_o'i                                          (muon.7)
-//   weight_oi       -= learning_rate (0.2 max(O, I)^(1/2) x_oi + weight_decay weight_oi)    (muon.8)
+//     gram_oo'       = sum_i x_oi x_o'i                                                      (muon.5)
+//     polynomial_oo' = 3.4445 [o = o'] - 4.7750 gram_oo' + 2.0315 sum_o" gram_oo" gram_o"o'  (muon.6)
+//     x_oi           = sum_o' polynomial_oo' x_o'i                                           (muon.7)
+//   weight_oi       -= learning_rate (0.2 max(O, I)^(1/2) x_oi + weight_decay weight_oi)     (muon.8)
 //
-// With O > I the sums of (muon.5) run over o, gram_ii and polynomial_ii are (I, I), and the latter stands to the right
+// With O > I the sums of (muon.5) run over o, gram_ii' and polynomial_ii' are (I, I), and the latter stands to the right
 // of x_oi in (muon.7): the transposed matrix would move by the transposed step. There is no backward pass.
 struct MuonSettings {
   double beta = 0.95;       // in [0, 1)
