@@ -20,8 +20,8 @@ namespace abh {
 //     x_oi           = sum_o' polynomial_oo' x_o'i                                           (muon.7)
 //   weight_oi       -= learning_rate (0.2 max(O, I)^(1/2) x_oi + weight_decay weight_oi)     (muon.8)
 //
-// With O > I the sums of (muon.5) run over o, gram_ii' and polynomial_ii' are (I, I), and the latter stands to the right
-// of x_oi in (muon.7): the transposed matrix would move by the transposed step. There is no backward pass.
+// With O > I the sums of (muon.5) run over o, gram_ii' and polynomial_ii' are (I, I), and the latter stands to the
+// right of x_oi in (muon.7): the transposed matrix would move by the transposed step. There is no backward pass.
 struct MuonSettings {
   double beta = 0.95;       // in [0, 1)
   double epsilon = 1e-8;    // above 0
