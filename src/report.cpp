@@ -20,6 +20,7 @@
 #include "crc32.hpp"
 #include "error.hpp"
 #include "flags.hpp"
+#include "utf8.hpp"
 
 namespace abh {
 namespace {
@@ -182,42 +183,25 @@ std::vector<Point> thinned(const std::vector<Point>& points, std::size_t limit) 
   return kept;
 }
 
-// The length of the UTF-8 sequence that begins `text` and that XML allows, or 0.
-std::size_t xml_sequence(std::string_view text) {
-  const auto byte = [&text](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(text[i])); };
-  const std::size_t length = byte(0) < 0x80 ? 1 : byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
-  if (length < 2) return length;
-  if (byte(0) > 0xF4 || text.size() < length) return 0;
-  unsigned code = byte(0) & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool forbidden = (code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF || code > 0x10FFFF;
-  return overlong || forbidden ? 0 : length;
-}
-
 // Any bytes as XML text of at most `limit` characters; what XML cannot hold becomes U+FFFD.
 std::string xml_text(std::string_view bytes, std::size_t limit) {
   const std::string clean = one_line(std::string(bytes));
-  std::string_view rest = clean;
   std::string out;
-  for (std::size_t count = 0; !rest.empty(); ++count) {
+  for (std::size_t position = 0, count = 0; position < clean.size(); ++count) {
     if (count == limit) return out + "\u2026";
-    const std::size_t length = xml_sequence(rest);
-    const std::string_view character = rest.substr(0, std::max<std::size_t>(1, length));
-    rest.remove_prefix(character.size());
-    if (length == 0) {
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(clean, position);
+    if (code == invalid_code_point || code == 0xFFFE || code == 0xFFFF) {
       out += "\uFFFD";
-    } else if (character == "&") {
+      position = begin + 1;
+    } else if (code == '&') {
       out += "&amp;";
-    } else if (character == "<") {
+    } else if (code == '<') {
       out += "&lt;";
-    } else if (character == ">") {
+    } else if (code == '>') {
       out += "&gt;";
     } else {
-      out += character;
+      out.append(clean, begin, position - begin);
     }
   }
   return out;

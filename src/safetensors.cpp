@@ -19,6 +19,7 @@
 #include "atomic_file.hpp"
 #include "crc32.hpp"
 #include "error.hpp"
+#include "utf8.hpp"
 
 namespace abh {
 namespace {
@@ -64,46 +65,6 @@ std::optional<Index> checked_byte_count(Dtype dtype, const std::vector<Index>& s
     bytes *= extent;
   }
   return bytes;
-}
-
-// The length of the UTF-8 sequence at the front of `text`, 0 if there is no valid one: no overlong forms, no
-// surrogates, nothing above U+10FFFF (Unicode 15, table 3-7).
-std::size_t utf8_length(std::string_view text) {
-  const auto is_byte = [text](std::size_t position, unsigned low, unsigned high) {
-    if (position >= text.size()) return false;
-    const auto byte = static_cast<unsigned char>(text[position]);
-    return byte >= low && byte <= high;
-  };
-  if (is_byte(0, 0x00, 0x7F)) return 1;
-  if (is_byte(0, 0xC2, 0xDF)) return is_byte(1, 0x80, 0xBF) ? 2 : 0;
-  if (is_byte(0, 0xE0, 0xEF)) {
-    const bool second = is_byte(1, is_byte(0, 0xE0, 0xE0) ? 0xA0 : 0x80, is_byte(0, 0xED, 0xED) ? 0x9F : 0xBF);
-    return second && is_byte(2, 0x80, 0xBF) ? 3 : 0;
-  }
-  if (is_byte(0, 0xF0, 0xF4)) {
-    const bool second = is_byte(1, is_byte(0, 0xF0, 0xF0) ? 0x90 : 0x80, is_byte(0, 0xF4, 0xF4) ? 0x8F : 0xBF);
-    return second && is_byte(2, 0x80, 0xBF) && is_byte(3, 0x80, 0xBF) ? 4 : 0;
-  }
-  return 0;
-}
-
-void append_utf8(std::string& text, std::uint32_t code) {
-  const auto append = [&text](std::uint32_t byte) { text += static_cast<char>(byte); };
-  if (code < 0x80) {
-    append(code);
-  } else if (code < 0x800) {
-    append(0xC0 | code >> 6);
-    append(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    append(0xE0 | code >> 12);
-    append(0x80 | (code >> 6 & 0x3F));
-    append(0x80 | (code & 0x3F));
-  } else {
-    append(0xF0 | code >> 18);
-    append(0x80 | (code >> 12 & 0x3F));
-    append(0x80 | (code >> 6 & 0x3F));
-    append(0x80 | (code & 0x3F));
-  }
 }
 
 std::string hexadecimal(std::uint32_t value, int digits) {
@@ -254,16 +215,15 @@ class HeaderParser {
         continue;
       }
       if (static_cast<unsigned char>(c) < 0x20) fail_expected("no control character in a string");
-      const std::size_t length = utf8_length(text_.substr(position_));
-      if (length == 0) fail_expected("valid UTF-8");
-      value += text_.substr(position_, length);
-      position_ += length;
+      const std::size_t begin = position_;
+      if (next_code_point(text_, position_) == invalid_code_point) fail_expected("valid UTF-8");
+      value += text_.substr(begin, position_ - begin);
     }
     fail_expected("the closing quote of a string");
   }
 
   // What follows a backslash, as a code point.
-  std::uint32_t parse_escape() {
+  char32_t parse_escape() {
     constexpr std::string_view letters = "\"\\/bfnrt";
     constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
     const std::size_t which = position_ < text_.size() ? letters.find(text_[position_]) : std::string_view::npos;
@@ -534,9 +494,10 @@ const std::byte* SafetensorsFile::checked_data(const std::string& name, Dtype dt
 void write_safetensors(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
                        std::map<std::string, std::string> metadata) {
   const auto checked_json = [&path](const std::string& text) {
-    for (std::size_t i = 0, length = 0; i < text.size(); i += length) {
-      length = utf8_length(std::string_view(text).substr(i));
-      if (length == 0) throw Error(path + ": cannot write: a name or metadata text is not valid UTF-8");
+    for (std::size_t position = 0; position < text.size();) {
+      if (next_code_point(text, position) == invalid_code_point) {
+        throw Error(path + ": cannot write: a name or metadata text is not valid UTF-8");
+      }
     }
     return json_string(text);
   };

@@ -1,58 +1,13 @@
 #include "tokenizer.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 
 #include "error.hpp"
+#include "utf8.hpp"
 
 namespace abh {
 namespace {
-
-constexpr char32_t invalid = 0xFFFFFFFF;
-constexpr char32_t code_points = 0x110000;
-
-// Reads the code point at `position` and moves past it; returns `invalid`, and stays, where no valid sequence starts.
-char32_t next_code_point(std::string_view text, std::size_t& position) {
-  const auto first = static_cast<unsigned char>(text[position]);
-  if (first < 0x80) {
-    ++position;
-    return first;
-  }
-  // 0x80..0xC1 are continuations and overlong two-byte forms; above 0xF4 lies nothing below U+110000.
-  if (first < 0xC2 || first > 0xF4) return invalid;
-  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (text.size() - position < length) return invalid;
-  char32_t code = first & (0x7FU >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    const auto byte = static_cast<unsigned char>(text[position + i]);
-    if ((byte & 0xC0U) != 0x80) return invalid;
-    code = (code << 6) | (byte & 0x3FU);
-  }
-  const char32_t smallest = length == 2 ? 0x80 : length == 3 ? 0x800 : 0x10000;
-  if (code < smallest || code >= code_points || (code >= 0xD800 && code < 0xE000)) return invalid;
-  position += length;
-  return code;
-}
-
-void append_utf8(std::string& out, char32_t code) {
-  const auto append = [&out](char32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (code < 0x80) {
-    append(code);
-  } else if (code < 0x800) {
-    append(0xC0 | (code >> 6));
-    append(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    append(0xE0 | (code >> 12));
-    append(0x80 | ((code >> 6) & 0x3F));
-    append(0x80 | (code & 0x3F));
-  } else {
-    append(0xF0 | (code >> 18));
-    append(0x80 | ((code >> 12) & 0x3F));
-    append(0x80 | ((code >> 6) & 0x3F));
-    append(0x80 | (code & 0x3F));
-  }
-}
 
 // "'é' (U+00E9)"; the code alone for what a terminal would not show on its line (controls, line separators, BOM).
 std::string describe(char32_t code) {
@@ -80,7 +35,7 @@ template <class Visit>
 void for_each_character(std::string_view text, const std::string& source, const char* advice, Visit visit) {
   for (std::size_t position = 0; position < text.size();) {
     const char32_t code = next_code_point(text, position);
-    if (code == invalid) throw_invalid_utf8(text, position, source, advice);
+    if (code == invalid_code_point) throw_invalid_utf8(text, position, source, advice);
     visit(code);
   }
 }
@@ -111,7 +66,7 @@ Tokenizer Tokenizer::from_metadata(const std::string& kind, const std::string& v
   Tokenizer tokenizer;
   for (std::size_t position = 0; position < vocabulary.size();) {
     const char32_t code = next_code_point(vocabulary, position);
-    if (code == invalid) {
+    if (code == invalid_code_point) {
       throw Error(source + ": the stored vocabulary is invalid UTF-8 at byte offset " + std::to_string(position));
     }
     if (!tokenizer.characters_.empty() && code <= tokenizer.characters_.back()) {
