@@ -1,7 +1,6 @@
 #include "checkpoint.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -64,15 +63,14 @@ const std::string& text_of(const SafetensorsFile& file, const std::string& key) 
 template <class Number>
 Number number_of(const SafetensorsFile& file, const std::string& key) {
   const std::string& text = text_of(file, key);
-  Number number{};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  bool good = error == std::errc() && stop == text.data() + text.size();
-  if constexpr (std::is_floating_point_v<Number>) good = good && std::isfinite(number);
-  if constexpr (std::is_integral_v<Number>) good = good && number >= 0;
+  const std::optional<Number> number = from_text<Number>(text);
+  bool good = number.has_value();
+  if constexpr (std::is_floating_point_v<Number>) good = good && std::isfinite(*number);
+  if constexpr (std::is_integral_v<Number>) good = good && *number >= 0;
   if (!good) {
     throw Error(file.path() + ": metadata " + key + ": expected a number, found \"" + one_line(text) + "\"");
   }
-  return number;
+  return *number;
 }
 
 std::optional<double> optional_number_of(const SafetensorsFile& file, const std::string& key) {

@@ -1,8 +1,8 @@
 #include "config.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <type_traits>
 
 #include "error.hpp"
@@ -39,13 +39,6 @@ auto one_a_layer(const std::string& list, Index layers, const char* flag, const 
   return result;
 }
 
-template <class Number>
-bool parse_number(const std::string& text, Number& number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end && !text.empty();
-}
-
 // Reads or writes every field of a configuration under its key, so that both directions share one list of names.
 class MetadataReader {
  public:
@@ -65,12 +58,12 @@ class MetadataReader {
   void operator()(const char* key, Number& value) {
     const std::string* text = find(key);
     if (!text) return;
-    Number number{};
-    if (!parse_number(*text, number)) fail(key, *text, "a number");
+    const std::optional<Number> number = from_text<Number>(*text);
+    if (!number) fail(key, *text, "a number");
     if constexpr (std::is_floating_point_v<Number>) {
-      if (!std::isfinite(number)) fail(key, *text, "a finite number");
+      if (!std::isfinite(*number)) fail(key, *text, "a finite number");
     }
-    value = number;
+    value = *number;
   }
 
  private:
@@ -176,13 +169,13 @@ std::vector<Mixer> ModelConfig::mixers() const {
 
 std::vector<Index> ModelConfig::windows() const {
   return one_a_layer(window, layers, "--window", [this](const std::string& text) {
-    Index width = 0;
-    if (!parse_number(text, width) || width < 0) {
+    const std::optional<Index> width = from_text<Index>(text);
+    if (!width || *width < 0) {
       throw UsageError("--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"" +
                        one_line(text) + "\"");
     }
     // Beyond the last position there is nothing to see, and without positions nobody gets that far.
-    return width >= (positions == "learned" ? context : largest_context) ? 0 : width;
+    return *width >= (positions == "learned" ? context : largest_context) ? Index{0} : *width;
   });
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -83,15 +82,6 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
   std::string out;
   for (const std::string& part : parts) out += (out.empty() ? "" : separator) + part;
   return out;
-}
-
-// The whole text as one number. std::from_chars takes no white space, no plus and no locale, and detects overflow.
-template <class Number>
-std::optional<Number> from_text(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // "from 0 to 1", "at least 0", "at most 1", or nothing; an empty text is no limit.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "types.hpp"
@@ -103,6 +104,16 @@ template <class Number>
 std::string to_text(Number value) {
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
+
+// The whole text as one number, nothing where it is not one. std::from_chars takes no white space, no plus and no
+// locale, and detects overflow.
+template <class Number>
+std::optional<Number> from_text(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 // The text with every control character replaced by a space, and cut at 4,000 bytes: safe to print as part of one line.

@@ -1,7 +1,6 @@
 #include "golden.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -39,14 +38,6 @@ const char* kind_of(const std::string& name, const char* const (&kinds)[count]) 
     if (name.starts_with(kind)) return kind;
   }
   return nullptr;
-}
-
-template <class Number>
-std::optional<Number> number_in(const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 // The largest absolute value; NaN if one is NaN.
@@ -180,7 +171,7 @@ const std::string& GoldenFile::setting(const std::string& key) const {
 
 double GoldenFile::real_setting(const std::string& key, double otherwise, double low, double high) const {
   if (!has_setting(key)) return otherwise;
-  const std::optional<double> value = number_in<double>(setting(key));
+  const std::optional<double> value = from_text<double>(setting(key));
   if (value && std::isfinite(*value) && *value >= low && *value <= high) return *value;
   fail("metadata " + key + ": expected a number, at least " + to_text(low) +
        (std::isfinite(high) ? " and at most " + to_text(high) : "") + ", found \"" + setting(key) + "\"");
@@ -188,7 +179,7 @@ double GoldenFile::real_setting(const std::string& key, double otherwise, double
 
 Index GoldenFile::integer_setting(const std::string& key, Index otherwise, Index low, Index high) const {
   if (!has_setting(key)) return otherwise;
-  const std::optional<Index> value = number_in<Index>(setting(key));
+  const std::optional<Index> value = from_text<Index>(setting(key));
   if (value && *value >= low && *value <= high) return *value;
   fail("metadata " + key + ": expected a whole number from " + to_text(low) + " to " + to_text(high) + ", found \"" +
        setting(key) + "\"");

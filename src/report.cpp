@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numbers>
-#include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "atomic_file.hpp"
@@ -92,11 +92,12 @@ LogRow parse_row(std::string_view line, const std::string& where) {
     throw Error(where + "expected " + to_text(field_count) + " fields, found " + to_text(fields.size()));
   }
   const auto read = [&where]<class Number>(std::string_view text, const char* name, Number& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || (std::is_integral_v<Number> && value < 0)) {
+    const std::optional<Number> number = from_text<Number>(text);
+    if (!number || (std::is_integral_v<Number> && *number < 0)) {
       const char* expected = std::is_integral_v<Number> ? "a whole number" : "a number";
       throw Error(where + name + ": expected " + expected + ", found \"" + one_line(std::string(text)) + '"');
     }
+    value = *number;
   };
   LogRow row;
   read(fields[0], "step", row.step);
