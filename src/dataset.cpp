@@ -14,8 +14,6 @@
 namespace abh {
 namespace {
 
-constexpr Token ignored_target = -100;
-
 // floor(bits / 2^64 * n): of n equally likely outcomes none is favoured by more than n in 2^64.
 Index scale_to(std::uint64_t bits, Index n) {
   __extension__ using Wide = unsigned __int128;

@@ -46,8 +46,8 @@ class Dataset {
   Index validation_targets() const { return validation_size() - 1; }
   Index validation_rows(Index C) const { return (validation_targets() + C - 1) / C; }
 
-  // Windows first_row .. first_row + B - 1, as (B, C). Past the end of the split tokens are 0 and targets ignored
-  // (-100).
+  // Windows first_row .. first_row + B - 1, as (B, C). Past the end of the split tokens are 0 and targets
+  // ignored_target.
   void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const;
 
  private:

@@ -7,8 +7,11 @@ namespace abh {
 // Sizes, positions and element counts. Signed, so that differences and reverse loops need no care.
 using Index = std::int64_t;
 
-// A token id, or a cross-entropy target; targets of -100 are ignored.
+// A token id, or a cross-entropy target.
 using Token = std::int32_t;
+
+// The target of a position that has none: it takes no part in the loss.
+inline constexpr Token ignored_target = -100;
 
 // What sums, statistics, pooling logits and weight gradients of a T are kept in: T itself, but float for 16-bit types.
 template <class T>

@@ -20,7 +20,6 @@ namespace abh {
 // Both sums of (cross_entropy.3) are formed from logits less max_bc, which changes nothing as q sums to 1 and keeps the
 // digits when the logits are large. Rows whose target is ignored_target take no part: loss and gradient are 0 there,
 // and count is the number of the others. A NaN or +infinity among the logits of a row that counts makes its loss NaN.
-inline constexpr Token ignored_target = -100;
 
 // logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target (not checked here). BC >= 0, V >= 1,
 // label_smoothing in [0, 1]. The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row
