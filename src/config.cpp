@@ -1,5 +1,6 @@
 #include "config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -300,8 +301,18 @@ void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& t
     training.dropout = 0.1;
     training.label_smoothing = 0.1;
   } else {
-    throw UsageError("--preset: expected tiny, baby or fastformer, found \"" + one_line(name) + "\"");
+    std::string names;
+    for (const std::string& each : preset_names) {
+      names += (names.empty() ? "" : each == preset_names.back() ? " or " : ", ") + each;
+    }
+    throw UsageError("--preset: expected " + names + ", found \"" + one_line(name) + "\"");
   }
+}
+
+std::string peek_preset(int argc, const char* const* argv) {
+  const std::string wanted = peek_flag(argc, argv, "preset").value_or("");
+  const bool known = std::find(preset_names.begin(), preset_names.end(), wanted) != preset_names.end();
+  return known ? wanted : preset_names.front();
 }
 
 double learning_rate_at(const TrainingConfig& training, Index step) {

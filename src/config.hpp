@@ -94,8 +94,13 @@ struct TrainingConfig {
   static TrainingConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source);
 };
 
-// Settings of the presets tiny, baby and fastformer. UsageError for another name.
+// The presets, and what they set. UsageError for another name.
+inline const std::vector<std::string> preset_names = {"tiny", "baby", "fastformer"};
 void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training);
+
+// The preset that a command line asks for, read before the flags whose defaults it sets; the first where it asks for
+// none. A name that is none counts as not asked for: errors are left to Flags::parse.
+std::string peek_preset(int argc, const char* const* argv);
 
 // Learning rate of step `step` (from 0): linear warm-up, then a cosine from the full rate to 10 % of it at the last
 // step.

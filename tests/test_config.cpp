@@ -271,6 +271,13 @@ TEST_CASE("config: presets", "[config]") {
   CHECK(training.label_smoothing == 0);
   CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
         "--preset: expected tiny, baby or fastformer, found \"huge\"");
+
+  const auto peek = [](std::vector<const char*> line) {
+    return peek_preset(static_cast<int>(line.size()), line.data());
+  };
+  CHECK(peek({"train"}) == "tiny");
+  CHECK(peek({"train", "--preset", "baby"}) == "baby");
+  CHECK(peek({"train", "--preset", "huge"}) == "tiny");
 }
 
 TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth", "[config]") {

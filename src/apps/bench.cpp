@@ -757,17 +757,14 @@ std::string json_of(const Results& r) {
 }
 
 int body(int argc, char** argv) {
-  std::string preset = "tiny", json, peer = "python3";
+  std::string preset = peek_preset(argc, argv), json, peer = "python3";
   BenchSettings s;
   ModelConfig& config = s.config;
   TrainingConfig& training = s.training;
-  if (const auto wanted = peek_flag(argc, argv, "preset")) {
-    if (*wanted == "baby" || *wanted == "fastformer") preset = *wanted;
-  }
   apply_preset(preset, config, training);
   config.vocabulary = 65;  // Tiny Shakespeare's
   Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
-  flags.choice("preset", preset, {"tiny", "baby", "fastformer"}, "sizes to measure at");
+  flags.choice("preset", preset, preset_names, "sizes to measure at");
   flags.text("mixer", config.mixer, "LIST", "of the training step; without it every kind is measured");
   flags.integer("layers", config.layers, "N", "layers of the training step", 1, largest_layers);
   flags.integer("channels", config.channels, "N", "embedding channels", 1, largest_channels);

@@ -19,7 +19,7 @@ namespace {
 struct Arguments {
   std::string data = "data/tinyshakespeare.txt";
   std::string tokenizer = "char";
-  std::string preset = "tiny";
+  std::string preset;
   std::string out = "runs/tiny";
   std::string resume;
   DeviceChoice device;
@@ -35,7 +35,7 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.text("out", a.out, "RUN", "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing");
   flags.text("resume", a.resume, "RUN", "go on in this folder; only --data, --steps and the machine may be others");
   flags.section("Model");
-  flags.choice("preset", a.preset, {"tiny", "baby", "fastformer"}, "starting point; other flags override it");
+  flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
   flags.integer("layers", a.model.layers, "N", "layers", 1, largest_layers);
   flags.integer("heads", a.model.heads, "N", "heads a layer; they divide the channels", 1, largest_channels);
   flags.integer("channels", a.model.channels, "N", "embedding channels", 1, largest_channels);
@@ -175,9 +175,7 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
 
 int body(int argc, char** argv) {
   Arguments a;
-  if (const auto preset = peek_flag(argc, argv, "preset")) {
-    if (*preset == "tiny" || *preset == "baby" || *preset == "fastformer") a.preset = *preset;
-  }
+  a.preset = peek_preset(argc, argv);
   apply_preset(a.preset, a.model, a.training);
   a.out = "runs/" + a.preset;
   Flags flags("train", "Trains a small language model on a text file.");
