@@ -14,12 +14,11 @@
 
 namespace abh {
 
-// The release this source belongs to. The build passes the one number it keeps; the fallback serves a bare compiler
-// call.
+// The release this source belongs to. The build passes the one number it keeps; a bare compiler call has none.
 #ifdef ABH_VERSION
 inline constexpr std::string_view version = ABH_VERSION;
 #else
-inline constexpr std::string_view version = "0.1.0";
+inline constexpr std::string_view version = "unversioned";
 #endif
 
 // What a real-valued flag accepts. An infinite limit is no limit; infinities and NaN are never accepted as values.
