@@ -19,8 +19,6 @@ T minus_infinity() {
 
 Index smaller(Index a, Index b) { return a < b ? a : b; }
 
-Index stride_or(Index stride, Index row) { return stride > 0 ? stride : row; }
-
 using Shape = AdditivePoolingShape;
 
 // Positions in a block: the window, or the whole sequence for a global one.

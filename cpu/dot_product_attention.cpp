@@ -21,7 +21,7 @@ struct Rows {
 // Where head n of sequence b begins in an array of rows.
 template <class T>
 Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index C, Index N, Index K) {
-  const Index step = stride ? stride : N * K;
+  const Index step = stride_or(stride, N * K);
   return {first + b * C * step + n * K, step};
 }
 

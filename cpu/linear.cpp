@@ -5,12 +5,6 @@
 
 namespace abh {
 
-namespace {
-
-Index stride_or(Index stride, Index width) { return stride ? stride : width; }
-
-}  // namespace
-
 template <class Device, class T>
 void linear_forward(Device& device, const LinearForward<T>& a) {
   gemm<Device, T>(device, {.out_mn = a.out_bco,  // (linear.1)

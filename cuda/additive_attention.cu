@@ -39,8 +39,6 @@ __device__ __forceinline__ void advance(Floats<V>& state, Step step, const Float
 
 namespace {
 
-Index stride_or(Index stride, Index row) { return stride > 0 ? stride : row; }
-
 // Positions in a block: the window, or the whole sequence for a global one.
 int block_of(const AdditivePoolingShape& s) { return int(s.window > 0 && s.window < s.C ? s.window : s.C); }
 

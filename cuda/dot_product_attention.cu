@@ -81,7 +81,7 @@ struct Rows {
 };
 template <class T, class Arguments>
 __device__ __forceinline__ Rows<T> head_rows(T* first_bch, Index stride, const Arguments& a, const Place& at) {
-  const Index step = stride ? stride : a.N * a.K;
+  const Index step = stride_or(stride, a.N * a.K);
   return {first_bch + at.b * a.C * step + at.n * a.K, int(step)};
 }
 

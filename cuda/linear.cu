@@ -6,8 +6,6 @@ namespace abh {
 
 namespace {
 
-Index stride_or(Index stride, Index width) { return stride ? stride : width; }
-
 // Rows that one block of add_row_sums takes: at least 64, and so many that there are at most 512 chunks of them, whose
 // partial sums (O floats each) then stay small beside the rows.
 Index rows_per_chunk(Index BC) {

@@ -13,6 +13,9 @@ using Token = std::int32_t;
 // The target of a position that has none: it takes no part in the loss.
 inline constexpr Token ignored_target = -100;
 
+// The distance between the starts of two rows of `width` elements. A stride of 0 stands for rows that touch.
+inline constexpr Index stride_or(Index stride, Index width) { return stride ? stride : width; }
+
 // What sums, statistics, pooling logits and weight gradients of a T are kept in: T itself, but float for 16-bit types.
 template <class T>
 struct AccumOf {
