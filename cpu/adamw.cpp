@@ -27,9 +27,9 @@ void adamw_update(Device& device, T* weight, Accum<T>*, Accum<T>* first_moment, 
   const T decay = T(state->learning_rate * settings.weight_decay);
 
   // Copies of the numbers above: what is reached through a reference is read again after every store.
-  parallel_for(device, (count + weights_per_task - 1) / weights_per_task, [=](Index task, Index) {
+  parallel_for(device, blocks_of(count, weights_per_task), [=](Index task, Index) {
     const Index begin = task * weights_per_task;
-    const Index n = begin + weights_per_task < count ? weights_per_task : count - begin;
+    const Index n = lesser(weights_per_task, count - begin);
     for_lanes<T>(n, [=]<class L>(Index offset) {
       const Index i = begin + offset;
       const L gradient = clip_scale * load<L>(d_weight + i);                                           // (adamw.1)

@@ -17,8 +17,6 @@ T minus_infinity() {
   return T(-__builtin_inf());
 }
 
-Index smaller(Index a, Index b) { return a < b ? a : b; }
-
 using Shape = AdditivePoolingShape;
 
 // Positions in a block: the window, or the whole sequence for a global one.
@@ -49,9 +47,7 @@ MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const Sh
 // are the same for any number of threads.
 constexpr Index enough_heads = 16;
 constexpr Index channels_per_part = 64;
-Index parts_of(const Shape& s) {
-  return s.B * s.N >= enough_heads ? 1 : (s.K + channels_per_part - 1) / channels_per_part;
-}
+Index parts_of(const Shape& s) { return s.B * s.N >= enough_heads ? 1 : blocks_of(s.K, channels_per_part); }
 
 struct Part {
   Index number, begin, size;  // channels [begin, begin + size)
@@ -70,7 +66,7 @@ struct PerSlot {
 };
 template <class T, class Scope>
 PerSlot<T> per_slot(Scope& scratch, Index slots, Index size) {
-  const Index rounded = (size + 15) / 16 * 16;  // slots share no cache line
+  const Index rounded = blocks_of(size, 16) * 16;  // slots share no cache line
   return {scratch.template take<T>(slots * rounded), rounded};
 }
 
@@ -89,7 +85,7 @@ void for_heads(Device& device, const Shape& s, const Weights& weights, const Pay
     parallel_for(device, heads * parts, [&](Index task, Index) {
       const Index part = task % parts;
       const Index begin = part * channels_per_part;
-      payload(task / parts, task / parts, Part{part, begin, smaller(channels_per_part, s.K - begin)});
+      payload(task / parts, task / parts, Part{part, begin, lesser(channels_per_part, s.K - begin)});
     });
   }
 }
@@ -119,7 +115,7 @@ L nonzero(const L& sum) {
 template <class Body>
 inline __attribute__((always_inline)) void for_positions(Index C, Index block, Order order, const Body& body) {
   for (Index begin = 0; begin < C; begin += block) {
-    const Index count = smaller(block, C - begin);
+    const Index count = lesser(block, C - begin);
     for (Index t = 0; t < count; ++t) body(order == Order::up ? begin + t : begin + count - 1 - t, t == 0);
   }
 }
@@ -196,14 +192,14 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
 namespace {
 
 // Rows that one task handles: at least 32, and at most 64 tasks, whose sums of weight gradients are added in order.
-Index rows_per_task(Index rows) { return rows <= 32 * 64 ? 32 : (rows + 63) / 64; }
+Index rows_per_task(Index rows) { return rows <= 32 * 64 ? 32 : blocks_of(rows, 64); }
 
 // Calls body(task, first row, row after the last).
 template <class Device, class Body>
 void for_row_tasks(Device& device, Index rows, const Body& body) {
   const Index per_task = rows_per_task(rows);
-  parallel_for(device, (rows + per_task - 1) / per_task,
-               [&](Index task, Index) { body(task, task * per_task, smaller(task * per_task + per_task, rows)); });
+  parallel_for(device, blocks_of(rows, per_task),
+               [&](Index task, Index) { body(task, task * per_task, lesser(task * per_task + per_task, rows)); });
 }
 
 constexpr int rows_at_once = 4;
@@ -274,7 +270,7 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
   const Index x_stride = stride_or(a.x_stride, H);
   const Index d_x_stride = stride_or(a.d_x_stride, H);
   const T scale = T(1) / square_root(T(K));
-  const Index tasks = (rows + rows_per_task(rows) - 1) / rows_per_task(rows);
+  const Index tasks = blocks_of(rows, rows_per_task(rows));
   typename Device::Scope scratch(device.workspace);
   Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t: task
 
@@ -316,7 +312,7 @@ constexpr Index enough_chunks = 16;
 constexpr Index least_chunk = 256;
 Index chunks_of(const Shape& s) {
   if (s.B == 0 || s.B >= enough_sequences || s.C < 2 * least_chunk) return 1;
-  return smaller(enough_chunks / s.B, s.C / least_chunk);
+  return lesser(enough_chunks / s.B, s.C / least_chunk);
 }
 
 // Scratch memory of head n of a sequence: slot + n. Of the worker where these are fewer (it stays in cache), else of
@@ -672,7 +668,7 @@ void pooling_forward_windowed(Device& device, const AdditivePoolingForward<T>& a
     T* suffix_k = suffix[slot] + part.begin;
     for (Index begin = 0; begin < C; begin += block) {
       // Prefix averages of this block; the row before is the state.
-      for (Index c = begin; c < smaller(begin + block, C); ++c) {
+      for (Index c = begin; c < lesser(begin + block, C); ++c) {
         average_row(out + c * H, out + (c - 1) * H, c == begin, alpha[slot][c], x + c * stride, part.size);
       }
       if (begin == 0) continue;
@@ -700,10 +696,10 @@ void pooling_forward_windowed(Device& device, const AdditivePoolingForward<T>& a
 template <class Down, class Up>
 inline __attribute__((always_inline)) void for_windows(Index C, Index block, const Down& down, const Up& up) {
   for (Index begin = 0; begin < C; begin += block) {
-    const Index end = smaller(begin + block, C);
+    const Index end = lesser(begin + block, C);
     for (Index c = end - 1; c >= begin; --c) down(c, c == end - 1);
     if (end == C) break;
-    for (Index c = begin + 1; c < end; ++c) up(c, smaller(c + block - 1, C), c == begin + 1);
+    for (Index c = begin + 1; c < end; ++c) up(c, lesser(c + block - 1, C), c == begin + 1);
   }
 }
 
@@ -760,7 +756,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
     running_max(top[slot], keep_up[slot], add_up[slot], reversed, C, block, Order::up);
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
     for_windows(C, block, ignore_down,
-                [&](Index c, Index last, bool) { weight_up[slot][c] = exponent(c, top[slot][smaller(last, C - 1)]); });
+                [&](Index c, Index last, bool) { weight_up[slot][c] = exponent(c, top[slot][lesser(last, C - 1)]); });
 
     exponentials(weight_down[slot], C);
     exponentials(weight_up[slot], C);
@@ -983,7 +979,7 @@ void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, co
     for (T& x : factor) x = T(1);
     for (Index bc = first_row; bc < end_row; ++bc) {
       for (Index d = 0; d < D; d += dropout_run) {
-        const Index size = smaller(dropout_run, D - d);
+        const Index size = lesser(dropout_run, D - d);
         if (dropout.p > 0) dropout_factors(factor, dropout, bc * D + d, size);
         body(bc, d, size, static_cast<const T*>(factor));
       }

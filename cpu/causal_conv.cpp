@@ -19,13 +19,12 @@ constexpr Index positions_per_task = 64;
 // Multiplications that make a task worth waking a thread for, in the step function.
 constexpr Index products_per_task = 32768;
 
-Index pieces_of(Index n, Index size) { return (n + size - 1) / size; }
-Index end_of_piece(Index piece, Index n, Index size) { return (piece + 1) * size < n ? (piece + 1) * size : n; }
+Index end_of_piece(Index piece, Index n, Index size) { return lesser((piece + 1) * size, n); }
 
 // Calls body(b, begin, end) for pieces [begin, end) of the positions of every sequence, in parallel.
 template <class Device, class Body>
 void for_pieces(Device& device, Index B, Index C, const Body& body) {
-  const Index pieces = pieces_of(C, positions_per_task);
+  const Index pieces = blocks_of(C, positions_per_task);
   parallel_for(device, B * pieces, [&](Index task, Index) {
     const Index piece = task % pieces;
     body(task / pieces, piece * positions_per_task, end_of_piece(piece, C, positions_per_task));
@@ -198,7 +197,7 @@ template <class Device, class T>
 void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const T* d_out_bcou, const T* in_bcgu,
                      const T* weight_jogu, const CausalConvShape& s) {
   const Index U = s.groups, G = s.D / U, J = s.kernel;
-  const Index pieces = pieces_of(s.C, positions_per_task), tasks = s.B * pieces;
+  const Index pieces = blocks_of(s.C, positions_per_task), tasks = s.B * pieces;
   if (tasks == 0) return;
   typename Device::Scope scratch(device.workspace);
   T* d_weight_tjogu = scratch.template take<T>(tasks * J * G * s.D);  // t: task
@@ -363,7 +362,7 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
   }
 
   const Index channels_per_task = G * J < products_per_task ? products_per_task / (G * J) : 1;
-  parallel_for(device, pieces_of(s.D, channels_per_task), [&](Index task, Index) {
+  parallel_for(device, blocks_of(s.D, channels_per_task), [&](Index task, Index) {
     for (Index d = task * channels_per_task; d < end_of_piece(task, s.D, channels_per_task); ++d) {
       const T* window_gj = window_dj + (d - d % G) * J;
       const T* weight_gj = weight_dgj + d * G * J;

@@ -46,6 +46,13 @@ struct CpuDevice {
   Workspace workspace{host_memory()};
 };
 
+// In place of the standard library's templates, which these files do without (cpu/lanes.hpp).
+constexpr Index lesser(Index a, Index b) { return a < b ? a : b; }
+constexpr Index greater(Index a, Index b) { return a < b ? b : a; }
+
+// How many blocks of `block` cover `count`.
+constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
+
 // Runs body(task, worker) for every task in [0, tasks) on the device's team. What body computes must depend on the task
 // alone: never cut a sum by the number of workers (`worker` is there to find scratch memory).
 template <Isa isa, class Body>
@@ -59,8 +66,8 @@ template <Isa isa>
 template <class T>
 void CpuDevice<isa>::set_zero(T* to, Index count) {
   constexpr Index elements_per_task = 1 << 16;
-  parallel_for(*this, (count + elements_per_task - 1) / elements_per_task, [=](Index task, Index) {
-    const Index end = (task + 1) * elements_per_task < count ? (task + 1) * elements_per_task : count;
+  parallel_for(*this, blocks_of(count, elements_per_task), [=](Index task, Index) {
+    const Index end = lesser((task + 1) * elements_per_task, count);
     for (Index i = task * elements_per_task; i < end; ++i) to[i] = T(0);
   });
 }

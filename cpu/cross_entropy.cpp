@@ -11,9 +11,9 @@ constexpr Index rows_per_task = 32;
 
 template <class Device, class Body>
 void for_rows(Device& device, Index rows, const Body& body) {
-  parallel_for(device, (rows + rows_per_task - 1) / rows_per_task, [&](Index task, Index) {
+  parallel_for(device, blocks_of(rows, rows_per_task), [&](Index task, Index) {
     const Index begin = task * rows_per_task;
-    const Index end = begin + rows_per_task < rows ? begin + rows_per_task : rows;
+    const Index end = lesser(begin + rows_per_task, rows);
     for (Index row = begin; row < end; ++row) body(row);
   });
 }

@@ -25,8 +25,6 @@ Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index C, Index N, In
   return {first + b * C * step + n * K, step};
 }
 
-Index smaller(Index a, Index b) { return a < b ? a : b; }
-
 template <class T>
 T score_scale(Index K) {
   return T(1) / square_root(T(K));
@@ -116,8 +114,6 @@ constexpr Index tile = 64;
 // Tasks that a pass should have at least, where there is so much to share out.
 constexpr Index enough_tasks = 16;
 
-Index tiles_of(Index rows, Index size) { return (rows + size - 1) / size; }
-
 // Rows of a block, whole tiles: queries that meet one tile of keys after the other (forward), or keys that meet tiles
 // of queries (backward). The more, the less often those tiles come from afar; but the block itself should stay in the
 // second cache, blocks are shared out, and one twice as long as the sequence would be memory for nothing. It depends on
@@ -126,7 +122,7 @@ constexpr Index most_rows = 8 * tile;
 constexpr Index most_numbers = most_rows * 64;
 Index block_rows(Index heads, Index C, Index K) {
   const auto too_many = [&](Index rows) {
-    return rows >= 2 * C || rows * K > most_numbers || heads * tiles_of(C, rows) < enough_tasks;
+    return rows >= 2 * C || rows * K > most_numbers || heads * blocks_of(C, rows) < enough_tasks;
   };
   Index rows = most_rows;
   while (rows > tile && too_many(rows)) rows /= 2;
@@ -285,7 +281,7 @@ inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, 
 template <class T>
 struct LaneRows {
   LaneRows(Rows<const T> x_ck, Index first, Index end) {
-    for (Index i = 0; i < lane_width<T>; ++i) row_k[i] = x_ck[smaller(first + i, end - 1)];
+    for (Index i = 0; i < lane_width<T>; ++i) row_k[i] = x_ck[lesser(first + i, end - 1)];
   }
 
   // One channel.
@@ -345,7 +341,7 @@ void transpose_groups(T* out_gkc, Rows<const T> in_ck, Index count, Index K) {
 // Channels rounded up to whole vectors: the width of rows whose channels are lanes.
 template <class T>
 Index padded(Index K) {
-  return (K + lane_width<T> - 1) / lane_width<T> * lane_width<T>;
+  return blocks_of(K, lane_width<T>) * lane_width<T>;
 }
 
 // `count` rows of padded(K) channels: those of x_ck where they stand, or copies in `scratch`. Copies touch, where rows
@@ -432,7 +428,7 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
   const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
   const Rows<const T> value_ck = rows(a.value_bch, a.value_stride);
   const Rows<T> out_ck = rows(a.out_bch, 0).from(first_query);
-  const Index queries = smaller(block, a.C - first_query);
+  const Index queries = lesser(block, a.C - first_query);
   const T scale = score_scale<T>(K);
 
   T* query_gkc = scratch;
@@ -447,15 +443,15 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
   }
 
   // Each group of queries fetches a share of the next tile of keys and values.
-  const Index next_rows = tiles_of(tile * group<T>, block);
+  const Index next_rows = blocks_of(tile * group<T>, block);
   const Index end = a.causal ? first_query + queries : a.C;
   for (Index first_key = 0; first_key < end; first_key += tile) {
-    const Index tile_keys = smaller(tile, a.C - first_key);
+    const Index tile_keys = lesser(tile, a.C - first_key);
     const Token* mask_c = a.mask_bc ? a.mask_bc + b * a.C + first_key : nullptr;
     const Rows<const T> tile_value_ck = padded_rows<T>(value_ck.from(first_key), tile_keys, K, a.C > tile, padded_ck);
     for (Index g = 0; g < queries; g += group<T>) {
-      const Index group_queries = smaller(group<T>, queries - g);
-      const Index next = first_key + tile + g / group<T> * next_rows, next_end = smaller(next + next_rows, end);
+      const Index group_queries = lesser(group<T>, queries - g);
+      const Index next = first_key + tile + g / group<T> * next_rows, next_end = lesser(next + next_rows, end);
       prefetch(key_ck, next, next_end, K);
       prefetch(value_ck, next, next_end, K);
       const Index before = first_query + g - first_key;  // keys of the tile before the first query of the group
@@ -464,7 +460,7 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
       // On the diagonal, keys behind the last query of the group are left out, and the last keys are those of the
       // second vector of queries only.
       const Index keys = diagonal ? before + group_queries : tile_keys;
-      const Index keys_of_both = diagonal ? smaller(keys, before + width) : keys;
+      const Index keys_of_both = diagonal ? lesser(keys, before + width) : keys;
       const auto multiply_keys = [&](Index from, Index to, Index lane, Index lanes) {
         multiply<T>({.out = {weight_cc + from * group<T> + lane, group<T>},
                      .a = {key_ck[first_key + from], key_ck.stride, 1},
@@ -478,7 +474,7 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
 
       for (Index half = 0; half < group_queries; half += width) {
         T* weight_c = weight_cc + half;
-        const Index seen = diagonal ? smaller(keys, before + half + width) : keys;
+        const Index seen = diagonal ? lesser(keys, before + half + width) : keys;
         const L hidden = splat<L>(T(-infinity));
         for (Index key = 0; mask_c && key < seen; ++key) {
           if (mask_c[key] == 0) store<L>(weight_c + key * group<T>, hidden);
@@ -568,7 +564,7 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
   const Rows<T> d_key_ck = rows(a.d_key_bch, a.d_key_stride).from(first_key);
   const Rows<T> d_value_ck = rows(a.d_value_bch, a.d_value_stride).from(first_key);
   const Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C;
-  const Index keys = smaller(block, a.C - first_key);
+  const Index keys = lesser(block, a.C - first_key);
   const T scale = score_scale<T>(K);
 
   T* key_gkc = scratch;
@@ -590,22 +586,22 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
   }
 
   for (Index first_query = a.causal ? first_key : 0; first_query < a.C; first_query += tile) {
-    const Index queries = smaller(tile, a.C - first_query);
+    const Index queries = lesser(tile, a.C - first_query);
     const Rows<const T> tile_query_ck =
         padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_tile_ck);
     const Rows<const T> tile_d_out_ck =
         padded_rows<T>(d_out_ck.from(first_query), queries, K, false, padded_tile_ck + padded_K * tile);
-    const Index end = a.causal ? smaller(keys, first_query - first_key + tile) : keys;
+    const Index end = a.causal ? lesser(keys, first_query - first_key + tile) : keys;
     for (Index key = 0; key < end; key += tile) {
       const bool diagonal = a.causal && first_query == first_key + key;
       const bool begins_d_key = first_query == (a.causal ? first_key + key : 0);
-      const Index tile_keys = smaller(tile, keys - key);
+      const Index tile_keys = lesser(tile, keys - key);
       for (Index g = 0; g < tile_keys; g += group<T>) {
-        const Index group_keys = smaller(group<T>, tile_keys - g);
+        const Index group_keys = lesser(group<T>, tile_keys - g);
         // On the diagonal, queries before the first key of the group are left out, and the next ones see no key of the
         // second vector.
         const Index first = diagonal ? g : 0;
-        const Index both = diagonal ? smaller(queries, g + width) : 0;
+        const Index both = diagonal ? lesser(queries, g + width) : 0;
         const auto multiply_pairs = [&](T* out, Index out_stride, Rows<const T> x_ck, const T* y_kc) {
           const auto multiply_queries = [&](Index from, Index to, Index lanes) {
             multiply<T>({.out = {out + from * out_stride, out_stride},
@@ -641,11 +637,11 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
           const L hide = load<L>(hide_c + key + g + half);
           Index c = first;
           if (diagonal) {
-            for (; c < smaller(queries, g + half); ++c) {
+            for (; c < lesser(queries, g + half); ++c) {
               store<L>(weight_cc + c * group<T> + half, splat<L>(T(0)));
               store<L>(d_score_cc + c * tile + g + half, splat<L>(T(0)));
             }
-            for (; c < smaller(queries, g + half + width); ++c) {
+            for (; c < lesser(queries, g + half + width); ++c) {
               weigh.template operator()<1>(
                   c, lane_numbers<L>() > splat<L>(T(c - g - half)) ? splat<L>(T(-infinity)) : hide);
             }
@@ -671,7 +667,7 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
       }
       const Index step = diagonal ? group<T> : queries;
       for (Index c = 0; c < queries; c += step) {  // (dot_product_attention.8)
-        const Index some = smaller(step, queries - c);
+        const Index some = lesser(step, queries - c);
         multiply<T>({.out = d_query_ck.from(first_query + c),
                      .a = {d_score_cc + c * tile, tile, 1},
                      .b = padded_key_ck.from(key),
@@ -707,24 +703,21 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
     for (; k < K; ++k) sum += d_out.channel(k) * out.channel(k);
     T delta[lane_width<T>];
     store<L>(delta, sum);
-    for (Index i = 0; i < smaller(lane_width<T>, end - c); ++i) delta_c[c + i] = delta[i];
+    for (Index i = 0; i < lesser(lane_width<T>, end - c); ++i) delta_c[c + i] = delta[i];
   }
 }
 
 // A head's blocks of keys are dealt out to several tasks, each with its own d_query, only when there are few heads:
 // that depends on the shape alone, too.
-Index pieces_of(Index heads, Index blocks) {
-  const Index wanted = (enough_tasks + heads - 1) / heads;
-  return smaller(wanted, blocks);
-}
+Index pieces_of(Index heads, Index blocks) { return lesser(blocks_of(enough_tasks, heads), blocks); }
 
 template <class Device, class T>
 void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) {
   const Index heads = a.B * a.N;
-  const Index tiles = tiles_of(a.C, tile);
+  const Index tiles = blocks_of(a.C, tile);
   if (heads == 0 || tiles == 0) return;
   const Index block = block_rows(heads, a.C, a.K);
-  const Index blocks = tiles_of(a.C, block);
+  const Index blocks = blocks_of(a.C, block);
   const Index pieces = pieces_of(heads, blocks);
   const Index padded_K = padded<T>(a.K);
   const bool in_place = pieces == 1 && a.K == padded_K;  // d_query needs neither a sum nor padding
@@ -740,7 +733,7 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
     const Index first = task % tiles * tile;
     for (Index head = task / tiles * a.N; head < (task / tiles + 1) * a.N; ++head) {
       sum_delta<T>(delta_bnc + head * a.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first,
-                   smaller(first + tile, a.C), a.K);  // (dot_product_attention.6)
+                   lesser(first + tile, a.C), a.K);  // (dot_product_attention.6)
     }
   });
 
@@ -761,8 +754,8 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
     const Index t = task % tiles;
     const Rows<T> d_query_ck = rows(a.d_query_bch, a.d_query_stride, head);
     // A causal piece begins with the queries of its first block.
-    const Index pieces_here = a.causal ? smaller(pieces, t * tile / block + 1) : pieces;
-    for (Index c = t * tile; c < smaller((t + 1) * tile, a.C); ++c) {
+    const Index pieces_here = a.causal ? lesser(pieces, t * tile / block + 1) : pieces;
+    for (Index c = t * tile; c < lesser((t + 1) * tile, a.C); ++c) {
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
         for (Index piece = 0; piece < pieces_here; ++piece) {
@@ -780,7 +773,7 @@ template <class Device, class T>
 void dot_product_attention_forward(Device& device, const DotProductAttentionForward<T>& a) {
   if constexpr (is_float<T>) {
     const Index block = block_rows(a.B * a.N, a.C, a.K);
-    const Index blocks = tiles_of(a.C, block);
+    const Index blocks = blocks_of(a.C, block);
     typename Device::Scope scratch(device.workspace);
     T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, block));
     parallel_for(device, a.B * a.N * blocks, [&](Index task, Index worker) {

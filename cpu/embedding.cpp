@@ -18,8 +18,8 @@ template <class Device, class T>
 void embedding_forward(Device& device, T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd,
                        Index B, Index C, Index D, Index first_position) {
   const Index BC = B * C;
-  parallel_for(device, (BC + rows_per_task - 1) / rows_per_task, [=](Index task, Index) {
-    const Index end = (task + 1) * rows_per_task < BC ? (task + 1) * rows_per_task : BC;
+  parallel_for(device, blocks_of(BC, rows_per_task), [=](Index task, Index) {
+    const Index end = lesser((task + 1) * rows_per_task, BC);
     for (Index bc = task * rows_per_task; bc < end; ++bc) {
       const T* token_d = token_vd + tokens_bc[bc] * D;
       const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
@@ -35,9 +35,9 @@ void embedding_forward(Device& device, T* out_bcd, const Token* tokens_bc, const
 template <class Device, class T>
 void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_position_cd, const T* d_out_bcd,
                         const Token* tokens_bc, Index B, Index C, Index D, Index) {
-  parallel_for(device, (D + channels_per_task - 1) / channels_per_task, [=](Index task, Index) {
+  parallel_for(device, blocks_of(D, channels_per_task), [=](Index task, Index) {
     const Index begin = task * channels_per_task;
-    const Index channels = D - begin < channels_per_task ? D - begin : channels_per_task;
+    const Index channels = lesser(channels_per_task, D - begin);
     for (Index bc = 0; bc < B * C; ++bc) {
       const T* d_out_d = d_out_bcd + bc * D + begin;
       T* d_token_d = d_token_vd + tokens_bc[bc] * D + begin;

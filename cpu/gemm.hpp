@@ -38,10 +38,6 @@ struct Gemm {
   T* row_sum_m = nullptr;  // as another column of `out`, with a column of ones in `b`; only where a_row is 1
 };
 
-constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
-inline Index lesser(Index a, Index b) { return a < b ? a : b; }
-inline Index greater(Index a, Index b) { return a < b ? b : a; }
-
 // Calls body(m) for the rows of [0, M), in parallel, some rows a task.
 template <class Device, class Body>
 void parallel_rows(Device& device, Index M, Index rows_per_task, const Body& body) {

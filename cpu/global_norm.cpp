@@ -42,12 +42,12 @@ double sum_of_squares(const T* in, Index count) {
 
 template <class Device, class T>
 void global_norm(Device& device, StepState* state, const Accum<T>* gradient, double clip, Index count) {
-  const Index tasks = (count + elements_per_task - 1) / elements_per_task;
+  const Index tasks = blocks_of(count, elements_per_task);
   typename Device::Scope scratch(device.workspace);
   double* task_sum = scratch.template take<double>(tasks);
   parallel_for(device, tasks, [&](Index task, Index) {
     const Index begin = task * elements_per_task;
-    const Index n = begin + elements_per_task < count ? elements_per_task : count - begin;
+    const Index n = lesser(elements_per_task, count - begin);
     task_sum[task] = sum_of_squares<T>(gradient + begin, n);
   });
 

@@ -11,12 +11,12 @@ namespace {
 // summation depends on the shape only.
 constexpr Index rows_per_task = 32;
 
-Index tasks_of(Index rows) { return (rows + rows_per_task - 1) / rows_per_task; }
+Index tasks_of(Index rows) { return blocks_of(rows, rows_per_task); }
 
 template <class Body>
 void for_rows_of_task(Index task, Index rows, const Body& body) {
   const Index begin = task * rows_per_task;
-  const Index end = begin + rows_per_task < rows ? begin + rows_per_task : rows;
+  const Index end = lesser(begin + rows_per_task, rows);
   for (Index row = begin; row < end; ++row) body(row);
 }
 

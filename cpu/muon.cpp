@@ -13,9 +13,9 @@ namespace {
 template <class T, class Device, class Body>
 void for_each_weight(Device& device, Index count, const Body& body) {
   constexpr Index weights_per_task = 8192;
-  parallel_for(device, (count + weights_per_task - 1) / weights_per_task, [&](Index task, Index) {
+  parallel_for(device, blocks_of(count, weights_per_task), [&](Index task, Index) {
     const Index begin = task * weights_per_task;
-    const Index n = begin + weights_per_task < count ? weights_per_task : count - begin;
+    const Index n = lesser(weights_per_task, count - begin);
     for_lanes<T>(n, [=]<class L>(Index i) { body.template operator()<L>(begin + i); });
   });
 }
@@ -67,7 +67,7 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
   if (__builtin_isnan(u.state->clip_scale)) return;
-  const Index O = u.O, I = u.I, count = O * I, S = O < I ? O : I, longer = O < I ? I : O;
+  const Index O = u.O, I = u.I, count = O * I, S = lesser(O, I), longer = greater(O, I);
   // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
   const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
   const T clip_scale = T(u.state->clip_scale);
