@@ -27,10 +27,8 @@ void adamw_update(Device& device, T* weight, Accum<T>*, Accum<T>* first_moment, 
   const T decay = T(state->learning_rate * settings.weight_decay);
 
   // Copies of the numbers above: what is reached through a reference is read again after every store.
-  parallel_for(device, blocks_of(count, weights_per_task), [=](Index task, Index) {
-    const Index begin = task * weights_per_task;
-    const Index n = lesser(weights_per_task, count - begin);
-    for_lanes<T>(n, [=]<class L>(Index offset) {
+  parallel_pieces(device, count, weights_per_task, [=](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index offset) {
       const Index i = begin + offset;
       const L gradient = clip_scale * load<L>(d_weight + i);                                           // (adamw.1)
       const L first = beta1 * load<L>(first_moment + i) + beta1_complement * gradient;                 // (adamw.2)

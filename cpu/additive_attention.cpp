@@ -194,14 +194,6 @@ namespace {
 // Rows that one task handles: at least 32, and at most 64 tasks, whose sums of weight gradients are added in order.
 Index rows_per_task(Index rows) { return rows <= 32 * 64 ? 32 : blocks_of(rows, 64); }
 
-// Calls body(task, first row, row after the last).
-template <class Device, class Body>
-void for_row_tasks(Device& device, Index rows, const Body& body) {
-  const Index per_task = rows_per_task(rows);
-  parallel_for(device, blocks_of(rows, per_task),
-               [&](Index task, Index) { body(task, task * per_task, lesser(task * per_task + per_task, rows)); });
-}
-
 constexpr int rows_at_once = 4;
 
 // `rows` neighbouring rows of one head at once: every element of pool is loaded for all of them.
@@ -243,7 +235,7 @@ void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch
                              Index B, Index C, Index N, Index K) {
   const Index stride = stride_or(x_stride, N * K);
   const T scale = T(1) / square_root(T(K));
-  for_row_tasks(device, B * C, [&](Index, Index first, Index end) {
+  parallel_pieces(device, B * C, rows_per_task(B * C), [&](Index first, Index end) {
     Index bc = first;
     const auto advance = [&]<int rows>() {
       T dot_r[rows_at_once];
@@ -270,12 +262,12 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
   const Index x_stride = stride_or(a.x_stride, H);
   const Index d_x_stride = stride_or(a.d_x_stride, H);
   const T scale = T(1) / square_root(T(K));
-  const Index tasks = blocks_of(rows, rows_per_task(rows));
+  const Index per_task = rows_per_task(rows), tasks = blocks_of(rows, per_task);
   typename Device::Scope scratch(device.workspace);
   Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t: task
 
-  for_row_tasks(device, rows, [&](Index task, Index first, Index end) {
-    Accum<T>* d_pool_h = d_pool_th + task * H;
+  parallel_pieces(device, rows, per_task, [&](Index first, Index end) {
+    Accum<T>* d_pool_h = d_pool_th + first / per_task * H;
     for (Index h = 0; h < H; ++h) d_pool_h[h] = T(0);
     Index bc = first;
     const auto advance = [&]<int rows>() {
@@ -974,7 +966,7 @@ namespace {
 // factor[i] is what dropout multiplies element first + i of pooled with, 1 without dropout. Runs do not cross rows.
 template <class T, class Device, class Body>
 void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, const Body& body) {
-  for_row_tasks(device, BC, [&](Index, Index first_row, Index end_row) {
+  parallel_pieces(device, BC, rows_per_task(BC), [&](Index first_row, Index end_row) {
     T factor[dropout_run];
     for (T& x : factor) x = T(1);
     for (Index bc = first_row; bc < end_row; ++bc) {

@@ -19,26 +19,22 @@ constexpr Index positions_per_task = 64;
 // Multiplications that make a task worth waking a thread for, in the step function.
 constexpr Index products_per_task = 32768;
 
-Index end_of_piece(Index piece, Index n, Index size) { return lesser((piece + 1) * size, n); }
-
 // Calls body(b, begin, end) for pieces [begin, end) of the positions of every sequence, in parallel.
 template <class Device, class Body>
 void for_pieces(Device& device, Index B, Index C, const Body& body) {
   const Index pieces = blocks_of(C, positions_per_task);
   parallel_for(device, B * pieces, [&](Index task, Index) {
-    const Index piece = task % pieces;
-    body(task / pieces, piece * positions_per_task, end_of_piece(piece, C, positions_per_task));
+    const Index begin = task % pieces * positions_per_task;
+    body(task / pieces, begin, lesser(C, begin + positions_per_task));
   });
 }
 
 // out[r][y][x] = in[r][x][y], (BC, Y, X) from (BC, X, Y).
 template <class Device, class T>
 void transpose_rows(Device& device, T* out, const T* in, Index BC, Index X, Index Y) {
-  for_pieces(device, 1, BC, [&](Index, Index begin, Index end) {
-    for (Index row = begin; row < end; ++row) {
-      for (Index y = 0; y < Y; ++y) {
-        for (Index x = 0; x < X; ++x) out[(row * Y + y) * X + x] = in[(row * X + x) * Y + y];
-      }
+  parallel_rows(device, BC, positions_per_task, [&](Index row) {
+    for (Index y = 0; y < Y; ++y) {
+      for (Index x = 0; x < X; ++x) out[(row * Y + y) * X + x] = in[(row * X + x) * Y + y];
     }
   });
 }
@@ -300,9 +296,7 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
     transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
     T* window_bcjg = scratch.template take<T>(BC * J * G);
     Accum<T>* d_weight_djg = scratch.template take<Accum<T>>(s.D * J * G);
-    for_pieces(device, 1, s.D, [&](Index, Index begin, Index end) {
-      for (Index i = begin * J * G; i < end * J * G; ++i) d_weight_djg[i] = T(0);
-    });
+    device.set_zero(d_weight_djg, s.D * J * G);
     for (Index u = 0; u < U; ++u) {
       gather_windows(device, window_bcjg, in_bcd + u * G, s);
       linear_backward_weight<Device, T>(device, {.d_weight_oi = d_weight_djg + u * G * J * G,  // (causal_conv.3)
@@ -321,11 +315,9 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
                                                 .out_stride = s.D});
       sum_windows(device, d_in_bcd + u * G, window_bcjg, s);
     }
-    for_pieces(device, 1, s.D, [&](Index, Index begin, Index end) {
-      for (Index d = begin; d < end; ++d) {
-        for (Index g = 0; g < G; ++g) {
-          for (Index j = 0; j < J; ++j) d_weight_dgj[(d * G + g) * J + j] += d_weight_djg[(d * J + j) * G + g];
-        }
+    parallel_rows(device, s.D, positions_per_task, [&](Index d) {
+      for (Index g = 0; g < G; ++g) {
+        for (Index j = 0; j < J; ++j) d_weight_dgj[(d * G + g) * J + j] += d_weight_djg[(d * J + j) * G + g];
       }
     });
     return;
@@ -362,16 +354,14 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
   }
 
   const Index channels_per_task = G * J < products_per_task ? products_per_task / (G * J) : 1;
-  parallel_for(device, blocks_of(s.D, channels_per_task), [&](Index task, Index) {
-    for (Index d = task * channels_per_task; d < end_of_piece(task, s.D, channels_per_task); ++d) {
-      const T* window_gj = window_dj + (d - d % G) * J;
-      const T* weight_gj = weight_dgj + d * G * J;
-      RowSum<T> sum;
-      for_lanes<T>(G * J, [&]<class L>(Index i) {
-        sum += load<L>(weight_gj + i) * load<L>(window_gj + i);  // (causal_conv.1)
-      });
-      out_d[d] = sum.total();
-    }
+  parallel_rows(device, s.D, channels_per_task, [&](Index d) {
+    const T* window_gj = window_dj + (d - d % G) * J;
+    const T* weight_gj = weight_dgj + d * G * J;
+    RowSum<T> sum;
+    for_lanes<T>(G * J, [&]<class L>(Index i) {
+      sum += load<L>(weight_gj + i) * load<L>(window_gj + i);  // (causal_conv.1)
+    });
+    out_d[d] = sum.total();
   });
 }
 

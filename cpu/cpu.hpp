@@ -62,13 +62,26 @@ void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
       const_cast<void*>(static_cast<const void*>(&body)), tasks);
 }
 
+// Runs body(begin, end) for the pieces [begin, end) of [0, count), each of `size` but for the last one, in parallel.
+template <Isa isa, class Body>
+void parallel_pieces(CpuDevice<isa>& device, Index count, Index size, const Body& body) {
+  parallel_for(device, blocks_of(count, size),
+               [&](Index task, Index) { body(task * size, lesser(count, (task + 1) * size)); });
+}
+
+// Runs body(row) for every row of [0, rows), in parallel, `rows_per_task` neighbours a task.
+template <Isa isa, class Body>
+void parallel_rows(CpuDevice<isa>& device, Index rows, Index rows_per_task, const Body& body) {
+  parallel_pieces(device, rows, rows_per_task, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) body(row);
+  });
+}
+
 template <Isa isa>
 template <class T>
 void CpuDevice<isa>::set_zero(T* to, Index count) {
-  constexpr Index elements_per_task = 1 << 16;
-  parallel_for(*this, blocks_of(count, elements_per_task), [=](Index task, Index) {
-    const Index end = lesser((task + 1) * elements_per_task, count);
-    for (Index i = task * elements_per_task; i < end; ++i) to[i] = T(0);
+  parallel_pieces(*this, count, 1 << 16, [=](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) to[i] = T(0);
   });
 }
 

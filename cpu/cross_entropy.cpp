@@ -9,15 +9,6 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-template <class Device, class Body>
-void for_rows(Device& device, Index rows, const Body& body) {
-  parallel_for(device, blocks_of(rows, rows_per_task), [&](Index task, Index) {
-    const Index begin = task * rows_per_task;
-    const Index end = lesser(begin + rows_per_task, rows);
-    for (Index row = begin; row < end; ++row) body(row);
-  });
-}
-
 // A NaN may get lost here; the sum of exponentials keeps it.
 template <class T>
 T largest_of_row(const T* in_v, Index V) {
@@ -47,7 +38,7 @@ template <class Device, class T>
 void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
   const Index V = a.V;
   const TargetShare<T> q(a.label_smoothing, V);
-  for_rows(device, a.BC, [&](Index bc) {
+  parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
     a.loss_bc[bc] = a.log_sum_exp_bc[bc] = T(0);
     const Token target = a.targets_bc[bc];
     if (target == ignored_target) return;
@@ -84,7 +75,7 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   const Index V = a.V;
   const TargetShare<T> q(a.label_smoothing, V);
   const T row_weight = *a.count > 0 ? T(1) / T(*a.count) : T(0);
-  for_rows(device, a.BC, [&](Index bc) {
+  parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
     const T* logits_v = a.logits_bcv + bc * V;
     T* d_logits_v = a.d_logits_bcv + bc * V;
     const Token target = a.targets_bc[bc];

@@ -13,11 +13,8 @@ constexpr Index elements_per_task = 32 * dropout_run;
 // Calls body(begin, size) for the runs of at most dropout_run elements that [0, count) is cut into, in parallel.
 template <class Device, class Body>
 void for_runs(Device& device, Index count, const Body& body) {
-  parallel_for(device, blocks_of(count, elements_per_task), [&](Index task, Index) {
-    const Index task_end = lesser((task + 1) * elements_per_task, count);
-    for (Index begin = task * elements_per_task; begin < task_end; begin += dropout_run) {
-      body(begin, lesser(dropout_run, task_end - begin));
-    }
+  parallel_pieces(device, count, elements_per_task, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; i += dropout_run) body(i, lesser(dropout_run, end - i));
   });
 }
 

@@ -17,32 +17,26 @@ constexpr Index channels_per_task = 32;
 template <class Device, class T>
 void embedding_forward(Device& device, T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd,
                        Index B, Index C, Index D, Index first_position) {
-  const Index BC = B * C;
-  parallel_for(device, blocks_of(BC, rows_per_task), [=](Index task, Index) {
-    const Index end = lesser((task + 1) * rows_per_task, BC);
-    for (Index bc = task * rows_per_task; bc < end; ++bc) {
-      const T* token_d = token_vd + tokens_bc[bc] * D;
-      const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
-      for_lanes<T>(D, [=]<class L>(Index d) {
-        L sum = load<L>(token_d + d);
-        if (position_d) sum += load<L>(position_d + d);  // (embedding.1)
-        store<L>(out_bcd + bc * D + d, sum);
-      });
-    }
+  parallel_rows(device, B * C, rows_per_task, [=](Index bc) {
+    const T* token_d = token_vd + tokens_bc[bc] * D;
+    const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
+    for_lanes<T>(D, [=]<class L>(Index d) {
+      L sum = load<L>(token_d + d);
+      if (position_d) sum += load<L>(position_d + d);  // (embedding.1)
+      store<L>(out_bcd + bc * D + d, sum);
+    });
   });
 }
 
 template <class Device, class T>
 void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_position_cd, const T* d_out_bcd,
                         const Token* tokens_bc, Index B, Index C, Index D, Index) {
-  parallel_for(device, blocks_of(D, channels_per_task), [=](Index task, Index) {
-    const Index begin = task * channels_per_task;
-    const Index channels = lesser(channels_per_task, D - begin);
+  parallel_pieces(device, D, channels_per_task, [=](Index begin, Index end) {
     for (Index bc = 0; bc < B * C; ++bc) {
       const T* d_out_d = d_out_bcd + bc * D + begin;
       T* d_token_d = d_token_vd + tokens_bc[bc] * D + begin;
       T* d_position_d = d_position_cd ? d_position_cd + (bc % C) * D + begin : nullptr;
-      for_lanes<T>(channels, [=]<class L>(Index d) {
+      for_lanes<T>(end - begin, [=]<class L>(Index d) {
         const L d_out = load<L>(d_out_d + d);
         store<L>(d_token_d + d, load<L>(d_token_d + d) + d_out);                          // (embedding.2)
         if (d_position_d) store<L>(d_position_d + d, load<L>(d_position_d + d) + d_out);  // (embedding.3)

@@ -81,14 +81,12 @@ void load_group(L (&to)[group], const ScalarOf<L>* from) {
 // are whole groups but for the last one.
 template <class T, class Device, class Body>
 void parallel_lanes(Device& device, Index count, const Body& body) {
-  parallel_for(device, blocks_of(count, chunk), [=](Index task, Index) {
+  parallel_pieces(device, count, chunk, [=](Index begin, Index end) {
     constexpr int group = 4;
     constexpr Index group_width = group * lane_width<T>;
-    const Index begin = task * chunk;
-    const Index size = lesser(chunk, count - begin);
-    const Index grouped = size / group_width * group_width;
+    const Index grouped = (end - begin) / group_width * group_width;
     for (Index i = 0; i < grouped; i += group_width) body.template operator()<Wide<T>, group>(begin + i);
-    for_lanes<T>(size - grouped, [=]<class L>(Index i) { body.template operator()<L, 1>(begin + grouped + i); });
+    for_lanes<T>(end - begin - grouped, [=]<class L>(Index i) { body.template operator()<L, 1>(begin + grouped + i); });
   });
 }
 

@@ -38,15 +38,6 @@ struct Gemm {
   T* row_sum_m = nullptr;  // as another column of `out`, with a column of ones in `b`; only where a_row is 1
 };
 
-// Calls body(m) for the rows of [0, M), in parallel, some rows a task.
-template <class Device, class Body>
-void parallel_rows(Device& device, Index M, Index rows_per_task, const Body& body) {
-  parallel_for(device, blocks_of(M, rows_per_task), [&](Index task, Index) {
-    const Index end = lesser(M, (task + 1) * rows_per_task);
-    for (Index m = task * rows_per_task; m < end; ++m) body(m);
-  });
-}
-
 template <class Device, class T>
 void reference_gemm(Device& device, const Gemm<T>& g) {
   parallel_rows(device, g.M, 16, [&](Index m) {

@@ -45,10 +45,8 @@ void global_norm(Device& device, StepState* state, const Accum<T>* gradient, dou
   const Index tasks = blocks_of(count, elements_per_task);
   typename Device::Scope scratch(device.workspace);
   double* task_sum = scratch.template take<double>(tasks);
-  parallel_for(device, tasks, [&](Index task, Index) {
-    const Index begin = task * elements_per_task;
-    const Index n = lesser(elements_per_task, count - begin);
-    task_sum[task] = sum_of_squares<T>(gradient + begin, n);
+  parallel_pieces(device, count, elements_per_task, [&](Index begin, Index end) {
+    task_sum[begin / elements_per_task] = sum_of_squares<T>(gradient + begin, end - begin);
   });
 
   double sum = 0;

@@ -11,15 +11,6 @@ namespace {
 // summation depends on the shape only.
 constexpr Index rows_per_task = 32;
 
-Index tasks_of(Index rows) { return blocks_of(rows, rows_per_task); }
-
-template <class Body>
-void for_rows_of_task(Index task, Index rows, const Body& body) {
-  const Index begin = task * rows_per_task;
-  const Index end = lesser(begin + rows_per_task, rows);
-  for (Index row = begin; row < end; ++row) body(row);
-}
-
 // A sum over a row. An accumulator waits for its last addition: several of them take turns, and one more takes the
 // scalars at the end.
 template <class T>
@@ -53,8 +44,8 @@ class InterleavedSum {
 template <class Device, class T>
 void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* rstd_bc, const T* in_bcd,
                        const T* weight_d, const T* bias_d, Index BC, Index D) {
-  parallel_for(device, tasks_of(BC), [&](Index task, Index) {
-    for_rows_of_task(task, BC, [&](Index bc) {
+  parallel_pieces(device, BC, rows_per_task, [&](Index begin, Index end) {
+    for (Index bc = begin; bc < end; ++bc) {
       const T* in_d = in_bcd + bc * D;
       T* out_d = out_bcd + bc * D;
 
@@ -75,24 +66,25 @@ void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* 
       });
       mean_bc[bc] = mean;
       rstd_bc[bc] = rstd;
-    });
+    }
   });
 }
 
 template <class Device, class T>
 void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
   const Index D = a.D;
-  const Index tasks = tasks_of(a.BC);
+  const Index tasks = blocks_of(a.BC, rows_per_task);
   typename Device::Scope scratch(device.workspace);
   T* d_weight_td = scratch.template take<T>(tasks * D);  // t: task
   T* d_bias_td = scratch.template take<T>(tasks * D);
 
-  parallel_for(device, tasks, [=](Index task, Index) {
+  parallel_pieces(device, a.BC, rows_per_task, [=](Index begin, Index end) {
+    const Index task = begin / rows_per_task;
     T* d_weight_d = d_weight_td + task * D;
     T* d_bias_d = d_bias_td + task * D;
     for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = T(0);
 
-    for_rows_of_task(task, a.BC, [=](Index bc) {
+    for (Index bc = begin; bc < end; ++bc) {
       const T* in_d = a.in_bcd + bc * D;
       const T* d_out_d = a.d_out_bcd + bc * D;
       const T* weight_d = a.weight_d;
@@ -122,7 +114,7 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
         if (d_residual_d) d_in += load<L>(d_residual_d + d);
         store<L>(d_in_d + d, d_in);
       });
-    });
+    }
   });
 
   for (Index task = 0; task < tasks; ++task) {

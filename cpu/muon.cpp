@@ -13,10 +13,8 @@ namespace {
 template <class T, class Device, class Body>
 void for_each_weight(Device& device, Index count, const Body& body) {
   constexpr Index weights_per_task = 8192;
-  parallel_for(device, blocks_of(count, weights_per_task), [&](Index task, Index) {
-    const Index begin = task * weights_per_task;
-    const Index n = lesser(weights_per_task, count - begin);
-    for_lanes<T>(n, [=]<class L>(Index i) { body.template operator()<L>(begin + i); });
+  parallel_pieces(device, count, weights_per_task, [&](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index i) { body.template operator()<L>(begin + i); });
   });
 }
 
