@@ -10,9 +10,6 @@ namespace abh {
 
 namespace {
 
-// From this many channels in a group on, the convolution is done as a matrix product.
-constexpr Index gemm_width = 8;
-
 // Positions of one sequence that one task handles; also rows of what is no sequence.
 constexpr Index positions_per_task = 64;
 
@@ -258,7 +255,7 @@ void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* w
   const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups, J = s.kernel;
   typename Device::Scope scratch(device.workspace);
   T* weight = scratch.template take<T>(s.D * G * J);
-  if (G >= gemm_width) {
+  if (G >= causal_conv_gemm_width) {
     transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
     T* window_bcjg = scratch.template take<T>(BC * J * G);
     for (Index u = 0; u < U; ++u) {
@@ -292,7 +289,7 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
   const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups, J = s.kernel;
   typename Device::Scope scratch(device.workspace);
   T* weight = scratch.template take<T>(s.D * G * J);
-  if (G >= gemm_width) {
+  if (G >= causal_conv_gemm_width) {
     transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
     T* window_bcjg = scratch.template take<T>(BC * J * G);
     Accum<T>* d_weight_djg = scratch.template take<Accum<T>>(s.D * J * G);

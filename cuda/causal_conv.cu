@@ -9,9 +9,6 @@ namespace abh {
 
 namespace {
 
-// From this many channels in a group on, the convolution is done as a matrix product.
-constexpr Index gemm_width = 8;
-
 // A thread that convolves holds `taps` taps, and computes `rows` positions at a time for which it needs `window`
 // inputs. What a window shares with the next one stays in registers.
 constexpr int taps = 4;
@@ -367,7 +364,7 @@ __global__ void step_kernel(T* out_d, const float* window_dj, const T* weight_dg
 
 template <class Device, class T>
 void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
-  if (s.D / s.groups < gemm_width) {
+  if (s.D / s.groups < causal_conv_gemm_width) {
     direct(device, out_bcd, in_bcd, weight_dgj, Look::back, s);
   } else {
     by_products(device, out_bcd, in_bcd, weight_dgj, Look::back, s);
@@ -378,7 +375,7 @@ template <class Device, class T>
 void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
                           const T* weight_dgj, const CausalConvShape& s) {
   if (s.B * s.C == 0) return;  // the weight's gradient is a sum over nothing
-  if (s.D / s.groups < gemm_width) {
+  if (s.D / s.groups < causal_conv_gemm_width) {
     direct(device, d_in_bcd, d_out_bcd, weight_dgj, Look::ahead, s);
     direct_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);
   } else {

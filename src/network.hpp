@@ -15,6 +15,7 @@
 #include "blocks/norm.hpp"
 #include "config.hpp"
 #include "layers/adamw.hpp"
+#include "layers/causal_conv.hpp"
 #include "layers/cross_entropy.hpp"
 #include "layers/embedding.hpp"
 #include "layers/global_norm.hpp"
@@ -402,7 +403,8 @@ class Network {
       const double tap_count = static_cast<double>(config.conv_kernel) * G;  // inputs of one output
       const double direct = 2 * BC * D + (BC / 64 + B) * tap_count * D;
       const double gathered = BC * tap_count + tap_count * D + product(G, tap_count);
-      block(BC * (extent.recompute ? 3 : 2) * D, tap_count * D + (G < 8 ? direct : gathered));
+      block(BC * (extent.recompute ? 3 : 2) * D,
+            tap_count * D + (group_channels < causal_conv_gemm_width ? direct : gathered));
     }
     for (const Mixer mixer : config.mixers()) {
       if (mixer == Mixer::additive) {
