@@ -3,6 +3,7 @@
 #include "cpu/dropout_mask.hpp"
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
+#include "cpu/rows.hpp"
 
 namespace abh {
 
@@ -325,9 +326,9 @@ struct Chunk {
 
 // Runs, in this order: weights(bn, slot) for every head; with several chunks summary(chunk) for every chunk and
 // connect(chunk) from the first to the last (Order::up) or back; rows(chunk); finish(bn, slot) for every head.
-template <class Device, class Weights, class Summary, class Connect, class Rows, class Finish>
+template <class Device, class Weights, class Summary, class Connect, class Sweep, class Finish>
 void for_sequences(Device& device, const Shape& s, Order order, const Weights& weights, const Summary& summary,
-                   const Connect& connect, const Rows& rows, const Finish& finish) {
+                   const Connect& connect, const Sweep& rows, const Finish& finish) {
   const Index chunks = chunks_of(s);
   if (chunks == 1) {
     const bool by_worker = slots_by_worker(device, s);
@@ -374,32 +375,20 @@ void add_shares(T* out_h, const T* in_h, const Accum<T>* max_nc, const Accum<T>*
   }
 }
 
-// Rows of a payload, all heads side by side.
+// The payload of a sequence, all heads side by side.
 template <class T>
-struct RowsOf {
-  T* first;
-  Index stride;
-  T* operator[](Index c) const { return first + c * stride; }
-};
-template <class T>
-RowsOf<T> rows_of(T* array, Index stride, const Shape& s, Index b) {
+Rows<T> rows_of(T* array, Index stride, const Shape& s, Index b) {
   return {array + b * s.C * stride, stride};
 }
 
-// Asks for a row that is needed soon: where rows are slices of wider ones, the machine does not see the next one
-// coming.
+// Rows are asked for before they are needed (prefetch_row), this many ahead.
 constexpr Index rows_ahead = 4;
-template <class T>
-inline void prefetch_row(const T* row, Index size) {
-  constexpr Index line = sizeof(T) < 64 ? 64 / sizeof(T) : 1;
-  for (Index i = 0; i < size; i += line) __builtin_prefetch(row + i);
-}
 
 // What the row loops below read again and again they take by value: it stays in registers.
 
 // The averages of a chunk, one after the other. state_h: the row before its first; null: there is none.
 template <class T>
-void average_rows(RowsOf<T> out, RowsOf<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk, Index N,
+void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk, Index N,
                   Index K) {
   for (Index c = chunk.begin; c < chunk.end; ++c) {
     T* out_h = out[c];
@@ -474,7 +463,7 @@ A passed_on(const A* beta_c, Index c, Index C) {
 
 // The adjoint of the first position of a chunk. adjoint_h: 0 at first.
 template <class T>
-void last_adjoint(T* adjoint_h, RowsOf<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
   for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
     for (Index n = s.N - 1; n >= 0; --n) {
       const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
@@ -490,8 +479,8 @@ void last_adjoint(T* adjoint_h, RowsOf<const T> d_out, PerSlot<Accum<T>> beta, C
 // The gradient of the payload and kappa for the positions of a chunk, from the last to the first. adjoint_h: of the
 // position after the chunk, then of all others in turn.
 template <bool accumulate, class T>
-void gradient_rows(RowsOf<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, RowsOf<const T> d_out, RowsOf<const T> out,
-                   RowsOf<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<const T> d_out, Rows<const T> out,
+                   Rows<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
   for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
     if (c - rows_ahead >= chunk.begin) {
       prefetch_row(x[c - rows_ahead], s.N * s.K);

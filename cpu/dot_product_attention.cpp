@@ -2,6 +2,7 @@
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
+#include "cpu/rows.hpp"
 
 namespace abh {
 
@@ -9,16 +10,7 @@ namespace {
 
 constexpr double infinity = __builtin_inf();
 
-// Rows of one head of one sequence: row c holds K channels.
-template <class T>
-struct Rows {
-  T* first;
-  Index stride;
-  T* operator[](Index c) const { return first + c * stride; }
-  Rows from(Index c) const { return {first + c * stride, stride}; }
-};
-
-// Where head n of sequence b begins in an array of rows.
+// The rows of head n of sequence b: row c holds K channels.
 template <class T>
 Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index C, Index N, Index K) {
   const Index step = stride_or(stride, N * K);
@@ -311,13 +303,9 @@ struct LaneRows {
   const T* row_k[lane_width<T>];
 };
 
-// Rows of one head are short pieces far from each other, a pattern that the machine does not foresee.
 template <class T>
 void prefetch(Rows<const T> x_ck, Index first, Index end, Index K) {
-  constexpr Index line = 64 / sizeof(T);
-  for (Index c = first; c < end; ++c) {
-    for (Index k = 0; k < K; k += line) __builtin_prefetch(x_ck[c] + k);
-  }
+  for (Index c = first; c < end; ++c) prefetch_row(x_ck[c], K);
 }
 
 // out_gkc: for each group of `count` rows its transpose, K x group. Lanes past the last row repeat it.
