@@ -7,8 +7,9 @@ Whatever is not there is left out, so it can be called at any time.
 import json
 import pathlib
 import re
-import subprocess
 import sys
+
+from kernel_registers import kernels_in, readable
 
 TARGET = 1.4697  # nats per character on the whole validation split
 
@@ -46,36 +47,14 @@ def machine_of(raw):
     return dict(line.split(": ", 1) for line in lines_of(raw / "machine.txt") if ": " in line)
 
 
-def readable(names):
-    """Kernel names without namespaces and parameters."""
-    try:
-        run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
-        names = run.stdout.splitlines()
-    except (OSError, subprocess.SubprocessError):
-        pass
-    names = [re.sub(r"\(anonymous namespace\)::|abh::|cuda::|^void ", "", name) for name in names]
-    return [re.sub(r"(>?)\(.*", r"\1", re.sub(r"\((int|bool|unsigned int)\)", "", name)) for name in names]
-
-
 def kernels_of(raw):
     """What ptxas says of every kernel, from the log of the build."""
-    found, one = {}, None
-    for line in lines_of(raw / "build.txt"):
-        if match := re.search(r"Function properties for (\S+)", line):
-            one = found.setdefault(match[1], {"registers": 0, "spilled_bytes": 0, "shared_bytes": 0})
-        elif one is None:
-            continue
-        elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            one["spilled_bytes"] = int(match[1]) + int(match[2])
-        elif match := re.search(r"Used (\d+) registers", line):
-            one["registers"] = int(match[1])
-            if shared := re.search(r"(\d+) bytes smem", line):
-                one["shared_bytes"] = int(shared[1])
-    found = {name: kernel for name, kernel in found.items() if kernel["registers"]}
+    found = {row[0]: row for row in kernels_in(lines_of(raw / "build.txt"))}
     kernels = []
-    for key, name in zip(found, readable(found)):
+    for (key, registers, shared, spilled), name in zip(found.values(), readable(found)):
         file = re.search(r"_\d+_(\w+?)_cu_", key)  # of kernels in an unnamed namespace
-        kernels.append({"file": f"{file[1]}.cu" if file else "", "kernel": name, **found[key]})
+        kernels.append({"file": f"{file[1]}.cu" if file else "", "kernel": name, "registers": registers,
+                        "spilled_bytes": spilled, "shared_bytes": shared})
     return sorted(kernels, key=lambda kernel: (kernel["file"], kernel["kernel"]))
 
 

@@ -13,30 +13,40 @@ accepted = 64  # bytes spilled and read again by a thread, in a kernel that no m
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
+def kernels_in(lines):
+    """Rows (name, registers, shared bytes, spilled bytes) of what ptxas -v says."""
+    rows, name, spilled = [], "", 0
+    for line in lines:
+        if found := re.search(r"Function properties for (\S+)", line):
+            name, spilled = found[1], 0
+        elif found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spilled = int(found[1]) + int(found[2])
+        elif found := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            rows.append((name, int(found[1]), int(shared[1]) if shared else 0, spilled))
+    return rows
+
+
 def kernels_of(source, architecture):
-    """Rows (name, registers, shared bytes, spilled bytes) of one file."""
+    """The same of one file."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     command = [nvcc, "-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-arch=sm_{architecture}", "-I.", "-Isrc",
                "-Xptxas=-v", "-c", str(source), "-o", "/dev/null"]
     run = subprocess.run(command, cwd=root, capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"{source}: {run.stderr}")
-    rows, name, spilled = [], "", 0
-    for line in run.stderr.splitlines():
-        if found := re.search(r"Function properties for (\S+)", line):
-            name, spilled = found.group(1), 0
-        elif found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            spilled = int(found.group(1)) + int(found.group(2))
-        elif found := re.search(r"Used (\d+) registers", line):
-            shared = re.search(r"(\d+) bytes smem", line)
-            rows.append((name, int(found.group(1)), int(shared.group(1)) if shared else 0, spilled))
-    return rows
+    return kernels_in(run.stderr.splitlines())
 
 
 def readable(names):
-    text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    """Kernel names without namespaces and parameters; as they are where there is no c++filt."""
+    try:
+        run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+        names = run.stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        pass
     short = []
-    for name in text.splitlines():
+    for name in names:
         name = re.sub(r"\(anonymous namespace\)::|abh::|cuda::|^void ", "", name)
         short.append(re.sub(r"\((int|bool|unsigned int)\)", "", name.split("(", 1)[0] if "<" not in name
                             else re.split(r">\(", name, maxsplit=1)[0] + ">"))
