@@ -55,7 +55,6 @@ GpuDevice<backend>::GpuDevice(GemmChoice gemm) : gemm_(gemm) {
   cudaDeviceProp properties;
   require(cudaGetDeviceProperties(&properties, 0), "device properties");
   name_ = properties.name;
-  multiprocessors_ = properties.multiProcessorCount;
   require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
 }
 
@@ -105,7 +104,7 @@ bool gpu_available() {
 }
 
 template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice) : name_("emulator"), multiprocessors_(1), gemm_(GemmChoice::hand) {}
+GpuDevice<backend>::GpuDevice(GemmChoice) : name_("emulator"), gemm_(GemmChoice::hand) {}
 
 template <Backend backend>
 GpuDevice<backend>::~GpuDevice() {}

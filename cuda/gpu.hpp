@@ -41,7 +41,6 @@ class GpuDevice {
 
   // "NVIDIA H200", say.
   const std::string& name() const { return name_; }
-  int multiprocessors() const { return multiprocessors_; }
   CUstream_st* stream() const { return stream_; }
   GemmChoice gemm() const { return gemm_; }
 
@@ -104,7 +103,6 @@ class GpuDevice {
   void copy_bytes(void* to, const void* from, std::size_t bytes);  // in whichever direction the pointers say
 
   std::string name_;
-  int multiprocessors_ = 0;
   CUstream_st* stream_ = nullptr;
   GemmChoice gemm_;
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <type_traits>
 
 #include "error.hpp"
 #include "flags.hpp"

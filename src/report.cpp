@@ -14,7 +14,6 @@
 #include <cstring>
 #include <numbers>
 #include <type_traits>
-#include <utility>
 
 #include "atomic_file.hpp"
 #include "crc32.hpp"

@@ -62,7 +62,6 @@ struct SafetensorsTensor {
   const std::byte* data;
 
   Index count() const { return element_count(shape); }
-  Index byte_count() const { return count() * element_size(dtype); }
 };
 
 // A file in memory, checked from end to end: whatever is handed out lies within it. Nothing of it is trusted before.

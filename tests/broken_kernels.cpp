@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <vector>
 
 #include "cuda/emulator/emulator.hpp"
 

@@ -4,7 +4,6 @@
 #include <limits>
 #include <numbers>
 #include <string>
-#include <vector>
 
 #include "catch.hpp"
 #include "cpu/math.hpp"

@@ -1,7 +1,5 @@
 #include <cmath>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "catch.hpp"
 #include "random.hpp"

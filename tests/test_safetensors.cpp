@@ -78,7 +78,8 @@ std::string header_error(const std::string& header, std::size_t data_size = 0) {
 }
 
 std::string data_of(const SafetensorsTensor& tensor) {
-  return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.byte_count())};
+  const Index bytes = tensor.count() * abh::element_size(tensor.dtype);
+  return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(bytes)};
 }
 
 std::string data_of(const SafetensorsFile& file) {
@@ -124,9 +125,8 @@ TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
     CAPTURE(tensor.name);
     CHECK(tensor.dtype == dtype);
     CHECK(tensor.shape == std::vector<Index>{2, 3});
-    CHECK(tensor.count() == 6);
-    CHECK(abh::element_size(dtype) == size);
-    REQUIRE(tensor.byte_count() == 6 * size);
+    REQUIRE(tensor.count() == 6);
+    REQUIRE(abh::element_size(dtype) == size);
     CHECK(std::memcmp(tensor.data, bytes, static_cast<std::size_t>(6 * size)) == 0);
     CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(size) == 0);
   }

@@ -40,7 +40,8 @@ std::optional<SafetensorsFile> load(Load load_file, std::string& error) {
 }
 
 std::string bytes_of(const SafetensorsTensor& tensor) {
-  return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.byte_count())};
+  const abh::Index bytes = tensor.count() * element_size(tensor.dtype);
+  return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(bytes)};
 }
 
 void require_same(const SafetensorsTensor& left, const SafetensorsTensor& right) {
