@@ -28,17 +28,18 @@ Factors factors_of(const AdamwSettings& settings) {
           float(1 - settings.beta2), float(settings.epsilon),   settings.weight_decay};
 }
 
-// Weights i ... i + V - 1.
-template <int V, class T>
+// Weights i ... i + width - 1.
+template <int width, class T>
 __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, const StepState& state, Index i) {
   const float clip_scale = float(state.clip_scale), learning_rate = state.learning_rate;
   const float mean_correction = float(state.first_moment_correction);
   const float square_correction = float(state.second_moment_correction);
   const float decay = float(state.learning_rate * f.weight_decay);
 
-  Floats<V> weight = load<V>(a.exact + i), first = load<V>(a.first_moment + i), second = load<V>(a.second_moment + i);
-  const Floats<V> d_weight = load<V>(a.d_weight + i);
-  for (int v = 0; v < V; ++v) {
+  Floats<width> weight = load<width>(a.exact + i), first = load<width>(a.first_moment + i),
+                second = load<width>(a.second_moment + i);
+  const Floats<width> d_weight = load<width>(a.d_weight + i);
+  for (int v = 0; v < width; ++v) {
     const float gradient = clip_scale * d_weight.x[v];                                 // (adamw.1)
     first.x[v] = f.beta1 * first.x[v] + f.beta1_complement * gradient;                 // (adamw.2)
     second.x[v] = f.beta2 * second.x[v] + f.beta2_complement * (gradient * gradient);  // (adamw.3)
@@ -47,26 +48,26 @@ __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, con
     const float direction = mean / (sqrtf(square) + f.epsilon);
     weight.x[v] -= learning_rate * direction + decay * weight.x[v];  // (adamw.6)
   }
-  store<V>(a.exact + i, weight);
-  store<V>(a.first_moment + i, first);
-  store<V>(a.second_moment + i, second);
-  if constexpr (!std::is_same_v<T, float>) store<V>(a.rounded + i, weight);
+  store<width>(a.exact + i, weight);
+  store<width>(a.first_moment + i, first);
+  store<width>(a.second_moment + i, second);
+  if constexpr (!std::is_same_v<T, float>) store<width>(a.rounded + i, weight);
 }
 
-// A thread has V neighbouring weights, the last one those that are left:
+// A thread has `width` neighbouring weights, the last one those that are left:
 //
 //   thread    0        1        2     ...
 //   weight    0 .. 3   4 .. 7   8 .. 11
 //
 // Four arrays in accesses of 16 bytes keep enough bytes on their way with any number of registers. Reads 16 bytes a
 // weight and writes 12, 14 with a rounded copy; every number once.
-template <class T, int V>
+template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block)
     update_kernel(Arrays<T> a, Factors factors, const StepState* state, Index count) {
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
-  Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * V;
-  if (i + V <= count) {
-    update<V>(a, factors, *state, i);
+  Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
+  if (i + width <= count) {
+    update<width>(a, factors, *state, i);
   } else {
     for (; i < count; ++i) update<1>(a, factors, *state, i);
   }
@@ -79,15 +80,15 @@ void adamw_update(Device& device, T* weight, Accum<T>* master, Accum<T>* first_m
                   const Accum<T>* d_weight, const AdamwSettings& settings, const StepState* state, Index count) {
   Arrays<T> a{master, weight, first_moment, second_moment, d_weight};
   if constexpr (std::is_same_v<T, float>) a.exact = weight;
-  const auto run = [&](auto kernel, int V) {
-    launch(kernel, blocks_for(count, Index{V} * threads_per_block), threads_per_block, 0, device.stream(), a,
+  const auto run = [&](auto kernel, int width) {
+    launch(kernel, blocks_for(count, Index{width} * threads_per_block), threads_per_block, 0, device.stream(), a,
            factors_of(settings), state, count);
   };
   // Tensors lie one after the other, so a part of them may begin at any number.
-  constexpr int V = widest<float>;
-  const bool aligned = widest_fits<float>(V, a.exact, first_moment, second_moment, d_weight) &&
-                       reinterpret_cast<std::uintptr_t>(weight) % (V * sizeof(T)) == 0;
-  aligned ? run(update_kernel<T, V>, V) : run(update_kernel<T, 1>, 1);
+  constexpr int width = widest<float>;
+  const bool aligned = widest_fits<float>(width, a.exact, first_moment, second_moment, d_weight) &&
+                       reinterpret_cast<std::uintptr_t>(weight) % (width * sizeof(T)) == 0;
+  aligned ? run(update_kernel<T, width>, width) : run(update_kernel<T, 1>, 1);
 }
 
 #define INSTANTIATE(T) template decltype(adamw_update<Gpu, T>) adamw_update<Gpu, T>;

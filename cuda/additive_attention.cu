@@ -26,9 +26,9 @@ inline namespace ABH_BACKEND {
 
 // What scans of the payload do to a state. One line for three equations: the average, in the form beta out + alpha x
 // with beta = 1 - alpha, the adjoint and the pulls.
-template <int V>
-__device__ __forceinline__ void advance(Floats<V>& state, Step step, const Floats<V>& in) {
-  for (int v = 0; v < V; ++v) {
+template <int width>
+__device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
+  for (int v = 0; v < width; ++v) {
     const float added = step.add * in.x[v];
     state.x[v] =
         step.keep * state.x[v] + added;  // (additive_attention.5) (additive_attention.10) (additive_attention.16)
@@ -267,15 +267,16 @@ template <class Out>
 struct EmitState {
   static constexpr int dots = 0, batch = 4;
   Out* out_bch;
-  template <int V>
+  template <int width>
   struct Loaded {};
-  template <int V>
-  __device__ Loaded<V> fetch(const Place&) const {
+  template <int width>
+  __device__ Loaded<width> fetch(const Place&) const {
     return {};
   }
-  template <int V>
-  __device__ void finish(const Place& at, const Loaded<V>&, const Floats<V>&, const Floats<V>& state, float*) const {
-    store<V>(out_bch + at.element, state);
+  template <int width>
+  __device__ void finish(const Place& at, const Loaded<width>&, const Floats<width>&, const Floats<width>& state,
+                         float*) const {
+    store<width>(out_bch + at.element, state);
   }
 };
 
@@ -287,27 +288,27 @@ struct EmitWindow {
   const float* suffix_bch;
   const float* gamma_bnc;
   int block, H;
-  template <int V>
+  template <int width>
   struct Loaded {
-    Floats<V> suffix;
+    Floats<width> suffix;
     float gamma;
   };
-  template <int V>
-  __device__ Loaded<V> fetch(const Place& at) const {
-    Loaded<V> loaded{};
+  template <int width>
+  __device__ Loaded<width> fetch(const Place& at) const {
+    Loaded<width> loaded{};
     if (at.c < block) return loaded;
     loaded.gamma = gamma_bnc[at.weight];
-    loaded.suffix = load<V>(suffix_bch + at.element - Index{block - 1} * H);
+    loaded.suffix = load<width>(suffix_bch + at.element - Index{block - 1} * H);
     return loaded;
   }
-  template <int V>
-  __device__ void finish(const Place& at, const Loaded<V>& loaded, const Floats<V>&, const Floats<V>& prefix,
-                         float*) const {
-    Floats<V> out;
-    for (int v = 0; v < V; ++v) {
+  template <int width>
+  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&,
+                         const Floats<width>& prefix, float*) const {
+    Floats<width> out;
+    for (int v = 0; v < width; ++v) {
       out.x[v] = prefix.x[v] + loaded.gamma * (loaded.suffix.x[v] - prefix.x[v]);  // (additive_attention.8)
     }
-    store<V>(out_bch + at.element, out);
+    store<width>(out_bch + at.element, out);
   }
 };
 
@@ -321,14 +322,14 @@ struct PayloadGradient {
   Index x_stride;
   const T* out_bch;
 
-  template <int V>
-  __device__ void write(const Place& at, Floats<V> gradient) const {
+  template <int width>
+  __device__ void write(const Place& at, Floats<width> gradient) const {
     T* to = d_x_bch + at.bc * d_x_stride + at.h;
     if (accumulate) {
-      const Floats<V> before = load<V>(to);
-      for (int v = 0; v < V; ++v) gradient.x[v] += before.x[v];
+      const Floats<width> before = load<width>(to);
+      for (int v = 0; v < width; ++v) gradient.x[v] += before.x[v];
     }
-    store<V>(to, gradient);
+    store<width>(to, gradient);
   }
 };
 template <class T>
@@ -344,21 +345,21 @@ struct EmitGlobalGradient {
   PayloadGradient<T> arrays;
   const float* alpha_bnc;
   float* dot_pbnc[1];  // kappa
-  template <int V>
+  template <int width>
   struct Loaded {
-    Floats<V> x, out;
+    Floats<width> x, out;
     float alpha;
   };
-  template <int V>
-  __device__ Loaded<V> fetch(const Place& at) const {
-    return {load<V>(arrays.x_bch + at.bc * arrays.x_stride + at.h), load<V>(arrays.out_bch + at.element),
+  template <int width>
+  __device__ Loaded<width> fetch(const Place& at) const {
+    return {load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h), load<width>(arrays.out_bch + at.element),
             alpha_bnc[at.weight]};
   }
-  template <int V>
-  __device__ void finish(const Place& at, const Loaded<V>& loaded, const Floats<V>&, const Floats<V>& adjoint,
-                         float* dot) const {
-    Floats<V> d_x;
-    for (int v = 0; v < V; ++v) {
+  template <int width>
+  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&,
+                         const Floats<width>& adjoint, float* dot) const {
+    Floats<width> d_x;
+    for (int v = 0; v < width; ++v) {
       d_x.x[v] = loaded.alpha * adjoint.x[v];                      // (additive_attention.11)
       dot[0] += (loaded.x.x[v] - loaded.out.x[v]) * adjoint.x[v];  // (additive_attention.12)
     }
@@ -375,27 +376,27 @@ struct EmitWindowGradient {
   const float *weight_down_bnc, *weight_up_bnc;
   float* dot_pbnc[2];  // x . d_x, out . d_out
   int C, block, H;
-  template <int V>
+  template <int width>
   struct Loaded {
-    Floats<V> x, out, pull_up;
+    Floats<width> x, out, pull_up;
     float weight_down, weight_up;
   };
-  template <int V>
-  __device__ Loaded<V> fetch(const Place& at) const {
-    Loaded<V> loaded{load<V>(arrays.x_bch + at.bc * arrays.x_stride + at.h),
-                     load<V>(arrays.out_bch + at.element),
-                     {},
-                     weight_down_bnc[at.weight],
-                     weight_up_bnc[at.weight]};
+  template <int width>
+  __device__ Loaded<width> fetch(const Place& at) const {
+    Loaded<width> loaded{load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h),
+                         load<width>(arrays.out_bch + at.element),
+                         {},
+                         weight_down_bnc[at.weight],
+                         weight_up_bnc[at.weight]};
     const int further = last_window(at.c, C, block) - at.c;
-    if (loaded.weight_up != 0) loaded.pull_up = load<V>(pull_up_bch + at.element + Index{further} * H);
+    if (loaded.weight_up != 0) loaded.pull_up = load<width>(pull_up_bch + at.element + Index{further} * H);
     return loaded;
   }
-  template <int V>
-  __device__ void finish(const Place& at, const Loaded<V>& loaded, const Floats<V>& d_out, const Floats<V>& pull_down,
-                         float* dot) const {
-    Floats<V> d_x;
-    for (int v = 0; v < V; ++v) {
+  template <int width>
+  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>& d_out,
+                         const Floats<width>& pull_down, float* dot) const {
+    Floats<width> d_x;
+    for (int v = 0; v < width; ++v) {
       d_x.x[v] =
           loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (additive_attention.17)
       dot[0] += loaded.x.x[v] * d_x.x[v];
@@ -407,7 +408,7 @@ struct EmitWindowGradient {
 
 // Pooling.
 
-template <int V, class T>
+template <int width, class T>
 void pooling_forward(Gpu& device, const AdditivePoolingForward<T>& a) {
   const AdditivePoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
@@ -433,17 +434,17 @@ void pooling_forward(Gpu& device, const AdditivePoolingForward<T>& a) {
 
   const Scan<T> prefixes{a.x_bch, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block};
   if (block == C) {
-    scan_payload<V>(device, prefixes, EmitState<T>{a.out_bch});
+    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch});
     return;
   }
   // Suffixes stay in float: they are merged before the result is rounded, once.
   float* suffix_bch = take(s.B * C * H);
   const Scan<T> suffixes{a.x_bch, stride, w.suffix_beta_bnc, w.suffix_alpha_bnc, Order::down, s.B, C, N, K, block};
-  scan_payload<V>(device, suffixes, EmitState<float>{suffix_bch});
-  scan_payload<V>(device, prefixes, EmitWindow<T>{a.out_bch, suffix_bch, w.gamma_bnc, block, int(H)});
+  scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch});
+  scan_payload<width>(device, prefixes, EmitWindow<T>{a.out_bch, suffix_bch, w.gamma_bnc, block, int(H)});
 }
 
-template <int V, class T>
+template <int width, class T>
 void pooling_backward_global(Gpu& device, const AdditivePoolingBackward<T>& a) {
   const AdditivePoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
@@ -451,20 +452,20 @@ void pooling_backward_global(Gpu& device, const AdditivePoolingBackward<T>& a) {
   typename Gpu::Scope scratch(device.workspace);
   float* alpha_bnc = scratch.template take<float>(BNC);
   float* passed_on_bnc = scratch.template take<float>(BNC);
-  float* kappa_pbnc = scratch.template take<float>(most_parts(K, tile_lanes * V) * BNC);
+  float* kappa_pbnc = scratch.template take<float>(most_parts(K, tile_lanes * width) * BNC);
   launch(global_weights_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, passed_on_bnc, a.max_bnc,
          a.sum_bnc, a.logit_bnc, a.mask_bc, BNC, C, N);
   const Scan<T> adjoints{a.d_out_bch, H, passed_on_bnc, nullptr, Order::down, s.B, C, N, K, C};
-  scan_payload<V>(device, adjoints, EmitGlobalGradient<T>{payload_gradient(a), alpha_bnc, {kappa_pbnc}});
+  scan_payload<width>(device, adjoints, EmitGlobalGradient<T>{payload_gradient(a), alpha_bnc, {kappa_pbnc}});
   launch(global_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
-         passed_on_bnc, Dots{kappa_pbnc, BNC, K, tile_lanes * V}, C, N);
+         passed_on_bnc, Dots{kappa_pbnc, BNC, K, tile_lanes * width}, C, N);
 }
 
-template <int V, class T>
+template <int width, class T>
 void pooling_backward_windowed(Gpu& device, const AdditivePoolingBackward<T>& a) {
   const AdditivePoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.N * s.K, BNC = s.B * s.N * C, dots = most_parts(K, tile_lanes * V) * BNC;
+  const Index H = s.N * s.K, BNC = s.B * s.N * C, dots = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
   const auto take = [&](Index count) { return scratch.template take<float>(count); };
   const WindowWeights w{.keep_down_bnc = take(BNC),
@@ -489,10 +490,10 @@ void pooling_backward_windowed(Gpu& device, const AdditivePoolingBackward<T>& a)
   const Scan<T> down{a.d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block};
   const EmitWindowGradient<T> emit{
       payload_gradient(a), pull_up_bch, w.weight_down_bnc, w.weight_up_bnc, {take(dots), take(dots)}, C, block, int(H)};
-  scan_payload<V>(device, up, EmitState<float>{pull_up_bch});
-  scan_payload<V>(device, down, emit);
+  scan_payload<width>(device, up, EmitState<float>{pull_up_bch});
+  scan_payload<width>(device, down, emit);
 
-  const auto sums = [&](const float* dot_pbnc) { return Dots{dot_pbnc, BNC, K, tile_lanes * V}; };
+  const auto sums = [&](const float* dot_pbnc) { return Dots{dot_pbnc, BNC, K, tile_lanes * width}; };
   const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
                                .pulled_up_bnc = w.top_bnc,
                                .keep_down_bnc = w.keep_down_bnc,
@@ -509,9 +510,10 @@ void pooling_backward_windowed(Gpu& device, const AdditivePoolingBackward<T>& a)
   launch(window_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), d_logit);
 }
 
-template <int V, class T>
+template <int width, class T>
 void pooling_backward(Gpu& device, const AdditivePoolingBackward<T>& a) {
-  block_of(a.shape) < a.shape.C ? pooling_backward_windowed<V>(device, a) : pooling_backward_global<V>(device, a);
+  block_of(a.shape) < a.shape.C ? pooling_backward_windowed<width>(device, a)
+                                : pooling_backward_global<width>(device, a);
 }
 
 }  // namespace
@@ -543,19 +545,19 @@ constexpr int rows_at_once = 4;
 // The dot products of four rows with the vector of one head belong to a group of `lanes` lanes, a power of two: as many
 // as have something to do, so that no lane idles for small heads; for large ones they go round. Neighbouring groups
 // take neighbouring heads of the same rows, and read them side by side. Grid: BC / 4 x N groups. Reads x once.
-template <class T, int V>
+template <class T, int width>
 __global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, Index BC, int C, int N,
                               int K, int lanes) {
   const Index group = (Index{blockIdx.x} * logit_threads + threadIdx.x) / lanes;
   const int lane = int(threadIdx.x) % lanes, n = int(group % N);
   const Index first = group / N * rows_at_once;
   float sum[rows_at_once] = {};
-  for (int k = lane * V; k < K; k += lanes * V) {
-    const Floats<V> pool = load<V>(pool_nk + n * K + k);
+  for (int k = lane * width; k < K; k += lanes * width) {
+    const Floats<width> pool = load<width>(pool_nk + n * K + k);
     for (int i = 0; i < rows_at_once; ++i) {
       if (first + i >= BC) continue;
-      const Floats<V> x = load<V>(x_bch + (first + i) * stride + n * K + k);
-      for (int v = 0; v < V; ++v) sum[i] += x.x[v] * pool.x[v];
+      const Floats<width> x = load<width>(x_bch + (first + i) * stride + n * K + k);
+      for (int v = 0; v < width; ++v) sum[i] += x.x[v] * pool.x[v];
     }
   }
   for (int i = 0; i < rows_at_once; ++i) {
@@ -576,43 +578,43 @@ Index rows_per_chunk(Index BC) {
 // Grid: chunks of rows x tiles of 32 packs of channels; 8 warps share the rows of a chunk, their sums are added in
 // order. Reads x and d_x once, writes d_x once.
 constexpr int chunk_warps = 8;
-template <int V>
+template <int width>
 struct PoolSums {
-  alignas(16) float sum[chunk_warps][warp_size * V];
+  alignas(16) float sum[chunk_warps][warp_size * width];
 };
-template <class T, int V>
+template <class T, int width>
 __global__ void logits_backward_kernel(AdditiveLogitsBackward<T> a, float* partial_ph, int rows) {
-  auto& shared = shared_memory<PoolSums<V>>();
-  const int H = int(a.N * a.K), h_tiles = (H + warp_size * V - 1) / (warp_size * V);
+  auto& shared = shared_memory<PoolSums<width>>();
+  const int H = int(a.N * a.K), h_tiles = (H + warp_size * width - 1) / (warp_size * width);
   const int lane = int(threadIdx.x), warp = int(threadIdx.y);
-  const int h = (int(blockIdx.x) % h_tiles * warp_size + lane) * V;
+  const int h = (int(blockIdx.x) % h_tiles * warp_size + lane) * width;
   const Index chunk = int(blockIdx.x) / h_tiles, first = chunk * rows, end = smaller<Index>(first + rows, a.B * a.C);
-  Floats<V> d_pool{};
+  Floats<width> d_pool{};
   if (h < H) {
     const float scale = 1 / sqrtf(float(a.K));
-    const Floats<V> pool = load<V>(a.pool_nk + h);
+    const Floats<width> pool = load<width>(a.pool_nk + h);
     const Index n = h / int(a.K);
     Index b = (first + warp) / a.C, c = (first + warp) % a.C;
     for (Index bc = first + warp; bc < end; bc += chunk_warps) {
       const float d_dot = a.d_logit_bnc[(b * a.N + n) * a.C + c] * scale;
-      const Floats<V> x = load<V>(a.x_bch + bc * a.x_stride + h);
-      Floats<V> d_x = load<V>(a.d_x_bch + bc * a.d_x_stride + h);
-      for (int v = 0; v < V; ++v) {
+      const Floats<width> x = load<width>(a.x_bch + bc * a.x_stride + h);
+      Floats<width> d_x = load<width>(a.d_x_bch + bc * a.d_x_stride + h);
+      for (int v = 0; v < width; ++v) {
         d_x.x[v] += d_dot * pool.x[v];  // (additive_attention.19)
         d_pool.x[v] += d_dot * x.x[v];  // (additive_attention.20)
       }
-      store<V>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
+      store<width>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
       for (c += chunk_warps; c >= a.C; c -= a.C) ++b;
     }
   }
-  store<V>(&shared.sum[warp][lane * V], d_pool);
+  store<width>(&shared.sum[warp][lane * width], d_pool);
   __syncthreads();
   if (warp > 0 || h >= H) return;
   for (int other = 1; other < chunk_warps; ++other) {
-    const Floats<V> sum = load<V>(&shared.sum[other][lane * V]);
-    for (int v = 0; v < V; ++v) d_pool.x[v] += sum.x[v];
+    const Floats<width> sum = load<width>(&shared.sum[other][lane * width]);
+    for (int v = 0; v < width; ++v) d_pool.x[v] += sum.x[v];
   }
-  store<V>(partial_ph + chunk * H + h, d_pool);
+  store<width>(partial_ph + chunk * H + h, d_pool);
 }
 
 }  // namespace
@@ -621,9 +623,9 @@ template <class Device, class T>
 void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch, Index x_stride, const T* pool_nk,
                              Index B, Index C, Index N, Index K) {
   const Index stride = stride_or(x_stride, N * K);
-  const auto run = [&](auto kernel, Index V) {
+  const auto run = [&](auto kernel, Index width) {
     int lanes = 1;
-    while (lanes < warp_size && lanes * V < K) lanes *= 2;
+    while (lanes < warp_size && lanes * width < K) lanes *= 2;
     const Index groups = (B * C + rows_at_once - 1) / rows_at_once * N;
     launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), logit_bnc, x_bch,
            stride, pool_nk, B * C, int(C), int(N), int(K), lanes);
@@ -639,9 +641,9 @@ void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a
   strided.d_x_stride = stride_or(a.d_x_stride, H);
   typename Device::Scope scratch(device.workspace);
   float* partial_ph = scratch.template take<float>(chunks * H);  // p: chunk
-  const auto run = [&](auto kernel, Index V) {
-    launch(kernel, blocks_for(chunks * ((H + warp_size * V - 1) / (warp_size * V)), 1), dim3(warp_size, chunk_warps), 0,
-           device.stream(), strided, partial_ph, int(rows));
+  const auto run = [&](auto kernel, Index width) {
+    launch(kernel, blocks_for(chunks * ((H + warp_size * width - 1) / (warp_size * width)), 1),
+           dim3(warp_size, chunk_warps), 0, device.stream(), strided, partial_ph, int(rows));
   };
   packs_fit(a.K, strided.x_stride, strided.d_x_stride, a.x_bch, a.d_x_bch, a.pool_nk)
       ? run(logits_backward_kernel<T, 4>, 4)
@@ -770,14 +772,15 @@ namespace {
 
 constexpr int gate_rows = 4;  // warps in a block
 
-// What dropout multiplies V elements from `element` on with. V is a multiple of 4, as is the element then, or 1.
-template <int V>
-__device__ __forceinline__ Floats<V> factors_of(const DropoutMask& mask, Index element) {
-  Floats<V> factors;
-  if constexpr (V == 1) {
+// What dropout multiplies `width` elements from `element` on with. `width` is a multiple of 4, as is the element then,
+// or 1.
+template <int width>
+__device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
+  Floats<width> factors;
+  if constexpr (width == 1) {
     factors.x[0] = mask.draws ? dropout_factor(mask, element) : 1;
   } else {
-    for (int four = 0; four < V; four += 4) {
+    for (int four = 0; four < width; four += 4) {
       const Floats<4> drawn = dropout_factors(mask, element / 4 + four / 4);
       for (int v = 0; v < 4; ++v) factors.x[four + v] = drawn.x[v];
     }
@@ -787,38 +790,40 @@ __device__ __forceinline__ Floats<V> factors_of(const DropoutMask& mask, Index e
 
 // Grid: a warp a row. Reads residual, pooled and gate once, writes out once; a pack is read before it is written, so
 // out may be one of them.
-template <class T, int V>
+template <class T, int width>
 __global__ void gate_forward_kernel(AdditiveGateForward<T> a, DropoutMask mask) {
   const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
   if (bc >= a.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * V; d < a.D; d += warp_size * V) {
+  for (int d = int(threadIdx.x) % warp_size * width; d < a.D; d += warp_size * width) {
     const Index element = bc * a.D + d;
-    const Floats<V> pooled = load<V>(a.pooled_bcd + element), gate = load<V>(a.gate_bcd + bc * a.gate_stride + d);
-    Floats<V> out{};
-    if (a.residual_bcd) out = load<V>(a.residual_bcd + element);
-    const Floats<V> factor = factors_of<V>(mask, element);
-    for (int v = 0; v < V; ++v) out.x[v] += pooled.x[v] * factor.x[v] * gate.x[v];  // (additive_attention.21)
-    store<V>(a.out_bcd + element, out);
+    const Floats<width> pooled = load<width>(a.pooled_bcd + element),
+                        gate = load<width>(a.gate_bcd + bc * a.gate_stride + d);
+    Floats<width> out{};
+    if (a.residual_bcd) out = load<width>(a.residual_bcd + element);
+    const Floats<width> factor = factors_of<width>(mask, element);
+    for (int v = 0; v < width; ++v) out.x[v] += pooled.x[v] * factor.x[v] * gate.x[v];  // (additive_attention.21)
+    store<width>(a.out_bcd + element, out);
   }
 }
 
 // Grid: a warp a row. Reads d_out, pooled and gate once, writes d_pooled and d_gate once.
-template <class T, int V>
+template <class T, int width>
 __global__ void gate_backward_kernel(AdditiveGateBackward<T> a, DropoutMask mask) {
   const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
   if (bc >= a.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * V; d < a.D; d += warp_size * V) {
+  for (int d = int(threadIdx.x) % warp_size * width; d < a.D; d += warp_size * width) {
     const Index element = bc * a.D + d;
-    const Floats<V> d_out = load<V>(a.d_out_bcd + element), pooled = load<V>(a.pooled_bcd + element),
-                    gate = load<V>(a.gate_bcd + bc * a.gate_stride + d), factor = factors_of<V>(mask, element);
-    Floats<V> d_pooled, d_gate;
-    for (int v = 0; v < V; ++v) {
+    const Floats<width> d_out = load<width>(a.d_out_bcd + element), pooled = load<width>(a.pooled_bcd + element),
+                        gate = load<width>(a.gate_bcd + bc * a.gate_stride + d),
+                        factor = factors_of<width>(mask, element);
+    Floats<width> d_pooled, d_gate;
+    for (int v = 0; v < width; ++v) {
       const float scaled = d_out.x[v] * factor.x[v];
       d_pooled.x[v] = scaled * gate.x[v];  // (additive_attention.22)
       d_gate.x[v] = scaled * pooled.x[v];  // (additive_attention.23)
     }
-    store<V>(a.d_pooled_bcd + element, d_pooled);
-    store<V>(a.d_gate_bcd + bc * a.d_gate_stride + d, d_gate);
+    store<width>(a.d_pooled_bcd + element, d_pooled);
+    store<width>(a.d_gate_bcd + bc * a.d_gate_stride + d, d_gate);
   }
 }
 

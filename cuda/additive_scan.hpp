@@ -101,7 +101,7 @@ __device__ void scan_positions(int C, Order order, const StepAt& step_at, const 
 
 // Scans of the payload.
 
-// A tile is 256 positions by 16 packs of V channels, and belongs to a block of 256 threads:
+// A tile is 256 positions by 16 packs of `width` channels, and belongs to a block of 256 threads:
 //
 //            16 lanes                    1. each thread loads its 16 packs (64 registers) and runs the scan from 0
 //          +-----------+                 2. the ends of the 16 runs meet in shared memory: every thread finds the
@@ -136,7 +136,7 @@ struct Scan {
 };
 
 // Where a thread of a tile works.
-template <class T, int V>
+template <class T, int width>
 struct TileThread {
   int lane, run, tile, h_tile, h;
   bool works;  // has channels
@@ -148,14 +148,14 @@ struct TileThread {
 
   // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
   __device__ TileThread(const Scan<T>& s, int first_tile, int tiles) {
-    const int H = s.N * s.K, h_tiles = (H + tile_lanes * V - 1) / (tile_lanes * V);
+    const int H = s.N * s.K, h_tiles = (H + tile_lanes * width - 1) / (tile_lanes * width);
     lane = int(threadIdx.x) % tile_lanes;
     run = int(threadIdx.x) / tile_lanes;
     const int rest = int(blockIdx.x) / h_tiles;
     h_tile = int(blockIdx.x) % h_tiles;
     tile = first_tile + rest % tiles;
     b = rest / tiles;
-    h = (h_tile * tile_lanes + lane) * V;
+    h = (h_tile * tile_lanes + lane) * width;
     works = h < H;
     in = s.in_bch + b * s.C * s.stride + h;
     first_weight = (b * s.N + (works ? h / s.K : 0)) * s.C;
@@ -170,64 +170,64 @@ struct TileThread {
 };
 
 // What a scan of one run does to a state.
-template <int V>
+template <int width>
 struct TileRuns {
-  alignas(16) float add[tile_runs][tile_lanes * V];
+  alignas(16) float add[tile_runs][tile_lanes * width];
   float keep[tile_runs][tile_lanes];
 };
 
 // The step of one position: keep 1 and add 0 where there is none.
-template <class T, int V>
-__device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, V>& me, int c) {
+template <class T, int width>
+__device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, width>& me, int c) {
   if (c >= me.C || !me.works) return {1, 0};
   return {s.keep_bnc[me.first_weight + c], s.add_bnc ? s.add_bnc[me.first_weight + c] : 1};
 }
 
-// state = keep state + add in, for V channels; defined where the equations are.
-template <int V>
-__device__ __forceinline__ void advance(Floats<V>& state, Step step, const Floats<V>& in);
+// state = keep state + add in, for `width` channels; defined where the equations are.
+template <int width>
+__device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in);
 
 // Loads a thread's run and leaves what it does to a state in shared memory. No barrier.
-template <class T, int V>
-__device__ __forceinline__ void scan_run(Floats<V> (&in)[run_length], const Scan<T>& s, const TileThread<T, V>& me,
-                                         TileRuns<V>& runs) {
+template <class T, int width>
+__device__ __forceinline__ void scan_run(Floats<width> (&in)[run_length], const Scan<T>& s,
+                                         const TileThread<T, width>& me, TileRuns<width>& runs) {
   for (int i = 0; i < run_length; ++i) {
     const int c = me.position(i);
     if (c < me.C && me.works) {
-      in[i] = load<V>(me.in + c * s.stride);
+      in[i] = load<width>(me.in + c * s.stride);
     } else {
-      for (int v = 0; v < V; ++v) in[i].x[v] = 0;
+      for (int v = 0; v < width; ++v) in[i].x[v] = 0;
     }
   }
   float keep = 1;
-  Floats<V> state{};
+  Floats<width> state{};
   for (int i = 0; i < run_length; ++i) {
-    const Step step = step_at<T, V>(s, me, me.position(i));
-    advance<V>(state, step, in[i]);
+    const Step step = step_at<T, width>(s, me, me.position(i));
+    advance<width>(state, step, in[i]);
     keep *= step.keep;
   }
-  store<V>(&runs.add[me.run][me.lane * V], state);
+  store<width>(&runs.add[me.run][me.lane * width], state);
   runs.keep[me.run][me.lane] = keep;
 }
 
 // Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
-template <class T, int V>
+template <class T, int width>
 __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
-  auto& runs = shared_memory<TileRuns<V>>();
-  const TileThread<T, V> me(s, s.order == Order::up ? 0 : 1, tiles - 1);
-  Floats<V> in[run_length];
-  scan_run<T, V>(in, s, me, runs);
+  auto& runs = shared_memory<TileRuns<width>>();
+  const TileThread<T, width> me(s, s.order == Order::up ? 0 : 1, tiles - 1);
+  Floats<width> in[run_length];
+  scan_run<T, width>(in, s, me, runs);
   __syncthreads();
   if (me.run > 0 || !me.works) return;
   float keep = 1;
-  Floats<V> state{};
+  Floats<width> state{};
   for (int run = 0; run < tile_runs; ++run) {
     const Step step = {runs.keep[run][me.lane], 1};
-    const Floats<V> add = load<V>(&runs.add[run][me.lane * V]);
-    for (int v = 0; v < V; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
+    const Floats<width> add = load<width>(&runs.add[run][me.lane * width]);
+    for (int v = 0; v < width; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
     keep *= step.keep;
   }
-  for (int v = 0; v < V; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
+  for (int v = 0; v < width; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
 }
 
 // carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
@@ -252,7 +252,7 @@ __global__ static void carry_kernel(float* __restrict__ carry_bth, const Step* _
 }
 
 // What is made of a state. Every kind of Emit below names how many dot products over channels it makes and how many
-// positions' operands are loaded at once, so that their ways to memory overlap. Loaded<V> fetch(at), then
+// positions' operands are loaded at once, so that their ways to memory overlap. Loaded<width> fetch(at), then
 // finish(at, loaded, in, state, dots) for each position.
 struct Place {
   Index bc;       // row
@@ -278,38 +278,38 @@ __device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const 
 // Dot products over the channels of a head: the 16 lanes of a run leave their parts of 16 positions in shared memory,
 // then lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
 // block is needed, and it does not matter how many channels a head has.
-template <class T, int V, class Emit>
+template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
                                                                 int tiles) {
-  auto& runs = shared_memory<TileRuns<V>>();
-  const TileThread<T, V> me(s, 0, tiles);
+  auto& runs = shared_memory<TileRuns<width>>();
+  const TileThread<T, width> me(s, 0, tiles);
   const int H = s.N * s.K;
-  Floats<V> in[run_length];
-  scan_run<T, V>(in, s, me, runs);
+  Floats<width> in[run_length];
+  scan_run<T, width>(in, s, me, runs);
   __syncthreads();
 
-  Floats<V> state{};
-  if (carry_bth && me.works) state = load<V>(carry_bth + (me.b * tiles + me.tile) * H + me.h);
+  Floats<width> state{};
+  if (carry_bth && me.works) state = load<width>(carry_bth + (me.b * tiles + me.tile) * H + me.h);
   for (int run = 0; run < me.run; ++run) {
     const float keep = runs.keep[run][me.lane];
-    const Floats<V> add = load<V>(&runs.add[run][me.lane * V]);
-    for (int v = 0; v < V; ++v) state.x[v] = keep * state.x[v] + add.x[v];
+    const Floats<width> add = load<width>(&runs.add[run][me.lane * width]);
+    for (int v = 0; v < width; ++v) state.x[v] = keep * state.x[v] + add.x[v];
   }
 
   batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
     constexpr int first = batch * Emit::batch;
-    typename Emit::template Loaded<V> loaded[Emit::batch];
+    typename Emit::template Loaded<width> loaded[Emit::batch];
     Place at[Emit::batch];
     for (int i = 0; i < Emit::batch; ++i) {
       const int c = me.position(first + i);
       const Index bc = me.b * me.C + c;
       at[i] = {bc, bc * H + me.h, me.first_weight + c, c, me.h};
-      if (c < me.C && me.works) loaded[i] = emit.template fetch<V>(at[i]);
+      if (c < me.C && me.works) loaded[i] = emit.template fetch<width>(at[i]);
     }
     for (int i = 0; i < Emit::batch; ++i) {
-      advance<V>(state, step_at<T, V>(s, me, at[i].c), in[first + i]);
+      advance<width>(state, step_at<T, width>(s, me, at[i].c), in[first + i]);
       [[maybe_unused]] float dots[2] = {0, 0};
-      if (at[i].c < me.C && me.works) emit.template finish<V>(at[i], loaded[i], in[first + i], state, dots);
+      if (at[i].c < me.C && me.works) emit.template finish<width>(at[i], loaded[i], in[first + i], state, dots);
       if constexpr (Emit::dots > 0) {
         auto& shared = shared_memory<TileDots<Emit::dots>>();
         for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][first + i][me.lane] = dots[d];
@@ -320,12 +320,13 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
   if constexpr (Emit::dots > 0) {
     auto& shared = shared_memory<TileDots<Emit::dots>>();
     __syncwarp();
-    const int c = me.position(me.lane), first = me.h_tile * tile_lanes * V, end = smaller(first + tile_lanes * V, H);
+    const int c = me.position(me.lane), first = me.h_tile * tile_lanes * width,
+              end = smaller(first + tile_lanes * width, H);
     if (c >= me.C) return;
     for (int n = first / s.K; n * s.K < end; ++n) {
-      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / V : 0;
-      const int end_lane = (smaller(n * s.K + s.K, end) - first) / V;
-      const int part = me.h_tile - n * s.K / (tile_lanes * V);
+      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
+      const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
+      const int part = me.h_tile - n * s.K / (tile_lanes * width);
       for (int d = 0; d < Emit::dots; ++d) {
         float sum = 0;
         for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
@@ -337,23 +338,23 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
 }
 
 // Runs a scan and hands its states to `emit`.
-template <int V, class T, class Emit>
+template <int width, class T, class Emit>
 void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit) {
   const Index H = Index{s.N} * s.K;
   const Index tiles = (s.C + tile_positions - 1) / tile_positions,
-              h_tiles = (H + tile_lanes * V - 1) / (tile_lanes * V);
+              h_tiles = (H + tile_lanes * width - 1) / (tile_lanes * width);
   typename Gpu::Scope scratch(device.workspace);
   float* carry_bth = nullptr;
   if (tiles > 1 && tile_positions % s.block != 0) {
     Step* total_bth = scratch.template take<Step>(s.B * tiles * H);  // t: tile
     carry_bth = scratch.template take<float>(s.B * tiles * H);
-    launch(totals_kernel<T, V>, blocks_for(s.B * (tiles - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
+    launch(totals_kernel<T, width>, blocks_for(s.B * (tiles - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
            total_bth, int(tiles));
     launch(carry_kernel, blocks_for(s.B * H, 128), 128, 0, device.stream(), carry_bth, total_bth, s.order, s.B * H,
            int(H), int(tiles));
   }
-  launch(apply_kernel<T, V, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads, 0, device.stream(), s, carry_bth,
-         emit, int(tiles));
+  launch(apply_kernel<T, width, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads, 0, device.stream(), s,
+         carry_bth, emit, int(tiles));
 }
 
 }  // namespace ABH_BACKEND

@@ -67,12 +67,12 @@ void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index par
          int(parts), order, count, int(G), int(s.kernel));
 }
 
-// V neighbouring numbers as they lie in memory. Zeros where there is no such position.
-template <int V, class T>
-__device__ __forceinline__ Pack<T, V> row_at(const T* in_pd, int p, int C, Index step) {
-  if (p >= 0 && p < C) return pack_at<V>(in_pd + p * step);
-  Pack<T, V> zeros;
-  for (int i = 0; i < V; ++i) zeros.x[i] = T(0.0f);
+// `width` neighbouring numbers as they lie in memory. Zeros where there is no such position.
+template <int width, class T>
+__device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, Index step) {
+  if (p >= 0 && p < C) return pack_at<width>(in_pd + p * step);
+  Pack<T, width> zeros;
+  for (int i = 0; i < width; ++i) zeros.x[i] = T(0.0f);
   return zeros;
 }
 
@@ -92,9 +92,9 @@ struct Direct {
   Index step;  // from a position to the next in p: D, or -D looking ahead
 };
 
-// A thread has V neighbouring channels and a strip of 16 positions. With one channel a group (depthwise) and at most
-// four taps, which is the usual case, taps stay in registers for the whole strip, and a turn moves the window on by
-// four rows:
+// A thread has `width` neighbouring channels and a strip of 16 positions. With one channel a group (depthwise) and at
+// most four taps, which is the usual case, taps stay in registers for the whole strip, and a turn moves the window on
+// by four rows:
 //
 //   p         0 1 2 3 4 5 6 7 8 9 ...
 //   turn 0    h h h n n n n              h: inputs before (halo), n: four new ones, read together
@@ -102,15 +102,15 @@ struct Direct {
 //
 // So each input is read once, and once more where a strip begins. More taps come four at a time, newest first, and
 // wider groups one channel after the other: then taps and windows are read again in every turn, from the first-level
-// cache. V is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1; the channels of a wider group
-// read the same inputs, which a warp fetches in one access.
+// cache. `width` is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1; the channels of a wider
+// group read the same inputs, which a warp fetches in one access.
 //
 // Grid: a thread for each pack of channels (fastest), strip and sequence. Reads and writes each array about once.
-template <class T, int V>
+template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) {
   const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
-  const int packs = a.D / V, strips = (a.C + strip - 1) / strip;
-  const int d = int(thread % packs) * V, begin = int(thread / packs % strips) * strip;
+  const int packs = a.D / width, strips = (a.C + strip - 1) / strip;
+  const int d = int(thread % packs) * width, begin = int(thread / packs % strips) * strip;
   const Index b = thread / packs / strips;
   if (b >= a.B) return;
   const Index origin = (b * a.C + (a.step < 0 ? a.C - 1 : 0)) * a.D + d;
@@ -118,37 +118,37 @@ __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) 
   T* out_p = a.out_bcd + origin;
   const bool keeps = a.G == 1 && a.J <= taps;
 
-  Floats<V> weight_t[taps];
-  Pack<T, V> in_w[window];
+  Floats<width> weight_t[taps];
+  Pack<T, width> in_w[window];
   for (int p = begin; p < begin + strip && p < a.C; p += rows) {
-    Floats<V> sum[rows];
+    Floats<width> sum[rows];
     for (int r = 0; r < rows; ++r) {
-      for (int i = 0; i < V; ++i) sum[r].x[i] = 0;
+      for (int i = 0; i < width; ++i) sum[r].x[i] = 0;
     }
     for (int x = 0; x < a.G; ++x) {
       for (int oldest = a.J - taps; oldest > -taps; oldest -= taps) {  // taps oldest ... oldest + 3, from tap 0 on
         const int first = p - (a.J - 1) + oldest;                      // position of in_w[0]
         if (!keeps || p == begin) {
           for (int t = 0; t < taps; ++t) {
-            if (oldest + t >= 0) weight_t[t] = load<V>(a.weight_jxd + (Index{oldest + t} * a.G + x) * a.D + d);
+            if (oldest + t >= 0) weight_t[t] = load<width>(a.weight_jxd + (Index{oldest + t} * a.G + x) * a.D + d);
           }
-          for (int w = 0; w < taps - 1; ++w) in_w[w] = row_at<V>(in_p + x, first + w, a.C, a.step);
+          for (int w = 0; w < taps - 1; ++w) in_w[w] = row_at<width>(in_p + x, first + w, a.C, a.step);
         } else {
           for (int w = 0; w < taps - 1; ++w) in_w[w] = in_w[w + rows];
         }
-        for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<V>(in_p + x, first + w, a.C, a.step);
+        for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<width>(in_p + x, first + w, a.C, a.step);
         for (int t = 0; t < taps; ++t) {
           if (oldest + t < 0) continue;  // fewer than four are left
           for (int r = 0; r < rows; ++r) {
-            const Pack<T, V>& in = in_w[r + t];
-            for (int i = 0; i < V; ++i)
+            const Pack<T, width>& in = in_w[r + t];
+            for (int i = 0; i < width; ++i)
               sum[r].x[i] += weight_t[t].x[i] * float(in.x[i]);  // (causal_conv.1) (causal_conv.2)
           }
         }
       }
     }
     for (int r = 0; r < rows; ++r) {
-      if (p + r < a.C) store<V>(out_p + (p + r) * a.step, sum[r]);
+      if (p + r < a.C) store<width>(out_p + (p + r) * a.step, sum[r]);
     }
   }
 }
@@ -165,47 +165,47 @@ struct DirectGradient {
   int strips_per_part, C, D, G, J;
 };
 
-// The gradient of four taps of V neighbouring channels with one input channel of their group, summed over one part: a
-// number of strips of 32 positions. Windows move on as above, with four rows of d_out beside them, so d_out and in are
-// read once for each four taps and input channel.
+// The gradient of four taps of `width` neighbouring channels with one input channel of their group, summed over one
+// part: a number of strips of 32 positions. Windows move on as above, with four rows of d_out beside them, so d_out and
+// in are read once for each four taps and input channel.
 //
 // Grid: a thread for each pack of channels (fastest), input channel, four taps, and part. Writes 4 D G J bytes a part.
-template <class T, int V>
+template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(DirectGradient<T> a) {
   const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
-  const int packs = a.D / V, fours = (a.J + taps - 1) / taps;
-  const int d = int(thread % packs) * V, g = int(thread / packs % a.G), four = int(thread / packs / a.G % fours);
+  const int packs = a.D / width, fours = (a.J + taps - 1) / taps;
+  const int d = int(thread % packs) * width, g = int(thread / packs % a.G), four = int(thread / packs / a.G % fours);
   const Index part = thread / packs / a.G / fours;
   const Index first_strip = part * a.strips_per_part;
   const int oldest = a.J - taps * (four + 1);  // taps oldest ... oldest + 3, from tap 0 on
   const int strips_per_sequence = (a.C + gradient_strip - 1) / gradient_strip;
 
-  Floats<V> sum[taps];
+  Floats<width> sum[taps];
   for (int t = 0; t < taps; ++t) {
-    for (int i = 0; i < V; ++i) sum[t].x[i] = 0;
+    for (int i = 0; i < width; ++i) sum[t].x[i] = 0;
   }
   for (Index at = first_strip; at < first_strip + a.strips_per_part && at < a.strips; ++at) {
     const int begin = int(at % strips_per_sequence) * gradient_strip;
     const T* d_out_c = a.d_out_bcd + at / strips_per_sequence * a.C * a.D + d;
     const T* in_c = a.in_bcd + at / strips_per_sequence * a.C * a.D + d - d % a.G + g;
-    Pack<T, V> in_w[window], d_out[rows];
-    for (int w = rows; w < window; ++w) in_w[w] = row_at<V>(in_c, begin - (a.J - 1) + oldest + w - rows, a.C, a.D);
+    Pack<T, width> in_w[window], d_out[rows];
+    for (int w = rows; w < window; ++w) in_w[w] = row_at<width>(in_c, begin - (a.J - 1) + oldest + w - rows, a.C, a.D);
     for (int c = begin; c < begin + gradient_strip && c < a.C; c += rows) {
       const int first = c - (a.J - 1) + oldest;  // position of in_w[0]
       for (int w = 0; w < taps - 1; ++w) in_w[w] = in_w[w + rows];
-      for (int r = 0; r < rows; ++r) d_out[r] = row_at<V>(d_out_c, c + r, a.C, a.D);
-      for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<V>(in_c, first + w, a.C, a.D);
+      for (int r = 0; r < rows; ++r) d_out[r] = row_at<width>(d_out_c, c + r, a.C, a.D);
+      for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<width>(in_c, first + w, a.C, a.D);
       for (int t = 0; t < taps; ++t) {
         for (int r = 0; r < rows; ++r) {
-          const Pack<T, V>& in = in_w[r + t];
-          for (int i = 0; i < V; ++i) sum[t].x[i] += float(d_out[r].x[i]) * float(in.x[i]);  // (causal_conv.3)
+          const Pack<T, width>& in = in_w[r + t];
+          for (int i = 0; i < width; ++i) sum[t].x[i] += float(d_out[r].x[i]) * float(in.x[i]);  // (causal_conv.3)
         }
       }
     }
   }
   if (first_strip >= a.strips) return;  // a thread beyond the last part
   for (int t = 0; t < taps; ++t) {
-    if (oldest + t >= 0) store<V>(a.d_weight_pjgd + ((part * a.J + oldest + t) * a.G + g) * a.D + d, sum[t]);
+    if (oldest + t >= 0) store<width>(a.d_weight_pjgd + ((part * a.J + oldest + t) * a.G + g) * a.D + d, sum[t]);
   }
 }
 
@@ -219,12 +219,12 @@ void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look 
 
   const Direct<T> a{
       out_bcd, in_bcd, weight_jxd, s.B, int(s.C), int(s.D), int(G), int(s.kernel), look == Look::back ? s.D : -s.D};
-  const auto run = [&](auto kernel, Index V) {
-    const Index threads = s.B * ((s.C + strip - 1) / strip) * (s.D / V);
+  const auto run = [&](auto kernel, Index width) {
+    const Index threads = s.B * ((s.C + strip - 1) / strip) * (s.D / width);
     launch(kernel, blocks_for(threads, threads_per_block), threads_per_block, 0, device.stream(), a);
   };
-  constexpr int V = widest<T>;
-  G == 1 && widest_fits<T>(s.D, out_bcd, in_bcd) ? run(direct_kernel<T, V>, V) : run(direct_kernel<T, 1>, 1);
+  constexpr int width = widest<T>;
+  G == 1 && widest_fits<T>(s.D, out_bcd, in_bcd) ? run(direct_kernel<T, width>, width) : run(direct_kernel<T, 1>, 1);
 }
 
 template <class T>
@@ -232,11 +232,11 @@ void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const
   const Index G = s.D / s.groups, fours = (s.kernel + taps - 1) / taps;
   const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
   Gpu::Scope scratch(device.workspace);
-  const auto run = [&](auto kernel, Index V) {
-    // At most about 2^18 / V threads: enough to keep a GPU's memory busy, and few enough that their sums take some 4
-    // MB.
-    const Index threads_per_part = s.D / V * G * fours;
-    const Index most_parts = (Index{1} << 18) / V / threads_per_part + 1;
+  const auto run = [&](auto kernel, Index width) {
+    // At most about 2^18 / width threads: enough to keep a GPU's memory busy, and few enough that their sums take some
+    // 4 MB.
+    const Index threads_per_part = s.D / width * G * fours;
+    const Index most_parts = (Index{1} << 18) / width / threads_per_part + 1;
     const Index strips_per_part = (strips + most_parts - 1) / most_parts;
     const Index parts = (strips + strips_per_part - 1) / strips_per_part;
     float* d_weight_pjgd = scratch.take<float>(parts * s.D * G * s.kernel);
@@ -245,25 +245,25 @@ void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const
                              int(s.kernel)});
     add_parts(device, d_weight_dgj, d_weight_pjgd, parts, {.u = G, .o = 1, .g = s.D, .j = G * s.D}, s);
   };
-  constexpr int V = widest<T>;
-  G == 1 && widest_fits<T>(s.D, d_out_bcd, in_bcd) ? run(direct_gradient_kernel<T, V>, V)
+  constexpr int width = widest<T>;
+  G == 1 && widest_fits<T>(s.D, d_out_bcd, in_bcd) ? run(direct_gradient_kernel<T, width>, width)
                                                    : run(direct_gradient_kernel<T, 1>, 1);
 }
 
 // Wide groups: the inputs that a group's outputs at one position see, J of each channel, become one row. Then the
 // convolution is a product with the group's weights, one for each group; the groups' products are done together.
 
-// window_bcujx[b, c, u, j, x] = in at position p - (J-1) + j of channel u G + x. Grid: a thread for each V elements of
-// the window, neighbours side by side. Writes the window once and reads it from the caches J times.
-template <class T, int V>
+// window_bcujx[b, c, u, j, x] = in at position p - (J-1) + j of channel u G + x. Grid: a thread for each `width`
+// elements of the window, neighbours side by side. Writes the window once and reads it from the caches J times.
+template <class T, int width>
 __global__ void gather_kernel(T* window_bcujx, const T* in_bcd, Index count, int C, int D, int G, int J, Look look) {
-  const Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * V;
+  const Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (i >= count) return;
   const Index bcuj = i / G, bcu = bcuj / J;
   const int U = D / G, x = int(i % G), j = int(bcuj % J), u = int(bcu % U);
   const int c = int(bcu / U % C), offset = look == Look::back ? j - (J - 1) : J - 1 - j;
   const T* in_c = in_bcd + bcu / U / C * C * D + u * G + x;
-  pack_at<V>(window_bcujx + i) = row_at<V>(in_c, c + offset, C, D);
+  pack_at<width>(window_bcujx + i) = row_at<width>(in_c, c + offset, C, D);
 }
 
 // The windows of `in`, in scratch memory of the caller. With one tap they are `in` itself.
@@ -272,8 +272,8 @@ const T* windows_of(Gpu& device, Gpu::Scope& scratch, const T* in_bcd, Look look
   if (s.kernel == 1) return in_bcd;
   const Index G = s.D / s.groups, count = s.B * s.C * s.kernel * s.D;
   T* window_bcujx = scratch.take<T>(count);
-  const auto run = [&](auto kernel, Index V) {
-    launch(kernel, blocks_for(count, V * threads_per_block), threads_per_block, 0, device.stream(), window_bcujx,
+  const auto run = [&](auto kernel, Index width) {
+    launch(kernel, blocks_for(count, width * threads_per_block), threads_per_block, 0, device.stream(), window_bcujx,
            in_bcd, count, int(s.C), int(s.D), int(G), int(s.kernel), look);
   };
   widest_fits<T>(G, in_bcd) ? run(gather_kernel<T, widest<T>>, widest<T>) : run(gather_kernel<T, 1>, 1);

@@ -7,7 +7,7 @@ namespace {
 
 // A row belongs to a warp, both ways: a small vocabulary fills few lanes more than once, and no warp waits for another.
 constexpr int rows_at_a_time = 4;  // warps in a block
-constexpr int threads = rows_at_a_time * warp_size;
+constexpr int threads_per_block = rows_at_a_time * warp_size;
 constexpr int numbers_ahead = 16;  // logits that a lane holds in registers
 
 // The two levels of the target distribution: every token gets on_each, the target on_target more.
@@ -100,8 +100,8 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
     }
     loss_of_warp += loss;
   }
-  const float loss = block_sum<threads>(lane == 0 ? loss_of_warp : 0.0f);
-  const int count = block_sum<threads>(lane == 0 ? count_of_warp : 0);
+  const float loss = block_sum<threads_per_block>(lane == 0 ? loss_of_warp : 0.0f);
+  const int count = block_sum<threads_per_block>(lane == 0 ? count_of_warp : 0);
   if (threadIdx.x > 0) return;
   loss_p[blockIdx.x] = loss;
   count_p[blockIdx.x] = count;
@@ -157,7 +157,8 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
   float* loss_p = scratch.template take<float>(parts);
   int* count_p = scratch.template take<int>(parts);
   const auto run = [&](auto kernel) {
-    launch(kernel, parts, threads, 0, device.stream(), a, target_share(a.label_smoothing, a.V), loss_p, count_p, rows);
+    launch(kernel, parts, threads_per_block, 0, device.stream(), a, target_share(a.label_smoothing, a.V), loss_p,
+           count_p, rows);
   };
   widest_fits<T>(a.V, a.logits_bcv) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
   launch(mean_kernel, 1, mean_threads, 0, device.stream(), a.loss, a.count, loss_p, count_p, int(parts));
@@ -166,7 +167,7 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
 template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.BC, rows_at_a_time), threads, 0, device.stream(), a,
+    launch(kernel, blocks_for(a.BC, rows_at_a_time), threads_per_block, 0, device.stream(), a,
            target_share(a.label_smoothing, a.V));
   };
   widest_fits<T>(a.V, a.d_logits_bcv, a.logits_bcv) ? run(backward_kernel<T, widest<T>>) : run(backward_kernel<T, 1>);

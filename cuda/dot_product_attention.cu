@@ -27,7 +27,7 @@ constexpr float log2_e = 1.44269504088896f;
 template <class T>
 constexpr bool on_tensor_cores = sizeof(T) == 2;
 template <class T>
-constexpr int threads = on_tensor_cores<T> ? 128 : 256;
+constexpr int threads_per_block = on_tensor_cores<T> ? 128 : 256;
 template <class T>
 constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
@@ -118,7 +118,7 @@ __device__ __forceinline__ void fetch(Tile<T, KP>& to, Rows<const T> from_ck, in
   constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
   const T* from_tile = from_ck[first];
   const int k = int(threadIdx.x) % pieces * at_once;
-  for (int c = int(threadIdx.x) / pieces; c < tile; c += threads<T> / pieces) {
+  for (int c = int(threadIdx.x) / pieces; c < tile; c += threads_per_block<T> / pieces) {
     const bool there = first + c < C && k < K;
     const T* from = from_tile + (there ? c * from_ck.stride + k : 0);
     if constexpr (wide) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int 
   constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
   T* to_tile = to_ck[first];
   const int k = int(threadIdx.x) % pieces * at_once;
-  for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads<T> / pieces) {
+  for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads_per_block<T> / pieces) {
     pack_at<at_once>(to_tile + c * to_ck.stride + k) = pack_at<at_once>(from.row[c] + k);
   }
 }
@@ -410,7 +410,7 @@ __device__ __forceinline__ void lay_down(Tile<T, KP>& own, Part<T, KP>& sum, flo
 // read once for every 64 queries: 4 * 64 * K flops for 4 K bytes in bf16, 64 flops a byte, most of which come from the
 // second cache. The running maximum is that of the scores before they are scaled.
 template <class T, int KP, bool wide>
-__global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
     forward_kernel(DotProductAttentionForward<T> a, Plan plan) {
   constexpr int W = forward_width<T, KP>;
   using Score = Part<T, W>;
@@ -492,7 +492,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
 // rounding, delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error,
 // which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
 template <class T, int KP, bool wide>
-__global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
     backward_query_kernel(DotProductAttentionBackward<T> a, Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
@@ -558,7 +558,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
 // Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
 // keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
 template <class T, int KP, bool wide>
-__global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
     backward_key_kernel(DotProductAttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
@@ -580,7 +580,7 @@ __global__ void __launch_bounds__(threads<T>, blocks<T, KP>)
         fetch<wide>(shared.other[stage][0], query_ck, first_query, C, K);
         fetch<wide>(shared.other[stage][1], d_out_ck, first_query, C, K);
         constexpr int bytes = 16;
-        for (int i = int(threadIdx.x); i * bytes < int(sizeof(Statistics)); i += threads<T>) {
+        for (int i = int(threadIdx.x); i * bytes < int(sizeof(Statistics)); i += threads_per_block<T>) {
           copy_async(reinterpret_cast<unsigned char*>(&shared.statistics[stage]) + i * bytes,
                      reinterpret_cast<const unsigned char*>(&of_head[first_query / tile]) + i * bytes);
         }
@@ -851,8 +851,8 @@ void dot_product_attention_forward(Device& device, const DotProductAttentionForw
   const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
                     widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch);
   const auto in_tiles = [&]<int KP, bool wide_rows>() {
-    launch(forward_kernel<T, KP, wide_rows>, unsigned(plan.heads * plan.tiles), threads<T>, shared_bytes<T, KP, 1>(),
-           device.stream(), a, plan);
+    launch(forward_kernel<T, KP, wide_rows>, unsigned(plan.heads * plan.tiles), threads_per_block<T>,
+           shared_bytes<T, KP, 1>(), device.stream(), a, plan);
   };
   if (with_width<T>(a.K, wide, in_tiles)) return;
   launch(plain_forward_kernel<T>, rows, warp_size, std::size_t(a.K) * sizeof(float), device.stream(), a, plan.scale);
@@ -871,10 +871,10 @@ void dot_product_attention_backward(Device& device, const DotProductAttentionBac
   typename Device::Scope scratch(device.workspace);
   const auto in_tiles = [&]<int KP, bool wide_rows>() {
     Statistics* statistics = scratch.template take<Statistics>(blocks);
-    launch(backward_query_kernel<T, KP, wide_rows>, blocks, threads<T>, shared_bytes<T, KP, 2>(), device.stream(), a,
-           statistics, plan);
-    launch(backward_key_kernel<T, KP, wide_rows>, blocks, threads<T>, shared_bytes<T, KP, 2>(), device.stream(), a,
-           statistics, plan);
+    launch(backward_query_kernel<T, KP, wide_rows>, blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
+           device.stream(), a, statistics, plan);
+    launch(backward_key_kernel<T, KP, wide_rows>, blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
+           device.stream(), a, statistics, plan);
   };
   if (with_width<T>(a.K, wide, in_tiles)) return;
   float* delta_bnc = scratch.template take<float>(rows);

@@ -5,30 +5,30 @@ namespace abh {
 
 namespace {
 
-// Forward. Grid: BC / 4 blocks of 4 warps, a row of the output each; lanes run along the channels, V at a time. Writes
-// out once; what it reads are rows of two tables, of which small ones stay in a cache.
+// Forward. Grid: BC / 4 blocks of 4 warps, a row of the output each; lanes run along the channels, `width` at a time.
+// Writes out once; what it reads are rows of two tables, of which small ones stay in a cache.
 constexpr int rows_per_block = 4;
-template <class T, int V>
+template <class T, int width>
 __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd, Index BC,
                                Index C, int D, Index first_position) {
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
   if (bc >= BC) return;
   const T* token_d = token_vd + Index{tokens_bc[bc]} * D;
   const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
-  for (int d = int(threadIdx.x % warp_size) * V; d < D; d += warp_size * V) {
-    Floats<V> sum = load<V>(token_d + d);
+  for (int d = int(threadIdx.x % warp_size) * width; d < D; d += warp_size * width) {
+    Floats<width> sum = load<width>(token_d + d);
     if (position_d) {
-      const Floats<V> position = load<V>(position_d + d);
-      for (int i = 0; i < V; ++i) sum.x[i] += position.x[i];  // (embedding.1)
+      const Floats<width> position = load<width>(position_d + d);
+      for (int i = 0; i < width; ++i) sum.x[i] += position.x[i];  // (embedding.1)
     }
-    store<V>(out_bcd + bc * D + d, sum);
+    store<width>(out_bcd + bc * D + d, sum);
   }
 }
 
-// Backward, tokens. The gradient of the table is cut into tiles of `tile_tokens` tokens and 32 V channels, and the rows
-// of d_out into chunks. A warp owns one tile for one chunk: it walks through the chunk, picks the rows whose token is
-// in its tile, and adds them, in order, to sums in its shared memory. A lane owns its channels, so two equal tokens in
-// a row are no conflict, and there is neither an atomic operation nor a barrier of the block.
+// Backward, tokens. The gradient of the table is cut into tiles of `tile_tokens` tokens and 32 * width channels, and
+// the rows of d_out into chunks. A warp owns one tile for one chunk: it walks through the chunk, picks the rows whose
+// token is in its tile, and adds them, in order, to sums in its shared memory. A lane owns its channels, so two equal
+// tokens in a row are no conflict, and there is neither an atomic operation nor a barrier of the block.
 //
 //   d_out_bcd       channels 0..31  32..63  ...       d_token_vd     channels 0..31  32..63  ...
 //   chunk 0         |  warp  |  warp  |               tokens 0, 2, 4, ...  |  tile  |  tile  |
@@ -41,10 +41,10 @@ constexpr int tile_tokens = 128;
 constexpr int group = 128;  // rows that are searched, then added
 constexpr int ahead = 16;   // rows that are on their way from memory at once
 
-template <int V>
+template <int width>
 struct alignas(16) Tile {
-  float sum[tile_tokens + 1][warp_size * V];  // the last one is not used: rows that fill up a list go there
-  int found[group + 4];                       // row in the group + group * place in the tile
+  float sum[tile_tokens + 1][warp_size * width];  // the last one is not used: rows that fill up a list go there
+  int found[group + 4];                           // row in the group + group * place in the tile
 };
 
 // How the work is cut: by shape alone, so that the sums are the same everywhere.
@@ -70,9 +70,9 @@ Cut cut_of(Index BC, Index D, Index V, int channels) {
 
 // Lists the rows of [first, end) that belong to the tile, in order, filled up to a multiple of 4, and returns how many
 // there are. At most `group` rows are searched.
-template <int V>
-__device__ int find_rows(Tile<V>& tile, const Token* tokens_bc, Index first, Index end, int tile_number, int tiles_log2,
-                         int lane) {
+template <int width>
+__device__ int find_rows(Tile<width>& tile, const Token* tokens_bc, Index first, Index end, int tile_number,
+                         int tiles_log2, int lane) {
   Token token[group / warp_size];
   for (int i = 0; i < group / warp_size; ++i) {
     const Index bc = first + i * warp_size + lane;
@@ -90,25 +90,25 @@ __device__ int find_rows(Tile<V>& tile, const Token* tokens_bc, Index first, Ind
   return found;
 }
 
-// Adds the first V channels of the rows in the list to the lane's own sums. d_out_gd: the lane's channels of the first
-// row of the group, D to the next row.
-template <int V, class T>
-__device__ void add_rows(Tile<V>& tile, int found, const T* d_out_gd, int D, int lane) {
+// Adds the first `width` channels of the rows in the list to the lane's own sums. d_out_gd: the lane's channels of the
+// first row of the group, D to the next row.
+template <int width, class T>
+__device__ void add_rows(Tile<width>& tile, int found, const T* d_out_gd, int D, int lane) {
   for (int next = 0; next < found; next += ahead) {
     Pack<int, 4> four[ahead / 4];
-    Floats<V> d_out[ahead];
+    Floats<width> d_out[ahead];
     for (int q = 0; q < ahead / 4; ++q) {
       if (next + 4 * q >= found) continue;
       four[q] = pack_at<4>(tile.found + next + 4 * q);
-      for (int i = 0; i < 4; ++i) d_out[4 * q + i] = load<V>(d_out_gd + Index{four[q].x[i] % group} * D);
+      for (int i = 0; i < 4; ++i) d_out[4 * q + i] = load<width>(d_out_gd + Index{four[q].x[i] % group} * D);
     }
     for (int q = 0; q < ahead / 4; ++q) {
       if (next + 4 * q >= found) continue;
       for (int i = 0; i < 4; ++i) {
-        float* own_sum = tile.sum[four[q].x[i] / group] + lane * V;
-        Floats<V> sum = load<V>(own_sum);
-        for (int j = 0; j < V; ++j) sum.x[j] += d_out[4 * q + i].x[j];  // (embedding.2)
-        store<V>(own_sum, sum);
+        float* own_sum = tile.sum[four[q].x[i] / group] + lane * width;
+        Floats<width> sum = load<width>(own_sum);
+        for (int j = 0; j < width; ++j) sum.x[j] += d_out[4 * q + i].x[j];  // (embedding.2)
+        store<width>(own_sum, sum);
       }
     }
   }
@@ -116,18 +116,18 @@ __device__ void add_rows(Tile<V>& tile, int found, const T* d_out_gd, int D, int
 
 // Grid: chunks x tiles x slices blocks of one warp, slices next to each other, since they share rows. With one chunk
 // `to` is the gradient and is added to, otherwise it is partial_pvd, p the chunk.
-template <class T, int V>
+template <class T, int width>
 __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_bc, Index BC, int D, int vocabulary,
                              Cut cut) {
-  auto& tile = shared_memory<Tile<V>>();
+  auto& tile = shared_memory<Tile<width>>();
   const int lane = int(threadIdx.x);
-  const int d = (int(blockIdx.x % unsigned(cut.slices)) * warp_size + lane) * V;
+  const int d = (int(blockIdx.x % unsigned(cut.slices)) * warp_size + lane) * width;
   const bool has_channel = d < D;  // a lane without one reads channel 0 and throws its sums away
   const unsigned tile_and_chunk = blockIdx.x / unsigned(cut.slices);
   const int tile_number = int(tile_and_chunk & ((1u << cut.tiles_log2) - 1));
   const Index chunk = tile_and_chunk >> cut.tiles_log2;
   const int tokens = tile_number < vocabulary ? ((vocabulary - 1 - tile_number) >> cut.tiles_log2) + 1 : 0;
-  for (int slot = 0; slot < tokens; ++slot) store<V>(tile.sum[slot] + lane * V, Floats<V>{});
+  for (int slot = 0; slot < tokens; ++slot) store<width>(tile.sum[slot] + lane * width, Floats<width>{});
 
   const Index end = (chunk + 1) * cut.rows < BC ? (chunk + 1) * cut.rows : BC;
   for (Index first = chunk * cut.rows; first < end; first += group) {
@@ -140,8 +140,8 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   if (!has_channel) return;
   for (int slot = 0; slot < tokens; ++slot) {
     const Index v = (Index{slot} << cut.tiles_log2) + tile_number;
-    for (int j = 0; j < V; ++j) {
-      const float sum = tile.sum[slot][lane * V + j];
+    for (int j = 0; j < width; ++j) {
+      const float sum = tile.sum[slot][lane * width + j];
       if (cut.chunks > 1) {
         to[(chunk * vocabulary + v) * D + d + j] = sum;
       } else if (sum != 0) {  // most tokens of a large vocabulary do not occur
@@ -151,25 +151,25 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   }
 }
 
-// Backward, positions. Grid: one thread for V neighbouring numbers of the C D of all positions, which are neighbours
-// in d_out as well; it adds them up over b, with eight of them on their way at once. Reads d_out once.
+// Backward, positions. Grid: one thread for `width` neighbouring numbers of the C D of all positions, which are
+// neighbours in d_out as well; it adds them up over b, with eight of them on their way at once. Reads d_out once.
 constexpr int position_threads = 128;
-template <class T, int V>
+template <class T, int width>
 __global__ void position_kernel(float* d_position_cd, const T* d_out_bcd, Index B, Index CD) {
   constexpr int sequences = 8;
-  const Index cd = (Index{blockIdx.x} * position_threads + threadIdx.x) * V;
+  const Index cd = (Index{blockIdx.x} * position_threads + threadIdx.x) * width;
   if (cd >= CD) return;
-  Floats<V> sum{};
+  Floats<width> sum{};
   for (Index first = 0; first < B; first += sequences) {
-    Floats<V> d_out[sequences];
+    Floats<width> d_out[sequences];
     for (int b = 0; b < sequences; ++b) {
-      d_out[b] = first + b < B ? load<V>(d_out_bcd + (first + b) * CD + cd) : Floats<V>{};
+      d_out[b] = first + b < B ? load<width>(d_out_bcd + (first + b) * CD + cd) : Floats<width>{};
     }
     for (int b = 0; b < sequences; ++b) {
-      for (int i = 0; i < V; ++i) sum.x[i] += d_out[b].x[i];
+      for (int i = 0; i < width; ++i) sum.x[i] += d_out[b].x[i];
     }
   }
-  for (int i = 0; i < V; ++i) d_position_cd[cd + i] += sum.x[i];  // (embedding.3)
+  for (int i = 0; i < width; ++i) d_position_cd[cd + i] += sum.x[i];  // (embedding.3)
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-constexpr int threads = 256;  // of a block
+constexpr int threads_per_block = 256;
 
 constexpr float sqrt_half = 0.707106781186547524f;
 constexpr float inv_sqrt_two_pi = 0.398942280401432678f;
@@ -41,44 +41,46 @@ __device__ float d_in_of(float d_out, float in) {
   return d_out * (0.5f * (1 + tau) + 0.5f * x * (1 - tau * tau) * d_argument);  // (gelu.4)
 }
 
-// Grid, both ways: one thread for each access of V neighbouring elements, 16 bytes where the arrays are aligned. The
-// last thread may find fewer than V and takes them one by one. Every array is met once, and no thread needs another.
+// Grid, both ways: one thread for each access of `width` neighbouring elements, 16 bytes where the arrays are aligned.
+// The last thread may find fewer than `width` and takes them one by one. Every array is met once, and no thread needs
+// another.
 
-template <class T, int V, GeluForm form>
+template <class T, int width, GeluForm form>
 __global__ void forward_kernel(T* out, const T* in, Index count) {
-  const Index first = (Index{blockIdx.x} * threads + threadIdx.x) * V;
-  if (first + V > count) {
+  const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
+  if (first + width > count) {
     for (Index i = first; i < count; ++i) out[i] = T(out_of<form>(float(in[i])));
     return;
   }
-  Floats<V> x = load<V>(in + first);
-  for (int i = 0; i < V; ++i) x.x[i] = out_of<form>(x.x[i]);
-  store<V>(out + first, x);
+  Floats<width> x = load<width>(in + first);
+  for (int i = 0; i < width; ++i) x.x[i] = out_of<form>(x.x[i]);
+  store<width>(out + first, x);
 }
 
-template <class T, int V, GeluForm form>
+template <class T, int width, GeluForm form>
 __global__ void backward_kernel(T* d_in, const T* d_out, const T* in, Index count) {
-  const Index first = (Index{blockIdx.x} * threads + threadIdx.x) * V;
-  if (first + V > count) {
+  const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
+  if (first + width > count) {
     for (Index i = first; i < count; ++i) d_in[i] = T(d_in_of<form>(float(d_out[i]), float(in[i])));
     return;
   }
-  const Floats<V> x = load<V>(in + first);
-  Floats<V> d = load<V>(d_out + first);
-  for (int i = 0; i < V; ++i) d.x[i] = d_in_of<form>(d.x[i], x.x[i]);
-  store<V>(d_in + first, d);
+  const Floats<width> x = load<width>(in + first);
+  Floats<width> d = load<width>(d_out + first);
+  for (int i = 0; i < width; ++i) d.x[i] = d_in_of<form>(d.x[i], x.x[i]);
+  store<width>(d_in + first, d);
 }
 
 }  // namespace
 
 template <class Device, class T>
 void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm form) {
-  const auto run = [&](auto kernel, int V) {
-    launch(kernel, blocks_for(count, threads * V), threads, 0, device.stream(), out, in, count);
+  const auto run = [&](auto kernel, int width) {
+    launch(kernel, blocks_for(count, threads_per_block * width), threads_per_block, 0, device.stream(), out, in, count);
   };
-  constexpr int V = widest<T>;
+  constexpr int width = widest<T>;
   if (widest_fits<T>(0, out, in)) {
-    form == GeluForm::erf ? run(forward_kernel<T, V, GeluForm::erf>, V) : run(forward_kernel<T, V, GeluForm::tanh>, V);
+    form == GeluForm::erf ? run(forward_kernel<T, width, GeluForm::erf>, width)
+                          : run(forward_kernel<T, width, GeluForm::tanh>, width);
   } else {
     form == GeluForm::erf ? run(forward_kernel<T, 1, GeluForm::erf>, 1) : run(forward_kernel<T, 1, GeluForm::tanh>, 1);
   }
@@ -86,13 +88,14 @@ void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm for
 
 template <class Device, class T>
 void gelu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index count, GeluForm form) {
-  const auto run = [&](auto kernel, int V) {
-    launch(kernel, blocks_for(count, threads * V), threads, 0, device.stream(), d_in, d_out, in, count);
+  const auto run = [&](auto kernel, int width) {
+    launch(kernel, blocks_for(count, threads_per_block * width), threads_per_block, 0, device.stream(), d_in, d_out, in,
+           count);
   };
-  constexpr int V = widest<T>;
+  constexpr int width = widest<T>;
   if (widest_fits<T>(0, d_in, d_out, in)) {
-    form == GeluForm::erf ? run(backward_kernel<T, V, GeluForm::erf>, V)
-                          : run(backward_kernel<T, V, GeluForm::tanh>, V);
+    form == GeluForm::erf ? run(backward_kernel<T, width, GeluForm::erf>, width)
+                          : run(backward_kernel<T, width, GeluForm::tanh>, width);
   } else {
     form == GeluForm::erf ? run(backward_kernel<T, 1, GeluForm::erf>, 1)
                           : run(backward_kernel<T, 1, GeluForm::tanh>, 1);

@@ -5,15 +5,15 @@ namespace abh {
 
 namespace {
 
-// A row belongs to a warp: lane l has its channels l V ... l V + V - 1, then those 32 V further on, and so on. Sums
-// over a row are sums over lanes, so no thread ever waits for another warp. V is 8 (bf16) or 4 (float) where rows are
-// aligned: a warp then reads 512 bytes at a time.
+// A row belongs to a warp: lane l has its channels l * width ... (l + 1) * width - 1, then those 32 * width further on,
+// and so on. Sums over a row are sums over lanes, so no thread ever waits for another warp. `width` is 8 (bf16) or 4
+// (float) where rows are aligned: a warp then reads 512 bytes at a time.
 
 constexpr int rows_per_block = 4;  // forward: warps in a block
 
 // Grid: BC / 4 blocks of 4 warps. Reads in and writes out once; the second and third look at a row come from the
 // first-level cache.
-template <class T, int V>
+template <class T, int width>
 __global__ void forward_kernel(T* out_bcd, float* mean_bc, float* rstd_bc, const T* in_bcd, const T* weight_d,
                                const T* bias_d, Index BC, int D) {
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
@@ -22,24 +22,24 @@ __global__ void forward_kernel(T* out_bcd, float* mean_bc, float* rstd_bc, const
   const T* in_d = in_bcd + bc * D;
 
   float sum = 0;
-  for (int d = lane * V; d < D; d += warp_size * V) {
-    const Floats<V> in = load<V>(in_d + d);
-    for (int i = 0; i < V; ++i) sum += in.x[i];
+  for (int d = lane * width; d < D; d += warp_size * width) {
+    const Floats<width> in = load<width>(in_d + d);
+    for (int i = 0; i < width; ++i) sum += in.x[i];
   }
   const float mean = warp_sum(sum) / float(D);  // (layernorm.1)
 
   float squares = 0;
-  for (int d = lane * V; d < D; d += warp_size * V) {
-    const Floats<V> in = load<V>(in_d + d);
-    for (int i = 0; i < V; ++i) squares += (in.x[i] - mean) * (in.x[i] - mean);
+  for (int d = lane * width; d < D; d += warp_size * width) {
+    const Floats<width> in = load<width>(in_d + d);
+    for (int i = 0; i < width; ++i) squares += (in.x[i] - mean) * (in.x[i] - mean);
   }
   const float rstd = 1 / sqrtf(warp_sum(squares) / float(D) + float(layernorm_epsilon));  // (layernorm.2)
 
-  for (int d = lane * V; d < D; d += warp_size * V) {
-    const Floats<V> in = load<V>(in_d + d), weight = load<V>(weight_d + d), bias = load<V>(bias_d + d);
-    Floats<V> out;
-    for (int i = 0; i < V; ++i) out.x[i] = weight.x[i] * ((in.x[i] - mean) * rstd) + bias.x[i];  // (layernorm.3)
-    store<V>(out_bcd + bc * D + d, out);
+  for (int d = lane * width; d < D; d += warp_size * width) {
+    const Floats<width> in = load<width>(in_d + d), weight = load<width>(weight_d + d), bias = load<width>(bias_d + d);
+    Floats<width> out;
+    for (int i = 0; i < width; ++i) out.x[i] = weight.x[i] * ((in.x[i] - mean) * rstd) + bias.x[i];  // (layernorm.3)
+    store<width>(out_bcd + bc * D + d, out);
   }
   if (lane == 0) {
     mean_bc[bc] = mean;
@@ -57,15 +57,15 @@ Index rows_per_warp(Index BC) {
 // Grid: one block of one warp for each chunk of rows. A lane meets the same channels in every row, so it sums the
 // gradients of weight and bias in its own places of shared memory (2 D floats): nobody else touches them, and there is
 // no barrier in this kernel. Reads in, d_out and d_residual once, writes d_in once.
-template <class T, int V>
+template <class T, int width>
 __global__ void backward_kernel(LayernormBackward<T> a, float* partial_pd, int rows) {
   float* d_weight_d = static_cast<float*>(dynamic_shared_memory());
   const int D = int(a.D);
   float* d_bias_d = d_weight_d + D;
   const int lane = int(threadIdx.x);
-  for (int d = lane * V; d < D; d += warp_size * V) {
-    store<V>(d_weight_d + d, Floats<V>{});
-    store<V>(d_bias_d + d, Floats<V>{});
+  for (int d = lane * width; d < D; d += warp_size * width) {
+    store<width>(d_weight_d + d, Floats<width>{});
+    store<width>(d_bias_d + d, Floats<width>{});
   }
 
   const Index first = Index{blockIdx.x} * rows;
@@ -75,10 +75,11 @@ __global__ void backward_kernel(LayernormBackward<T> a, float* partial_pd, int r
     const float mean = a.mean_bc[bc], rstd = a.rstd_bc[bc];
 
     float sum_u = 0, sum_u_normed = 0;
-    for (int d = lane * V; d < D; d += warp_size * V) {
-      const Floats<V> in = load<V>(in_d + d), d_out = load<V>(d_out_d + d), weight = load<V>(a.weight_d + d);
-      Floats<V> d_weight = load<V>(d_weight_d + d), d_bias = load<V>(d_bias_d + d);
-      for (int i = 0; i < V; ++i) {
+    for (int d = lane * width; d < D; d += warp_size * width) {
+      const Floats<width> in = load<width>(in_d + d), d_out = load<width>(d_out_d + d),
+                          weight = load<width>(a.weight_d + d);
+      Floats<width> d_weight = load<width>(d_weight_d + d), d_bias = load<width>(d_bias_d + d);
+      for (int i = 0; i < width; ++i) {
         const float normed = (in.x[i] - mean) * rstd;
         const float u = weight.x[i] * d_out.x[i];
         sum_u += u;
@@ -86,26 +87,27 @@ __global__ void backward_kernel(LayernormBackward<T> a, float* partial_pd, int r
         d_weight.x[i] += d_out.x[i] * normed;  // (layernorm.5)
         d_bias.x[i] += d_out.x[i];             // (layernorm.6)
       }
-      store<V>(d_weight_d + d, d_weight);
-      store<V>(d_bias_d + d, d_bias);
+      store<width>(d_weight_d + d, d_weight);
+      store<width>(d_bias_d + d, d_bias);
     }
     const float mean_u = warp_sum(sum_u) / float(D), mean_u_normed = warp_sum(sum_u_normed) / float(D);
 
-    for (int d = lane * V; d < D; d += warp_size * V) {
-      const Floats<V> in = load<V>(in_d + d), d_out = load<V>(d_out_d + d), weight = load<V>(a.weight_d + d);
-      Floats<V> d_in{};
-      if (a.d_residual_bcd) d_in = load<V>(a.d_residual_bcd + bc * D + d);
-      for (int i = 0; i < V; ++i) {
+    for (int d = lane * width; d < D; d += warp_size * width) {
+      const Floats<width> in = load<width>(in_d + d), d_out = load<width>(d_out_d + d),
+                          weight = load<width>(a.weight_d + d);
+      Floats<width> d_in{};
+      if (a.d_residual_bcd) d_in = load<width>(a.d_residual_bcd + bc * D + d);
+      for (int i = 0; i < width; ++i) {
         const float normed = (in.x[i] - mean) * rstd;
         d_in.x[i] += rstd * (weight.x[i] * d_out.x[i] - mean_u - normed * mean_u_normed);  // (layernorm.4)
       }
-      store<V>(a.d_in_bcd + bc * D + d, d_in);
+      store<width>(a.d_in_bcd + bc * D + d, d_in);
     }
   }
 
-  for (int d = lane * V; d < D; d += warp_size * V) {
-    store<V>(partial_pd + Index{blockIdx.x} * 2 * D + d, load<V>(d_weight_d + d));
-    store<V>(partial_pd + (Index{blockIdx.x} * 2 + 1) * D + d, load<V>(d_bias_d + d));
+  for (int d = lane * width; d < D; d += warp_size * width) {
+    store<width>(partial_pd + Index{blockIdx.x} * 2 * D + d, load<width>(d_weight_d + d));
+    store<width>(partial_pd + (Index{blockIdx.x} * 2 + 1) * D + d, load<width>(d_bias_d + d));
   }
 }
 

@@ -13,42 +13,42 @@ Index rows_per_chunk(Index BC) {
   return rows < 64 ? 64 : rows;
 }
 
-constexpr int columns_of_warp = 32;  // times V numbers
+constexpr int columns_of_warp = 32;  // times `width` numbers
 constexpr int warps = 8;
 
-// Sums of `rows` rows of x_bco, times `scale`, to partial_po. Grid: chunks of rows, then groups of 32 V columns;
+// Sums of `rows` rows of x_bco, times `scale`, to partial_po. Grid: chunks of rows, then groups of 32 * width columns;
 // blocks of 32 x 8 threads:
 //
-//            o -->   lane 0: V numbers | lane 1 | ... | lane 31
+//            o -->   lane 0: `width` numbers | lane 1 | ... | lane 31
 //   warp 0           row 0, 8, 16 ...
 //   warp 1           row 1, 9, 17 ...        then the eight sums of a column are added in order
 //
 // Reads every number once, 512 bytes a warp where rows are aligned.
-template <class T, int V>
+template <class T, int width>
 struct RowSums {
-  Floats<V> sum[warps][columns_of_warp];
+  Floats<width> sum[warps][columns_of_warp];
 };
-template <class T, int V>
+template <class T, int width>
 __global__ void row_sums_kernel(float* partial_po, const T* x_bco, Index stride, Index BC, Index O, Index rows,
                                 unsigned chunks, float scale) {
-  auto& shared = shared_memory<RowSums<T, V>>();
+  auto& shared = shared_memory<RowSums<T, width>>();
   const Index chunk = blockIdx.x % chunks;
-  const Index o = (Index{blockIdx.x / chunks} * columns_of_warp + threadIdx.x) * V;
+  const Index o = (Index{blockIdx.x / chunks} * columns_of_warp + threadIdx.x) * width;
   const Index end = (chunk + 1) * rows < BC ? (chunk + 1) * rows : BC;
-  Floats<V> sum = {};
+  Floats<width> sum = {};
   if (o < O) {
     for (Index bc = chunk * rows + threadIdx.y; bc < end; bc += warps) {
-      const Floats<V> x = load<V>(x_bco + bc * stride + o);
-      for (int i = 0; i < V; ++i) sum.x[i] += x.x[i];
+      const Floats<width> x = load<width>(x_bco + bc * stride + o);
+      for (int i = 0; i < width; ++i) sum.x[i] += x.x[i];
     }
   }
   shared.sum[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || o >= O) return;
   for (int warp = 1; warp < warps; ++warp) {
-    for (int i = 0; i < V; ++i) sum.x[i] += shared.sum[warp][threadIdx.x].x[i];
+    for (int i = 0; i < width; ++i) sum.x[i] += shared.sum[warp][threadIdx.x].x[i];
   }
-  for (int i = 0; i < V; ++i) partial_po[chunk * O + o + i] = scale * sum.x[i];
+  for (int i = 0; i < width; ++i) partial_po[chunk * O + o + i] = scale * sum.x[i];
 }
 
 template <class T>
@@ -57,9 +57,9 @@ void add_row_sums(Gpu& device, float* to_o, const T* x_bco, Index stride, Index 
   const unsigned chunks = blocks_for(BC, rows);
   typename Gpu::Scope scratch(device.workspace);
   float* partial_po = scratch.template take<float>(chunks * O);  // p: chunk
-  const auto run = [&](auto kernel, int V) {
-    launch(kernel, blocks_for(Index{blocks_for(O, columns_of_warp * V)} * chunks, 1), dim3(columns_of_warp, warps), 0,
-           device.stream(), partial_po, x_bco, stride, BC, O, rows, chunks, scale);
+  const auto run = [&](auto kernel, int width) {
+    launch(kernel, blocks_for(Index{blocks_for(O, columns_of_warp * width)} * chunks, 1), dim3(columns_of_warp, warps),
+           0, device.stream(), partial_po, x_bco, stride, BC, O, rows, chunks, scale);
   };
   const bool wide = widest_fits<T>(stride, x_bco) && O % widest<T> == 0;
   wide ? run(row_sums_kernel<T, widest<T>>, widest<T>) : run(row_sums_kernel<T, 1>, 1);

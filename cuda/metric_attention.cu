@@ -6,7 +6,7 @@ namespace abh {
 
 namespace {
 
-constexpr int threads = 128;
+constexpr int threads_per_block = 128;
 
 // Where element (k, other) of a head's matrix stands in memory. Packed: in the row of the smaller index.
 __device__ __forceinline__ int place_of(bool packed, int k, int other, int K) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ int place_of(bool packed, int k, int other, int K) {
 // N K K numbers, a fraction of a layer's weights.
 template <class T>
 __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
-  const Index element = Index{blockIdx.x} * threads + threadIdx.x;
+  const Index element = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (element >= N * K * K) return;
   const Index n = element / (K * K);
   const int k = int(element / K % K), other = int(element % K);
@@ -29,7 +29,7 @@ __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
 // Folds G into the gradient of the packed metric: one thread an element of G, of which those on and above the diagonal
 // have work.
 __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index N, int K) {
-  const Index element = Index{blockIdx.x} * threads + threadIdx.x;
+  const Index element = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (element >= N * K * K) return;
   const Index n = element / (K * K);
   const int k = int(element / K % K), other = int(element % K);
@@ -43,7 +43,7 @@ __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index
 // One thread a channel of the query, that walks down a column of M: neighbours read neighbouring columns.
 template <class T>
 __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bool packed, Index N, int K) {
-  const Index h = Index{blockIdx.x} * threads + threadIdx.x;
+  const Index h = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (h >= N * K) return;
   const Index n = h / K;
   const int other = int(h % K);
@@ -59,7 +59,8 @@ __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bo
 template <class T>
 const T* full_metric(Gpu& device, T* full_nkk, const T* metric, MetricForm form, Index N, Index K) {
   if (form == MetricForm::full) return metric;
-  launch(expand_kernel<T>, blocks_for(N * K * K, threads), threads, 0, device.stream(), full_nkk, metric, N, int(K));
+  launch(expand_kernel<T>, blocks_for(N * K * K, threads_per_block), threads_per_block, 0, device.stream(), full_nkk,
+         metric, N, int(K));
   return full_nkk;
 }
 
@@ -130,14 +131,15 @@ void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, c
                              .a_batch = K,
                              .b_batch = K});
   if (!packed) return;
-  launch(fold_kernel, blocks_for(N * K * K, threads), threads, 0, device.stream(), d_metric, gradient_nkk, N, int(K));
+  launch(fold_kernel, blocks_for(N * K * K, threads_per_block), threads_per_block, 0, device.stream(), d_metric,
+         gradient_nkk, N, int(K));
 }
 
 template <class Device, class T>
 void metric_query_step(Device& device, T* query_h, const T* project_h, const T* metric, MetricForm form, Index N,
                        Index K) {
-  launch(query_kernel<T>, blocks_for(N * K, threads), threads, 0, device.stream(), query_h, project_h, metric,
-         form == MetricForm::packed, N, int(K));
+  launch(query_kernel<T>, blocks_for(N * K, threads_per_block), threads_per_block, 0, device.stream(), query_h,
+         project_h, metric, form == MetricForm::packed, N, int(K));
 }
 
 #define INSTANTIATE(T)                                                        \
