@@ -11,10 +11,10 @@ namespace abh {
 //   rstd_bc  = (1/D sum_d (in_bcd - mean_bc)^2 + epsilon)^(-1/2)                   (layernorm.2)
 //   out_bcd  = weight_d (in_bcd - mean_bc) rstd_bc + bias_d                        (layernorm.3)
 //
-// Backward, with xhat_bcd = (in_bcd - mean_bc) rstd_bc and u_bcd = weight_d d_out_bcd:
+// Backward, with normed_bcd = (in_bcd - mean_bc) rstd_bc and u_bcd = weight_d d_out_bcd:
 //
-//   d_in_bcd = rstd_bc (u_bcd - mean_d u - xhat_bcd mean_d (u xhat)) [+ d_residual_bcd]   (layernorm.4)
-//   d_weight_d += sum_bc d_out_bcd xhat_bcd                                        (layernorm.5)
+//   d_in_bcd = rstd_bc (u_bcd - mean_d u - normed_bcd mean_d (u normed)) [+ d_residual_bcd]   (layernorm.4)
+//   d_weight_d += sum_bc d_out_bcd normed_bcd                                      (layernorm.5)
 //   d_bias_d   += sum_bc d_out_bcd                                                 (layernorm.6)
 //
 // The variance takes a second pass over the row: mean(x^2) - mean(x)^2 loses most digits when the mean is large.
