@@ -39,7 +39,7 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
   const Index V = a.V;
   const TargetShare<T> q(a.label_smoothing, V);
   parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
-    a.loss_bc[bc] = a.log_sum_exp_bc[bc] = T(0);
+    a.loss_bc[bc] = a.lse_bc[bc] = T(0);
     const Token target = a.targets_bc[bc];
     if (target == ignored_target) return;
     const T* logits_v = a.logits_bcv + bc * V;
@@ -53,7 +53,7 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
       sum_shifted += shifted;
     });
     const T log_sum = natural_log<T>(sum_exp.total());
-    a.log_sum_exp_bc[bc] = max + log_sum;  // (cross_entropy.2)
+    a.lse_bc[bc] = max + log_sum;  // (cross_entropy.2)
 
     T loss = log_sum - q.on_target * (logits_v[target] - max);  // (cross_entropy.3)
     // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
@@ -83,9 +83,9 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
       for (Index v = 0; v < V; ++v) d_logits_v[v] = T(0);
       return;
     }
-    const T log_sum_exp = a.log_sum_exp_bc[bc];
+    const T lse = a.lse_bc[bc];
     for_lanes<T>(V, [&]<class L>(Index v) {
-      const L probability = exponential<L>(load<L>(logits_v + v) - log_sum_exp);
+      const L probability = exponential<L>(load<L>(logits_v + v) - lse);
       store<L>(d_logits_v + v, (probability - q.on_each) * row_weight);  // (cross_entropy.5)
     });
     d_logits_v[target] -= q.on_target * row_weight;

@@ -83,12 +83,12 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
   int count_of_warp = 0;
   for (Index bc = first + threadIdx.x / warp_size; bc < end; bc += rows_at_a_time) {
     const Token target = a.targets_bc[bc];
-    float loss = 0, log_sum_exp = 0;
+    float loss = 0, lse = 0;
     if (target != ignored_target) {
       const T* logits_v = a.logits_bcv + bc * a.V;
       const ShiftedSums sums = sums_of_row<width>(logits_v, int(a.V), lane);
       const float log_sum = logf(sums.sum_exp);
-      log_sum_exp = sums.max + log_sum;                                     // (cross_entropy.2)
+      lse = sums.max + log_sum;                                             // (cross_entropy.2)
       loss = log_sum - q.on_target * (float(logits_v[target]) - sums.max);  // (cross_entropy.3)
       // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
       if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;
@@ -96,7 +96,7 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
     }
     if (lane == 0) {
       a.loss_bc[bc] = loss;
-      a.log_sum_exp_bc[bc] = log_sum_exp;
+      a.lse_bc[bc] = lse;
     }
     loss_of_warp += loss;
   }
@@ -135,13 +135,13 @@ __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
   const Token target = a.targets_bc[bc];
   const bool counts = target != ignored_target;
   const float row_weight = counts ? 1 / float(*a.count) : 0.0f;
-  const float log_sum_exp = a.log_sum_exp_bc[bc];
+  const float lse = a.lse_bc[bc];
   for (int v = first; v < V; v += warp_size * width) {
     Floats<width> d = load<width>(logits_v + v);
     for (int i = 0; i < width; ++i) {
       const float share = v + i == target ? q.on_target + q.on_each : q.on_each;
       // Chosen, not multiplied with 0: an ignored row may hold anything.
-      d.x[i] = counts ? (expf(d.x[i] - log_sum_exp) - share) * row_weight : 0.0f;  // (cross_entropy.5)
+      d.x[i] = counts ? (expf(d.x[i] - lse) - share) * row_weight : 0.0f;  // (cross_entropy.5)
     }
     store<width>(d_logits_v + v, d);
   }

@@ -199,11 +199,11 @@ class GoldenCases {
     const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
     Array<T> logits_bcv = read("input.logits_bcv", logits), d_logits_bcv = zeros<T>(logits);
     Array<Token> targets_bc = read_targets(B, C, V);
-    Array<Accum<T>> loss = zeros<Accum<T>>({}), loss_bc = zeros<Accum<T>>({BC}), log_sum_exp_bc = zeros<Accum<T>>({BC});
+    Array<Accum<T>> loss = zeros<Accum<T>>({}), loss_bc = zeros<Accum<T>>({BC}), lse_bc = zeros<Accum<T>>({BC});
     Array<Index> count = zeros<Index>({});
     cross_entropy_forward<Device, T>(device_, {.loss = loss.data(),
                                                .loss_bc = loss_bc.data(),
-                                               .log_sum_exp_bc = log_sum_exp_bc.data(),
+                                               .lse_bc = lse_bc.data(),
                                                .count = count.data(),
                                                .logits_bcv = logits_bcv.data(),
                                                .targets_bc = targets_bc.data(),
@@ -212,7 +212,7 @@ class GoldenCases {
                                                .V = V});
     cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv.data(),
                                                 .logits_bcv = logits_bcv.data(),
-                                                .log_sum_exp_bc = log_sum_exp_bc.data(),
+                                                .lse_bc = lse_bc.data(),
                                                 .count = count.data(),
                                                 .targets_bc = targets_bc.data(),
                                                 .label_smoothing = smoothing,

@@ -158,7 +158,7 @@ class Network {
   Loss loss(const Token* targets_bc, double label_smoothing, const Pass& pass) {
     cross_entropy_forward<Device, T>(device_, {.loss = parts_.loss,
                                                .loss_bc = parts_.loss_bc,
-                                               .log_sum_exp_bc = parts_.log_sum_exp_bc,
+                                               .lse_bc = parts_.lse_bc,
                                                .count = parts_.count,
                                                .logits_bcv = parts_.logits_bcv,
                                                .targets_bc = targets_bc,
@@ -174,7 +174,7 @@ class Network {
     T* d_logits_bcv = parts_.logits_bcv;
     cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv,
                                                 .logits_bcv = parts_.logits_bcv,
-                                                .log_sum_exp_bc = parts_.log_sum_exp_bc,
+                                                .lse_bc = parts_.lse_bc,
                                                 .count = parts_.count,
                                                 .targets_bc = targets_bc,
                                                 .label_smoothing = label_smoothing,
@@ -284,7 +284,7 @@ class Network {
       logits_bcv = layout.template activation<T>(BC * config.vocabulary);
       loss = layout.template activation<Accum<T>>(1);
       loss_bc = layout.template activation<Accum<T>>(BC);
-      log_sum_exp_bc = layout.template activation<Accum<T>>(BC);
+      lse_bc = layout.template activation<Accum<T>>(BC);
       count = layout.template activation<Index>(1);
     }
 
@@ -297,7 +297,7 @@ class Network {
     T* logits_bcv;
     Accum<T>* loss;
     Accum<T>* loss_bc;
-    Accum<T>* log_sum_exp_bc;
+    Accum<T>* lse_bc;
     Index* count;
   };
 

@@ -19,7 +19,7 @@ Array<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
 template <class T>
 struct Result {
   Accum<T> loss;
-  Array<Accum<T>> loss_bc, log_sum_exp_bc;
+  Array<Accum<T>> loss_bc, lse_bc;
   Array<T> d_logits_bcv;
   Index count;
 };
@@ -36,7 +36,7 @@ Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& ta
   Array<Index> count = {-1};
   cross_entropy_forward<Device, T>(device, {.loss = loss.data(),
                                             .loss_bc = result.loss_bc.data(),
-                                            .log_sum_exp_bc = result.log_sum_exp_bc.data(),
+                                            .lse_bc = result.lse_bc.data(),
                                             .count = count.data(),
                                             .logits_bcv = logits_bcv.data(),
                                             .targets_bc = targets_bc.data(),
@@ -45,7 +45,7 @@ Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& ta
                                             .V = V});
   cross_entropy_backward<Device, T>(device, {.d_logits_bcv = result.d_logits_bcv.data(),
                                              .logits_bcv = logits_bcv.data(),
-                                             .log_sum_exp_bc = result.log_sum_exp_bc.data(),
+                                             .lse_bc = result.lse_bc.data(),
                                              .count = count.data(),
                                              .targets_bc = targets_bc.data(),
                                              .label_smoothing = label_smoothing,
@@ -163,7 +163,7 @@ TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cro
     const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
     CHECK_FALSE(!(std::abs(got.loss) <= 1e-6f));
     CHECK_FALSE(!(std::abs(got.d_logits_bcv[0]) <= 1e-6f));
-    CHECK(got.log_sum_exp_bc == Array<float>{3.5f, -2.0f});
+    CHECK(got.lse_bc == Array<float>{3.5f, -2.0f});
   };
   for_each_cpu(1, check);
   for_each_gpu(check);
@@ -264,7 +264,7 @@ TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cros
     const Array<Index> count = {apart.count};
     cross_entropy_backward<Device, float>(device, {.d_logits_bcv = logits_bcv.data(),
                                                    .logits_bcv = logits_bcv.data(),
-                                                   .log_sum_exp_bc = apart.log_sum_exp_bc.data(),
+                                                   .lse_bc = apart.lse_bc.data(),
                                                    .count = count.data(),
                                                    .targets_bc = targets_bc.data(),
                                                    .label_smoothing = 0.1,
@@ -318,8 +318,7 @@ TEST_CASE("cross_entropy: the maximum may stand anywhere in a long row, on the G
         const double loss = expected.loss_bc[bc];
         const bool same = double(got.loss_bc[bc]) == loss;  // infinity, where a token that cannot occur has a share
         CHECK_FALSE(!(same || std::abs(got.loss_bc[bc] - loss) <= 1e-5 * (1 + std::abs(loss))));
-        CHECK_FALSE(!(std::abs(got.log_sum_exp_bc[bc] - expected.log_sum_exp_bc[bc]) <=
-                      1e-6 * std::abs(expected.log_sum_exp_bc[bc])));
+        CHECK_FALSE(!(std::abs(got.lse_bc[bc] - expected.lse_bc[bc]) <= 1e-6 * std::abs(expected.lse_bc[bc])));
       }
       for (std::size_t i = 0; i < static_cast<std::size_t>(5 * V); ++i) {
         CHECK_FALSE(!(std::abs(got.d_logits_bcv[i] - expected.d_logits_bcv[i]) <= 2e-6));

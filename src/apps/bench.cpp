@@ -462,13 +462,13 @@ class LayerBench {
   void cross_entropy() {
     const Index V = config_.vocabulary, count = BC() * V;
     T *logits = array(count), *d_logits = array(count);
-    Sum *loss = array<Sum>(1), *loss_bc = array<Sum>(BC()), *log_sum_exp = array<Sum>(BC());
+    Sum *loss = array<Sum>(1), *loss_bc = array<Sum>(BC()), *lse = array<Sum>(BC());
     Index* rows = room<Index>(1);
     const Token* targets = copy_of(std::vector<Token>(static_cast<std::size_t>(BC()), 0));
     time("cross_entropy", "forward", 20.0 * static_cast<double>(count), size(count), [=, this] {
       cross_entropy_forward<Device, T>(device_, {.loss = loss,
                                                  .loss_bc = loss_bc,
-                                                 .log_sum_exp_bc = log_sum_exp,
+                                                 .lse_bc = lse,
                                                  .count = rows,
                                                  .logits_bcv = logits,
                                                  .targets_bc = targets,
@@ -478,7 +478,7 @@ class LayerBench {
     time("cross_entropy", "backward", 20.0 * static_cast<double>(count), size(2 * count), [=, this] {
       cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits,
                                                   .logits_bcv = logits,
-                                                  .log_sum_exp_bc = log_sum_exp,
+                                                  .lse_bc = lse,
                                                   .count = rows,
                                                   .targets_bc = targets,
                                                   .BC = BC(),

@@ -8,14 +8,14 @@ namespace abh {
 // model. Label smoothing: Szegedy, Vanhoucke, Ioffe, Shlens, Wojna, "Rethinking the Inception architecture for computer
 // vision", 2016. Derivation: docs/layers/cross_entropy.md. With epsilon = label_smoothing and t = targets_bc:
 //
-//   q_bcv           = (1 - epsilon) [v = t] + epsilon / V                                      (cross_entropy.1)
-//   log_sum_exp_bc  = max_bc + log sum_v exp(logits_bcv - max_bc),  max_bc = max_v logits_bcv  (cross_entropy.2)
-//   loss_bc         = log_sum_exp_bc - sum_v q_bcv logits_bcv                                  (cross_entropy.3)
-//   loss            = 1/count sum_bc loss_bc                                                   (cross_entropy.4)
+//   q_bcv        = (1 - epsilon) [v = t] + epsilon / V                                         (cross_entropy.1)
+//   lse_bc       = max_bc + log sum_v exp(logits_bcv - max_bc),  max_bc = max_v logits_bcv     (cross_entropy.2)
+//   loss_bc      = lse_bc - sum_v q_bcv logits_bcv                                             (cross_entropy.3)
+//   loss         = 1/count sum_bc loss_bc                                                      (cross_entropy.4)
 //
 // Backward:
 //
-//   d_logits_bcv    = (exp(logits_bcv - log_sum_exp_bc) - q_bcv) / count                       (cross_entropy.5)
+//   d_logits_bcv = (exp(logits_bcv - lse_bc) - q_bcv) / count                                  (cross_entropy.5)
 //
 // Both sums of (cross_entropy.3) are formed from logits less max_bc, which changes nothing as q sums to 1 and keeps the
 // digits when the logits are large. Rows whose target is ignored_target take no part: loss and gradient are 0 there,
@@ -26,10 +26,10 @@ namespace abh {
 // once from memory.
 template <class T>
 struct CrossEntropyForward {
-  Accum<T>* loss;            // one number: the mean over the rows that count, 0 when there are none
-  Accum<T>* loss_bc;         // (BC)
-  Accum<T>* log_sum_exp_bc;  // (BC), saved for backward; 0 for ignored rows
-  Index* count;              // one number, saved for backward
+  Accum<T>* loss;     // one number: the mean over the rows that count, 0 when there are none
+  Accum<T>* loss_bc;  // (BC)
+  Accum<T>* lse_bc;   // (BC), saved for backward; 0 for ignored rows
+  Index* count;       // one number, saved for backward
   const T* logits_bcv;
   const Token* targets_bc;
   double label_smoothing = 0;
@@ -44,7 +44,7 @@ template <class T>
 struct CrossEntropyBackward {
   T* d_logits_bcv;  // overwritten; may be logits_bcv itself
   const T* logits_bcv;
-  const Accum<T>* log_sum_exp_bc;
+  const Accum<T>* lse_bc;
   const Index* count;
   const Token* targets_bc;
   double label_smoothing = 0;
