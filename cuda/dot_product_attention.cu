@@ -344,8 +344,8 @@ __device__ __forceinline__ void multiply_columns(Part<float, KP>& sum_rk, const 
 
 // product_r = left_r . right_r, channel after channel as in multiply_rows, and so the very same sums.
 template <int KP>
-__device__ __forceinline__ void multiply_diagonal(float (&product_r)[Part<float, KP>::rows],
-                                                  const Left<float, KP>& left_rk, const Tile<float, KP>& right_rk) {
+__device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16], const Left<float, KP>& left_rk,
+                                                  const Tile<float, KP>& right_rk) {
   for (int r = 0; r < Part<float, KP>::rows; ++r) {
     const int row = Part<float, KP>::row(r);
     product_r[r] = 0;
