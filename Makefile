@@ -28,7 +28,8 @@ train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into run
 train_gpu: ## the same on an NVIDIA GPU: the larger preset, in bf16, into runs/baby
 	@tools/need_gpu.sh
 	@tools/need.sh cmake c++
-	@[ -f $(BUILD)-cuda/Makefile ] || cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON >/dev/null
+	@[ -f $(BUILD)-cuda/Makefile ] || { gpu=$$(tools/gpu_architectures.sh); \
+	  cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON $${gpu:+"-DCMAKE_CUDA_ARCHITECTURES=$$gpu"} >/dev/null; }
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-cuda train \
 	  ARGS='--device cuda --type bf16 --preset baby $(ARGS)'
 
