@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -87,6 +88,16 @@ void for_each_cpu(Index threads, const Body& body) {
 #endif
 }
 
+// Whether tests run on a real GPU. Where ABH_REQUIRE_GPU is in the environment they fail without one, instead of having
+// nothing to do.
+inline bool has_real_gpu() {
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) return true;
+#endif
+  if (std::getenv("ABH_REQUIRE_GPU")) FAIL("ABH_REQUIRE_GPU is set, but this program can use no GPU here");
+  return false;
+}
+
 // Runs body(device, name) on every GPU of this build: the emulator, and a real one where there is one, with the matrix
 // products of cuBLASLt and with ours. Without any, nothing runs.
 template <class Body>
@@ -95,8 +106,9 @@ void for_each_gpu([[maybe_unused]] const Body& body) {
   GpuDevice<Backend::emulated> emulated;
   body(emulated, "emulated");
 #endif
+  [[maybe_unused]] const bool real = has_real_gpu();
 #if defined(ABH_CUDA)
-  if (gpu_available<Backend::cuda>()) {
+  if (real) {
     GpuDevice<Backend::cuda> library(GemmChoice::library), hand(GemmChoice::hand);
     body(library, "cuda");
     body(hand, "cuda, hand gemm");

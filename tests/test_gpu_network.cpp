@@ -19,9 +19,7 @@ std::vector<std::string> gpu_devices() {
 #if defined(ABH_EMULATOR)
   devices.push_back("emulated");
 #endif
-#if defined(ABH_CUDA)
-  if (gpu_available<Backend::cuda>()) devices.push_back("cuda");
-#endif
+  if (has_real_gpu()) devices.push_back("cuda");
   return devices;
 }
 

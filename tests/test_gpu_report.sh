@@ -1,6 +1,7 @@
 #!/bin/sh
-# tests/test_gpu_report.sh BUILD_DIR: the page that tools/gpu_report.py makes of canned results, what tools/gpu_report.sh
-# says without a GPU, and, where the build has the emulator, that bench's JSON fits. The last line counts the checks.
+# tests/test_gpu_report.sh BUILD_DIR: the page that tools/gpu_report.py makes of canned results; what tools/gpu_report.sh
+# says without a GPU, and of tests that hang and crash on a GPU that is made up; and, where the build has the emulator,
+# that bench's JSON fits. The last line counts the checks.
 set -u
 build=$1
 passed=0
@@ -91,6 +92,62 @@ check "without a GPU: status 1" [ $? = 1 ]
 check "without a GPU: one line" [ "$(wc -l <"$folder/err")" = 1 ]
 check "without a GPU: what to do" grep -q "tools/gpu_report.sh: no .* found.*--emulated" "$folder/err"
 check "without a GPU: nothing is made" [ ! -e "$folder/none" ]
+check "without a GPU: no architecture" [ -z "$(CUDAARCHS='' PATH=$folder/bin:$PATH tools/gpu_architectures.sh)" ]
+check "architectures that the environment asks for" [ "$(CUDAARCHS='75;90' tools/gpu_architectures.sh)" = '75;90' ]
+
+# Two GPUs, and tests of four layers: one is fine, one fails, one never ends, one crashes. All tests but those of the
+# first are unknown to the sanitizer's program.
+mkdir "$folder/fake"
+python=$(command -v python3)
+program() { # program FILE: a shell script of the lines that follow
+  { echo '#!/bin/sh'; cat; } >"$1"
+  chmod +x "$1"
+}
+program "$folder/bin/nvidia-smi" <<'END'
+case $* in *compute_cap*) printf '9.0\n8.0\n9.0\n' ;; *) echo "GPU 0: made up" ;; esac
+END
+program "$folder/bin/nvcc" </dev/null
+program "$folder/bin/python3" <<END
+case "\$*" in *find_spec*) exit 1 ;; esac # no PyTorch, wherever this runs
+exec "$python" "\$@"
+END
+program "$folder/bin/compute-sanitizer" <<'END'
+shift 2
+"$@"
+echo "========= ERROR SUMMARY: 0 errors"
+END
+program "$folder/fake/tests" <<'END'
+case $* in
+  --list-tags*) printf 'Tags:\n   1  [adamw]\n   1  [conv_2]\n   2  [endless]\n   1  [crashing]\n   5  [gpu]\n   2  [slow]\n5 tags\n' ;;
+  '[adamw][gpu]')
+    echo "adamw  4 steps  update  weight  cuda  float  1.0e-07  2.0e-05"
+    echo "$ABH_REQUIRE_GPU passed, 0 failed"
+    ;;
+  '[conv_2][gpu]') printf '2 passed, 3 failed\n'; exit 124 ;;
+  '[endless][gpu]') exec sleep 60 ;;
+  '[crashing][gpu]') echo "half a line"; kill -SEGV $$ ;;
+  *) printf "No test cases matched '%s'\n0 passed, 0 failed\n" "$1" ;;
+esac
+END
+check "architectures of GPUs" [ "$(CUDAARCHS='' PATH=$folder/bin:$PATH tools/gpu_architectures.sh)" = '80;90' ]
+PATH=$folder/bin:$PATH CUDA_HOME=$folder BUILD=$folder/fake BUDGET=12 SECTIONS=tests \
+  tools/gpu_report.sh "$folder/made_up" >"$folder/out" 2>"$folder/err"
+check "tests that fail: status 1" [ $? = 1 ]
+tests=$folder/made_up/raw/tests.txt
+check "tests that fail: counted" [ "$(tail -n 1 "$tests")" = "3 passed, 5 failed" ]
+check "the table of those that end" grep -q '^adamw .* 2.0e-05$' "$tests"
+check "tests that do not end are named" grep -q '^endless: out of time$' "$tests"
+check "tests that crash are named" grep -q '^crashing: ended with status 139$' "$tests"
+check "on the page, too" grep -q '^| tests | failed | .*endless: out of time' "$folder/made_up/report.md"
+check "one list of results" [ ! -e "$folder/made_up/raw/tests_adamw.txt" ]
+PATH=$folder/bin:$PATH CUDA_HOME=$folder BUILD=$folder/fake BUDGET=60 SECTIONS=sanitizer \
+  tools/gpu_report.sh "$folder/made_up" >"$folder/out" 2>"$folder/err"
+check "a sanitizer without tests: status 1" [ $? = 1 ]
+sanitizer=$folder/made_up/raw/sanitizer.txt
+tab=$(printf '\t')
+check "a sanitizer with tests" grep -q "^memcheck${tab}adamw${tab}clean\$" "$sanitizer"
+check "a sanitizer without tests says so" grep -q "^racecheck${tab}gemm${tab}no tests\$" "$sanitizer"
+
 tools/gpu_report.sh --wrong >"$folder/out" 2>"$folder/err"
 check "an unknown flag: status 2" [ $? = 2 ]
 
