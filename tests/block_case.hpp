@@ -105,12 +105,12 @@ struct BlockCase {
   ModelConfig config;
   Index B = 2, C = 5;
   BlockOptions options = {};
-  std::vector<Token> mask_bc = {};
-  StepState state = {.seed = 77, .step = 3};  // read only where options.dropout > 0
+  Array<Token> mask_bc = {};
+  Array<StepState> state = {{.seed = 77, .step = 3}};  // read only where options.dropout > 0
   bool recompute = false;
 
   Pass pass() const {
-    return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? &state : nullptr};
+    return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? state.data() : nullptr};
   }
   Index activation_count() const { return B * C * config.channels; }
 

@@ -61,6 +61,7 @@ struct LinearCase {
                                        .in_stride = in_stride(),
                                        .out_stride = out_stride(),
                                        .scale = accumulate ? 2 * scale : scale});
+    wait_for(device);
     gather(out[0], out_rows, BC, O, out_gap, 5);
   }
 
@@ -82,6 +83,7 @@ struct LinearCase {
     linear_backward_input<Device, T>(device, to_input);
     to_input.accumulate = accumulate;
     if (accumulate) linear_backward_input<Device, T>(device, to_input);
+    wait_for(device);
     gather(d_in[0], d_in_rows, BC, I, in_gap, 5);
     linear_backward_weight<Device, T>(device, {.d_weight_oi = d_in[1].data(),
                                                .d_bias_o = bias ? d_in[2].data() : nullptr,
