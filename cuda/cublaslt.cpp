@@ -40,9 +40,11 @@ void require(cublasStatus_t status, const char* what) {
 template <class T>
 constexpr cudaDataType_t type_of = std::is_same_v<T, bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
-// Largest power of two, at most 256, that divides an address: algorithms have demands on it.
+// Largest power of two, at most 16, that divides an address: algorithms ask for that much, the width of their accesses.
+// No more, because arrays begin at any multiple of 64 bytes: one shape would have several plans, chosen by where its
+// arrays happen to lie.
 std::uint32_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256;
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 16;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
