@@ -38,6 +38,10 @@ struct CpuDevice {
     copy(to, from, count);
   }
   template <class T>
+  void copy_from_host_later(T* to, const T* from, Index count) {
+    copy(to, from, count);
+  }
+  template <class T>
   void copy_to_host(T* to, const T* from, Index count) {
     copy(to, from, count);
   }

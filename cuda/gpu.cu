@@ -11,6 +11,7 @@ void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());  // else the next launch would report it again
     throw Error("out of memory: the GPU refused " + std::to_string(bytes) + " bytes");
   }
   require(status, "memory");
@@ -96,6 +97,16 @@ void GpuDevice<backend>::Recording::end(GpuDevice& device) {
   replay(device);
 }
 
+// Called while an Error is on its way, which may be what made the capture invalid: then there is no graph, and what the
+// runtime has to say about that is nothing new.
+template <Backend backend>
+void GpuDevice<backend>::Recording::abandon(GpuDevice& device) {
+  cudaGraph_t captured = nullptr;
+  static_cast<void>(cudaStreamEndCapture(device.stream(), &captured));
+  if (captured) static_cast<void>(cudaGraphDestroy(captured));
+  static_cast<void>(cudaGetLastError());
+}
+
 #else
 
 template <Backend backend>
@@ -124,6 +135,9 @@ bool GpuDevice<backend>::Recording::begin(GpuDevice&) {
 
 template <Backend backend>
 void GpuDevice<backend>::Recording::end(GpuDevice&) {}
+
+template <Backend backend>
+void GpuDevice<backend>::Recording::abandon(GpuDevice&) {}
 
 #endif
 

@@ -54,8 +54,17 @@ class GpuDevice {
   void copy(T* to, const T* from, Index count) {
     copy_bytes(to, from, bytes_of<T>(count));
   }
+  // Waits until `from` has been read, and so for all that was asked for before: the caller may free it. That costs a
+  // way to the GPU and back, some microseconds, and must not be recorded.
   template <class T>
   void copy_from_host(T* to, const T* from, Index count) {
+    copy_from_host_later(to, from, count);
+    synchronize();
+  }
+  // Does not wait. `from` must stay as it is until this device has been waited for: a GPU may read the host's memory
+  // itself, when it gets there.
+  template <class T>
+  void copy_from_host_later(T* to, const T* from, Index count) {
     copy_bytes(to, from, bytes_of<T>(count));
   }
   // Waits for the numbers.
@@ -67,14 +76,20 @@ class GpuDevice {
   void synchronize();
 
   // A piece of work that is done many times over the same memory: run once as it is, then recorded as a CUDA graph,
-  // then replayed. What changes between runs must be read from device memory. The emulator does the work every time.
+  // then replayed. What changes between runs must be read from device memory. A body that throws leaves nothing
+  // recorded; the next run tries again. The emulator does the work every time.
   class Recording {
    public:
     template <class Body>
     void run(GpuDevice& device, const Body& body) {
       if (replay(device)) return;
       if (begin(device)) {
-        body();
+        try {
+          body();
+        } catch (...) {
+          abandon(device);
+          throw;
+        }
         end(device);
       } else {
         body();
@@ -86,9 +101,10 @@ class GpuDevice {
     Recording& operator=(const Recording&) = delete;
 
    private:
-    bool replay(GpuDevice& device);  // false: nothing is recorded yet
-    bool begin(GpuDevice& device);   // false: this run is not recorded
-    void end(GpuDevice& device);     // and does what was recorded
+    bool replay(GpuDevice& device);          // false: nothing is recorded yet
+    bool begin(GpuDevice& device);           // false: this run is not recorded
+    void end(GpuDevice& device);             // and does what was recorded
+    static void abandon(GpuDevice& device);  // what was recorded is thrown away, not done
 
     int runs_ = 0;
     void* graph_ = nullptr;

@@ -56,7 +56,7 @@ class ModelOn : public Model {
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
     StepState* device_state = state_.as<StepState>();
-    device_->copy_from_host(device_state, &state, 1);
+    device_->copy_from_host_later(device_state, &state, 1);
     const Pass pass = send(tokens_bc, targets_bc, training.dropout > 0 ? device_state : nullptr);
     step_.run(*device_, [&] {
       network_.forward(tokens(), pass);
@@ -80,7 +80,7 @@ class ModelOn : public Model {
 
   void start() override { network_.start(); }
   std::span<const float> step(Token token, Index position) override {
-    device_->copy_from_host(tokens(), &token, 1);
+    device_->copy_from_host_later(tokens(), &token, 1);
     const T* logits_v = network_.step(tokens(), position);
     if constexpr (std::is_same_v<T, float>) {
       device_->copy_to_host(logits_v_.data(), logits_v, static_cast<Index>(logits_v_.size()));
@@ -96,10 +96,11 @@ class ModelOn : public Model {
   Token* tokens() const { return tokens_bc_.template as<Token>(); }
   Token* targets() const { return targets_bc_.template as<Token>(); }
 
-  // A batch, from the host to where the network finds it.
+  // A batch, from the host to where the network finds it. It need not be waited for: whoever sends one waits for
+  // numbers that are made of it.
   Pass send(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc, const StepState* state) {
-    device_->copy_from_host(tokens(), tokens_bc.data(), static_cast<Index>(tokens_bc.size()));
-    device_->copy_from_host(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
+    device_->copy_from_host_later(tokens(), tokens_bc.data(), static_cast<Index>(tokens_bc.size()));
+    device_->copy_from_host_later(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
     return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
   }
   double received_loss() {
