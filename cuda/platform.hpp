@@ -5,7 +5,10 @@
 //
 //   launch(kernel, grid, block, shared_bytes, stream, args...)   kernel<<<grid, block, shared_bytes, stream>>>(args...)
 //   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
-//   dynamic_shared_memory()                                      the shared_bytes of the launch, aligned to 16 bytes
+//   dynamic_shared_memory()                                      the shared_bytes of the launch
+//
+// Shared memory is aligned for the widest pack that is stored there whatever its type says: a struct of floats to 16
+// bytes, as four of them are read at a time, dynamic memory to 32.
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
@@ -47,12 +50,12 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 
 template <class Struct>
 __device__ __forceinline__ Struct& shared_memory() {
-  __shared__ Struct memory;
+  __shared__ alignas(alignof(Struct) < 16 ? 16 : alignof(Struct)) Struct memory;
   return memory;
 }
 
 __device__ __forceinline__ void* dynamic_shared_memory() {
-  extern __shared__ __align__(16) unsigned char memory[];
+  extern __shared__ __align__(32) unsigned char memory[];
   return memory;
 }
 

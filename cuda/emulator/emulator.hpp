@@ -95,7 +95,7 @@ constexpr const char* name_of() {
   return __PRETTY_FUNCTION__;
 }
 template <class S>
-inline constexpr SharedType shared_type{sizeof(S), alignof(S), name_of<S>()};
+inline constexpr SharedType shared_type{sizeof(S), alignof(S) < 16 ? 16 : alignof(S), name_of<S>()};
 void* static_shared_memory(const SharedType& type);
 
 void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
@@ -176,7 +176,8 @@ inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 
-// Shared memory: one S a block, the same for every call. All its bytes are 0xFF when a block begins.
+// Shared memory: one S a block, the same for every call, aligned to 16 bytes at least. All its bytes are 0xFF when a
+// block begins.
 template <class S>
 S& shared_memory() {
   static_assert(std::is_trivially_default_constructible_v<S>, "shared memory is not initialised: no constructors");
@@ -184,7 +185,7 @@ S& shared_memory() {
   return *static_cast<S*>(detail::static_shared_memory(detail::shared_type<S>));
 }
 
-// The shared_bytes of the launch, aligned to 16 bytes. All its bytes are 0xFF when a block begins.
+// The shared_bytes of the launch, aligned to 32 bytes. All its bytes are 0xFF when a block begins.
 void* dynamic_shared_memory();
 
 // The runtime. Streams are ignored: everything is done when the call returns.
