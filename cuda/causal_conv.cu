@@ -44,27 +44,29 @@ void reorder(Gpu& device, To* to, const T* weight_dgj, Order order, const Causal
          weight_dgj, order, count, int(G), int(s.kernel));
 }
 
-// d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid: D G J / 32 blocks
-// of 32 x 8 threads; thread (x, y) takes every eighth part of one weight, the eight sums are then added in order. Reads
-// the parts once.
+// d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid and sums as in
+// add_partial_sums_kernel.
 __global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, Order order, Index count, int G,
                                  int J) {
   auto& shared = shared_memory<PartialSums>();
   const Index i = Index{blockIdx.x} * warp_size + threadIdx.x;
   const float* part = parts_p + order.place(i < count ? i : 0, G, J);
   float sum = 0;
-  for (int p = int(threadIdx.y); p < parts && i < count; p += 8) sum += part[p * count];
+  if (i < count) {
+    ABH_UNROLL(8)
+    for (int p = int(threadIdx.y); p < parts; p += int(blockDim.y)) sum += part[p * count];
+  }
   shared.sum[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || i >= count) return;
-  for (int y = 1; y < 8; ++y) sum += shared.sum[y][threadIdx.x];
+  for (int y = 1; y < int(blockDim.y); ++y) sum += shared.sum[y][threadIdx.x];
   d_weight_dgj[i] += sum;
 }
 void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index parts, Order order,
                const CausalConvShape& s) {
   const Index G = s.D / s.groups, count = s.D * G * s.kernel;
-  launch(add_parts_kernel, blocks_for(count, warp_size), dim3(warp_size, 8), 0, device.stream(), d_weight_dgj, parts_p,
-         int(parts), order, count, int(G), int(s.kernel));
+  launch(add_parts_kernel, blocks_for(count, warp_size), dim3(warp_size, part_rows(parts)), 0, device.stream(),
+         d_weight_dgj, parts_p, int(parts), order, count, int(G), int(s.kernel));
 }
 
 // `width` neighbouring numbers as they lie in memory. Zeros where there is no such position.

@@ -123,26 +123,34 @@ __device__ __forceinline__ Number block_sum(Number x) {
 }
 
 // to_d[d] += sum over p of partial[p * stride + d], in the order of p: how sums over rows end that many blocks made
-// parts of. Grid: D / 32 blocks of 32 x 8 threads; thread (x, y) takes every eighth part of one d, the eight sums are
-// then added in order. Reads the parts once.
+// parts of. Grid: D / 32 blocks of 32 x 32 threads, or fewer where there are fewer parts; thread (x, y) takes every
+// 32nd part of one d, eight of which are on their way at a time, and the 32 sums are then added in order. Reads the
+// parts once.
+inline constexpr int most_part_rows = 32;
+inline unsigned part_rows(Index parts) {
+  return static_cast<unsigned>(parts < 1 ? 1 : parts < most_part_rows ? parts : most_part_rows);
+}
 struct PartialSums {
-  float sum[8][warp_size];
+  float sum[most_part_rows][warp_size];
 };
 template <class Sum>
 __global__ void add_partial_sums_kernel(Sum* to_d, const Sum* partial, int parts, Index D, Index stride) {
   auto& shared = shared_memory<PartialSums>();
   const Index d = Index{blockIdx.x} * warp_size + threadIdx.x;
   Sum sum = 0;
-  for (int p = int(threadIdx.y); p < parts && d < D; p += 8) sum += partial[p * stride + d];
+  if (d < D) {
+    ABH_UNROLL(8)
+    for (int p = int(threadIdx.y); p < parts; p += int(blockDim.y)) sum += partial[p * stride + d];
+  }
   shared.sum[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || d >= D) return;
-  for (int y = 1; y < 8; ++y) sum += shared.sum[y][threadIdx.x];
+  for (int y = 1; y < int(blockDim.y); ++y) sum += shared.sum[y][threadIdx.x];
   to_d[d] += sum;
 }
 inline void add_partial_sums(Gpu& device, float* to_d, const float* partial, Index parts, Index D, Index stride) {
-  launch(add_partial_sums_kernel<float>, blocks_for(D, warp_size), dim3(warp_size, 8), 0, device.stream(), to_d,
-         partial, int(parts), D, stride);
+  launch(add_partial_sums_kernel<float>, blocks_for(D, warp_size), dim3(warp_size, part_rows(parts)), 0,
+         device.stream(), to_d, partial, int(parts), D, stride);
 }
 
 // Dropout as kernels see it: what the host knows, and where the seed and the step are found. With p = 0 nothing is

@@ -6,6 +6,7 @@
 //   launch(kernel, grid, block, shared_bytes, stream, args...)   kernel<<<grid, block, shared_bytes, stream>>>(args...)
 //   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
 //   dynamic_shared_memory()                                      the shared_bytes of the launch
+//   ABH_UNROLL(8)                                                #pragma unroll 8, before a loop
 //
 // Shared memory is aligned for the widest pack that is stored there whatever its type says: a struct of floats to 16
 // bytes, as four of them are read at a time, dynamic memory to 32.
@@ -13,9 +14,12 @@
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 #define ABH_BACKEND cuda
+#define ABH_PRAGMA(words) _Pragma(#words)
+#define ABH_UNROLL(times) ABH_PRAGMA(unroll times)
 #else
 #include "cuda/emulator/emulator.hpp"
 #define ABH_BACKEND emulated
+#define ABH_UNROLL(times)
 #endif
 
 #include <string>
