@@ -451,10 +451,10 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
             new_max = row_max<T>(new_max);
             // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
             const float base = new_max == -infinity ? 0 : new_max;
-            const float shrink = exp2f((max[r] - base) * scale_2);
+            const float shrink = power_of_2((max[r] - base) * scale_2);
             float powers = 0;
             for (int c = 0; c < Score::columns; ++c) {
-              score.at(r, c) = exp2f((score.at(r, c) - base) * scale_2);
+              score.at(r, c) = power_of_2((score.at(r, c) - base) * scale_2);
               powers += score.at(r, c);
             }
             max[r] = new_max;
@@ -543,7 +543,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
           hide_others(score, seen);
           for (int r = 0; r < Score::rows; ++r) {
             for (int c = 0; c < Score::columns; ++c) {
-              const float weight = exp2f(fmaf(score.at(r, c), plan.scale, -lse[r]) * log2_e);
+              const float weight = power_of_2(fmaf(score.at(r, c), plan.scale, -lse[r]) * log2_e);
               d_score.at(r, c) = weight * (d_score.at(r, c) - delta[r]);
             }
           }
@@ -605,7 +605,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
             const float delta = shared.statistics[stage].delta[part + Score::column(c)];
             for (int r = 0; r < Score::rows; ++r) {
               const float log_weight = fmaf(weight.at(r, c), plan.scale, -lse);
-              weight.at(r, c) = exp2f(log_weight * log2_e);                     // (dot_product_attention.5)
+              weight.at(r, c) = power_of_2(log_weight * log2_e);                // (dot_product_attention.5)
               d_score.at(r, c) = weight.at(r, c) * (d_score.at(r, c) - delta);  // (dot_product_attention.7)
             }
           }

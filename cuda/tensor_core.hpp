@@ -1,8 +1,9 @@
 #pragma once
 
-// What a warp does together that CUDA C++ has no words for: tensor-core products, matrices of shared memory loaded into
-// fragments, and copies to shared memory that run in the background. All inline PTX of the project is here (sm_80 and
-// later), each instruction with a twin for the emulator that keeps to the same layout and the same rules.
+// What CUDA C++ has no words for: tensor-core products, matrices of shared memory loaded into fragments, copies to
+// shared memory that run in the background, and the bare instruction for a power of two. All inline PTX of the project
+// is here (sm_80 and later), each instruction with a twin for the emulator that keeps to the same layout and the same
+// rules.
 //
 // A fragment is a matrix spread over the 32 lanes of a warp, two neighbouring bf16 numbers in a register, the first one
 // in the lower half. Lane l holds, with g = l / 4 and t = l % 4 (the letters stand for register and, below it, lane):
@@ -19,6 +20,7 @@
 // are the columns of b; when they are its rows, load_matrices_transposed makes b instead.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -80,9 +82,22 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   return packed;
 }
 
+// 2^x, wrong by 2 ulp at most; 2^0 is 1 and 2^-infinity is 0 exactly, NaN stays NaN. Powers below 2^-126 are 0: exp2f
+// keeps those, for a compare and two multiplications on top of this one instruction.
+__device__ __forceinline__ float power_of_2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
 #else
 
 inline std::uint32_t pack_bf16(float low, float high) { return bf16(low).bits | std::uint32_t{bf16(high).bits} << 16; }
+
+inline float power_of_2(float x) {
+  const float power = std::exp2(x);
+  return power < 0x1p-126f ? 0 : power;
+}
 
 namespace twin {
 

@@ -122,6 +122,19 @@ TEST_CASE("tensor core: copies arrive when they are waited for", "[tensor_core][
   }
 }
 
+__global__ void power_kernel(float* power, const float* x) { power[threadIdx.x] = power_of_2(x[threadIdx.x]); }
+
+TEST_CASE("tensor core: powers of two", "[tensor_core][gpu]") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Array<float> x = {0.0f, -0.0f, -infinity, -126.0f, -127.0f, -140.0f, -1e30f, 1.0f, std::nanf("")};
+  const Array<float> expected = {1, 1, 0, 0x1p-126f, 0, 0, 0, 2};
+  Array<float> power(x.size());
+  GpuDevice<Backend::emulated> device;
+  launch(power_kernel, 1, unsigned(x.size()), 0, device.stream(), power.data(), x.data());
+  CHECK(std::equal(expected.begin(), expected.end(), power.begin()));
+  CHECK(std::isnan(power.back()));
+}
+
 }  // namespace
 }  // namespace abh
 
