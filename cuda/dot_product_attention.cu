@@ -32,8 +32,10 @@ template <class T>
 constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
 // Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
-template <class T, int KP>
-constexpr int stages = on_tensor_cores<T>&& KP <= 64 ? 2 : 1;
+// Forward a block owns one tile, backward two: with 128 channels only forward has room, 87 KB. Two such blocks fit on a
+// multiprocessor of an H100, one on that of an A100.
+template <class T, int KP, int owned>
+constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 
 // Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills.
 template <class T, int KP>
@@ -165,8 +167,8 @@ struct Weights<float> {
 template <class T, int KP, int owned>
 struct Shared {
   Tile<T, KP> own[owned];
-  Tile<T, KP> other[stages<T, KP>][2];
-  Statistics statistics[stages<T, KP>];
+  Tile<T, KP> other[stages<T, KP, owned>][2];
+  Statistics statistics[stages<T, KP, owned>];
   Weights<T> weights;
 };
 
@@ -431,7 +433,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
     sum[r] = 0;
   }
   fetch<wide>(shared.own[0], query_ck, at.first, C, K);
-  for_tiles<stages<T, KP>>(
+  for_tiles<stages<T, KP, 1>>(
       0, a.causal && at.first + tile < C ? at.first + tile : C,
       [&](int first_key, int stage) {
         fetch<wide>(shared.other[stage][0], key_ck, first_key, C, K);
@@ -524,7 +526,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
   }
   __syncthreads();  // everyone has read out
 
-  for_tiles<stages<T, KP>>(
+  for_tiles<stages<T, KP, 2>>(
       0, a.causal && at.first + tile < C ? at.first + tile : C,
       [&](int first_key, int stage) {
         fetch<wide>(shared.other[stage][0], key_ck, first_key, C, K);
@@ -574,7 +576,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
   Part<T, KP> d_key, d_value;
   fetch<wide>(shared.own[0], head_rows(a.key_bch, a.key_stride, a, at), at.first, C, K);
   fetch<wide>(shared.own[1], head_rows(a.value_bch, a.value_stride, a, at), at.first, C, K);
-  for_tiles<stages<T, KP>>(
+  for_tiles<stages<T, KP, 2>>(
       a.causal ? at.first : 0, C,
       [&](int first_query, int stage) {
         fetch<wide>(shared.other[stage][0], query_ck, first_query, C, K);
