@@ -37,9 +37,10 @@ constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 template <class T, int KP, int owned>
 constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 
-// Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills.
+// Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills. Nothing
+// that the emulator looks at.
 template <class T, int KP>
-constexpr int blocks = on_tensor_cores<T>&& KP <= 64 ? 3 : 2;
+[[maybe_unused]] constexpr int blocks = (on_tensor_cores<T> && KP <= 64) ? 3 : 2;
 
 // Columns of a score tile that are in registers at a time.
 template <class T, int KP>
