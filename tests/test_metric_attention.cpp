@@ -284,7 +284,8 @@ TEST_CASE("metric attention: on the GPU", "[metric_attention][gpu]") {
 TEST_CASE("metric attention: the query of one step on the GPU", "[metric_attention][gpu]") {
   CpuDevice<Isa::baseline> reference(1);
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
-    for (const auto& [N, K] : {std::pair<Index, Index>{1, 1}, {5, 8}, {2, 67}}) {
+    for (const auto& size : {std::pair<Index, Index>{1, 1}, {5, 8}, {2, 67}}) {
+      const Index N = size.first, K = size.second;
       const std::vector<Slot> slots = {activation("project_h", N * K), weight("metric", metric_count(form, N, K))};
       for_each_gpu([&](auto& device, const std::string& name) {
         using Device = std::remove_reference_t<decltype(device)>;

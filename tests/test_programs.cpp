@@ -290,9 +290,9 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
     for (const char* flag : {"--device", "--threads", "--seed", "--help", "--version"}) {
       CHECK(help.out.find(flag) != std::string::npos);
     }
-    const Outcome version = run_program_of_build(name, {"--version"});
-    require_success(version);
-    CHECK(std::regex_match(version.out, std::regex(name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n")));
+    const Outcome release = run_program_of_build(name, {"--version"});
+    require_success(release);
+    CHECK(std::regex_match(release.out, std::regex(name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n")));
   }
 }
 
