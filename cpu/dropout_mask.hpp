@@ -100,12 +100,10 @@ class Philox {
   template <int group>
   void draw(WordLanes (&words)[2 * group], std::uint64_t first_block) const {
     BlockLanes block_of_lane;  // such that even_lanes and odd_lanes put the blocks in order
-    for (int i = 0; i < block_lanes; ++i) {
-      block_of_lane[i] = static_cast<std::uint64_t>(i / 2 + i % 2 * block_lanes / 2);
-    }
+    for (std::uint64_t i = 0; i < block_lanes; ++i) block_of_lane[i] = i / 2 + i % 2 * block_lanes / 2;
     Counters c[group];
     for (int g = 0; g < group; ++g) {
-      c[g].c0 = block_of_lane + (first_block + static_cast<std::uint64_t>(g * block_lanes));
+      c[g].c0 = block_of_lane + (first_block + std::uint64_t{block_lanes} * static_cast<std::uint64_t>(g));
       c[g].c1 = c[g].c0 >> 32;
       c[g].c2 = std::uint64_t{step_} - BlockLanes{};
       c[g].c3 = std::uint64_t{site_} - BlockLanes{};

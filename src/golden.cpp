@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpu/cpu.hpp"
@@ -276,9 +277,10 @@ int golden_main(int argc, char** argv) {
     settings.type = "float";
   }
   if (std::find(devices.begin(), devices.end(), settings.device) == devices.end()) {
-    throw UsageError("--device: this build has no " + settings.device + " device, expected " +
-                     std::accumulate(devices.begin() + 1, devices.end(), devices.front(),
-                                     [](std::string list, const std::string& name) { return list + " or " + name; }));
+    throw UsageError(
+        "--device: this build has no " + settings.device + " device, expected " +
+        std::accumulate(devices.begin() + 1, devices.end(), devices.front(),
+                        [](std::string list, const std::string& name) { return std::move(list) + " or " + name; }));
   }
   if (flags.given("tolerance")) settings.tolerance = tolerance;
 

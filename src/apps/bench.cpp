@@ -732,7 +732,8 @@ std::string json_of(const Results& r) {
                            const BenchSettings& s) {
   const std::string mixers = s.every_mixer ? "additive,metric,dot" : s.config.mixer;
   const std::string where = resolved_device(s.device.device);
-  std::vector<std::string> words = {python,           ABH_SOURCE_DIR "/tools/pytorch_reference.py",
+  const std::string script = ABH_SOURCE_DIR "/tools/pytorch_reference.py";
+  std::vector<std::string> words = {python,           script,
                                     "--bench",        program,
                                     "--preset",       preset,
                                     "--mixer",        mixers,
