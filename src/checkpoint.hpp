@@ -29,8 +29,9 @@ struct RunState {
   ModelConfig config;
   TrainingConfig training;
   Tokenizer tokenizer = Tokenizer::of_bytes();
-  std::string data_fingerprint, log_position;
-  Index step = 0;  // optimizer steps done
+  std::string data_fingerprint;
+  std::string log_position;  // of RUN/log.csv, see RunLog::position
+  Index step = 0;            // optimizer steps done
   std::vector<float> weights, first_moments, second_moments;
   std::optional<double> best_loss;
   Index best_step = 0;

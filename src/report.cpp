@@ -252,7 +252,7 @@ RunLog::RunLog(const std::string& path, std::optional<Index> resume_at) : path_(
   const std::string header = std::string(log_header) + '\n';
   const std::optional<std::string> content = resume_at ? read_if_present(path) : std::nullopt;
   if (!content) {
-    write_file_atomically(path, header);
+    clear();
     return;
   }
   if (!content->starts_with(header)) {
