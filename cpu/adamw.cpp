@@ -13,33 +13,32 @@ constexpr Index weights_per_task = 8192;
 }  // namespace
 
 template <class Device, class T>
-void adamw_update(Device& device, T* weight, Accum<T>*, Accum<T>* first_moment, Accum<T>* second_moment,
-                  const Accum<T>* d_weight, const AdamwSettings& settings, const StepState* state, Index count) {
-  if (__builtin_isnan(state->clip_scale)) return;
+void adamw_update(Device& device, const AdamwUpdate<T>& a) {
+  if (__builtin_isnan(a.state->clip_scale)) return;
   // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
-  const T beta1 = T(settings.beta1), beta1_complement = T(1 - settings.beta1);
-  const T beta2 = T(settings.beta2), beta2_complement = T(1 - settings.beta2);
-  const T epsilon = T(settings.epsilon);
-  const T clip_scale = T(state->clip_scale);
-  const T mean_correction = T(state->first_moment_correction);
-  const T square_correction = T(state->second_moment_correction);
-  const T learning_rate = T(state->learning_rate);
-  const T decay = T(state->learning_rate * settings.weight_decay);
+  const T beta1 = T(a.settings.beta1), beta1_complement = T(1 - a.settings.beta1);
+  const T beta2 = T(a.settings.beta2), beta2_complement = T(1 - a.settings.beta2);
+  const T epsilon = T(a.settings.epsilon);
+  const T clip_scale = T(a.state->clip_scale);
+  const T mean_correction = T(a.state->first_moment_correction);
+  const T square_correction = T(a.state->second_moment_correction);
+  const T learning_rate = T(a.state->learning_rate);
+  const T decay = T(a.state->learning_rate * a.settings.weight_decay);
 
   // Copies of the numbers above: what is reached through a reference is read again after every store.
-  parallel_pieces(device, count, weights_per_task, [=](Index begin, Index end) {
+  parallel_pieces(device, a.count, weights_per_task, [=](Index begin, Index end) {
     for_lanes<T>(end - begin, [=]<class L>(Index offset) {
       const Index i = begin + offset;
-      const L gradient = clip_scale * load<L>(d_weight + i);                                           // (adamw.1)
-      const L first = beta1 * load<L>(first_moment + i) + beta1_complement * gradient;                 // (adamw.2)
-      const L second = beta2 * load<L>(second_moment + i) + beta2_complement * (gradient * gradient);  // (adamw.3)
-      const L mean = first * mean_correction;                                                          // (adamw.4)
-      const L square = second * square_correction;                                                     // (adamw.5)
-      const L old = load<L>(weight + i);
+      const L gradient = clip_scale * load<L>(a.d_weight + i);                                           // (adamw.1)
+      const L first = beta1 * load<L>(a.first_moment + i) + beta1_complement * gradient;                 // (adamw.2)
+      const L second = beta2 * load<L>(a.second_moment + i) + beta2_complement * (gradient * gradient);  // (adamw.3)
+      const L mean = first * mean_correction;                                                            // (adamw.4)
+      const L square = second * square_correction;                                                       // (adamw.5)
+      const L old = load<L>(a.weight + i);
       const L direction = mean / (square_root<L>(square) + epsilon);
-      store<L>(weight + i, old - (learning_rate * direction + decay * old));  // (adamw.6)
-      store<L>(first_moment + i, first);
-      store<L>(second_moment + i, second);
+      store<L>(a.weight + i, old - (learning_rate * direction + decay * old));  // (adamw.6)
+      store<L>(a.first_moment + i, first);
+      store<L>(a.second_moment + i, second);
     });
   });
 }

@@ -232,18 +232,18 @@ void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_d
 }  // namespace
 
 template <class Device, class T>
-void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch, Index x_stride, const T* pool_nk,
-                             Index B, Index C, Index N, Index K) {
-  const Index stride = stride_or(x_stride, N * K);
+void additive_logits_forward(Device& device, const AdditiveLogitsForward<T>& a) {
+  const Index C = a.C, N = a.N, K = a.K;
+  const Index stride = stride_or(a.x_stride, N * K);
   const T scale = T(1) / square_root(T(K));
-  parallel_pieces(device, B * C, rows_per_task(B * C), [&](Index first, Index end) {
+  parallel_pieces(device, a.B * C, rows_per_task(a.B * C), [&](Index first, Index end) {
     Index bc = first;
     const auto advance = [&]<int rows>() {
       T dot_r[rows_at_once];
       Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
-      for (int r = 0; r < rows; ++r) logit_r[r] = logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
+      for (int r = 0; r < rows; ++r) logit_r[r] = a.logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
-        row_dots<rows>(dot_r, x_bch + bc * stride + n * K, stride, pool_nk + n * K, K);
+        row_dots<rows>(dot_r, a.x_bch + bc * stride + n * K, stride, a.pool_nk + n * K, K);
         for (int r = 0; r < rows; ++r) logit_r[r][n * C] = dot_r[r] * scale;  // (additive_attention.1)
       }
       bc += rows;

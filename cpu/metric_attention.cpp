@@ -46,39 +46,39 @@ void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const 
 }
 
 template <class Device, class T>
-void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, const T* d_key_bch, const T* project_bch,
-                         const T* metric, MetricForm form, Index BC, Index N, Index K) {
+void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
+  const Index N = a.N, K = a.K;
   typename Device::Scope scratch(device.workspace);
-  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
-  Accum<T>* gradient_nkk = d_metric;  // G; a full metric's gradient is G itself
-  if (form == MetricForm::packed) {
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.metric, a.form, N, K);
+  Accum<T>* gradient_nkk = a.d_metric;  // G; a full metric's gradient is G itself
+  if (a.form == MetricForm::packed) {
     gradient_nkk = scratch.template take<Accum<T>>(N * K * K);
     for (Index i = 0; i < N * K * K; ++i) gradient_nkk[i] = Accum<T>(0);
   }
 
   for (Index n = 0; n < N; ++n) {
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_project_bch + n * K,  // (metric_attention.3)
-                                              .d_out_bco = d_key_bch + n * K,
+    linear_backward_input<Device, T>(device, {.d_in_bci = a.d_project_bch + n * K,  // (metric_attention.3)
+                                              .d_out_bco = a.d_key_bch + n * K,
                                               .weight_oi = metric_nkk + n * K * K,
-                                              .BC = BC,
+                                              .BC = a.BC,
                                               .I = K,
                                               .O = K,
                                               .in_stride = N * K,
                                               .out_stride = N * K,
                                               .accumulate = true});
     linear_backward_weight<Device, T>(device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_attention.4)
-                                               .d_out_bco = d_key_bch + n * K,
-                                               .in_bci = project_bch + n * K,
-                                               .BC = BC,
+                                               .d_out_bco = a.d_key_bch + n * K,
+                                               .in_bci = a.project_bch + n * K,
+                                               .BC = a.BC,
                                                .I = K,
                                                .O = K,
                                                .in_stride = N * K,
                                                .out_stride = N * K});
   }
-  if (form == MetricForm::full) return;
+  if (a.form == MetricForm::full) return;
 
   parallel_for(device, N, [&](Index n, Index) {
-    Accum<T>* d_metric_l = d_metric + n * K * (K + 1) / 2;
+    Accum<T>* d_metric_l = a.d_metric + n * K * (K + 1) / 2;
     const Accum<T>* gradient_kk = gradient_nkk + n * K * K;
     for (Index k = 0; k < K; ++k) {  // (metric_attention.5)
       d_metric_l[packed_row(k, K)] += gradient_kk[k * K + k];

@@ -76,18 +76,17 @@ __global__ void __launch_bounds__(threads_per_block)
 }  // namespace
 
 template <class Device, class T>
-void adamw_update(Device& device, T* weight, Accum<T>* master, Accum<T>* first_moment, Accum<T>* second_moment,
-                  const Accum<T>* d_weight, const AdamwSettings& settings, const StepState* state, Index count) {
-  Arrays<T> a{master, weight, first_moment, second_moment, d_weight};
-  if constexpr (std::is_same_v<T, float>) a.exact = weight;
+void adamw_update(Device& device, const AdamwUpdate<T>& a) {
+  Arrays<T> arrays{a.master, a.weight, a.first_moment, a.second_moment, a.d_weight};
+  if constexpr (std::is_same_v<T, float>) arrays.exact = a.weight;
   const auto run = [&](auto kernel, int width) {
-    launch(kernel, blocks_for(count, Index{width} * threads_per_block), threads_per_block, 0, device.stream(), a,
-           factors_of(settings), state, count);
+    launch(kernel, blocks_for(a.count, Index{width} * threads_per_block), threads_per_block, 0, device.stream(), arrays,
+           factors_of(a.settings), a.state, a.count);
   };
   // Tensors lie one after the other, so a part of them may begin at any number.
   constexpr int width = widest<float>;
-  const bool aligned = widest_fits<float>(width, a.exact, first_moment, second_moment, d_weight) &&
-                       reinterpret_cast<std::uintptr_t>(weight) % (width * sizeof(T)) == 0;
+  const bool aligned = widest_fits<float>(width, arrays.exact, a.first_moment, a.second_moment, a.d_weight) &&
+                       reinterpret_cast<std::uintptr_t>(a.weight) % (width * sizeof(T)) == 0;
   aligned ? run(update_kernel<T, width>, width) : run(update_kernel<T, 1>, 1);
 }
 

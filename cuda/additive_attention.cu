@@ -620,17 +620,16 @@ __global__ void logits_backward_kernel(AdditiveLogitsBackward<T> a, float* parti
 }  // namespace
 
 template <class Device, class T>
-void additive_logits_forward(Device& device, Accum<T>* logit_bnc, const T* x_bch, Index x_stride, const T* pool_nk,
-                             Index B, Index C, Index N, Index K) {
-  const Index stride = stride_or(x_stride, N * K);
+void additive_logits_forward(Device& device, const AdditiveLogitsForward<T>& a) {
+  const Index stride = stride_or(a.x_stride, a.N * a.K);
   const auto run = [&](auto kernel, Index width) {
     int lanes = 1;
-    while (lanes < warp_size && lanes * width < K) lanes *= 2;
-    const Index groups = (B * C + rows_at_once - 1) / rows_at_once * N;
-    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), logit_bnc, x_bch,
-           stride, pool_nk, B * C, int(C), int(N), int(K), lanes);
+    while (lanes < warp_size && lanes * width < a.K) lanes *= 2;
+    const Index groups = (a.B * a.C + rows_at_once - 1) / rows_at_once * a.N;
+    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), a.logit_bnc, a.x_bch,
+           stride, a.pool_nk, a.B * a.C, int(a.C), int(a.N), int(a.K), lanes);
   };
-  packs_fit(K, stride, stride, x_bch, pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
+  packs_fit(a.K, stride, stride, a.x_bch, a.pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
 }
 
 template <class Device, class T>

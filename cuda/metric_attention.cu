@@ -91,14 +91,14 @@ void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const 
 }
 
 template <class Device, class T>
-void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, const T* d_key_bch, const T* project_bch,
-                         const T* metric, MetricForm form, Index BC, Index N, Index K) {
+void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
+  const Index N = a.N, K = a.K;
   typename Device::Scope scratch(device.workspace);
-  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
-  gemm<T, T>(device, {.out_mn = d_project_bch,  // (metric_attention.3)
-                      .a_mk = d_key_bch,
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.metric, a.form, N, K);
+  gemm<T, T>(device, {.out_mn = a.d_project_bch,  // (metric_attention.3)
+                      .a_mk = a.d_key_bch,
                       .b_kn = metric_nkk,
-                      .M = BC,
+                      .M = a.BC,
                       .N = K,
                       .K = K,
                       .out_row = N * K,
@@ -112,14 +112,14 @@ void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, c
                       .a_batch = K,
                       .b_batch = K * K});
 
-  const bool packed = form == MetricForm::packed;
-  Accum<T>* gradient_nkk = packed ? scratch.template take<Accum<T>>(N * K * K) : d_metric;
+  const bool packed = a.form == MetricForm::packed;
+  Accum<T>* gradient_nkk = packed ? scratch.template take<Accum<T>>(N * K * K) : a.d_metric;
   gemm<T, Accum<T>>(device, {.out_mn = gradient_nkk,  // (metric_attention.4)
-                             .a_mk = d_key_bch,
-                             .b_kn = project_bch,
+                             .a_mk = a.d_key_bch,
+                             .b_kn = a.project_bch,
                              .M = K,
                              .N = K,
-                             .K = BC,
+                             .K = a.BC,
                              .out_row = K,
                              .a_row = 1,
                              .a_col = N * K,
@@ -131,7 +131,7 @@ void metric_key_backward(Device& device, T* d_project_bch, Accum<T>* d_metric, c
                              .a_batch = K,
                              .b_batch = K});
   if (!packed) return;
-  launch(fold_kernel, blocks_for(N * K * K, threads_per_block), threads_per_block, 0, device.stream(), d_metric,
+  launch(fold_kernel, blocks_for(N * K * K, threads_per_block), threads_per_block, 0, device.stream(), a.d_metric,
          gradient_nkk, N, int(K));
 }
 

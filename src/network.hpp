@@ -218,9 +218,14 @@ class Network {
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
     const auto update_range = [&](Index begin, Index count) {
-      adamw_update<Device, T>(device_, weights() + begin, masters() ? masters() + begin : nullptr,
-                              first_moments() + begin, second_moments() + begin, gradients() + begin, settings, state,
-                              count);
+      adamw_update<Device, T>(device_, {.weight = weights() + begin,
+                                        .master = masters() ? masters() + begin : nullptr,
+                                        .first_moment = first_moments() + begin,
+                                        .second_moment = second_moments() + begin,
+                                        .d_weight = gradients() + begin,
+                                        .settings = settings,
+                                        .state = state,
+                                        .count = count});
     };
     const Index decayed = measured_.decayed_count();
     if (training.optimizer == "muon") {

@@ -24,9 +24,14 @@ struct Tensor {
   template <class Device>
   void update(Device& device, const Array<Accum<T>>& d_weight, const AdamwSettings& settings, const StepState& state) {
     const Array<StepState> state_on_device(1, state);
-    adamw_update<Device, T>(device, weight.data() + begin, has_master ? master.data() + begin : nullptr,
-                            first_moment.data() + begin, second_moment.data() + begin, d_weight.data() + begin,
-                            settings, state_on_device.data(), static_cast<Index>(weight.size()) - begin);
+    adamw_update<Device, T>(device, {.weight = weight.data() + begin,
+                                     .master = has_master ? master.data() + begin : nullptr,
+                                     .first_moment = first_moment.data() + begin,
+                                     .second_moment = second_moment.data() + begin,
+                                     .d_weight = d_weight.data() + begin,
+                                     .settings = settings,
+                                     .state = state_on_device.data(),
+                                     .count = static_cast<Index>(weight.size()) - begin});
     wait_for(device);
   }
   bool operator==(const Tensor&) const = default;

@@ -26,8 +26,14 @@ struct LogitsCase {
 
   template <class Device, class T>
   void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    additive_logits_forward<Device, T>(device, out[0].data(), in[0].data(), gap > 0 ? stride() : 0, in[1].data(), B, C,
-                                       N, K);
+    additive_logits_forward<Device, T>(device, {.logit_bnc = out[0].data(),
+                                                .x_bch = in[0].data(),
+                                                .x_stride = gap > 0 ? stride() : 0,
+                                                .pool_nk = in[1].data(),
+                                                .B = B,
+                                                .C = C,
+                                                .N = N,
+                                                .K = K});
   }
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
@@ -131,8 +137,13 @@ struct OwnLogitsCase {
   template <class Device, class T>
   Array<T> logits(Device& device, const Values<T>& in) const {
     Array<T> logit_bnc(size(shape.B * shape.N * shape.C));
-    additive_logits_forward<Device, T>(device, logit_bnc.data(), in[0].data(), 0, in[1].data(), shape.B, shape.C,
-                                       shape.N, shape.K);
+    additive_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc.data(),
+                                                .x_bch = in[0].data(),
+                                                .pool_nk = in[1].data(),
+                                                .B = shape.B,
+                                                .C = shape.C,
+                                                .N = shape.N,
+                                                .K = shape.K});
     wait_for(device);
     return logit_bnc;
   }

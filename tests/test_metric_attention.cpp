@@ -71,8 +71,15 @@ struct MetricAttentionCase {
                                                        .K = K});
     wait_for(device);
     for (std::size_t i = 0; i < d_value_bch.size(); ++i) d_in[0][i] = T(d_in[0][i] + d_value_bch[i]);
-    metric_key_backward<Device, T>(device, d_in[0].data(), d_in[1].data(), d_key_bch.data(), in[0].data(), in[1].data(),
-                                   form, B * C, N, K);
+    metric_key_backward<Device, T>(device, {.d_project_bch = d_in[0].data(),
+                                            .d_metric = d_in[1].data(),
+                                            .d_key_bch = d_key_bch.data(),
+                                            .project_bch = in[0].data(),
+                                            .metric = in[1].data(),
+                                            .form = form,
+                                            .BC = B * C,
+                                            .N = N,
+                                            .K = K});
   }
 };
 
@@ -94,8 +101,15 @@ struct MetricKeyCase {
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     std::fill(d_in[0].begin(), d_in[0].end(), T(3));
-    metric_key_backward<Device, T>(device, d_in[0].data(), d_in[1].data(), d_out[0].data(), in[0].data(), in[1].data(),
-                                   form, BC, N, K);
+    metric_key_backward<Device, T>(device, {.d_project_bch = d_in[0].data(),
+                                            .d_metric = d_in[1].data(),
+                                            .d_key_bch = d_out[0].data(),
+                                            .project_bch = in[0].data(),
+                                            .metric = in[1].data(),
+                                            .form = form,
+                                            .BC = BC,
+                                            .N = N,
+                                            .K = K});
     wait_for(device);
     for (T& x : d_in[0]) x = T(x - 3);
   }

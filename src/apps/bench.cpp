@@ -385,7 +385,8 @@ class LayerBench {
     Sum *logit = array<Sum>(BC() * N), *max = array<Sum>(BC() * N), *sum = array<Sum>(BC() * N);
     Sum *d_logit = array<Sum>(BC() * N), *d_pool = array<Sum>(N * K);
     time("additive pooling", "forward", 5.0 * static_cast<double>(count), size(3 * count), [=, this] {
-      additive_logits_forward<Device, T>(device_, logit, x, 0, pool, B_, C_, N, K);
+      additive_logits_forward<Device, T>(
+          device_, {.logit_bnc = logit, .x_bch = x, .pool_nk = pool, .B = B_, .C = C_, .N = N, .K = K});
       additive_pooling_forward<Device, T>(
           device_, {.out_bch = out, .max_bnc = max, .sum_bnc = sum, .logit_bnc = logit, .x_bch = x, .shape = shape});
     });
@@ -454,8 +455,14 @@ class LayerBench {
     time("metric key", "forward", flops, size(2 * count),
          [=, this] { metric_key_forward<Device, T>(device_, key, project, metric, MetricForm::packed, BC(), N, K); });
     time("metric key", "backward", 2 * flops, size(4 * count), [=, this] {
-      metric_key_backward<Device, T>(device_, d_project, d_metric, key, project, metric, MetricForm::packed, BC(), N,
-                                     K);
+      metric_key_backward<Device, T>(device_, {.d_project_bch = d_project,
+                                               .d_metric = d_metric,
+                                               .d_key_bch = key,
+                                               .project_bch = project,
+                                               .metric = metric,
+                                               .BC = BC(),
+                                               .N = N,
+                                               .K = K});
     });
   }
 
@@ -497,7 +504,13 @@ class LayerBench {
          [=, this] { global_norm<Device, T>(device_, step, d_weight, 1, count); });
     const double bytes = narrow ? size<Sum>(7 * count) + size(count) : size(7 * count);
     time("adamw", "step", 15.0 * static_cast<double>(count), bytes, [=, this] {
-      adamw_update<Device, T>(device_, weight, master, first, second, d_weight, AdamwSettings{}, step, count);
+      adamw_update<Device, T>(device_, {.weight = weight,
+                                        .master = master,
+                                        .first_moment = first,
+                                        .second_moment = second,
+                                        .d_weight = d_weight,
+                                        .state = step,
+                                        .count = count});
     });
 
     // One matrix of every feed-forward net.

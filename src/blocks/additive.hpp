@@ -199,8 +199,14 @@ class AdditiveBlock : public Block<Device, T> {
                                        .BC = BC,
                                        .I = D_,
                                        .O = qkv_});  // (additive.2)
-    additive_logits_forward<Device, T>(device, first_.logit_bnc, qkv_bcq_, qkv_, query_pool_.value, pass.B, pass.C, N_,
-                                       K_);  // (additive.3)
+    additive_logits_forward<Device, T>(device, {.logit_bnc = first_.logit_bnc,
+                                                .x_bch = qkv_bcq_,
+                                                .x_stride = qkv_,
+                                                .pool_nk = query_pool_.value,
+                                                .B = pass.B,
+                                                .C = pass.C,
+                                                .N = N_,
+                                                .K = K_});  // (additive.3)
     pool(first_, qkv_bcq_, qkv_);
     if (projection_) {
       linear_forward<Device, T>(device, {.out_bco = mixed_bcd_,
@@ -219,8 +225,13 @@ class AdditiveBlock : public Block<Device, T> {
                                               .BC = BC,
                                               .D = D_});              // (additive.5)
     const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);  // (additive.6)
-    additive_logits_forward<Device, T>(device, second_.logit_bnc, t_bcd, 0, key_pool_.value, pass.B, pass.C, N_,
-                                       K_);  // (additive.7)
+    additive_logits_forward<Device, T>(device, {.logit_bnc = second_.logit_bnc,
+                                                .x_bch = t_bcd,
+                                                .pool_nk = key_pool_.value,
+                                                .B = pass.B,
+                                                .C = pass.C,
+                                                .N = N_,
+                                                .K = K_});  // (additive.7)
     pool(second_, t_bcd, 0);
     const T* around_bcd = options_.residual ? in_bcd : nullptr;  // (additive.8)
     if (skip_normed_) around_bcd = r_bcd_;                       // (additive.9)

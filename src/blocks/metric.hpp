@@ -109,8 +109,15 @@ class MetricBlock : public Block<Device, T> {
                                                        .N = N_,
                                                        .K = K_});                           // (metric.8)
     dropout_forward<Device, T>(device, d_p_bch, d_value_bch, d_p_bch, Dropout{}, BC * H_);  // (metric.9)
-    metric_key_backward<Device, T>(device, d_p_bch, metric_.gradient, d_key_bch, p_bch_, metric_.value, form_, BC, N_,
-                                   K_);
+    metric_key_backward<Device, T>(device, {.d_project_bch = d_p_bch,
+                                            .d_metric = metric_.gradient,
+                                            .d_key_bch = d_key_bch,
+                                            .project_bch = p_bch_,
+                                            .metric = metric_.value,
+                                            .form = form_,
+                                            .BC = BC,
+                                            .N = N_,
+                                            .K = K_});
     T* d_h_bcd = d_y_bcd;  // no longer needed
     linear_backward_weight<Device, T>(device, {.d_weight_oi = project_.gradient,
                                                .d_out_bco = d_p_bch,

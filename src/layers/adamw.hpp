@@ -27,10 +27,22 @@ struct AdamwSettings {
   double weight_decay = 0;  // of this tensor; acts on the weight, per unit of learning rate
 };
 
-// Updates `count` >= 0 weights and their moments in place; d_weight is only read. The moments start as 0. Where T is
-// narrower than Accum<T> (bf16), `master` holds the weights in full precision: it is what (adamw.6) updates, and weight
-// gets the rounded copy. A step is often smaller than the distance of two neighbouring bf16 and would be rounded away.
-// Where T is Accum<T>, master is null and weight itself is updated.
+// The arrays of `count` >= 0 weights. Where T is narrower than Accum<T> (bf16), `master` holds the weights in full
+// precision: it is what (adamw.6) updates, and weight gets the rounded copy. A step is often smaller than the distance
+// of two neighbouring bf16 and would be rounded away. Where T is Accum<T>, master is null and weight itself is updated.
+template <class T>
+struct AdamwUpdate {
+  T* weight;
+  Accum<T>* master = nullptr;
+  Accum<T>* first_moment;   // 0 before the first step
+  Accum<T>* second_moment;  // 0 before the first step
+  const Accum<T>* d_weight;
+  AdamwSettings settings = {};
+  const StepState* state;
+  Index count;
+};
+
+// Updates the weights and their moments in place.
 //
 // Of *state it reads learning_rate, clip_scale and the corrections, which set_adamw_corrections must have set for this
 // step. Where clip_scale is NaN (a gradient that is not finite, see global_norm.hpp) the step is broken and nothing
@@ -39,8 +51,7 @@ struct AdamwSettings {
 // About 15 flops a weight, with a root and a division; in float, reads 16 bytes a weight and writes 12, in bf16 16 and
 // 14.
 template <class Device, class T>
-void adamw_update(Device&, T* weight, Accum<T>* master, Accum<T>* first_moment, Accum<T>* second_moment,
-                  const Accum<T>* d_weight, const AdamwSettings&, const StepState* state, Index count);
+void adamw_update(Device&, const AdamwUpdate<T>&);
 
 // The reciprocals of (adamw.4) and (adamw.5) for state.step. For the host: powers of beta in float would lose them.
 inline void set_adamw_corrections(StepState& state, const AdamwSettings& settings) {

@@ -66,9 +66,16 @@ struct AdditivePoolingShape {
 };
 
 // Equation (additive_attention.1) without the mask. 2 flops an element of x, which is read once.
+template <class T>
+struct AdditiveLogitsForward {
+  Accum<T>* logit_bnc;
+  const T* x_bch;
+  Index x_stride = 0;
+  const T* pool_nk;
+  Index B, C, N, K;
+};
 template <class Device, class T>
-void additive_logits_forward(Device&, Accum<T>* logit_bnc, const T* x_bch, Index x_stride, const T* pool_nk, Index B,
-                             Index C, Index N, Index K);
+void additive_logits_forward(Device&, const AdditiveLogitsForward<T>&);
 
 // Adds to d_x_bch (where the payload's own gradient already stands) and to d_pool_nk. 4 flops an element; reads x and
 // d_x, writes d_x.

@@ -36,10 +36,19 @@ template <class Device, class T>
 void metric_key_forward(Device&, T* key_bch, const T* project_bch, const T* metric, MetricForm, Index BC, Index N,
                         Index K);
 
-// Adds to d_project_bch (where the gradients of query and value already stand) and to d_metric. 4 BC N K^2 flops.
+// 4 BC N K^2 flops; reads d_key_bch and project_bch, reads and writes d_project_bch.
+template <class T>
+struct MetricKeyBackward {
+  T* d_project_bch;    // added to: the gradients of query and value already stand there
+  Accum<T>* d_metric;  // added to
+  const T* d_key_bch;
+  const T* project_bch;
+  const T* metric;
+  MetricForm form = MetricForm::packed;
+  Index BC, N, K;
+};
 template <class Device, class T>
-void metric_key_backward(Device&, T* d_project_bch, Accum<T>* d_metric, const T* d_key_bch, const T* project_bch,
-                         const T* metric, MetricForm, Index BC, Index N, Index K);
+void metric_key_backward(Device&, const MetricKeyBackward<T>&);
 
 // The query of one new position: its dot product with a cached row p_c' is p_c^T M p_c', so that the core's step takes
 // the cache of p for keys and for values. query_h and project_h: N K numbers, not the same array. 2 N K^2 flops.
