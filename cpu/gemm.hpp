@@ -379,8 +379,10 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   const Index workers = device.threads.count();
   Index n_block = block_columns;
   while (n_block > tile_columns && M * blocks_of(N, n_block) < enough_rows * workers) n_block /= 2;
-  const Index n_blocks = blocks_of(N, n_block);
-  const Index packed_columns = pack ? lesser(n_block, blocks_of(N, tile_columns) * tile_columns) : 0;
+  const Index n_blocks = blocks_of(N, n_block), n_tiles = blocks_of(N, tile_columns);
+  // Of about the same width, as every worker gets as many tasks: 384 columns are twice 192, not 256 and 128.
+  const auto block_begin = [&](Index block) { return lesser(N, block * n_tiles / n_blocks * tile_columns); };
+  const Index packed_columns = pack ? blocks_of(n_tiles, n_blocks) * tile_columns : 0;
   typename Device::Scope scratch(device.workspace);
   float* all_packed = scratch.template take<float>(workers * K * packed_columns);
 
@@ -392,7 +394,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   parallel_for(device, tasks, [&](Index task, Index worker) {
     alignas(64) float a_copy[tile_rows * a_copy_stride];
     const Index m_begin = task % m_tasks * task_rows, m_end = lesser(M, m_begin + task_rows);
-    const Index n_begin = task / m_tasks * n_block, n_end = lesser(N, n_begin + n_block);
+    const Index n_begin = block_begin(task / m_tasks), n_end = block_begin(task / m_tasks + 1);
     const bool first_of_block = pack && (m_begin == 0 || task == worker * tasks / workers);
     float* packed = all_packed + worker * K * packed_columns;
     for (Index k = 0, k_end, block = 1; k < K; k = k_end, ++block) {
