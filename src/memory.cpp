@@ -18,8 +18,8 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{1} << 21;
 constexpr std::size_t smallest_chunk = std::size_t{1} << 20;
 
-// A matrix product walks down columns, every row in another page: pages of 2 MiB take 3 to 5 % off a training step.
-// What is smaller than two of them stays in ordinary ones.
+// A matrix product walks down columns, every row in another page: pages of 2 MiB took 2 to 4 % off a training step on
+// Zen 5 (docs/results/cpu_history.md). What is smaller than two of them stays in ordinary ones.
 void* allocate_on_host(std::size_t bytes) {
   const bool large = bytes >= 2 * huge_page;
   void* memory = nullptr;
