@@ -4,8 +4,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
 #include <fstream>
+#include <new>
 #include <string>
 
 #include "error.hpp"
@@ -14,25 +15,31 @@ namespace abh {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
-constexpr std::size_t huge_page = std::size_t{1} << 21;
+constexpr std::align_val_t alignment{64};
 constexpr std::size_t smallest_chunk = std::size_t{1} << 20;
 
 // A matrix product walks down columns, every row in another page: pages of 2 MiB took 2 to 4 % off a training step on
-// Zen 5 (docs/results/cpu_history.md). What is smaller than two of them stays in ordinary ones.
-void* allocate_on_host(std::size_t bytes) {
-  const bool large = bytes >= 2 * huge_page;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, large ? huge_page : alignment, bytes) != 0) {
-    throw Error("out of memory: the system refused " + std::to_string(bytes) + " bytes");
-  }
+// Zen 5 (docs/results/cpu_history.md). A wish: where the system does not grant it, all works as well.
+void wish_for_huge_pages(void* memory, std::size_t bytes) {
 #if defined(MADV_HUGEPAGE)
-  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: without it all works as well
+  constexpr std::uintptr_t huge_page = std::uintptr_t{1} << 21;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = (begin + huge_page - 1) / huge_page * huge_page;
+  const std::uintptr_t last = (begin + bytes) / huge_page * huge_page;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  static_cast<void>(memory), static_cast<void>(bytes);
 #endif
+}
+
+void* allocate_on_host(std::size_t bytes) {
+  void* memory = ::operator new(bytes, alignment, std::nothrow);
+  if (!memory) throw Error("out of memory: the system refused " + std::to_string(bytes) + " bytes");
+  wish_for_huge_pages(memory, bytes);
   return memory;
 }
 
-void release_on_host(void* memory) { std::free(memory); }
+void release_on_host(void* memory) { ::operator delete(memory, alignment); }
 
 }  // namespace
 
