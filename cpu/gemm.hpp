@@ -8,8 +8,8 @@
 //   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of
 //                   `b` that it reads, unless `b` is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
-//   column_gemm     floats, columns of `a` contiguous (gradient of the weight), lanes wide or `out` of few tiles:
-//                   operands are read where they stand
+//   column_gemm     floats, columns of `a` contiguous (gradient of the weight), `out` of few tiles, or of few rows or
+//                   columns where lanes are wide: operands are read where they stand
 //   packed_column_gemm  the same for all else: operands are packed on the way
 //
 // All but the first and dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
@@ -151,7 +151,9 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
                                          __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
   // Where the sums go may be far away: it comes nearer while they are computed.
-  for (Index r = 0; r < target.rows; ++r) __builtin_prefetch(target.out_mn + r * target.out_row, 1, 3);
+  for (Index r = 0; r < target.rows; ++r) {
+    for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(target.out_mn + r * target.out_row + n, 1, 3);
+  }
   const float* b = operands.b;
   constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
   L row_sum[sum_vectors + 1];
@@ -250,7 +252,7 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
   if (target.columns <= lanes) return product.template operator()<1, false, false>();
   if constexpr (order == Order::rows) {
     if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
-  } else if constexpr (lanes < 16) {
+  } else {
     if (operands.a_panel && operands.b_panel) return product.template operator()<tile_vectors, true, true>();
     if (operands.a_panel) return product.template operator()<tile_vectors, true, false>();
     if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
@@ -588,7 +590,7 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
 }
 
 // Steps that tiles of packed operands take together: a panel of `b` stays in the first-level cache for them.
-inline constexpr Index packed_steps = 256;
+inline constexpr Index packed_steps = lanes == 16 ? 128 : 256;
 inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
 inline constexpr Index narrow_rows = 128;
 
@@ -634,7 +636,7 @@ struct ColumnGroup {
 // are packed a group of tiles ahead, a few of them between two tiles, with all columns of the group. A tile reads a
 // panel of `b` from the first-level cache, where it stays for the tiles of a group, and a panel of `a` from the second.
 inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, float* b_panels) {
-  constexpr Index group_tiles = 11, a_group = group_tiles * packed_a_panel;
+  constexpr Index group_tiles = lanes == 16 ? 8 : 11, a_group = group_tiles * packed_a_panel;
   alignas(64) float a_panels[2 * a_group];
   const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
   const Index n_tiles = blocks_of(block.n_end - block.n_begin, tile_columns);
@@ -675,7 +677,7 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
   }
 }
 
-// column_gemm for lanes so narrow that a tile reads often: rows of a matrix with a power of two of columns all fall
+// column_gemm where a tile reads often and rows are long: those of a matrix with a power of two of columns all fall
 // into the same few places of the first-level cache. Every task packs for itself what it needs, on the way: what
 // another core has just written would come slower than it is packed again.
 template <class Device>
@@ -685,8 +687,10 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index k_parts = blocks_of(K, packed_steps);
   const bool narrow = M <= narrow_rows;
 
-  // A task for every worker: the fewer there are, the less is packed. The one with most tiles decides; to pack a row or
-  // a column of tiles counts as another tile.
+  // A task for every worker, as a rule: the fewer there are, the less is packed. The one with most tiles decides; to
+  // pack a row or a column of tiles counts as another tile. Wide lanes need more of `b` in the same time: what a task
+  // has of it stays in the second-level cache.
+  constexpr Index most_n_tiles = 24;
   const Index workers = device.threads.count();
   const auto most_tiles = [&](Index m_tasks) {
     return (blocks_of(m_tiles, m_tasks) + 1) * (blocks_of(n_tiles, workers / m_tasks) + 1);
@@ -695,13 +699,14 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   for (Index rows = 2; rows <= workers; ++rows) {
     if (workers % rows == 0 && most_tiles(rows) <= most_tiles(m_tasks)) m_tasks = rows;
   }
-  const Index n_tasks = workers / m_tasks;
+  Index n_tasks = workers / m_tasks;
+  if (lanes == 16) n_tasks *= blocks_of(blocks_of(n_tiles, n_tasks), most_n_tiles);
   const auto row_of = [&](Index m_task) { return m_task == m_tasks ? M : m_task * M / m_tasks / 2 * 2; };
 
   typename Device::Scope scratch(device.workspace);
   const Index task_elements = narrow ? 0 : lesser(K, packed_steps) * blocks_of(n_tiles, n_tasks) * tile_columns;
   float* b_panels = scratch.template take<float>(workers * task_elements);
-  parallel_for(device, workers, [&](Index task, Index) {
+  parallel_for(device, m_tasks * n_tasks, [&](Index task, Index worker) {
     const Index m_task = task % m_tasks, n_task = task / m_tasks;
     ColumnBlock block{.m_begin = row_of(m_task),
                       .m_end = row_of(m_task + 1),
@@ -710,7 +715,7 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
                       .k = 0,
                       .count = K};
     if (block.m_begin >= block.m_end || block.n_begin >= block.n_end) return;
-    if (!narrow) return packed_column_tiles(g, block, b_panels + task * task_elements);
+    if (!narrow) return packed_column_tiles(g, block, b_panels + worker * task_elements);
     for (Index k_part = 0; k_part < k_parts; ++k_part) {
       block.k = k_part * K / k_parts;
       block.count = (k_part + 1) * K / k_parts - block.k;
@@ -729,8 +734,10 @@ void gemm(Device& device, const Gemm<T>& g) {
     if (g.M == 0 || g.N == 0) return;
     if (g.K == 0) return reference_gemm(device, g);
     if (g.a_col != 1 || g.row_sum_m) {
-      constexpr Index few_tiles = 16;
-      if (lanes == 16 || blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles) {
+      constexpr Index few_tiles = 16, wide_columns = 256;
+      const bool few = lanes == 16 ? g.M <= narrow_rows || g.N < wide_columns
+                                   : blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles;
+      if (few) {
         column_gemm(device, g);
       } else {
         packed_column_gemm(device, g);

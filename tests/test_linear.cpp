@@ -125,7 +125,8 @@ TEST_CASE("linear over several blocks", "[linear]") {
                               {.BC = 270, .I = 150, .O = 8, .bias = true},
                               {.BC = 530, .I = 130, .O = 65, .bias = true, .accumulate = true, .in_gap = 1},
                               {.BC = 300, .I = 270, .O = 123, .bias = true, .out_gap = 1},
-                              {.BC = 3, .I = 600, .O = 301, .bias = true}};
+                              {.BC = 3, .I = 600, .O = 301, .bias = true},
+                              {.BC = 140, .I = 801, .O = 133, .bias = true, .accumulate = true, .in_gap = 1}};
   for (const LinearCase& layer : cases) {
     INFO("BC " << layer.BC << ", I " << layer.I << ", O " << layer.O);
     check_float(layer, 1);
