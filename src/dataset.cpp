@@ -24,7 +24,10 @@ Index scale_to(std::uint64_t bits, Index n) {
 
 std::string read_text_file(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw Error(path + ": is a directory, expected a text file");
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) throw Error(path + ": is a directory, expected a text file");
+  // Which may never end, as /dev/zero does.
+  if (std::filesystem::is_character_file(status)) throw Error(path + ": is a device, expected a text file");
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };

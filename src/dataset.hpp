@@ -12,7 +12,7 @@
 
 namespace abh {
 
-// The bytes of a file, unchanged. Throws Error for a file that is missing, a directory, unreadable or empty.
+// The bytes of a file, unchanged. Throws Error for a file that is missing, a directory, a device, unreadable or empty.
 std::string read_text_file(const std::string& path);
 
 // What a run stores to know its data file again: "1115394 bytes, crc32 0DD1A4C2".

@@ -80,6 +80,7 @@ TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
   CHECK(contains(message_of([&] { return read_text_file(missing); }), missing + ": cannot be opened: No such file"));
   const std::string directory = folder.path.string();
   CHECK(contains(message_of([&] { return read_text_file(directory); }), directory + ": is a directory"));
+  CHECK(contains(message_of([&] { return read_text_file("/dev/zero"); }), "/dev/zero: is a device"));
   const std::string empty = folder.write("empty.txt", "");
   CHECK(contains(message_of([&] { return read_text_file(empty); }), empty + ": is empty"));
   CHECK(contains(message_of([&] { return read_text_file(""); }), "cannot be opened"));
