@@ -77,7 +77,8 @@ struct RunOptions {
   std::size_t close_output_after = std::string::npos;  // the reader of standard output leaves after so many bytes
   int signal = 0;                                      // sent once, when `signal_at` has been printed ...
   std::string signal_at = {};
-  double signal_after_s = 0;  // ... and this much time has passed since the start
+  double signal_after_s = 0;   // ... and this much time has passed since the start
+  bool ignore_signal = false;  // by whoever starts the program
   double timeout_s = 120;
 };
 
@@ -112,6 +113,7 @@ inline Outcome run_program_of_build(const std::string& name, const Arguments& ar
     ::dup2(out[1], 1);
     ::dup2(err[1], 2);
     ::signal(SIGPIPE, SIG_DFL);
+    if (options.ignore_signal) ::signal(options.signal, SIG_IGN);
     if (options.largest_file != RLIM_INFINITY) {
       const rlimit limit{options.largest_file, options.largest_file};
       ::setrlimit(RLIMIT_FSIZE, &limit);

@@ -139,6 +139,18 @@ TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size"
   });
 }
 
+// Epsilon is added to the root, not under it: the first step of a gradient as large as epsilon is half a step.
+TEST_CASE("adamw: gradients as small as epsilon", "[adamw]") {
+  const AdamwSettings settings{.epsilon = 1e-8};
+  for_each_device([&](auto& device, const std::string& name) {
+    INFO(name);
+    Tensor<float> tensor(Array<float>(5, 1));
+    tensor.update(device, {1e-8f, -1e-8f, 3e-8f, 1e-9f, -1e-10f}, settings, state_of(0, settings, 0.5f));
+    const Array<float> expected = {0.75f, 1.25f, 0.625f, 1 - 0.5f / 11, 1 + 0.5f / 101};
+    for (std::size_t i = 0; i < 5; ++i) CHECK_FALSE(!(std::abs(tensor.weight[i] - expected[i]) <= 1e-6f));
+  });
+}
+
 TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw]") {
   for_each_device([](auto& device, const std::string& name) {
     INFO(name);
@@ -218,6 +230,45 @@ TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
         not_rounded += float(narrow.weight[i]) != float(bf16(narrow.master[i]));
       }
       CHECK(not_rounded == 0);
+    }
+  });
+}
+
+// 1 - beta must not be formed in float: 1 - 0.9999f is off by a six-thousandth.
+TEST_CASE("adamw: on the GPU, betas near 1", "[adamw][gpu]") {
+  const AdamwSettings settings{.beta1 = 0.9999, .beta2 = 0.9999};
+  const Index count = 37;
+  CpuDevice<Isa::baseline> reference_device(1);
+  const Tensor<double> reference = run<double>(reference_device, count, settings);
+  for_each_gpu([&](auto& device, const std::string& name) {
+    const Tensor<float> got = run<float>(device, count, settings);
+    require_close({activation("first_moment", count), activation("second_moment", count)},
+                  converted<double>(Values<float>{got.first_moment, got.second_moment}),
+                  {reference.first_moment, reference.second_moment}, 1e-5, name);
+  });
+}
+
+TEST_CASE("adamw: on the GPU, a rounded copy that is aligned to nothing", "[adamw][gpu]") {
+  const AdamwSettings settings;
+  const Index count = 9;
+  for_each_gpu([&](auto& device, const std::string& name) {
+    INFO(name);
+    const Array<StepState> state(1, state_of(0, settings, 0.5f));
+    const Array<float> d_weight(static_cast<std::size_t>(count), -1.0f);
+    Array<bf16> weight(d_weight.size() + 2, bf16(1));
+    Array<float> master(d_weight.size(), 1.0f), first_moment(d_weight.size(), 0.0f), second_moment(first_moment);
+    adamw_update<std::remove_reference_t<decltype(device)>, bf16>(device, {.weight = weight.data() + 1,
+                                                                           .master = master.data(),
+                                                                           .first_moment = first_moment.data(),
+                                                                           .second_moment = second_moment.data(),
+                                                                           .d_weight = d_weight.data(),
+                                                                           .settings = settings,
+                                                                           .state = state.data(),
+                                                                           .count = count});
+    wait_for(device);
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      const bool own = i > 0 && i + 1 < weight.size();
+      CHECK(float(weight[i]) == (own ? 1.5f : 1.0f));
     }
   });
 }

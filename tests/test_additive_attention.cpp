@@ -173,7 +173,7 @@ struct GateCase {
   Index BC, D;
   bool residual = false;
   Dropout dropout = {};
-  Index gap = 0;
+  Index gap = 0, d_gap = 0;  // d_gap: what lies between rows of the gate's gradient beyond that
 
   std::vector<Slot> inputs() const {
     return {activation("residual_bcd", residual ? BC * D : 0), activation("pooled_bcd", BC * D),
@@ -195,10 +195,11 @@ struct GateCase {
   template <class Device, class T>
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     if (residual) d_in[0] = d_out[0];
-    Array<T> d_gate_bcd(d_in[2].size(), T(0));
+    const Index stride = D + gap, d_stride = stride + d_gap;
+    Array<T> d_gate_bcd(size(BC * d_stride), T(0));
     additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_in[1].data(),
                                                .d_gate_bcd = d_gate_bcd.data(),
-                                               .d_gate_stride = gap > 0 ? D + gap : 0,
+                                               .d_gate_stride = d_stride > D ? d_stride : 0,
                                                .d_out_bcd = d_out[0].data(),
                                                .pooled_bcd = in[1].data(),
                                                .gate_bcd = in[2].data(),
@@ -207,7 +208,9 @@ struct GateCase {
                                                .BC = BC,
                                                .D = D});
     wait_for(device);
-    for (std::size_t i = 0; i < d_gate_bcd.size(); ++i) d_in[2][i] = T(d_in[2][i] + d_gate_bcd[i]);
+    for (Index i = 0; i < BC * stride; ++i) {
+      d_in[2][size(i)] = T(d_in[2][size(i)] + d_gate_bcd[size(i / stride * d_stride + i % stride)]);
+    }
   }
 };
 
@@ -713,6 +716,7 @@ TEST_CASE("additive attention: on the GPU, sizes of nothing", "[additive_attenti
   }
   check_gpu("additive_attention", "gate, odd stride", GateCase{5, 40, true, dropout, 3});
   check_gpu("additive_attention", "gate, even stride", GateCase{5, 40, false, dropout, 8});
+  check_gpu("additive_attention", "gate, even stride, odd one of its gradient", GateCase{5, 40, false, dropout, 8, 3});
 }
 
 TEST_CASE("additive attention: on the GPU, logits", "[additive_attention][gpu]") {
@@ -724,7 +728,7 @@ TEST_CASE("additive attention: on the GPU, logits", "[additive_attention][gpu]")
   check_gpu("additive_attention", "logits, 1 position", LogitsCase{3, 1, 5, 8});
   // More rows than a chunk of d_pool's sums, and sequences shorter than the step of its warps.
   check_gpu("additive_attention", "logits, 1025 positions", LogitsCase{1, 1025, 1, 8});
-  check_gpu("additive_attention", "logits, 50 sequences of 3", LogitsCase{50, 3, 1, 4});
+  check_gpu("additive_attention", "logits, 50 sequences of 3", LogitsCase{50, 3, 2, 4});
 }
 
 TEST_CASE("additive attention: on the GPU, heads of any size", "[additive_attention][gpu]") {
@@ -759,6 +763,7 @@ TEST_CASE("additive attention: on the GPU, masks and strides", "[additive_attent
     check_pooling({{2, 530, 1, 4, window}, holes_and_nothing(530)});
     check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), true, 8, 12});
     check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 3, 5});
+    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 8, 5});
   }
   // More than a tile left out at the beginning, and in the middle.
   PoolingCase layer = pooling(1, 800, 1, 4);

@@ -58,6 +58,14 @@ TEST_CASE("atomic_file: writes, replaces, and leaves nothing else behind", "[ato
   }
 }
 
+TEST_CASE("atomic_file: who may read a new file is for the umask to say", "[atomic_file]") {
+  const Folder folder;
+  const mode_t before = ::umask(022);
+  write_file_atomically(folder / "file", "content");
+  ::umask(before);
+  CHECK(fs::status(folder / "file").permissions() == fs::perms(0644));
+}
+
 TEST_CASE("atomic_file: a name without a folder is one in the working directory", "[atomic_file]") {
   const Folder folder;
   const fs::path before = fs::current_path();

@@ -296,7 +296,7 @@ TEST_CASE("cross_entropy: on the GPU", "[cross_entropy][gpu]") {
 
 // The rows whose maximum comes late, early, from one lane alone, or rises in every step, against the CPU in double.
 TEST_CASE("cross_entropy: the maximum may stand anywhere in a long row, on the GPU", "[cross_entropy][gpu]") {
-  const Index BC = 6, V = GENERATE(1096, 1097);
+  const Index BC = 7, V = GENERATE(1096, 1097);
   Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
   const auto logit = [&](Index bc, Index v) -> float& { return logits_bcv[static_cast<std::size_t>(bc * V + v)]; };
   logit(0, V - 1) = 90;
@@ -305,7 +305,8 @@ TEST_CASE("cross_entropy: the maximum may stand anywhere in a long row, on the G
   for (Index v = 0; v < V; ++v) logit(3, v) = -0.1f * static_cast<float>(v);
   for (Index v = 5; v < V; ++v) logit(4, v) = -std::numeric_limits<float>::infinity();
   for (Index v = 0; v < V; ++v) logit(5, v) = 1e34f;
-  const Array<Token> targets_bc = {0, 0, 7, 7, 3, 7};
+  for (Index v = 0; v < V; ++v) logit(6, v) = -1e34f;
+  const Array<Token> targets_bc = {0, 0, 7, 7, 3, 7, 7};
   CpuDevice<Isa::baseline> reference(1);
   for (const double label_smoothing : {0.0, 0.1}) {
     const Result<double> expected =

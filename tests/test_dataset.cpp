@@ -84,6 +84,9 @@ TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
   const std::string empty = folder.write("empty.txt", "");
   CHECK(contains(message_of([&] { return read_text_file(empty); }), empty + ": is empty"));
   CHECK(contains(message_of([&] { return read_text_file(""); }), "cannot be opened"));
+  // Opens, but nothing is mapped at address 0: not the same as an empty file.
+  const std::string broken = "/proc/self/mem";
+  CHECK(contains(message_of([&] { return read_text_file(broken); }), broken + ": cannot be read: Input/output error"));
   if (geteuid() != 0) {
     const std::string locked = folder.write("locked.txt", "text");
     fs::permissions(locked, fs::perms::none);

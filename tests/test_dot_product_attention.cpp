@@ -518,5 +518,74 @@ TEST_CASE("dot product attention: more blocks than take turns on the GPU", "[dot
   check_float(DotProductAttentionCase{.B = 130, .C = 65, .N = 2, .K = 4}, 1);
 }
 
+// Rows of query, key, value and their gradients have strides of their own, of which any may rule out wide accesses.
+TEST_CASE("dot product attention: on the GPU, one array whose rows are not aligned", "[dot_product_attention][gpu]") {
+  const DotProductAttentionCase layer{1, 9, 2, 8};
+  const Index H = layer.H(), rows = layer.B * layer.C;
+  for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
+    const auto check = [&]<class T>(T) {
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+      const Values<double> out = converted<double>(run_forward<T>(layer, device, in));
+      const Values<double> d_in = run_backward<T>(layer, device, in, d_out);
+      for (std::size_t odd = 0; odd < 6; ++odd) {  // query, key, value, and their gradients
+        const auto stride = [&](std::size_t i) { return i == odd ? H + 3 : H; };
+        const auto element = [&](std::size_t i, Index at) { return size_of(at / H * stride(i) + at % H); };
+        Values<T> arrays;
+        for (std::size_t i = 0; i < 6; ++i) {
+          arrays.emplace_back(size_of(rows * stride(i)), T(0));
+          for (Index at = 0; i < 3 && at < rows * H; ++at) arrays[i][element(i, at)] = in[i][size_of(at)];
+        }
+        Array<T> out_bch(size_of(rows * H));
+        Array<Accum<T>> lse_bnc(size_of(rows * layer.N));
+        dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch.data(),
+                                                          .lse_bnc = lse_bnc.data(),
+                                                          .query_bch = arrays[0].data(),
+                                                          .key_bch = arrays[1].data(),
+                                                          .value_bch = arrays[2].data(),
+                                                          .query_stride = stride(0),
+                                                          .key_stride = stride(1),
+                                                          .value_stride = stride(2),
+                                                          .causal = true,
+                                                          .B = layer.B,
+                                                          .C = layer.C,
+                                                          .N = layer.N,
+                                                          .K = layer.K});
+        dot_product_attention_backward<Device, T>(device, {.d_query_bch = arrays[3].data(),
+                                                           .d_key_bch = arrays[4].data(),
+                                                           .d_value_bch = arrays[5].data(),
+                                                           .d_query_stride = stride(3),
+                                                           .d_key_stride = stride(4),
+                                                           .d_value_stride = stride(5),
+                                                           .d_out_bch = d_out[0].data(),
+                                                           .out_bch = out_bch.data(),
+                                                           .lse_bnc = lse_bnc.data(),
+                                                           .query_bch = arrays[0].data(),
+                                                           .key_bch = arrays[1].data(),
+                                                           .value_bch = arrays[2].data(),
+                                                           .query_stride = stride(0),
+                                                           .key_stride = stride(1),
+                                                           .value_stride = stride(2),
+                                                           .causal = true,
+                                                           .B = layer.B,
+                                                           .C = layer.C,
+                                                           .N = layer.N,
+                                                           .K = layer.K});
+        wait_for(device);
+        Values<double> got(3);
+        for (std::size_t i = 0; i < 3; ++i) {
+          for (Index at = 0; at < rows * H; ++at) got[i].push_back(double(arrays[3 + i][element(3 + i, at)]));
+        }
+        const std::string what = name + ", array " + std::to_string(odd);
+        const double tolerance = std::is_same_v<T, float> ? 1e-5 : 1e-2;
+        require_close(layer.outputs(), converted<double>(Values<T>{out_bch}), out, tolerance, what);
+        require_close(layer.inputs(), got, d_in, tolerance, what);
+      }
+    };
+    check(float{});
+    check(bf16{});
+  });
+}
+
 }  // namespace
 }  // namespace abh

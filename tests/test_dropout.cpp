@@ -185,10 +185,10 @@ TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing an
 
 TEST_CASE("dropout: in place", "[dropout]") {
   const Index count = 301;
-  const DropoutCase layer{count, 0.3, true};
+  const DropoutCase layer{count, GENERATE(0.0, 0.3), true};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
   const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+    INFO(name << ", p " << layer.p);
     using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> apart = run_forward<float>(layer, device, in)[0];
     Array<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
@@ -219,6 +219,27 @@ TEST_CASE("dropout: on the GPU", "[dropout][gpu]") {
   for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
     check_gpu("dropout", std::to_string(count) + ", p 0.3, residual", DropoutCase{count, 0.3, true});
   }
+}
+
+TEST_CASE("dropout: on the GPU, a residual that is not aligned as the rest", "[dropout][gpu]") {
+  const DropoutCase layer{301, 0.3, true};
+  for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
+    const auto check = [&]<class T>(T) {
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 9));
+      const Array<T> expected = run_forward<T>(layer, device, in)[0];
+      for (const std::size_t offset : {1u, 2u, 4u}) {
+        INFO(name << ", offset " << offset);
+        Array<T> residual(offset, T(0)), out(expected.size());
+        for (const T x : in[1]) residual.push_back(x);
+        dropout_forward<Device, T>(device, out.data(), in[0].data(), residual.data() + offset, layer.dropout(),
+                                   layer.count);
+        wait_for(device);
+        CHECK((out == expected));
+      }
+    };
+    check(float{});
+    check(bf16{});
+  });
 }
 
 // The GPU's mask is the CPU's, element by element, in float and in bf16, and it stays the same where an array begins at

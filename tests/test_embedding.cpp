@@ -130,6 +130,33 @@ TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
   check_gpu("embedding", "2 x 167 x 34, 1000 tokens", EmbeddingCase{2, 167, 34, 1000, 167});
 }
 
+TEST_CASE("embedding: on the GPU, gradients that are not aligned", "[embedding][gpu]") {
+  const EmbeddingCase layer{2, 9, 8, 5, 9};
+  for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
+    const auto check = [&]<class T>(T) {
+      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+      const Values<double> expected = run_backward<T>(layer, device, {}, d_out);
+      for (const std::size_t offset : {1u, 2u, 4u}) {
+        INFO(name << ", offset " << offset);
+        Array<T> moved(offset, T(0));
+        for (const T x : d_out[0]) moved.push_back(x);
+        Array<Accum<T>> d_token_vd(expected[0].size(), 0.25f), d_position_cd(expected[1].size(), 0.25f);
+        embedding_backward<Device, T>(device, d_token_vd.data(), d_position_cd.data(), moved.data() + offset,
+                                      layer.tokens().data(), layer.B, layer.C, layer.D, layer.V);
+        wait_for(device);
+        const Values<double> got = converted<double>(Values<Accum<T>>{d_token_vd, d_position_cd});
+        for (std::size_t s = 0; s < got.size(); ++s) {
+          Array<double> gradient;
+          for (double x : got[s]) gradient.push_back(x - 0.25);
+          CHECK((gradient == expected[s]));
+        }
+      }
+    };
+    check(float{});
+    check(bf16{});
+  });
+}
+
 // Sums of small whole numbers are exact in any order, so that not a single row may be lost or added twice.
 TEST_CASE("embedding: every row counts once on the GPU, whatever the vocabulary", "[embedding][gpu]") {
   const Index B = 3, C = 171, D = 2;

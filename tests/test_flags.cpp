@@ -235,6 +235,15 @@ TEST_CASE("an unknown flag is named, and the nearest one if it is near", "[flags
   CHECK(message_of({"-steps=3"}) == "unknown flag -steps; did you mean --steps?");
 }
 
+TEST_CASE("two letters that changed places are one mistake, two wrong ones are two", "[flags]") {
+  std::string same, seed;
+  Flags flags("prog", "Does a thing.");
+  flags.text("same", same, "TEXT", "two letters away");
+  flags.text("seed", seed, "TEXT", "meant");
+  const Arguments line = {"--sede", "1"};
+  CHECK_THROWS_WITH(flags.parse(line.argc(), line.argv()), "unknown flag --sede; did you mean --seed?");
+}
+
 TEST_CASE("a flag given twice is an error", "[flags]") {
   CHECK(message_of({"--steps", "3", "--steps=3"}) == "--steps: given twice, expected once");
 }

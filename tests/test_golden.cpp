@@ -336,6 +336,12 @@ TEST_CASE("the tolerance comes from the flag, then the file (in float), then the
   CHECK(run_golden_on(content, {"--type=float"}).status == 0);
   CHECK(run_golden_on(content, {"--type=float", "--tolerance=1e-4"}).status == 1);
   CHECK(run_golden_on(content).status == 1);
+  // A file may ask for more than the default, too.
+  content = linear_by_hand();
+  content.reals["output.y_bco"].values[1] *= 1 + 1e-5;
+  CHECK(run_golden_on(content, {"--type=float"}).status == 0);
+  content.metadata["tolerance_float"] = "1e-6";
+  CHECK(run_golden_on(content, {"--type=float"}).status == 1);
   for (const char* bad : {"", "x", "-1", "nan", "inf", "1e-2 "}) {
     content.metadata["tolerance_float"] = bad;
     CHECK(run_golden_on(content, {"--type=float"}).status == 2);
@@ -502,6 +508,24 @@ TEST_CASE("of several files every one is checked and the worst status counts", "
   CHECK(run.out.find(wrong + ": linear, cpu, double: 3 of 4 tensors") != std::string::npos);
   CHECK(run.out.find(good + ": linear, cpu, double: 4 of 4 tensors") != std::string::npos);
   CHECK(run_golden({wrong, absent}).status == 2);
+}
+
+TEST_CASE("results that cannot be written have status 2, as 1 would say that a number is wrong", "[golden]") {
+  const Folder folder;
+  std::string program = "golden", path = folder.file("x.safetensors");
+  linear_by_hand().write(path);
+  char* argv[] = {program.data(), path.data()};
+  struct Full : std::streambuf {
+  } full;  // takes nothing
+  std::streambuf* const old_out = std::cout.rdbuf(&full);
+  int status = -1;
+  try {
+    golden_main(2, argv);
+  } catch (const Error& error) {
+    status = error.status();
+  }
+  std::cout.rdbuf(old_out);  // which also forgets the failure
+  CHECK(status == 2);
 }
 
 TEST_CASE("command lines that make no sense are usage errors", "[golden]") {

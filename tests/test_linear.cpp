@@ -317,5 +317,31 @@ TEST_CASE("linear: on the GPU", "[linear][gpu]") {
   check_gpu("linear", "even strides", LinearCase{.BC = 90, .I = 24, .O = 16, .bias = true, .in_gap = 8, .out_gap = 16});
 }
 
+// Sums of small whole numbers are exact in any order: not a single row may be lost or added twice.
+TEST_CASE("linear: on the GPU, so many rows that chunks of a bias's gradient grow", "[linear][gpu]") {
+  const Index BC = 512 * 64 + 1;
+  for_each_gpu([&](auto& device, const std::string& name) {
+    INFO(name);
+    Array<float> d_out_bco;
+    float expected = 0.25f;
+    for (Index bc = 0; bc < BC; ++bc) {
+      d_out_bco.push_back(static_cast<float>(bc % 7 - 2));
+      expected += d_out_bco.back();
+    }
+    const Array<float> in_bci(d_out_bco.size(), 1.0f);
+    Array<float> d_weight_oi(1, 0.25f), d_bias_o(1, 0.25f);
+    linear_backward_weight<std::remove_reference_t<decltype(device)>, float>(device, {.d_weight_oi = d_weight_oi.data(),
+                                                                                      .d_bias_o = d_bias_o.data(),
+                                                                                      .d_out_bco = d_out_bco.data(),
+                                                                                      .in_bci = in_bci.data(),
+                                                                                      .BC = BC,
+                                                                                      .I = 1,
+                                                                                      .O = 1});
+    wait_for(device);
+    CHECK(d_weight_oi[0] == expected);
+    CHECK(d_bias_o[0] == expected);
+  });
+}
+
 }  // namespace
 }  // namespace abh

@@ -202,8 +202,8 @@ TEST_CASE("muon: float in every instruction set against double, any number of th
 
 TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothing", "[muon]") {
   const Index O = 6, I = 9, count = O * I;
-  for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    INFO(isa);
+  const auto check = [&](auto& device, const std::string& name) {
+    INFO(name);
     const Array<double> d = numbers(count, 2);
     Values<double> moved;
     for (const double size : {1.0, 1e-5, 1e30, 0.0}) {
@@ -222,7 +222,9 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
     Matrices<float> decaying(1, O, I, Array<float>(static_cast<std::size_t>(count), 1));
     decaying.update(device, Array<float>(static_cast<std::size_t>(count), 0), {.weight_decay = 0.5}, state_of(0.5f));
     CHECK(decaying.weight == Array<float>(static_cast<std::size_t>(count), 0.75f));
-  });
+  };
+  for_each_cpu(1, check);
+  for_each_gpu(check);
 }
 
 TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon]") {
@@ -288,7 +290,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
                             {2, {5, 7}, 0},
                             {3, {12, 20}, 4},
                             {2, {21, 10}, 3},
-                            {1, {16, 264}, 0}}) {
+                            {2, {16, 264}, 8}}) {
       const std::string what = std::to_string(l.matrices) + " of " + std::to_string(l.shape.O) + " x " +
                                std::to_string(l.shape.I) + ", gap " + std::to_string(l.gap);
       INFO(name << ", " << what);
@@ -323,6 +325,32 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
         not_rounded += float(narrow.weight[i]) != float(bf16(narrow.master[i]));
       }
       CHECK(not_rounded == 0);
+    }
+  });
+}
+
+TEST_CASE("muon: on the GPU, a rounded copy that is aligned to nothing", "[muon][gpu]") {
+  const Shape shape{4, 8};
+  for_each_gpu([&](auto& device, const std::string& name) {
+    INFO(name);
+    const Matrices<bf16> expected = run<bf16>(device, 1, shape, {});
+    Matrices<bf16> moved(1, shape.O, shape.I, Array<float>(expected.master.size(), 0));
+    moved.master = expected.master;
+    moved.weight.resize(expected.weight.size() + 1, bf16(7));
+    const Array<StepState> state(1, state_of(0));  // nothing moves: what is written is the rounded copy alone
+    muon_update<std::remove_reference_t<decltype(device)>, bf16>(device, {.weight = moved.weight.data() + 1,
+                                                                          .master = moved.master.data(),
+                                                                          .first_moment = moved.first_moment.data(),
+                                                                          .d_weight = moved.first_moment.data(),
+                                                                          .offset_m = moved.offset_m.data(),
+                                                                          .matrices = 1,
+                                                                          .O = shape.O,
+                                                                          .I = shape.I,
+                                                                          .settings = {},
+                                                                          .state = state.data()});
+    wait_for(device);
+    for (std::size_t i = 0; i < expected.weight.size(); ++i) {
+      CHECK(float(moved.weight[i + 1]) == float(expected.weight[i]));
     }
   });
 }

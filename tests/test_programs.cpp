@@ -383,19 +383,46 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(rows[0] ==
         std::vector<std::string>{"step", "train_loss", "val_loss", "learning_rate", "grad_norm", "tokens_per_s"});
   const std::vector<std::string> steps = {"3", "4", "6", "8", "9"};
+  const TrainingConfig training = read_run_state(place.run + "/resume.safetensors").training;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::vector<std::string>& row = rows[i + 1];
     REQUIRE(row.size() == 6);
     CHECK(row[0] == steps[i]);
     CHECK(std::stod(row[1]) > 0);
     CHECK(row[2].empty() == (steps[i] == "3" || steps[i] == "6"));
-    CHECK(std::stod(row[3]) > 0);
+    CHECK(std::stod(row[3]) == learning_rate_at(training, std::stoll(row[0]) - 1));
     CHECK(std::stod(row[4]) > 0);
     CHECK(std::stoll(row[5]) > 0);
   }
   require_equal_runs(place.run, place.run);  // every file is there, and none besides
   CHECK(read_bytes(place.run + "/loss.svg").starts_with("<svg"));
   CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
+}
+
+// A learning rate that rises until the run falls apart: the last weights are far from the best.
+TEST_CASE("programs: the model is that of the lowest validation loss", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "12", "--warmup", "12", "--learning-rate", "5", "--eval-every", "1"});
+  const Outcome outcome = train(flags);
+  require_success(outcome);
+  std::istringstream log(read_bytes(place.run + "/log.csv"));
+  std::string row;
+  std::getline(log, row);
+  double lowest = std::numeric_limits<double>::infinity(), last = 0;
+  std::string best_step;
+  while (std::getline(log, row)) {
+    const std::size_t train_loss = row.find(',') + 1, val_loss = row.find(',', train_loss) + 1;
+    last = std::stod(row.substr(val_loss));
+    if (last < lowest) lowest = last, best_step = row.substr(0, train_loss - 1);
+  }
+  REQUIRE(last > lowest + 1);
+  CHECK(last_line(outcome.out).find(" at step " + best_step + ",") != std::string::npos);
+  const Checkpoint best = read_checkpoint(place.run + "/model.safetensors");
+  CHECK(best.step == std::stoll(best_step));
+  CHECK(best.validation_loss == lowest);
+  // A run that ends there has the same weights.
+  require_success(train(with(flags, {"--steps", best_step, "--out", place / "ended"})));
+  CHECK((read_checkpoint(place / "ended/model.safetensors").weights == best.weights));
 }
 
 TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
@@ -407,6 +434,13 @@ TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
   require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
   // And training may go on from there.
   require_success(train({"--data", place.data, "--resume", place.run, "--steps", "3"}));
+
+  // Weights of 0 know nothing: every target of the validation split, also of its last batch, costs the same.
+  require_success(train(place.flags({"--steps", "0", "--init-std", "0"})));
+  const Checkpoint model = read_checkpoint(place.run + "/model.safetensors");
+  const double nothing_known = std::log(static_cast<double>(model.config.vocabulary));
+  REQUIRE(model.validation_loss);
+  CHECK_FALSE(!(std::abs(*model.validation_loss - nothing_known) <= 1e-6));
 }
 
 TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", "[programs]") {
@@ -659,6 +693,9 @@ TEST_CASE("programs: the same run writes the same bytes, with any number of thre
   require_equal_runs(place / "less", place / "run0");
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
   CHECK((read_bytes(place / "other/model.safetensors") != read_bytes(place / "run0/model.safetensors")));
+  // The sample is what generate makes of the model, with the run's seed.
+  const Outcome sample = generate({"--checkpoint", place / "other", "--tokens", "1000", "--seed", "2"});
+  CHECK(sample.out == read_bytes(place / "other/sample.txt") + "\n");
 }
 
 TEST_CASE("programs: a run folder that cannot be written is refused before training", "[programs]") {
@@ -700,7 +737,8 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
     require_refusal(outcome, "train", 1, {place.run + "/", "File too large"});
     CHECK(outcome.out.find("final: ") == std::string::npos);
     CHECK((read_bytes(place.run + "/resume.safetensors") == resume));
-    if (limit < model.size()) CHECK((read_bytes(place.run + "/model.safetensors") == model));
+    // The model comes first, so that there is one wherever there is a state to go on from.
+    CHECK((read_bytes(place.run + "/model.safetensors") == model) == (limit < model.size()));
     require_no_leftovers(place.run);
     require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
   }
@@ -764,6 +802,38 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
   require_success(done);
   CHECK(last_line(done.out).find("step 1500,") != std::string::npos);
   require_equal_runs(expected, place / ("run" + std::to_string(SIGTERM)));
+}
+
+TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
+  // The learning rate rises for longer than the run lasts, and so does not depend on the number of steps.
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "1000000", "--warmup", "1000000", "--learning-rate", "300",
+                                       "--eval-every", "20", "--log-every", "10", "--checkpoint-every", "0"});
+  const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 10/"});
+  REQUIRE(stopped.status == 143);
+  std::smatch parts;
+  const std::string line = last_line(stopped.out);
+  REQUIRE(std::regex_search(line, parts, std::regex("stopped at step ([0-9]+);")));
+  const std::string step = parts[1];
+  const Outcome ended = train({"--data", place.data, "--resume", place.run, "--steps", step});
+  require_success(ended);
+  const Outcome whole = train(with(flags, {"--out", place / "whole", "--steps", step}));
+  require_success(whole);
+  const auto losses = [](const Outcome& outcome) {
+    const std::string final_line = last_line(outcome.out);
+    return final_line.substr(0, final_line.rfind(','));  // without the speed
+  };
+  CHECK(losses(ended) == losses(whole));
+  CHECK((read_bytes(place.run + "/model.safetensors") == read_bytes(place / "whole/model.safetensors")));
+}
+
+// As a shell does with Ctrl-C for what it starts in the background.
+TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
+  const Workplace place;
+  const Outcome outcome = train(place.flags({"--steps", "3000", "--eval-every", "0", "--log-every", "10"}),
+                                {.signal = SIGINT, .signal_at = "step 10/", .ignore_signal = true});
+  require_success(outcome);
+  CHECK(last_line(outcome.out).find("final: corpus text, step 3000,") == 0);
 }
 
 namespace {

@@ -62,6 +62,16 @@ TEST_CASE("random: normal numbers have the moments of the normal distribution", 
   CHECK_FALSE(!(std::abs(static_cast<double>(beyond_three) / n - three) <= share_deviation(three)));
 }
 
+// Initial weights are made of these: other numbers would be another model for the same seed.
+TEST_CASE("random: a normal number is made of words 2 index and 2 index + 1, one cosine a pair", "[random]") {
+  const double tau = 2 * std::acos(-1.0);
+  for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{6}, std::uint64_t{1} << 35}) {
+    const double radius = std::sqrt(-2 * std::log(uniform_of(philox_word(42, 2 * index, 3, 5))));
+    const double expected = radius * std::cos(tau * uniform_of(philox_word(42, 2 * index + 1, 3, 5)));
+    CHECK_FALSE(!(std::abs(normal_number(42, index, 3, 5) - expected) <= 1e-14));
+  }
+}
+
 TEST_CASE("random: every use has a site of its own", "[random]") {
   std::set<std::uint32_t> all = {sites::initial_weights, sites::batch, sites::sampling, sites::embedding_dropout};
   CHECK(all.size() == 4);

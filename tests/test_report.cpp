@@ -418,13 +418,17 @@ TEST_CASE("without a terminal progress is plain lines", "[report]") {
     progress.line("a message");
     progress.update(200, 3.0, 3.125, 9, 7322.0);
     progress.update(300, 2.0, std::nullopt, 0, std::numeric_limits<double>::quiet_NaN());
+    progress.update(400, 2.0, std::nullopt, 9, 3600);
+    progress.update(500, 2.0, std::nullopt, 9, 3598.5);
     progress.finish();
   }
   CHECK(out.str() ==
         "step 100/5000, train 3.2500, 123456 tokens/s, 1:06 left\n"
         "a message\n"
         "step 200/5000, train 3.0000, val 3.1250, 9 tokens/s, 2:02:02 left\n"
-        "step 300/5000, train 2.0000, 0 tokens/s, - left\n");
+        "step 300/5000, train 2.0000, 0 tokens/s, - left\n"
+        "step 400/5000, train 2.0000, 9 tokens/s, 1:00:00 left\n"
+        "step 500/5000, train 2.0000, 9 tokens/s, 59:59 left\n");
 }
 
 TEST_CASE("on a terminal progress is one live line", "[report]") {

@@ -81,6 +81,51 @@ TEST_CASE("training: a model with small weights knows nothing, and learns a rule
   }
 }
 
+// From moments of 0 AdamW moves every weight equally far, by what the learning rate and the corrections of the step
+// say, and leaves first moments of a tenth of the clipped gradient.
+TEST_CASE("training: a step has the learning rate, the corrections and the clip of its number", "[training]") {
+  const ModelConfig config = small_model("dot");
+  TrainingConfig training = small_training();
+  training.weight_decay = 0;
+  training.clip = 0.01;
+  const Batch batch = some_batch(0);
+  for (const Index step : {0, 3, 5, 60, 99}) {
+    INFO("step " << step);
+    const auto model = new_model(config, training);
+    const std::vector<float> before = model->read(Model::Arena::weights);
+    const Model::StepResult result = model->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+    const std::vector<float> after = model->read(Model::Arena::weights);
+    float furthest = 0;
+    for (std::size_t i = 0; i < before.size(); ++i) furthest = std::max(furthest, std::abs(after[i] - before[i]));
+    const double steps_made = static_cast<double>(step + 1);
+    const double mean = (1 - training.beta1) / (1 - std::pow(training.beta1, steps_made));
+    const double square = (1 - training.beta2) / (1 - std::pow(training.beta2, steps_made));
+    const double expected = learning_rate_at(training, step) * mean / std::sqrt(square);
+    CHECK_FALSE(!(std::abs(furthest / expected - 1) <= 1e-3));
+
+    double squares = 0;
+    for (float moment : model->read(Model::Arena::first_moments)) squares += static_cast<double>(moment) * moment;
+    REQUIRE(result.gradient_norm > 2 * training.clip);
+    CHECK_FALSE(!(std::abs(std::sqrt(squares) / ((1 - training.beta1) * training.clip) - 1) <= 1e-5));
+  }
+}
+
+TEST_CASE("training: every step and every seed drops something else", "[training]") {
+  const ModelConfig config = small_model("dot");
+  TrainingConfig training = small_training();
+  training.dropout = 0.5;
+  const Batch batch = some_batch(0);
+  const auto loss_of = [&](std::uint64_t seed, Index step) {
+    training.seed = seed;
+    return new_model(config, training)->train_step(batch.tokens_bc, batch.targets_bc, training, step).loss;
+  };
+  const double loss = loss_of(5, 3);
+  CHECK(loss_of(5, 3) == loss);
+  CHECK(loss_of(5, 4) != loss);
+  CHECK(loss_of(6, 3) != loss);
+  CHECK(loss_of(5 + (std::uint64_t{1} << 32), 3) != loss);
+}
+
 TEST_CASE("training: weights do not depend on the number of threads", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.2;
