@@ -151,6 +151,18 @@ TEST_CASE("adamw: gradients as small as epsilon", "[adamw]") {
   });
 }
 
+TEST_CASE("adamw: complements are those of the settings, not of their nearest floats", "[adamw]") {
+  const AdamwSettings settings{.beta1 = 0.9, .beta2 = 0.999};
+  for_each_device([&](auto& device, const std::string& name) {
+    INFO(name);
+    const std::size_t count = 2 * 8192 + 5;  // several tasks
+    Tensor<float> tensor(Array<float>(count, 1));
+    tensor.update(device, Array<float>(count, 1), settings, state_of(0, settings, 0.5f));
+    CHECK(tensor.first_moment == Array<float>(count, static_cast<float>(1 - settings.beta1)));
+    CHECK(tensor.second_moment == Array<float>(count, static_cast<float>(1 - settings.beta2)));
+  });
+}
+
 TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw]") {
   for_each_device([](auto& device, const std::string& name) {
     INFO(name);

@@ -100,26 +100,30 @@ TEST_CASE("additive: with dropout and its fixed masks", "[additive]") {
 }
 
 TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[additive]") {
-  // With everything of the first pooling dropped, what follows does not depend on the keys.
-  BlockCase<MakeAdditive> block = additive_case(1, 6, 1, 1);
-  block.config.additive_skip = "normed";
-  block.options.dropout = 0.5;
-  CpuDevice<Isa::baseline> device(1);
-  Values<double> in = random_values(block.inputs(), 9);
-  const Array<double> out = run_forward<double>(block, device, in)[0];
-  std::size_t key = 0;
-  while (block.inputs()[key].name != "mixer.key_dd") ++key;
-  // Row d of the key matrix matters exactly where element d of the first mask is kept.
-  bool any_kept = false, any_dropped = false;
-  for (std::size_t d = 0; d < 6; ++d) {
-    Values<double> moved = in;
-    for (std::size_t i = 0; i < 6; ++i) moved[key][6 * d + i] += 1;
-    const bool kept = philox_word(77, d, 3, sites::layer_site(0, sites::LayerUse::mixer)) >= 0x80000000u;
-    CHECK((run_forward<double>(block, device, moved)[0] != out) == kept);
-    any_kept = any_kept || kept;
-    any_dropped = any_dropped || !kept;
+  // With everything of the first pooling dropped, what follows does not depend on the keys. A projection mixes what is
+  // left, and nothing is dropped behind it.
+  for (const bool projection : {false, true}) {
+    BlockCase<MakeAdditive> block = additive_case(1, 6, 1, 1);
+    block.config.additive_skip = "normed";
+    block.config.additive_projection = projection;
+    block.options.dropout = 0.5;
+    CpuDevice<Isa::baseline> device(1);
+    Values<double> in = random_values(block.inputs(), 9);
+    const Array<double> out = run_forward<double>(block, device, in)[0];
+    std::size_t key = 0;
+    while (block.inputs()[key].name != "mixer.key_dd") ++key;
+    // Row d of the key matrix matters exactly where element d of the first mask is kept, or anything with a projection.
+    bool any_kept = false, any_dropped = false;
+    for (std::size_t d = 0; d < 6; ++d) {
+      Values<double> moved = in;
+      for (std::size_t i = 0; i < 6; ++i) moved[key][6 * d + i] += 1;
+      const bool kept = philox_word(77, d, 3, sites::layer_site(0, sites::LayerUse::mixer)) >= 0x80000000u;
+      CHECK((run_forward<double>(block, device, moved)[0] != out) == (kept || projection));
+      any_kept = any_kept || kept;
+      any_dropped = any_dropped || !kept;
+    }
+    CHECK((any_kept && any_dropped));
   }
-  CHECK((any_kept && any_dropped));
 }
 
 TEST_CASE("additive: without norm, without residual", "[additive]") {

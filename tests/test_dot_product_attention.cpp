@@ -185,6 +185,14 @@ TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
   }
 }
 
+TEST_CASE("dot product attention: more blocks than pieces that they are dealt out to", "[dot_product_attention]") {
+  // One head: 17 blocks of one tile, and 16 pieces of d_query. Sixteen heads: two blocks, the first of eight tiles, and
+  // one piece.
+  check_float(DotProductAttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3}, 5);
+  check_float(DotProductAttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3, .causal = false}, 5);
+  check_float(DotProductAttentionCase{.B = 4, .C = 520, .N = 4, .K = 4}, 5);
+}
+
 TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[dot_product_attention]") {
   // Ends of lane vectors, of groups of two, of blocks of rows and of tiles, on and off the diagonal.
   const auto check = [](const DotProductAttentionCase& layer) {

@@ -10,7 +10,7 @@
 namespace abh {
 namespace {
 
-const StepState fixed_state = {.seed = 0x123456789abcdef0, .step = 17};
+const StepState fixed_state = {.seed = 0x123456789abcdef0, .step = 0x10011};
 
 // The same where a GPU can read it.
 const StepState* state_for_devices() {
@@ -63,9 +63,9 @@ TEST_CASE("dropout: every derivative, every width", "[dropout]") {
 }
 
 TEST_CASE("dropout: the mask is the one that the words say, on every device, both ways", "[dropout]") {
-  for (const double p : {1e-9, 0.1, 0.5, 0.75, 1 - 0x1p-32}) {
+  for (const double p : {1e-9, 0.1, 0.5, 0.9, 1 - 0x1p-32}) {
     for (const Index count : {1, 3, 64, 255, 256, 259, 17001}) {
-      const Dropout dropout = {p, 7, state_for_devices()};
+      const Dropout dropout = {p, 0x12345, state_for_devices()};
       Array<float> expected;
       for (Index i = 0; i < count; ++i) {
         expected.push_back(kept_by_contract(dropout, i) ? static_cast<float>(1 / (1 - p)) : 0.0f);

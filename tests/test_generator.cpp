@@ -130,6 +130,9 @@ TEST_CASE("generator: top-p keeps the fewest likeliest that reach p", "[generato
   // Of what top-k left: 1/2 and 1/4 are two thirds and one third.
   CHECK(support(0.6, 2) == 1);
   CHECK(support(0.7, 2) == 2);
+  // What is kept is drawn in proportion.
+  const std::vector<double> found = frequencies(logits_v, {.top_p = 0.7}, 40'000);
+  CHECK_FALSE(!(std::abs(found[1] - 2.0 / 3) <= 0.015));
 }
 
 TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
@@ -167,8 +170,9 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
 }
 
 TEST_CASE("generator: a full context goes on from its last half", "[generator]") {
-  for (const auto& [mixer, positions] : {std::pair{"additive", "learned"}, std::pair{"dot", "learned"},
-                                         std::pair{"dot", "none"}, std::pair{"metric", "none"}}) {
+  for (const auto& [mixer, positions] :
+       {std::pair{"additive", "learned"}, std::pair{"dot", "learned"}, std::pair{"dot", "none"},
+        std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}}) {
     INFO(mixer << ", positions " << positions);
     const Checkpoint checkpoint = some_checkpoint(mixer, positions);
     const auto model = stepwise_model(checkpoint);
@@ -235,6 +239,11 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   CHECK(text == generate_text({.device = "cpu", .threads = 2}, checkpoint, "abc", 50, {.seed = 2}));
   CHECK(text != generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 3}));
   CHECK(generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 0, {}) == "abc");
+  // What is written goes on from the whole prompt.
+  Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+  for (Token token : checkpoint.tokenizer.encode("abc", "test")) generator.feed(token);
+  CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
+  CHECK(text.substr(4, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK_THROWS_AS(generate_text({.device = "cpu", .threads = 1}, checkpoint, "xyz", 5, {}), Error);
 }
 

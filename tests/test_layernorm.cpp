@@ -50,6 +50,8 @@ TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
   check_layer(LayernormCase{33, 19, true});
   check_layer(LayernormCase{2, 37});
   check_layer(LayernormCase{70, 3});
+  check_float(LayernormCase{261, 5}, 1);  // many tasks
+  check_threads(LayernormCase{261, 5}, 1);
   check_layer(LayernormCase{3, 83});  // all turns of the sums, and a rest of vectors and scalars
 }
 

@@ -126,7 +126,9 @@ TEST_CASE("linear over several blocks", "[linear]") {
                               {.BC = 530, .I = 130, .O = 65, .bias = true, .accumulate = true, .in_gap = 1},
                               {.BC = 300, .I = 270, .O = 123, .bias = true, .out_gap = 1},
                               {.BC = 3, .I = 600, .O = 301, .bias = true},
-                              {.BC = 140, .I = 801, .O = 133, .bias = true, .accumulate = true, .in_gap = 1}};
+                              {.BC = 140, .I = 801, .O = 133, .bias = true, .accumulate = true, .in_gap = 1},
+                              // Rows a multiple of 4 KiB apart, which fall into the same places of the cache.
+                              {.BC = 12, .I = 40, .O = 40, .bias = true, .in_gap = 984}};
   for (const LinearCase& layer : cases) {
     INFO("BC " << layer.BC << ", I " << layer.I << ", O " << layer.O);
     check_float(layer, 1);
@@ -298,6 +300,26 @@ TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linea
   };
   for_each_cpu(2, check);
   for_each_gpu(check);
+}
+
+TEST_CASE("linear of no channels gives the bias, and 0 for the gradient of the input", "[linear]") {
+  for_each_cpu(1, [](auto& device, const std::string& isa) {
+    using Device = std::remove_reference_t<decltype(device)>;
+    const Array<float> bias_o = {1, 2, 3};
+    Array<float> out_bco(6, 7.0f), d_in_bci(6, 7.0f);
+    linear_forward<Device, float>(device, {.out_bco = out_bco.data(),
+                                           .in_bci = nullptr,
+                                           .weight_oi = nullptr,
+                                           .bias_o = bias_o.data(),
+                                           .BC = 2,
+                                           .I = 0,
+                                           .O = 3});
+    linear_backward_input<Device, float>(
+        device, {.d_in_bci = d_in_bci.data(), .d_out_bco = nullptr, .weight_oi = nullptr, .BC = 2, .I = 3, .O = 0});
+    INFO(isa);
+    CHECK(out_bco == Array<float>{1, 2, 3, 1, 2, 3});
+    CHECK(d_in_bci == Array<float>(6, 0.0f));
+  });
 }
 
 TEST_CASE("linear: lane widths agree at every odd size", "[linear]") {

@@ -56,7 +56,7 @@ StepState state_of(float learning_rate, double clip_scale = 1) {
 struct Shape {
   Index O, I;
 };
-const std::vector<Shape> shapes = {{1, 1}, {1, 9}, {9, 1}, {5, 5}, {7, 13}, {13, 7}, {16, 40}, {33, 16}};
+const std::vector<Shape> shapes = {{1, 1}, {1, 9}, {9, 1}, {5, 5}, {7, 13}, {13, 7}, {16, 40}, {33, 16}, {9, 920}};
 
 // Four steps with learning rate and clip scale changing, as a training run has them.
 template <class T, class Device>
@@ -222,6 +222,10 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
     Matrices<float> decaying(1, O, I, Array<float>(static_cast<std::size_t>(count), 1));
     decaying.update(device, Array<float>(static_cast<std::size_t>(count), 0), {.weight_decay = 0.5}, state_of(0.5f));
     CHECK(decaying.weight == Array<float>(static_cast<std::size_t>(count), 0.75f));
+
+    // The complement of beta is that of the setting, not of its nearest float.
+    decaying.update(device, Array<float>(static_cast<std::size_t>(count), 1), {.beta = 0.95}, state_of(0));
+    CHECK(decaying.first_moment == Array<float>(static_cast<std::size_t>(count), static_cast<float>(1 - 0.95)));
   };
   for_each_cpu(1, check);
   for_each_gpu(check);
@@ -267,6 +271,7 @@ TEST_CASE("muon: many matrices are each alone", "[muon]") {
       for (std::size_t i = 0; i < start.size(); ++i) {
         const bool own = static_cast<Index>(i) / count == m;
         different += !(alone.weight[i] == (own ? all.weight[i] : start[i]));
+        different += !(alone.first_moment[i] == (own ? all.first_moment[i] : 0));
       }
       CHECK(different == 0);
     }

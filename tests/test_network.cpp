@@ -268,6 +268,47 @@ TEST_CASE("network: dropout is off without a state", "[network]") {
   CHECK(*built.net.loss(network.targets_bc().data(), 0, evaluation).mean == quiet);
 }
 
+TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
+  // With blocks of zeros alone, logits are dropout(token) token^T.
+  NetworkCase network = network_case("dot");
+  network.config.positions = "none";
+  network.config.final_norm = false;
+  network.dropout = 0.5;
+  Array<double> weights = network.weights();
+  const Index D = network.config.channels, V = network.config.vocabulary;
+  const std::vector<Parameter> parameters = network.parameters();
+  REQUIRE(parameters[0].name == "embedding.token_vd");
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Index place = static_cast<Index>(i) - parameters[0].offset;
+    if (place < 0 || place >= parameters[0].count) weights[i] = 0;
+  }
+  Built<Reference, double> built(network, weights);
+  built.forward();
+  const std::vector<Token> tokens = network.tokens_bc();
+  const double* token_vd = built.net.weights() + parameters[0].offset;
+  for (Index bc = 0; bc < network.B * network.C; ++bc) {
+    for (Index v = 0; v < V; ++v) {
+      double sum = 0;
+      for (Index d = 0; d < D; ++d) {
+        const auto element = static_cast<std::uint64_t>(bc * D + d);
+        const bool kept =
+            philox_word(network.state.seed, element, network.state.step, sites::embedding_dropout) >= 0x80000000u;
+        if (kept) sum += 2 * token_vd[tokens[static_cast<std::size_t>(bc)] * D + d] * token_vd[v * D + d];
+      }
+      CHECK_FALSE(!(std::abs(built.net.logits_bcv()[bc * V + v] - sum) <= 1e-13));
+    }
+  }
+}
+
+TEST_CASE("network: every layer has its own window", "[network]") {
+  const auto loss_of = [](const std::string& windows) {
+    const NetworkCase network = network_case("additive", windows);
+    return Built<Reference, double>(network, network.weights()).forward();
+  };
+  CHECK(loss_of("2,3") != loss_of("2,2"));
+  CHECK(loss_of("2,3") != loss_of("3,3"));
+}
+
 // Wider than the lanes of every instruction set, and not a multiple of them.
 NetworkCase wider(NetworkCase network) {
   network.config.channels = 38;
@@ -490,6 +531,70 @@ TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other we
     }
   }
   CHECK(linear_maps == 4 * 2 + 2 + 3 + 2 + 4);  // feed-forward; metric, additive, quadratic, dot
+}
+
+TEST_CASE("network: an update has the settings of the training and the norm of all gradients", "[network]") {
+  const NetworkCase network = network_case("metric,additive", "0", 2);
+  const Array<double> weights = network.weights();
+  TrainingConfig training;
+  training.beta1 = 0.75;
+  training.beta2 = 0.875;
+  training.weight_decay = 0;
+  training.clip = 0;
+  Built<Reference, double> built(network, weights);
+  // So small that epsilon, 1e-8, counts.
+  double squares = 0;
+  Array<double> gradients;
+  for (Index i = 0; i < built.net.weight_count(); ++i) {
+    gradients.push_back(1e-8 * normal_number(3, static_cast<std::uint64_t>(i), 0, 1000));
+    built.net.gradients()[i] = gradients.back();
+    squares += gradients.back() * gradients.back();
+  }
+  StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
+  set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
+  built.net.measure_gradient(training, &state);
+  CHECK_FALSE(!(std::abs(state.gradient_norm - std::sqrt(squares)) <= 1e-14 * std::sqrt(squares)));
+  built.net.update(training, &state);
+  double error = 0;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const double g = gradients[i], moved = built.net.weights()[i] - weights[i];
+    error = at_least(error, std::abs(built.net.first_moments()[i] / g - 0.25));
+    error = at_least(error, std::abs(built.net.second_moments()[i] / (g * g) - 0.125));
+    error = at_least(error, std::abs(moved + 0.125 * g / (std::abs(g) + 1e-8)));
+  }
+  CHECK_FALSE(!(error <= 1e-12));
+
+  training.optimizer = "muon";
+  std::vector<Array<double>> updated;
+  for (const Index rounds : {1, 2}) {
+    training.muon_rounds = rounds;
+    Built<Reference, double> with_muon(network, weights);
+    for (std::size_t i = 0; i < gradients.size(); ++i) with_muon.net.gradients()[i] = gradients[i];
+    with_muon.net.measure_gradient(training, &state);
+    with_muon.net.update(training, &state);
+    updated.emplace_back(with_muon.net.weights(), with_muon.net.weights() + with_muon.net.weight_count());
+  }
+  CHECK(updated[0] != updated[1]);
+
+  // Every matrix in its own shape: maps up and down have as many elements.
+  Reference device(1);
+  for (const Parameter& parameter : network.parameters()) {
+    if (parameter.kind != Kind::linear) continue;
+    Array<double> weight = weights, first_moment(weights.size());
+    muon_update<Reference, double>(device, {.weight = weight.data(),
+                                            .master = nullptr,
+                                            .first_moment = first_moment.data(),
+                                            .d_weight = gradients.data(),
+                                            .offset_m = &parameter.offset,
+                                            .matrices = 1,
+                                            .O = parameter.shape[0],
+                                            .I = parameter.shape[1],
+                                            .settings = {.weight_decay = 0, .rounds = 2},
+                                            .state = &state});
+    const auto begin = weight.begin() + parameter.offset;
+    INFO(parameter.name);
+    CHECK(std::equal(begin, begin + parameter.count, updated[1].begin() + parameter.offset));
+  }
 }
 
 TEST_CASE("network: weight decay is for matrices alone", "[network]") {

@@ -142,6 +142,62 @@ TEST_CASE("training: weights do not depend on the number of threads", "[training
   }
 }
 
+TEST_CASE("training: initial weights have the spread of their kind, and are not each other's copies", "[training]") {
+  ModelConfig config = small_model("metric,quadratic");
+  config.channels = 32;
+  config.heads = 2;
+  config.vocabulary = 50;
+  config.conv_groups = 4;
+  const double std_dev = 0.1;
+  const std::vector<Parameter> table = parameter_table(config);
+  const std::vector<float> weights = initial_weights(table, config, std_dev, 1);
+  const Index K = config.mixer_head_channels();
+  std::vector<float> firsts;
+  for (const Parameter& parameter : table) {
+    INFO(parameter.name);
+    const auto at = [&](Index i) {
+      return static_cast<double>(weights[static_cast<std::size_t>(parameter.offset + i)]);
+    };
+    double squares = 0;
+    for (Index i = 0; i < parameter.count; ++i) squares += at(i) * at(i);
+    const double spread = std::sqrt(squares / static_cast<double>(parameter.count));
+    double expected = 0;
+    switch (parameter.init) {
+      case Init::zero:
+        break;
+      case Init::one:
+        expected = 1;
+        break;
+      case Init::normal:
+        expected = std_dev;
+        break;
+      case Init::normal_residual:
+        expected = std_dev / 2;  // two layers
+        break;
+      case Init::convolution:
+        expected = 1 / std::sqrt(3.0 * 8 * 2);  // 8 channels in a group, 2 taps
+        break;
+      case Init::identity_packed:
+        expected = std::sqrt(2 / static_cast<double>(K + 1));
+        CHECK(at(0) == 1);
+        CHECK(at(K) == 1);
+        break;
+      case Init::identity_full:
+        expected = std::sqrt(1 / static_cast<double>(K));
+        for (Index i = 0; i < parameter.count; ++i) CHECK(at(i) == (i % (K * K) / K == i % K ? 1 : 0));
+        break;
+    }
+    CHECK_FALSE(!(std::abs(spread - expected) <= 0.1 * expected));
+    const bool drawn = parameter.init == Init::normal || parameter.init == Init::normal_residual ||
+                       parameter.init == Init::convolution;
+    if (!drawn) continue;
+    const auto number = static_cast<float>(at(0) / expected);  // what was drawn, but for rounding
+    for (const float other : firsts) CHECK(std::abs(number - other) > 1e-5f);
+    firsts.push_back(number);
+  }
+  CHECK(firsts.size() >= 10);
+}
+
 TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.5;
@@ -177,6 +233,13 @@ TEST_CASE("training: targets that are ignored do not count in an evaluation", "[
   CHECK(a.count == B * C / 2);
   CHECK(b.count == B * C / 2);
   CHECK_FALSE(!(std::abs(a.sum + b.sum - whole) <= 1e-4 * whole));
+
+  // Fewer sequences than the model has room for.
+  first.tokens_bc.resize(B * C / 2);
+  first.targets_bc.resize(B * C / 2);
+  const Model::LossSum alone = model->evaluate(first.tokens_bc, first.targets_bc);
+  CHECK(alone.count == B * C / 2);
+  CHECK_FALSE(!(std::abs(alone.sum - a.sum) <= 1e-4 * whole));
 }
 
 TEST_CASE("training: a loss that is no number leaves the weights alone", "[training]") {
