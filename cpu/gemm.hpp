@@ -8,8 +8,8 @@
 //   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of
 //                   `b` that it reads, unless `b` is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
-//   column_gemm     floats, columns of `a` contiguous (gradient of the weight), `out` of few tiles, or of few rows or
-//                   columns where lanes are wide: operands are read where they stand
+//   column_gemm     floats, columns of `a` contiguous (gradient of the weight), `out` of few tiles: operands are read
+//                   where they stand
 //   packed_column_gemm  the same for all else: operands are packed on the way
 //
 // All but the first and dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
@@ -589,41 +589,64 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
           .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
 }
 
-// Steps that tiles of packed operands take together: a panel of `b` stays in the first-level cache for them.
-inline constexpr Index packed_steps = lanes == 16 ? 128 : 256;
-inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
-inline constexpr Index narrow_rows = 128;
+// Where `a` is read as it stands, at most so many rows and steps are worked on together: they stay in the second-level
+// cache, and a panel of `b` in the first.
+inline constexpr Index narrow_rows = lanes == 16 ? 768 : 128;
+inline constexpr Index narrow_part_rows = lanes == 16 ? 384 : narrow_rows, narrow_part_steps = 256;
 
-// The tiles of a block of at most packed_steps steps, where `out` has at most narrow_rows rows, so that what a tile
-// reads of `a` stands near each other. The first tile of a column leaves its panel of `b` packed for the others. `a` is
-// packed on the way as well where it meets many columns; the last tiles, which would read beyond the matrix, have a
-// copy of it.
-inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
-  constexpr Index many_columns = 256;
-  alignas(64) float a_panels[blocks_of(narrow_rows, tile_rows) * packed_a_panel];
-  alignas(64) float b_panel[packed_steps * tile_columns];
-  const float* a_mk = g.a_mk + block.k * g.a_col;
-  const float* b_kn = g.b_kn + block.k * g.b_row;
-  for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+// The tiles of such a part. The first tile of a column leaves its panel of `b` packed for the others. Narrow lanes pack
+// `a` on the way as well where it meets many columns; the last tiles, which would read beyond the matrix, have a copy
+// of it.
+inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
+  constexpr Index many_columns = 256, last_tiles = 2;
+  constexpr Index panel_size = narrow_part_steps * tile_rows + a_reads;
+  constexpr Index panels = lanes == 16 ? last_tiles : blocks_of(narrow_part_rows, tile_rows);
+  alignas(64) float a_panels[panels * panel_size];
+  alignas(64) float b_panel[narrow_part_steps * tile_columns];
+  const bool packs_a = lanes < 16 && g.N > many_columns;
+  const float* a_mk = g.a_mk + part.k * g.a_col;
+  const float* b_kn = g.b_kn + part.k * g.b_row;
+  for (Index n = part.n_begin; n < part.n_end; n += tile_columns) {
     float* a_panel = a_panels;
-    for (Index m = block.m_begin, rows; m < block.m_end; m += rows, a_panel += packed_a_panel) {
+    for (Index m = part.m_begin, rows; m < part.m_end; m += rows) {
       // Four rows twice cost less than six and two, whose few sums wait for each other.
-      const Index left = block.m_end - m;
+      const Index left = part.m_end - m;
       rows = left == tile_rows + 1 || left == tile_rows + 2 ? tile_rows - 2 : lesser(tile_rows, left);
-      const bool first = n == block.n_begin, a_ends = m + a_reads > g.M;
-      if (first && a_ends) pack_rows<tile_rows>(a_panel, 0, a_mk + m, g.a_col, rows, block.count);
-      TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = block.count};
-      const bool packs_a = g.N > many_columns;
+      const bool first = n == part.n_begin, a_ends = m + a_reads > g.M;
+      if (first && a_ends) pack_rows<tile_rows>(a_panel, 0, a_mk + m, g.a_col, rows, part.count);
+      TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = part.count};
       if (!a_ends && (first || !packs_a)) {
         operands.a = a_mk + m;
         operands.a_stride = g.a_col;
         if (packs_a) operands.a_panel = a_panel;
       }
-      if (m == block.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
-      tile<Order::columns>(column_target(g, m, m + rows, n, block.n_end, block.k == 0), operands);
+      if (m == part.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
+      tile<Order::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
+      if (packs_a || a_ends) a_panel += panel_size;
     }
   }
 }
+
+// The tiles of a block whose rows of `a` are short and near each other, or read by few columns.
+inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
+  const Index k_parts = blocks_of(block.count, narrow_part_steps);
+  const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
+  const Index m_parts = blocks_of(block.m_end - block.m_begin, narrow_part_rows);
+  for (Index k_part = 0; k_part < k_parts; ++k_part) {
+    for (Index m_part = 0; m_part < m_parts; ++m_part) {
+      ColumnBlock part = block;
+      part.m_begin = block.m_begin + m_part * m_tiles / m_parts * tile_rows;
+      part.m_end = lesser(block.m_end, block.m_begin + (m_part + 1) * m_tiles / m_parts * tile_rows);
+      part.k = block.k + k_part * block.count / k_parts;
+      part.count = block.k + (k_part + 1) * block.count / k_parts - part.k;
+      narrow_part_tiles(g, part);
+    }
+  }
+}
+
+// Steps that tiles of packed operands take together: a panel of `b` stays in the first-level cache for them.
+inline constexpr Index packed_steps = lanes == 16 ? 128 : 256;
+inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
 
 // Some steps in some rows of a block; of these steps, `packed` are in the panels at `a`.
 struct ColumnGroup {
@@ -684,8 +707,8 @@ template <class Device>
 void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
-  const Index k_parts = blocks_of(K, packed_steps);
-  const bool narrow = M <= narrow_rows;
+  constexpr Index narrow_columns = lanes == 16 ? 256 : 0;
+  const bool narrow = M <= narrow_rows || N < narrow_columns;
 
   // A task for every worker, as a rule: the fewer there are, the less is packed. The one with most tiles decides; to
   // pack a row or a column of tiles counts as another tile. Wide lanes need more of `b` in the same time: what a task
@@ -708,18 +731,17 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   float* b_panels = scratch.template take<float>(workers * task_elements);
   parallel_for(device, m_tasks * n_tasks, [&](Index task, Index worker) {
     const Index m_task = task % m_tasks, n_task = task / m_tasks;
-    ColumnBlock block{.m_begin = row_of(m_task),
-                      .m_end = row_of(m_task + 1),
-                      .n_begin = n_task * n_tiles / n_tasks * tile_columns,
-                      .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
-                      .k = 0,
-                      .count = K};
+    const ColumnBlock block{.m_begin = row_of(m_task),
+                            .m_end = row_of(m_task + 1),
+                            .n_begin = n_task * n_tiles / n_tasks * tile_columns,
+                            .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
+                            .k = 0,
+                            .count = K};
     if (block.m_begin >= block.m_end || block.n_begin >= block.n_end) return;
-    if (!narrow) return packed_column_tiles(g, block, b_panels + worker * task_elements);
-    for (Index k_part = 0; k_part < k_parts; ++k_part) {
-      block.k = k_part * K / k_parts;
-      block.count = (k_part + 1) * K / k_parts - block.k;
+    if (narrow) {
       narrow_column_tiles(g, block);
+    } else {
+      packed_column_tiles(g, block, b_panels + worker * task_elements);
     }
   });
 }
@@ -734,9 +756,8 @@ void gemm(Device& device, const Gemm<T>& g) {
     if (g.M == 0 || g.N == 0) return;
     if (g.K == 0) return reference_gemm(device, g);
     if (g.a_col != 1 || g.row_sum_m) {
-      constexpr Index few_tiles = 16, wide_columns = 256;
-      const bool few = lanes == 16 ? g.M <= narrow_rows || g.N < wide_columns
-                                   : blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles;
+      constexpr Index few_tiles = lanes == 16 ? 80 : 16;
+      const bool few = blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles;
       if (few) {
         column_gemm(device, g);
       } else {

@@ -127,6 +127,8 @@ TEST_CASE("linear over several blocks", "[linear]") {
                               {.BC = 300, .I = 270, .O = 123, .bias = true, .out_gap = 1},
                               {.BC = 3, .I = 600, .O = 301, .bias = true},
                               {.BC = 140, .I = 801, .O = 133, .bias = true, .accumulate = true, .in_gap = 1},
+                              {.BC = 260, .I = 70, .O = 397, .bias = true, .accumulate = true, .out_gap = 1},
+                              {.BC = 130, .I = 270, .O = 781, .bias = true, .in_gap = 3},
                               // Rows a multiple of 4 KiB apart, which fall into the same places of the cache.
                               {.BC = 12, .I = 40, .O = 40, .bias = true, .in_gap = 984}};
   for (const LinearCase& layer : cases) {
