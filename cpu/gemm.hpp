@@ -10,7 +10,7 @@
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
 //   column_gemm     floats, columns of `a` contiguous (gradient of the weight), `out` of few tiles: operands are read
 //                   where they stand
-//   packed_column_gemm  the same for all else: operands are packed on the way
+//   packed_column_gemm  the same for all else: `b`, or both operands, are packed on the way
 //
 // All but the first and dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
 // lane vectors and multiplies it by a column of `a`, element by element. Every element is summed in the order of k
