@@ -589,9 +589,12 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
           .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
 }
 
-// Where `a` is read as it stands, at most so many rows and steps are worked on together: they stay in the second-level
-// cache, and a panel of `b` in the first.
+// packed_column_gemm reads `a` where it stands if `out` has at most so many rows, as rows of `a` are short and near
+// each other then, or fewer columns than these, which read it seldom.
 inline constexpr Index narrow_rows = lanes == 16 ? 768 : 128;
+inline constexpr Index narrow_columns = lanes == 16 ? 256 : 0;
+
+// What is worked on together then: this much of `a` stays in the second-level cache, a panel of `b` in the first.
 inline constexpr Index narrow_part_rows = lanes == 16 ? 384 : narrow_rows, narrow_part_steps = 256;
 
 // The tiles of such a part. The first tile of a column leaves its panel of `b` packed for the others. Narrow lanes pack
@@ -627,7 +630,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
   }
 }
 
-// The tiles of a block whose rows of `a` are short and near each other, or read by few columns.
+// The tiles of a block, part by part.
 inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
   const Index k_parts = blocks_of(block.count, narrow_part_steps);
   const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
@@ -707,7 +710,6 @@ template <class Device>
 void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
-  constexpr Index narrow_columns = lanes == 16 ? 256 : 0;
   const bool narrow = M <= narrow_rows || N < narrow_columns;
 
   // A task for every worker, as a rule: the fewer there are, the less is packed. The one with most tiles decides; to
@@ -757,8 +759,7 @@ void gemm(Device& device, const Gemm<T>& g) {
     if (g.K == 0) return reference_gemm(device, g);
     if (g.a_col != 1 || g.row_sum_m) {
       constexpr Index few_tiles = lanes == 16 ? 80 : 16;
-      const bool few = blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles;
-      if (few) {
+      if (blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles) {
         column_gemm(device, g);
       } else {
         packed_column_gemm(device, g);
