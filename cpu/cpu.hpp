@@ -1,7 +1,7 @@
 #pragma once
 
-#include "memory.hpp"
-#include "threads.hpp"
+#include "device/memory.hpp"
+#include "device/threads.hpp"
 
 namespace abh {
 

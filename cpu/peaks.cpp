@@ -1,4 +1,4 @@
-#include "peaks.hpp"
+#include "device/peaks.hpp"
 
 #include <time.h>
 

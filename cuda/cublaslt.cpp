@@ -10,8 +10,8 @@
 #include <string>
 #include <type_traits>
 
-#include "bf16.hpp"
-#include "error.hpp"
+#include "base/bf16.hpp"
+#include "base/error.hpp"
 
 // cuBLASLt stores matrices by columns, this project by rows. A matrix by rows is its transpose by columns, so the
 // library is asked for out' = b' a': its first operand, N x K, is our b, its second, K x M, is our a.

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/types.hpp"
 #include "cuda/gpu.hpp"
-#include "types.hpp"
 
 namespace abh {
 

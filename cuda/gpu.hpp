@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "memory.hpp"
+#include "device/memory.hpp"
 
 struct CUstream_st;
 

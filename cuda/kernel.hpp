@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "bf16.hpp"
+#include "base/bf16.hpp"
+#include "base/random.hpp"
 #include "cuda/platform.hpp"
 #include "layers/dropout.hpp"
-#include "random.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

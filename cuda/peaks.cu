@@ -5,8 +5,8 @@
 #include "cuda/gemm.hpp"
 #include "cuda/kernel.hpp"
 #include "cuda/platform.hpp"
-#include "memory.hpp"
-#include "peaks.hpp"
+#include "device/memory.hpp"
+#include "device/peaks.hpp"
 
 namespace abh {
 

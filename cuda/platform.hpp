@@ -24,8 +24,8 @@
 
 #include <string>
 
+#include "base/error.hpp"
 #include "cuda/gpu.hpp"
-#include "error.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "bf16.hpp"
+#include "base/bf16.hpp"
 #include "cuda/platform.hpp"
 
 namespace abh {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "atomic_file.hpp"
+#include "files/atomic_file.hpp"
 
 int main(int argc, char** argv) {
   constexpr std::size_t smallest_size = 1'000'000;

@@ -29,8 +29,8 @@
 #include <utility>
 #include <vector>
 
-#include "error.hpp"
-#include "random.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
 
 namespace abh::corpus {
 

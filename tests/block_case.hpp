@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "blocks/block.hpp"
-#include "config.hpp"
+#include "settings/config.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {

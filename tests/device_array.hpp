@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "bf16.hpp"
-#include "memory.hpp"
+#include "base/bf16.hpp"
+#include "device/memory.hpp"
 
 namespace abh {
 

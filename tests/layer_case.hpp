@@ -33,13 +33,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.hpp"
+#include "base/types.hpp"
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
-#include "isa.hpp"
-#include "random.hpp"
+#include "device/isa.hpp"
 #include "tests/device_array.hpp"
 #include "tests/dual.hpp"
-#include "types.hpp"
 #if defined(ABH_EMULATOR)
 #include "cuda/emulator/emulator.hpp"
 #endif

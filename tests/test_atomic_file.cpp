@@ -8,9 +8,9 @@
 #include <iterator>
 #include <string>
 
-#include "atomic_file.hpp"
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "error.hpp"
+#include "files/atomic_file.hpp"
 
 namespace fs = std::filesystem;
 using abh::AtomicFile;

@@ -2,12 +2,12 @@
 #include <cmath>
 #include <random>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "checkpoint.hpp"
-#include "error.hpp"
-#include "model.hpp"
+#include "files/safetensors.hpp"
+#include "network/model.hpp"
 #include "program.hpp"
-#include "safetensors.hpp"
+#include "runs/checkpoint.hpp"
 
 using namespace abh;
 

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <functional>
 
-#include "config.hpp"
-#include "error.hpp"
+#include "base/error.hpp"
+#include "settings/config.hpp"
 #include "tests/catch.hpp"
 
 namespace abh {

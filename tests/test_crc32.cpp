@@ -1,8 +1,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/crc32.hpp"
 #include "catch.hpp"
-#include "crc32.hpp"
 
 using abh::crc32;
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "dataset.hpp"
-#include "error.hpp"
+#include "tasks/text/dataset.hpp"
 
 using namespace abh;
 

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "error.hpp"
-#include "flags.hpp"
+#include "program/flags.hpp"
 
 using namespace abh;
 

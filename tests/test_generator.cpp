@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "error.hpp"
-#include "generator.hpp"
+#include "runs/generator.hpp"
 
 using namespace abh;
 

@@ -7,12 +7,12 @@
 #include <limits>
 #include <sstream>
 
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "cases/golden.hpp"
+#include "cases/golden_cases.hpp"
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
-#include "error.hpp"
-#include "golden.hpp"
-#include "golden_cases.hpp"
-#include "random.hpp"
 
 namespace abh {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <type_traits>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "layers/gelu.hpp"
 #include "tests/layer_case.hpp"
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/random.hpp"
 #include "catch.hpp"
-#include "config.hpp"
-#include "model.hpp"
-#include "random.hpp"
+#include "network/model.hpp"
+#include "settings/config.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "layout.hpp"
+#include "blocks/layout.hpp"
 #include "tests/catch.hpp"
 
 namespace abh {

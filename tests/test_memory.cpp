@@ -3,9 +3,9 @@
 #include <limits>
 #include <vector>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "error.hpp"
-#include "memory.hpp"
+#include "device/memory.hpp"
 
 // Sanitizers otherwise end the program where the system would refuse memory. Both symbols are theirs to look up.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "network.hpp"
+#include "network/network.hpp"
 #include "tests/block_case.hpp"
 
 // What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else

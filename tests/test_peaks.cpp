@@ -1,9 +1,9 @@
 #include <cmath>
 #include <type_traits>
 
-#include "bf16.hpp"
+#include "base/bf16.hpp"
 #include "catch.hpp"
-#include "peaks.hpp"
+#include "device/peaks.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {

@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "files/safetensors.hpp"
 #include "program.hpp"
-#include "safetensors.hpp"
-#include "training.hpp"
+#include "runs/training.hpp"
 
 using namespace abh;
 

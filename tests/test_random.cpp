@@ -1,8 +1,8 @@
 #include <cmath>
 #include <set>
 
+#include "base/random.hpp"
 #include "catch.hpp"
-#include "random.hpp"
 
 namespace abh {
 namespace {

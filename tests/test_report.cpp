@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "error.hpp"
-#include "report.hpp"
+#include "runs/report.hpp"
 
 using namespace abh;
 

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/crc32.hpp"
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "crc32.hpp"
-#include "error.hpp"
-#include "safetensors.hpp"
+#include "files/safetensors.hpp"
 
 namespace fs = std::filesystem;
 using abh::Dtype;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "threads.hpp"
+#include "device/threads.hpp"
 
 namespace abh {
 namespace {

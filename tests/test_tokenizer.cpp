@@ -3,9 +3,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "catch.hpp"
-#include "error.hpp"
-#include "tokenizer.hpp"
+#include "tasks/text/tokenizer.hpp"
 
 using namespace abh;
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "model.hpp"
-#include "training.hpp"
+#include "network/model.hpp"
+#include "runs/training.hpp"
 
 using namespace abh;
 

@@ -2,8 +2,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "catch.hpp"
-#include "utf8.hpp"
 
 using namespace abh;
 using namespace std::string_view_literals;

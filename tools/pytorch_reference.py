@@ -37,7 +37,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# Of src/config.cpp: layers, channels, heads, context, batch, dropout; all with a depthwise convolution of kernel 4.
+# Of src/settings/config.cpp: layers, channels, heads, context, batch, dropout; all with a depthwise convolution of kernel 4.
 PRESETS = {
     "tiny": {"layers": 4, "channels": 128, "heads": 4, "context": 64, "batch": 12, "dropout": 0.0},
     "baby": {"layers": 6, "channels": 384, "heads": 6, "context": 256, "batch": 64, "dropout": 0.2},
@@ -199,7 +199,7 @@ class Embedding(nn.Module):
 
 
 class Network(nn.Module):
-    """src/network.hpp: tied weights, learned positions, a final norm."""
+    """src/network/network.hpp: tied weights, learned positions, a final norm."""
 
     def __init__(self, mixer, layers, channels, heads, context, dropout, pooling="scan", vocabulary=VOCABULARY):
         super().__init__()

@@ -17,16 +17,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "atomic_file.hpp"
-#include "bf16.hpp"
-#include "config.hpp"
+#include "base/bf16.hpp"
 #include "cpu/cpu.hpp"
+#include "files/atomic_file.hpp"
+#include "settings/config.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu.hpp"
 #endif
-#include "error.hpp"
-#include "flags.hpp"
-#include "isa.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "device/isa.hpp"
+#include "device/peaks.hpp"
+#include "device/threads.hpp"
 #include "layers/adamw.hpp"
 #include "layers/additive_attention.hpp"
 #include "layers/causal_conv.hpp"
@@ -40,10 +42,8 @@
 #include "layers/linear.hpp"
 #include "layers/metric_attention.hpp"
 #include "layers/muon.hpp"
-#include "model.hpp"
-#include "peaks.hpp"
-#include "random.hpp"
-#include "threads.hpp"
+#include "network/model.hpp"
+#include "program/flags.hpp"
 
 namespace abh {
 namespace {

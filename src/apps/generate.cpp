@@ -6,11 +6,11 @@
 #include <iostream>
 #include <iterator>
 
-#include "checkpoint.hpp"
-#include "error.hpp"
-#include "flags.hpp"
-#include "generator.hpp"
-#include "threads.hpp"
+#include "base/error.hpp"
+#include "device/threads.hpp"
+#include "program/flags.hpp"
+#include "runs/checkpoint.hpp"
+#include "runs/generator.hpp"
 
 namespace abh {
 namespace {

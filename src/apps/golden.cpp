@@ -1,5 +1,5 @@
-#include "golden.hpp"
+#include "cases/golden.hpp"
 
-#include "flags.hpp"
+#include "program/flags.hpp"
 
 int main(int argc, char** argv) { return abh::run_program("golden", argc, argv, abh::golden_main); }

@@ -7,11 +7,11 @@
 #include <cstring>
 #include <optional>
 
-#include "error.hpp"
-#include "flags.hpp"
-#include "model.hpp"
-#include "threads.hpp"
-#include "training.hpp"
+#include "base/error.hpp"
+#include "device/threads.hpp"
+#include "network/model.hpp"
+#include "program/flags.hpp"
+#include "runs/training.hpp"
 
 namespace abh {
 namespace {

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "base/random.hpp"
+#include "base/step_state.hpp"
+#include "base/types.hpp"
+#include "blocks/layout.hpp"
 #include "layers/dropout.hpp"
-#include "layout.hpp"
-#include "random.hpp"
-#include "step_state.hpp"
-#include "types.hpp"
 
 namespace abh {
 

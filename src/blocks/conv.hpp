@@ -3,8 +3,8 @@
 #include <string>
 
 #include "blocks/norm.hpp"
-#include "config.hpp"
 #include "layers/causal_conv.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "blocks/norm.hpp"
-#include "config.hpp"
 #include "layers/dot_product_attention.hpp"
 #include "layers/linear.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "blocks/norm.hpp"
-#include "config.hpp"
 #include "layers/dot_product_attention.hpp"
 #include "layers/linear.hpp"
 #include "layers/metric_attention.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 

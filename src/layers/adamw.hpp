@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "step_state.hpp"
-#include "types.hpp"
+#include "base/step_state.hpp"
+#include "base/types.hpp"
 
 namespace abh {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "step_state.hpp"
-#include "types.hpp"
+#include "base/step_state.hpp"
+#include "base/types.hpp"
 
 namespace abh {
 

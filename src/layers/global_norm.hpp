@@ -1,7 +1,7 @@
 #pragma once
 
-#include "step_state.hpp"
-#include "types.hpp"
+#include "base/step_state.hpp"
+#include "base/types.hpp"
 
 namespace abh {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "error.hpp"
-#include "safetensors.hpp"
+#include "base/error.hpp"
+#include "files/safetensors.hpp"
 
 namespace {
 

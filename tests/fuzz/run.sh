@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the safetensors reader and reports the line coverage that was reached: run.sh [SECONDS], default 600.
 # Needs clang with its fuzzer runtime, llvm-profdata and llvm-cov of the same version, python3. Fails on any finding (the
-# input is kept in the work folder) and if fewer than 90 % of the lines of src/safetensors.cpp were reached.
+# input is kept in the work folder) and if fewer than 90 % of the lines of src/files/safetensors.cpp were reached.
 # Environment: CXX, FUZZ_DIR (work folder, default build/fuzz; the corpus in it is kept from run to run).
 set -euo pipefail
 
@@ -32,7 +32,7 @@ cov=$(pick "llvm-cov-$version" llvm-cov)
 fuzzer=$work/fuzz_safetensors
 "$compiler" -std=c++20 -O1 -g -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fprofile-instr-generate -fcoverage-mapping \
-  -I "$root/src" "$root"/tests/fuzz/fuzz_safetensors.cpp "$root"/src/{safetensors,atomic_file,crc32}.cpp -o "$fuzzer"
+  -I "$root/src" "$root"/tests/fuzz/fuzz_safetensors.cpp "$root"/src/{files/safetensors,files/atomic_file,base/crc32}.cpp -o "$fuzzer"
 
 python3 "$root/tests/fuzz/seeds.py" "$work/seeds"
 
@@ -47,11 +47,11 @@ LLVM_PROFILE_FILE=$work/fuzz.profraw "$fuzzer" -max_total_time="$seconds" -max_l
 grep '^stat::' "$work/log"
 
 "$profdata" merge -sparse "$work/fuzz.profraw" -o "$work/fuzz.profdata"
-"$cov" show "$fuzzer" -instr-profile="$work/fuzz.profdata" "$root/src/safetensors.cpp" >"$work/coverage.txt"
+"$cov" show "$fuzzer" -instr-profile="$work/fuzz.profdata" "$root/src/files/safetensors.cpp" >"$work/coverage.txt"
 # The TOTAL row: regions, functions, lines (count, missed, percent), and so on.
-covered=$("$cov" report "$fuzzer" -instr-profile="$work/fuzz.profdata" "$root/src/safetensors.cpp" |
+covered=$("$cov" report "$fuzzer" -instr-profile="$work/fuzz.profdata" "$root/src/files/safetensors.cpp" |
   awk '$1 == "TOTAL" { sub("%", "", $10); print $10 }')
-echo "line coverage of src/safetensors.cpp: $covered % (at least $minimum %); line by line in $work/coverage.txt"
+echo "line coverage of src/files/safetensors.cpp: $covered % (at least $minimum %); line by line in $work/coverage.txt"
 awk -v covered="$covered" -v minimum="$minimum" 'BEGIN { exit !(covered + 0 >= minimum) }' || {
   echo "run.sh: coverage is too low" >&2
   exit 1

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/types.hpp"
+
+// Functions that both the host and the kernels of a GPU call.
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#define ABH_HOST_DEVICE __host__ __device__
+#else
+#define ABH_HOST_DEVICE
+#endif
+
+namespace abh {
+
+// The upper half of a float: its sign, its eight bits of exponent, seven bits of fraction. Numbers are only stored in
+// it: arithmetic is done in float. It is a float wherever one is read; a float becomes one only on request, rounded to
+// the nearest, halfway cases to even; NaN stays NaN.
+struct bf16 {
+  std::uint16_t bits;
+
+  bf16() = default;
+  ABH_HOST_DEVICE explicit bf16(float x) {
+#if defined(__CUDA_ARCH__)  // one instruction
+    bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+#else
+    std::uint32_t word;
+    std::memcpy(&word, &x, sizeof word);
+    const std::uint32_t rounded = word + 0x7FFF + (word >> 16 & 1);
+    bits = static_cast<std::uint16_t>(x == x ? rounded >> 16 : 0x7FFF);
+#endif
+  }
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  ABH_HOST_DEVICE explicit bf16(Number x) : bf16(static_cast<float>(x)) {}
+
+  ABH_HOST_DEVICE operator float() const {
+    const std::uint32_t word = std::uint32_t{bits} << 16;
+    float x;
+    std::memcpy(&x, &word, sizeof x);
+    return x;
+  }
+};
+
+template <>
+struct AccumOf<bf16> {
+  using type = float;
+};
+
+}  // namespace abh

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+
+namespace abh {
+
+// How a weight starts. Matrices are normal with standard deviation --init-std; those that write into the residual
+// stream are divided by sqrt(2 layers), so that the stream's variance does not grow with depth.
+// A convolution sums over few inputs (4 where it is depthwise), so --init-std would all but switch it off: its standard
+// deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d.
+enum class Init { zero, one, normal, normal_residual, convolution, identity_packed, identity_full };
+
+// What the optimizer may do with a weight: linear, the matrix of a linear map, decays, and Muon can update it; the
+// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not.
+enum class Kind { linear, decayed, undecayed };
+
+// One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
+struct Parameter {
+  std::string name;
+  std::vector<Index> shape;
+  Init init;
+  Kind kind;
+  Index offset;  // elements from the start of the arena
+  Index count;
+};
+
+// A weight and its gradient, where a block finds them.
+template <class T>
+struct Weight {
+  T* value = nullptr;
+  Accum<T>* gradient = nullptr;
+};
+
+// An amount of memory that grows as parts of it are claimed; every part is aligned to 64 bytes.
+class Extent {
+ public:
+  std::size_t claim(Index count, std::size_t element_size) {
+    std::size_t bytes = 0;
+    if (count < 0 || __builtin_mul_overflow(static_cast<std::size_t>(count), element_size, &bytes) ||
+        __builtin_add_overflow(bytes, 63, &bytes) || __builtin_add_overflow(end_, bytes / 64 * 64, &end_)) {
+      throw Error("the network asks for more memory than any machine can address");
+    }
+    return end_ - bytes / 64 * 64;
+  }
+  std::size_t bytes() const { return end_; }
+
+ private:
+  std::size_t end_ = 0;
+};
+
+// Lays out the memory of a network. The network is built twice: first with no memory, to learn how much each arena
+// needs, then on the real arenas, where every claim returns its pointer. Weights that decay come first in their arena,
+// so that the optimizer handles each kind in one piece; within a kind they keep the order of their claims, without
+// gaps, so that query, key and value weights claimed one after the other are also one taller weight.
+template <class T>
+class Layout {
+ public:
+  // recompute: what is cheap to compute again gets no memory.
+  explicit Layout(bool recompute = false) : recompute_(recompute) {}
+  // `measured` is a layout of the same network without memory.
+  Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* states)
+      : recompute_(measured.recompute_),
+        weights_(weights),
+        gradients_(gradients),
+        activations_(activations),
+        states_(states),
+        first_undecayed_(measured.decayed_) {}
+
+  Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind) {
+    Index count = 1;
+    for (Index extent : shape) {
+      if (__builtin_mul_overflow(count, extent, &count)) throw Error(name + ": more elements than can be counted");
+    }
+    const bool decays = kind != Kind::undecayed;
+    Index& end = decays ? decayed_ : undecayed_;
+    const Index offset = (decays ? 0 : first_undecayed_) + end;
+    Index total = 0;
+    if (__builtin_add_overflow(decayed_ + undecayed_, count, &total)) {
+      throw Error(name + ": more elements than can be counted");
+    }
+    end += count;
+    parameters_.push_back({name, std::move(shape), init, kind, offset, count});
+    if (!weights_) return {};
+    return {weights_ + offset, gradients_ ? gradients_ + offset : nullptr};
+  }
+
+  // Saved by a forward pass for its backward pass.
+  template <class Element>
+  Element* activation(Index count) {
+    const std::size_t offset = activation_extent_.claim(count, sizeof(Element));
+    return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
+  }
+
+  // The same for what is cheap to compute again: null where the network does that instead. Its block then finds room in
+  // arrays that are about to be overwritten, or in scratch memory.
+  template <class Element>
+  Element* cheap_activation(Index count) {
+    return recompute_ ? nullptr : activation<Element>(count);
+  }
+
+  // Kept from one position to the next in step-by-step inference.
+  template <class Element>
+  Element* state(Index count) {
+    const std::size_t offset = state_extent_.claim(count, sizeof(Element));
+    return states_ ? reinterpret_cast<Element*>(states_ + offset) : nullptr;
+  }
+
+  // The table, in the order of the claims. While measuring, the place of the weights that do not decay is only known
+  // at the end: behind all that do.
+  std::vector<Parameter> parameters() const {
+    std::vector<Parameter> table = parameters_;
+    for (Parameter& parameter : table) {
+      if (parameter.kind == Kind::undecayed) parameter.offset += decayed_ - first_undecayed_;
+    }
+    return table;
+  }
+  Index weight_count() const { return decayed_ + undecayed_; }
+  Index decayed_count() const { return decayed_; }
+  std::size_t activation_bytes() const { return activation_extent_.bytes(); }
+  std::size_t state_bytes() const { return state_extent_.bytes(); }
+
+ private:
+  bool recompute_ = false;
+  T* weights_ = nullptr;
+  Accum<T>* gradients_ = nullptr;
+  std::byte* activations_ = nullptr;
+  std::byte* states_ = nullptr;
+  Index first_undecayed_ = 0;
+  Index decayed_ = 0, undecayed_ = 0;
+  Extent activation_extent_, state_extent_;
+  std::vector<Parameter> parameters_;
+};
+
+// What a network is built for.
+struct NetworkExtent {
+  Index B = 1, C = 1;      // largest batch
+  bool training = false;   // gradients and optimizer moments too
+  Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
+  Index threads = 1;       // each has scratch memory of its own, which counts in the estimate
+  bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
+};
+
+// The weights, moments and saved activations of a network, in bytes.
+struct NetworkMemory {
+  Index weights = 0;  // how many
+  std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
+  // Scratch memory of one training step, an upper bound for the layers of this project on the CPU.
+  std::size_t workspace_bytes = 0;
+  // Error if it is more than can be addressed.
+  std::size_t total() const {
+    Extent extent;
+    for (std::size_t part :
+         {weight_bytes, gradient_bytes, moment_bytes, activation_bytes, state_bytes, workspace_bytes}) {
+      extent.claim(static_cast<Index>(part), 1);
+    }
+    return extent.bytes();
+  }
+};
+
+}  // namespace abh

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "files/safetensors.hpp"
+
+// Golden files: numbers that somebody else's code computed, as safetensors. The metadata names the case (one layer, one
+// block or the whole network) and its settings; input.*, weight.* and grad_output.* go in; output.*, grad_input.* and
+// grad_weight.* are compared. The format, and how to write such a file: docs/golden.md.
+namespace abh {
+
+// One golden file, read strictly: whatever cannot be used is an Error. It remembers what a case took of it, so that a
+// tensor that plays no part is found.
+class GoldenFile {
+ public:
+  explicit GoldenFile(const std::string& path) : file_(SafetensorsFile::read(path)) {}
+
+  const std::string& path() const { return file_.path(); }
+  const std::map<std::string, std::string>& metadata() const { return file_.metadata(); }
+  // In the order of their data.
+  const std::vector<SafetensorsTensor>& tensors() const { return file_.tensors(); }
+  bool has(const std::string& tensor) const { return file_.has(tensor); }
+  bool has_setting(const std::string& key) const { return metadata().count(key) != 0; }
+  // Whether there is a gradient to compare.
+  bool compares_gradients() const;
+
+  // The value of a metadata key that must be there.
+  const std::string& setting(const std::string& key) const;
+  // A metadata value as a number from low to high; `otherwise` where the key is absent.
+  double real_setting(const std::string& key, double otherwise, double low, double high) const;
+  Index integer_setting(const std::string& key, Index otherwise, Index low, Index high) const;
+
+  // The shape of a tensor that must be there with `rank` dimensions, none of them empty.
+  std::vector<Index> shape(const std::string& tensor, std::size_t rank) const;
+  // The elements of a tensor that must be there with this shape, F64.
+  std::vector<double> reals(const std::string& tensor, const std::vector<Index>& shape);
+  // The same, I32, each from low to high, or `also`.
+  std::vector<Token> tokens(const std::string& tensor, const std::vector<Index>& shape, Token low, Token high,
+                            Token also);
+
+  // Error if there is an input.*, weight.* or grad_output.* that nobody took, or a tensor of no known kind.
+  void require_all_taken() const;
+
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  SafetensorsFile file_;
+  std::set<std::string> taken_;
+};
+
+// What a case computed, under the names that the tensors have in a file.
+struct GoldenResult {
+  std::vector<Index> shape;
+  std::vector<double> values;
+};
+using GoldenResults = std::map<std::string, GoldenResult>;
+
+// How far one tensor is from the file's.
+struct GoldenComparison {
+  std::string name;
+  std::vector<Index> shape;
+  double error;
+};
+
+// Compares every output.*, grad_input.* and grad_weight.* of the file with the result of its name:
+//
+//   error = max |got - reference| / scale,
+//   scale = max(max |reference| of this tensor, 0.01 max |reference| of all tensors of its kind in the file)
+//
+// The second part of the scale is for gradients that are 0 but for rounding, as that of a key bias. The error is NaN
+// where either side has a NaN or an infinity. Error for a name or shape that the case does not produce, or if there is
+// nothing to compare.
+std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenResults& results);
+
+// The program `golden` (see its --help). Status: 0 if every tensor of every file is within tolerance, 1 if one is not,
+// 2 if a file cannot be used; for several files the worst. UsageError if the command line is wrong.
+int golden_main(int argc, char** argv);
+
+}  // namespace abh

@@ -1,0 +1,458 @@
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cases/golden.hpp"
+#include "device/memory.hpp"
+#include "layers/gelu.hpp"
+#include "layers/layernorm.hpp"
+#include "network/network.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// Runs the case of a golden file on a device, forward, and backward where the file has gradients. Shapes come from the
+// file's tensors, settings from its metadata. In float, inputs and weights are rounded from the file's doubles.
+//
+//   GoldenResults results = GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run();
+template <class Device, class T>
+class GoldenCases {
+ public:
+  GoldenCases(Device& device, GoldenFile& file) : device_(device), file_(file) {}
+
+  // Error, naming the file, for a case that does not exist, or a file that does not hold what its case needs.
+  GoldenResults run() {
+    const std::pair<const char*, void (GoldenCases::*)()> cases[] = {
+        {"linear", &GoldenCases::linear},
+        {"gelu", &GoldenCases::gelu},
+        {"layernorm", &GoldenCases::layernorm},
+        {"cross_entropy", &GoldenCases::cross_entropy},
+        {"causal_conv", &GoldenCases::causal_conv},
+        {"ffn", &GoldenCases::ffn},
+        {"additive_pooling", &GoldenCases::additive_pooling},
+        {"additive_attention", &GoldenCases::additive_attention},
+        {"dot_product_attention", &GoldenCases::dot_product_attention},
+        {"metric_attention", &GoldenCases::metric_attention},
+        {"quadratic_attention", &GoldenCases::quadratic_attention},
+        {"language_model", &GoldenCases::language_model},
+    };
+    const std::string& wanted = file_.setting("case");
+    std::string known;
+    for (const auto& [name, run_case] : cases) {
+      if (wanted == name) {
+        (this->*run_case)();
+        file_.require_all_taken();
+        return std::move(results_);
+      }
+      known += std::string(known.empty() ? "" : ", ") + name;
+    }
+    file_.fail("metadata case: expected one of " + known + ", found \"" + wanted + "\"");
+  }
+
+ private:
+  using Shape = std::vector<Index>;
+
+  // An array in device memory; its pointer is null when it has no elements.
+  template <class Element>
+  class Array {
+   public:
+    Array(Device& device, Index count)
+        : memory_(device.memory(), static_cast<std::size_t>(count) * sizeof(Element)), count_(count) {
+      if (count) device.set_zero(data(), count);
+    }
+    Array(Device& device, const std::vector<Element>& values) : Array(device, static_cast<Index>(values.size())) {
+      if (count_) device.copy_from_host(data(), values.data(), count_);
+    }
+    Element* data() { return memory_.template as<Element>(); }
+    Index count() const { return count_; }
+
+   private:
+    DeviceMemory memory_;
+    Index count_;
+  };
+
+  template <class Element>
+  Array<Element> zeros(const Shape& shape) {
+    return Array<Element>(device_, element_count(shape));
+  }
+
+  std::vector<T> rounded(const std::vector<double>& values) {
+    std::vector<T> result;
+    result.reserve(values.size());
+    for (double value : values) result.push_back(static_cast<T>(value));
+    return result;
+  }
+
+  Array<T> read(const std::string& name, const Shape& shape) {
+    return Array<T>(device_, rounded(file_.reals(name, shape)));
+  }
+  // Whether a bias is left out, `name` beginning with "weight.": a gradient of it says that it is not.
+  bool is_left_out(const std::string& name) const { return !file_.has(name) && !file_.has("grad_" + name); }
+  Array<Token> read_mask(Index B, Index C) {
+    if (!file_.has("input.mask_bc")) return Array<Token>(device_, 0);
+    return Array<Token>(device_, file_.tokens("input.mask_bc", {B, C}, 0, 1, 0));
+  }
+
+  template <class Element>
+  void give(const std::string& name, const Shape& shape, const Element* values) {
+    std::vector<Element> host(static_cast<std::size_t>(element_count(shape)));
+    device_.copy_to_host(host.data(), values, element_count(shape));
+    results_[name] = {shape, std::vector<double>(host.begin(), host.end())};
+  }
+
+  // Whether the backward pass has to run, which starts from `upstream`.
+  bool goes_back(const std::string& upstream) const { return file_.has(upstream) || file_.compares_gradients(); }
+
+  void linear() {
+    const Shape x = file_.shape("input.x_bci", 3), weight = file_.shape("weight.weight_oi", 2);
+    const Index BC = x[0] * x[1], I = x[2], O = weight[0];
+    const Shape y = {x[0], x[1], O};
+    Array<T> in_bci = read("input.x_bci", x), weight_oi = read("weight.weight_oi", {O, I});
+    Array<T> bias_o = is_left_out("weight.bias_o") ? Array<T>(device_, 0) : read("weight.bias_o", {O});
+    Array<T> out_bco = zeros<T>(y);
+    linear_forward<Device, T>(device_, {.out_bco = out_bco.data(),
+                                        .in_bci = in_bci.data(),
+                                        .weight_oi = weight_oi.data(),
+                                        .bias_o = bias_o.data(),
+                                        .BC = BC,
+                                        .I = I,
+                                        .O = O});
+    give("output.y_bco", y, out_bco.data());
+    if (!goes_back("grad_output.y_bco")) return;
+    Array<T> d_out_bco = read("grad_output.y_bco", y), d_in_bci = zeros<T>(x);
+    Array<Accum<T>> d_weight_oi = zeros<Accum<T>>({O, I}), d_bias_o = zeros<Accum<T>>({O});
+    linear_backward_input<Device, T>(device_, {.d_in_bci = d_in_bci.data(),
+                                               .d_out_bco = d_out_bco.data(),
+                                               .weight_oi = weight_oi.data(),
+                                               .BC = BC,
+                                               .I = I,
+                                               .O = O});
+    linear_backward_weight<Device, T>(device_, {.d_weight_oi = d_weight_oi.data(),
+                                                .d_bias_o = d_bias_o.data(),
+                                                .d_out_bco = d_out_bco.data(),
+                                                .in_bci = in_bci.data(),
+                                                .BC = BC,
+                                                .I = I,
+                                                .O = O});
+    give("grad_input.x_bci", x, d_in_bci.data());
+    give("grad_weight.weight_oi", {O, I}, d_weight_oi.data());
+    give("grad_weight.bias_o", {O}, d_bias_o.data());
+  }
+
+  void gelu() {
+    const std::string& name = file_.setting("form");
+    if (name != "erf" && name != "tanh") file_.fail("metadata form: expected erf or tanh, found \"" + name + "\"");
+    const GeluForm form = name == "erf" ? GeluForm::erf : GeluForm::tanh;
+    const Shape x = file_.shape("input.x_bcd", 3);
+    Array<T> in = read("input.x_bcd", x), out = zeros<T>(x);
+    gelu_forward<Device, T>(device_, out.data(), in.data(), in.count(), form);
+    give("output.y_bcd", x, out.data());
+    if (!goes_back("grad_output.y_bcd")) return;
+    Array<T> d_out = read("grad_output.y_bcd", x), d_in = zeros<T>(x);
+    gelu_backward<Device, T>(device_, d_in.data(), d_out.data(), in.data(), in.count(), form);
+    give("grad_input.x_bcd", x, d_in.data());
+  }
+
+  void layernorm() {
+    const Shape x = file_.shape("input.x_bcd", 3);
+    const Index BC = x[0] * x[1], D = x[2];
+    Array<T> in_bcd = read("input.x_bcd", x), out_bcd = zeros<T>(x);
+    Array<T> weight_d = read("weight.weight_d", {D}), bias_d = read("weight.bias_d", {D});
+    Array<Accum<T>> mean_bc = zeros<Accum<T>>({BC}), rstd_bc = zeros<Accum<T>>({BC});
+    layernorm_forward<Device, T>(device_, out_bcd.data(), mean_bc.data(), rstd_bc.data(), in_bcd.data(),
+                                 weight_d.data(), bias_d.data(), BC, D);
+    give("output.y_bcd", x, out_bcd.data());
+    if (!goes_back("grad_output.y_bcd")) return;
+    Array<T> d_out_bcd = read("grad_output.y_bcd", x), d_in_bcd = zeros<T>(x);
+    Array<Accum<T>> d_weight_d = zeros<Accum<T>>({D}), d_bias_d = zeros<Accum<T>>({D});
+    layernorm_backward<Device, T>(device_, {.d_in_bcd = d_in_bcd.data(),
+                                            .d_weight_d = d_weight_d.data(),
+                                            .d_bias_d = d_bias_d.data(),
+                                            .d_out_bcd = d_out_bcd.data(),
+                                            .in_bcd = in_bcd.data(),
+                                            .mean_bc = mean_bc.data(),
+                                            .rstd_bc = rstd_bc.data(),
+                                            .weight_d = weight_d.data(),
+                                            .BC = BC,
+                                            .D = D});
+    give("grad_input.x_bcd", x, d_in_bcd.data());
+    give("grad_weight.weight_d", {D}, d_weight_d.data());
+    give("grad_weight.bias_d", {D}, d_bias_d.data());
+  }
+
+  Array<Token> read_targets(Index B, Index C, Index V) {
+    return Array<Token>(device_, file_.tokens("input.targets_bc", {B, C}, 0, last_token(V), ignored_target));
+  }
+  static Token last_token(Index V) {
+    return static_cast<Token>(std::min<Index>(V - 1, std::numeric_limits<Token>::max()));
+  }
+
+  void cross_entropy() {
+    const Shape logits = file_.shape("input.logits_bcv", 3);
+    const Index B = logits[0], C = logits[1], BC = B * C, V = logits[2];
+    const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+    Array<T> logits_bcv = read("input.logits_bcv", logits), d_logits_bcv = zeros<T>(logits);
+    Array<Token> targets_bc = read_targets(B, C, V);
+    Array<Accum<T>> loss = zeros<Accum<T>>({}), loss_bc = zeros<Accum<T>>({BC}), lse_bc = zeros<Accum<T>>({BC});
+    Array<Index> count = zeros<Index>({});
+    cross_entropy_forward<Device, T>(device_, {.loss = loss.data(),
+                                               .loss_bc = loss_bc.data(),
+                                               .lse_bc = lse_bc.data(),
+                                               .count = count.data(),
+                                               .logits_bcv = logits_bcv.data(),
+                                               .targets_bc = targets_bc.data(),
+                                               .label_smoothing = smoothing,
+                                               .BC = BC,
+                                               .V = V});
+    cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv.data(),
+                                                .logits_bcv = logits_bcv.data(),
+                                                .lse_bc = lse_bc.data(),
+                                                .count = count.data(),
+                                                .targets_bc = targets_bc.data(),
+                                                .label_smoothing = smoothing,
+                                                .BC = BC,
+                                                .V = V});
+    give("output.loss", {}, loss.data());
+    give("output.loss_bc", {B, C}, loss_bc.data());
+    give("grad_input.logits_bcv", logits, d_logits_bcv.data());
+  }
+
+  // The settings of one block on `D` channels.
+  ModelConfig block_config(Index C, Index D) const {
+    ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
+    config.layers = 1;
+    config.context = C;
+    config.channels = D;
+    config.vocabulary = 1;
+    config.head_channels = config.hidden_channels = 0;
+    return config;
+  }
+
+  // K of an attention core whose projections have H rows.
+  Index head_channels(const std::string& projection, Index heads) const {
+    const Index H = file_.shape(projection, 2)[0];
+    if (heads < 1 || H % heads != 0) {
+      file_.fail("metadata heads: " + std::to_string(heads) + " does not divide the " + std::to_string(H) +
+                 " rows of " + projection);
+    }
+    return H / heads;
+  }
+
+  // Biases may be given in part; those that are not are 0. Unless the metadata promises them.
+  bool is_optional(const std::string& weight) const {
+    const auto is_one_of = [&](std::initializer_list<const char*> biases) {
+      return std::any_of(biases.begin(), biases.end(), [&](const char* bias) { return weight.ends_with(bias); });
+    };
+    return is_one_of({"query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d"}) ||
+           (!file_.has_setting("ffn_bias") && is_one_of({"up_bias_f", "down_bias_d"}));
+  }
+  // Whether one of the optional weights PREFIX* is there.
+  bool has_any(const std::string& prefix, const std::vector<const char*>& weights) const {
+    for (const char* weight : weights) {
+      if (file_.has(prefix + weight)) return true;
+    }
+    return false;
+  }
+  bool has_attention_bias(const std::string& prefix) const {
+    return has_any(prefix, {"query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d"});
+  }
+
+  // Fills the arena of a block's or network's weights by name.
+  void read_weights(T* weights, const std::vector<Parameter>& parameters) {
+    for (const Parameter& parameter : parameters) {
+      const std::string name = "weight." + parameter.name;
+      std::vector<T> values(static_cast<std::size_t>(parameter.count));
+      if (!(is_optional(name) && is_left_out(name))) values = rounded(file_.reals(name, parameter.shape));
+      device_.copy_from_host(weights + parameter.offset, values.data(), parameter.count);
+    }
+  }
+  void give_gradients(const Accum<T>* gradients, const std::vector<Parameter>& parameters) {
+    for (const Parameter& parameter : parameters) {
+      give("grad_weight." + parameter.name, parameter.shape, gradients + parameter.offset);
+    }
+  }
+
+  // y_bcd = block(x_bcd) without its residual. make(layout, extent, options) makes the block.
+  template <class Make>
+  void run_block(const ModelConfig& config, bool norm, bool takes_mask, const Make& make) {
+    config.check();
+    const Shape x = file_.shape("input.x_bcd", 3);
+    const Index B = x[0], C = x[1];
+    const BlockExtent extent{B, C, 0};
+    const BlockOptions options{.norm = norm, .residual = false, .causal = config.causal};
+    Layout<T> measured;
+    make(measured, extent, options);
+    Array<T> weights(device_, measured.weight_count());
+    Array<Accum<T>> gradients(device_, measured.weight_count());
+    DeviceMemory activations(device_.memory(), measured.activation_bytes());
+    Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
+    const std::unique_ptr<Block<Device, T>> block = make(layout, extent, options);
+    read_weights(weights.data(), layout.parameters());
+
+    Array<Token> mask_bc = takes_mask ? read_mask(B, C) : Array<Token>(device_, 0);
+    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
+    Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
+    block->forward(device_, y_bcd.data(), x_bcd.data(), pass);
+    give("output.y_bcd", x, y_bcd.data());
+    if (!goes_back("grad_output.y_bcd")) return;
+    Array<T> d_x_bcd = read("grad_output.y_bcd", x);
+    block->backward(device_, d_x_bcd.data(), x_bcd.data(), pass);
+    give("grad_input.x_bcd", x, d_x_bcd.data());
+    give_gradients(gradients.data(), layout.parameters());
+  }
+
+  void causal_conv() {
+    const Shape x = file_.shape("input.x_bcd", 3), weight = file_.shape("weight.weight_dgj", 3);
+    ModelConfig config = block_config(x[1], x[2]);
+    config.heads = 1;
+    config.conv_groups = file_.integer_setting("groups", x[2] / weight[1], 1, x[2]);
+    config.conv_kernel = file_.integer_setting("kernel", weight[2], 1, largest_conv_kernel);
+    run_block(config, true, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+      return std::make_unique<ConvBlock<Device, T>>(layout, "", config, extent, options);
+    });
+  }
+
+  void ffn() {
+    const Shape x = file_.shape("input.x_bcd", 3);
+    ModelConfig config = block_config(x[1], x[2]);
+    config.heads = 1;
+    config.hidden_channels = file_.shape("weight.up_fd", 2)[0];
+    if (!file_.has_setting("ffn_bias")) config.ffn_bias = has_any("weight.", {"up_bias_f", "down_bias_d"});
+    run_block(config, true, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+      return std::make_unique<FfnBlock<Device, T>>(layout, "", config, extent, options);
+    });
+  }
+
+  // The recurrence alone. Heads share nothing, so (b, n) is one batch of B N sequences with one head each.
+  void additive_pooling() {
+    const Shape x = file_.shape("input.x_bnck", 4);
+    const Index B = x[0], N = x[1], C = x[2], K = x[3];
+    ModelConfig config = block_config(C, K);
+    config.heads = 1;
+    config.check();
+    const AdditivePoolingShape shape{.B = B * N, .C = C, .N = 1, .K = K, .window = config.windows()[0]};
+    std::vector<Token> mask_bnc;
+    if (file_.has("input.mask_bc")) {
+      const std::vector<Token> mask_bc = file_.tokens("input.mask_bc", {B, C}, 0, 1, 0);
+      for (Index bn = 0; bn < B * N; ++bn) {
+        const auto row = mask_bc.begin() + bn / N * C;
+        mask_bnc.insert(mask_bnc.end(), row, row + C);
+      }
+    }
+    Array<Token> mask(device_, mask_bnc);
+    const std::vector<T> logits = rounded(file_.reals("input.a_bnc", {B, N, C}));
+    Array<Accum<T>> logit_bnc(device_, std::vector<Accum<T>>(logits.begin(), logits.end()));
+    Array<Accum<T>> max_bnc = zeros<Accum<T>>({B, N, C}), sum_bnc = zeros<Accum<T>>({B, N, C});
+    Array<T> x_bnck = read("input.x_bnck", x), out_bnck = zeros<T>(x);
+    additive_pooling_forward<Device, T>(device_, {.out_bch = out_bnck.data(),
+                                                  .max_bnc = max_bnc.data(),
+                                                  .sum_bnc = sum_bnc.data(),
+                                                  .logit_bnc = logit_bnc.data(),
+                                                  .x_bch = x_bnck.data(),
+                                                  .mask_bc = mask.data(),
+                                                  .shape = shape});
+    give("output.g_bnck", x, out_bnck.data());
+    if (!goes_back("grad_output.g_bnck")) return;
+    Array<T> d_out_bnck = read("grad_output.g_bnck", x), d_x_bnck = zeros<T>(x);
+    Array<Accum<T>> d_logit_bnc = zeros<Accum<T>>({B, N, C});
+    additive_pooling_backward<Device, T>(device_, {.d_x_bch = d_x_bnck.data(),
+                                                   .d_logit_bnc = d_logit_bnc.data(),
+                                                   .d_out_bch = d_out_bnck.data(),
+                                                   .out_bch = out_bnck.data(),
+                                                   .max_bnc = max_bnc.data(),
+                                                   .sum_bnc = sum_bnc.data(),
+                                                   .logit_bnc = logit_bnc.data(),
+                                                   .x_bch = x_bnck.data(),
+                                                   .mask_bc = mask.data(),
+                                                   .shape = shape});
+    give("grad_input.a_bnc", {B, N, C}, d_logit_bnc.data());
+    give("grad_input.x_bnck", x, d_x_bnck.data());
+  }
+
+  void additive_attention() { mixer("additive", true, ""); }
+  void dot_product_attention() { mixer("dot", false, "weight.query_hd"); }
+  void metric_attention() { mixer("metric", false, "weight.project_hd"); }
+  void quadratic_attention() { mixer("quadratic", false, "weight.project_hd"); }
+
+  // `projection` tells K of an attention core.
+  void mixer(const char* name, bool norm, const std::string& projection) {
+    file_.setting("heads");
+    const Shape x = file_.shape("input.x_bcd", 3);
+    ModelConfig config = block_config(x[1], x[2]);
+    config.mixer = name;
+    if (!projection.empty()) config.head_channels = head_channels(projection, config.heads);
+    config.attention_bias = has_attention_bias("weight.");
+    config.check();
+    run_block(config, norm, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+      return make_mixer<Device, T>(config.mixers()[0], config.windows()[0], layout, "", config, extent, options);
+    });
+  }
+
+  // Everything about the network that the shapes and names of its weights say.
+  ModelConfig network_config() const {
+    for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
+    ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
+    const Shape token = file_.shape("weight.embedding.token_vd", 2);
+    config.vocabulary = token[0];
+    config.channels = token[1];
+    const std::string position = "weight.embedding.position_cd";
+    config.positions = file_.has(position) ? "learned" : "none";
+    config.context = file_.has(position) ? file_.shape(position, 2)[0] : file_.shape("input.tokens_bc", 2)[1];
+    config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
+    config.head_channels = 0;
+    config.attention_bias = false;
+    const std::vector<Mixer> mixers = checked_mixers(config);
+    for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+      if (mixers[layer] == Mixer::additive) continue;
+      const std::string prefix = "weight.blocks." + std::to_string(layer) + ".mixer.";
+      const char* projection = mixers[layer] == Mixer::dot ? "query_hd" : "project_hd";
+      config.head_channels = head_channels(prefix + projection, config.heads);
+      config.attention_bias = config.attention_bias || has_attention_bias(prefix);
+    }
+    config.check();
+    return config;
+  }
+  // The list of mixers may be as long as `layers` says: that first.
+  std::vector<Mixer> checked_mixers(const ModelConfig& config) const {
+    if (config.layers < 1 || config.layers > largest_layers) {
+      file_.fail("metadata layers: expected 1 to " + std::to_string(largest_layers) + ", found " +
+                 std::to_string(config.layers));
+    }
+    return config.mixers();
+  }
+
+  void language_model() {
+    const ModelConfig config = network_config();
+    const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+    const Shape tokens = file_.shape("input.tokens_bc", 2);
+    const Index B = tokens[0], C = tokens[1], V = config.vocabulary;
+    if (C > config.context) {
+      file_.fail("input.tokens_bc has " + std::to_string(C) + " positions, expected at most the " +
+                 std::to_string(config.context) + " of embedding.position_cd");
+    }
+    Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
+    read_weights(network.weights(), network.parameters());
+    Array<Token> tokens_bc(device_, file_.tokens("input.tokens_bc", tokens, 0, last_token(V), 0));
+    Array<Token> mask_bc = read_mask(B, C);
+    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
+    network.forward(tokens_bc.data(), pass);
+    give("output.logits_bcv", {B, C, V}, network.logits_bcv());
+    if (!goes_back("input.targets_bc") && !file_.has("output.loss")) return;
+    Array<Token> targets_bc = read_targets(B, C, V);
+    give("output.loss", {}, network.loss(targets_bc.data(), smoothing, pass).mean);
+    network.backward(tokens_bc.data(), targets_bc.data(), smoothing, pass);
+    give_gradients(network.gradients(), network.parameters());
+  }
+
+  Device& device_;
+  GoldenFile& file_;
+  GoldenResults results_;
+};
+
+}  // namespace abh

@@ -1,0 +1,87 @@
+#include "device/memory.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <new>
+#include <string>
+
+#include "base/error.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr std::align_val_t alignment{64};
+constexpr std::size_t smallest_chunk = std::size_t{1} << 20;
+
+// A matrix product walks down columns, every row in another page: pages of 2 MiB took 2 to 4 % off a training step on
+// Zen 5 (docs/results/cpu_history.md). A wish: where the system does not grant it, all works as well.
+void wish_for_huge_pages(void* memory, std::size_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  constexpr std::uintptr_t huge_page = std::uintptr_t{1} << 21;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = (begin + huge_page - 1) / huge_page * huge_page;
+  const std::uintptr_t last = (begin + bytes) / huge_page * huge_page;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  static_cast<void>(memory), static_cast<void>(bytes);
+#endif
+}
+
+void* allocate_on_host(std::size_t bytes) {
+  void* memory = ::operator new(bytes, alignment, std::nothrow);
+  if (!memory) throw Error("out of memory: the system refused " + std::to_string(bytes) + " bytes");
+  wish_for_huge_pages(memory, bytes);
+  return memory;
+}
+
+void release_on_host(void* memory) { ::operator delete(memory, alignment); }
+
+}  // namespace
+
+MemorySource host_memory() { return {allocate_on_host, release_on_host}; }
+
+std::size_t peak_memory() {
+  std::ifstream status("/proc/self/status");
+  std::size_t kilobytes = 0;
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes << 10;
+  }
+  return 0;
+}
+
+void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
+Workspace::~Workspace() {
+  for (const Chunk& chunk : chunks_) source_.release(chunk.memory);
+}
+
+void* Workspace::take(std::size_t bytes) {
+  bytes = (bytes + 63) / 64 * 64;
+  while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].size) {
+    ++chunk_;
+    used_ = 0;
+  }
+  if (chunk_ == chunks_.size()) {
+    const std::size_t size = std::max({bytes, smallest_chunk, expected_});
+    chunks_.push_back({static_cast<std::byte*>(source_.allocate(size)), size});
+    expected_ = 0;
+  }
+  void* memory = chunks_[chunk_].memory + used_;
+  used_ += bytes;
+  in_use_ += bytes;
+  if (in_use_ > peak_) peak_ = in_use_;
+  return memory;
+}
+
+}  // namespace abh

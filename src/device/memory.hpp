@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// Where a device's memory comes from. allocate throws Error when there is not enough.
+struct MemorySource {
+  void* (*allocate)(std::size_t bytes);  // aligned to 64 bytes, uninitialised
+  void (*release)(void* memory);
+};
+
+MemorySource host_memory();
+
+// Of this process, as Linux counts it; 0 where it does not. The most bytes of memory in use at one time since the
+// start or the last reset, and how often a page had to be fetched or made when it was touched. (getrusage has a peak,
+// too, but that one begins with what the process was before it ran this program.)
+std::size_t peak_memory();
+void reset_peak_memory();
+long page_faults();
+
+// Memory of a device, given back at the end.
+class DeviceMemory {
+ public:
+  DeviceMemory(MemorySource source, std::size_t bytes)
+      : source_(source), memory_(bytes ? static_cast<std::byte*>(source.allocate(bytes)) : nullptr) {}
+  ~DeviceMemory() {
+    if (memory_) source_.release(memory_);
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(memory_);
+  }
+
+ private:
+  MemorySource source_;
+  std::byte* memory_;
+};
+
+// Scratch memory of a device, taken and given back in stack order. It grows in the first step and is only reused after
+// that.
+class Workspace {
+ public:
+  explicit Workspace(MemorySource source) : source_(source) {}
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  // Everything taken through a Scope is given back when it ends.
+  class Scope {
+   public:
+    explicit Scope(Workspace& workspace)
+        : workspace_(workspace), chunk_(workspace.chunk_), used_(workspace.used_), in_use_(workspace.in_use_) {}
+    ~Scope() {
+      workspace_.chunk_ = chunk_;
+      workspace_.used_ = used_;
+      workspace_.in_use_ = in_use_;
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+    // Uninitialised memory for `count` elements, aligned to 64 bytes.
+    template <class T>
+    T* take(Index count) {
+      return static_cast<T*>(workspace_.take(static_cast<std::size_t>(count) * sizeof(T)));
+    }
+
+   private:
+    Workspace& workspace_;
+    std::size_t chunk_, used_, in_use_;
+  };
+
+  // Says that about `bytes` will be in use at one time: the next piece of memory that is needed is as large, so that
+  // nothing is lost at the ends of smaller ones.
+  void expect(std::size_t bytes) { expected_ = bytes; }
+
+  // Most bytes that were in use at one time.
+  std::size_t peak() const { return peak_; }
+
+ private:
+  struct Chunk {
+    std::byte* memory;
+    std::size_t size;
+  };
+
+  void* take(std::size_t bytes);
+
+  MemorySource source_;
+  std::vector<Chunk> chunks_;
+  std::size_t chunk_ = 0, used_ = 0, in_use_ = 0, peak_ = 0, expected_ = 0;
+};
+
+}  // namespace abh

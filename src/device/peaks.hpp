@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// What a device can do at most, measured: the roofline that layers are compared with.
+
+// Floating-point operations a second of multiply-adds on registers, all threads busy (a multiply-add is two), over a
+// window of `seconds` or a few tenths of a millisecond more: short enough to stand beside the work that it is compared
+// with, for what else the machine does changes from one moment to the next. CPU only.
+template <class Device>
+double multiply_add_rate(Device&, double seconds);
+
+// The others are the best of several tries: whatever else the machine does can only slow one down.
+
+// Floating-point operations a second of a product of two square matrices of normal random numbers, `size` rows each, by
+// the device's own choice of how to compute it. GPU only.
+template <class Device, class T>
+double matrix_product_rate(Device&, Index size);
+
+// Bytes a second, read plus written, of copying `bytes` from one array to another.
+template <class Device>
+double copy_rate(Device&, std::size_t bytes);
+
+}  // namespace abh

@@ -1,0 +1,553 @@
+#include "files/safetensors.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <new>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/crc32.hpp"
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+#include "files/atomic_file.hpp"
+
+namespace abh {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "elements are used as they lie in the file, little-endian");
+
+constexpr Index max_header_size = 100'000'000;  // the limit of the reference implementation
+constexpr Index length_size = 8;                // bytes of the header's length, before the header
+constexpr Index max_index = std::numeric_limits<Index>::max();
+
+struct DtypeInfo {
+  Dtype dtype;
+  const char* name;
+  Index size;
+};
+constexpr DtypeInfo dtype_table[] = {{Dtype::F64, "F64", 8},   {Dtype::F32, "F32", 4}, {Dtype::F16, "F16", 2},
+                                     {Dtype::BF16, "BF16", 2}, {Dtype::I64, "I64", 8}, {Dtype::I32, "I32", 4},
+                                     {Dtype::I16, "I16", 2},   {Dtype::I8, "I8", 1},   {Dtype::U64, "U64", 8},
+                                     {Dtype::U32, "U32", 4},   {Dtype::U16, "U16", 2}, {Dtype::U8, "U8", 1},
+                                     {Dtype::BOOL, "BOOL", 1}};
+
+const DtypeInfo& info_of(Dtype dtype) { return dtype_table[static_cast<std::size_t>(dtype)]; }
+
+// What the header says of one tensor; its data is [begin, end) of the data section.
+struct Entry {
+  std::string name;
+  Dtype dtype;
+  std::vector<Index> shape;
+  Index begin;
+  Index end;
+};
+
+struct Header {
+  std::map<std::string, std::string> metadata;
+  std::vector<Entry> entries;
+};
+
+// The bytes that `shape` takes; nothing if an extent is negative or the product does not fit an Index.
+std::optional<Index> checked_byte_count(Dtype dtype, const std::vector<Index>& shape) {
+  Index bytes = element_size(dtype);
+  for (const Index extent : shape) {
+    if (extent < 0 || (extent > 0 && bytes > max_index / extent)) return std::nullopt;
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+std::string hexadecimal(std::uint32_t value, int digits) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%0*x", digits, value);
+  return text;
+}
+
+// `text`, valid UTF-8, as a JSON string with its quotes. Only what JSON demands is escaped.
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += "\\u" + hexadecimal(static_cast<unsigned char>(c), 4);
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+// A name from a file for use in a message: a hostile one can neither break the line nor fill the screen.
+std::string quoted(std::string_view name) {
+  constexpr std::size_t limit = 80;
+  if (name.size() <= limit) return json_string(name);
+  std::size_t cut = limit;
+  while ((static_cast<unsigned char>(name[cut]) & 0xC0) == 0x80) --cut;  // not within a character
+  return json_string(name.substr(0, cut)) + "...";
+}
+
+// Parses exactly the JSON of a safetensors header: an object of objects of known members. Nesting is fixed by the
+// grammar, so no input can drive it into recursion.
+class HeaderParser {
+ public:
+  HeaderParser(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+
+  Header parse() {
+    Header header;
+    parse_object([&](const std::string& name) {
+      if (name == "__metadata__") {
+        parse_object([&](const std::string& key) { header.metadata[key] = parse_string(); });
+      } else {
+        header.entries.push_back(parse_entry(name));
+      }
+    });
+    // Padding that aligns the data section; the format allows spaces only.
+    while (position_ < text_.size() && text_[position_] == ' ') ++position_;
+    if (position_ < text_.size()) fail_expected("nothing but spaces after the closing '}'");
+    return header;
+  }
+
+ private:
+  // {"key": member, ...}; `parse_member(key)` consumes the value. No key may stand twice.
+  template <class ParseMember>
+  void parse_object(ParseMember parse_member) {
+    expect('{', "'{'");
+    if (accept('}')) return;
+    std::set<std::string> seen;
+    do {
+      const std::string key = parse_string();
+      if (!seen.insert(key).second) fail(quoted(key) + " appears twice, expected once");
+      expect(':', "':'");
+      parse_member(key);
+    } while (accept(','));
+    expect('}', "',' or '}'");
+  }
+
+  Entry parse_entry(const std::string& name) {
+    std::optional<Dtype> dtype;
+    std::optional<std::vector<Index>> shape;
+    std::optional<std::vector<Index>> offsets;
+    parse_object([&](const std::string& key) {
+      if (key == "dtype") {
+        dtype = parse_dtype(name);
+      } else if (key == "shape") {
+        shape = parse_integers();
+      } else if (key == "data_offsets") {
+        offsets = parse_integers();
+      } else {
+        fail("tensor " + quoted(name) + ": unknown member " + quoted(key) + ", expected dtype, shape and data_offsets");
+      }
+    });
+    const char* missing = !dtype ? "dtype" : !shape ? "shape" : !offsets ? "data_offsets" : nullptr;
+    if (missing != nullptr) fail("tensor " + quoted(name) + ": " + missing + " is missing");
+    if (offsets->size() != 2) {
+      fail("tensor " + quoted(name) + ": data_offsets are " + shape_text(*offsets) + ", expected two numbers");
+    }
+    return {name, *dtype, *shape, offsets->front(), offsets->back()};
+  }
+
+  Dtype parse_dtype(const std::string& name) {
+    const std::string text = parse_string();
+    for (const DtypeInfo& info : dtype_table) {
+      if (text == info.name) return info.dtype;
+    }
+    std::string known;
+    for (const DtypeInfo& info : dtype_table) known += (known.empty() ? "" : " ") + std::string(info.name);
+    fail("tensor " + quoted(name) + ": unknown dtype " + quoted(text) + ", expected one of " + known);
+  }
+
+  std::vector<Index> parse_integers() {
+    expect('[', "'['");
+    std::vector<Index> numbers;
+    if (accept(']')) return numbers;
+    do {
+      numbers.push_back(parse_integer());
+    } while (accept(','));
+    expect(']', "',' or ']'");
+    return numbers;
+  }
+
+  // A sign, a fraction or an exponent is left standing and makes whatever must follow the number fail.
+  Index parse_integer() {
+    skip_space();
+    const auto is_digit = [this] {
+      return position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9';
+    };
+    if (!is_digit()) fail_expected("a non-negative integer");
+    if (text_[position_] == '0') {  // JSON knows no leading zeros
+      ++position_;
+      return 0;
+    }
+    Index value = 0;
+    for (; is_digit(); ++position_) {
+      const Index digit = text_[position_] - '0';
+      if (value > (max_index - digit) / 10)
+        fail("an integer is too large, expected at most " + std::to_string(max_index));
+      value = value * 10 + digit;
+    }
+    return value;
+  }
+
+  std::string parse_string() {
+    expect('"', "a string");
+    std::string value;
+    while (position_ < text_.size()) {
+      const char c = text_[position_];
+      if (c == '"') {
+        ++position_;
+        return value;
+      }
+      if (c == '\\') {
+        ++position_;
+        append_utf8(value, parse_escape());
+        continue;
+      }
+      if (static_cast<unsigned char>(c) < 0x20) fail_expected("no control character in a string");
+      const std::size_t begin = position_;
+      if (next_code_point(text_, position_) == invalid_code_point) fail_expected("valid UTF-8");
+      value += text_.substr(begin, position_ - begin);
+    }
+    fail_expected("the closing quote of a string");
+  }
+
+  // What follows a backslash, as a code point.
+  char32_t parse_escape() {
+    constexpr std::string_view letters = "\"\\/bfnrt";
+    constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
+    const std::size_t which = position_ < text_.size() ? letters.find(text_[position_]) : std::string_view::npos;
+    if (which != std::string_view::npos) {
+      ++position_;
+      return static_cast<unsigned char>(meanings[which]);
+    }
+    if (position_ >= text_.size() || text_[position_] != 'u') fail_expected("one of \"\\/bfnrtu after a backslash");
+    const std::uint32_t first = parse_code_unit();
+    if (first < 0xD800 || first > 0xDFFF) return first;
+    // Beyond U+FFFF JSON writes two escapes, the high surrogate and then the low one (RFC 8259, section 7).
+    if (first < 0xDC00 && text_.substr(position_, 2) == "\\u") {
+      ++position_;
+      const std::uint32_t second = parse_code_unit();
+      if (second >= 0xDC00 && second <= 0xDFFF) return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+    }
+    fail("\\u" + hexadecimal(first, 4) + " is half of a surrogate pair, expected both halves");
+  }
+
+  // uXXXX, with the position at the u.
+  std::uint32_t parse_code_unit() {
+    ++position_;
+    std::uint32_t unit = 0;
+    for (int i = 0; i < 4; ++i, ++position_) {
+      const char c = position_ < text_.size() ? text_[position_] : '\0';
+      if (c >= '0' && c <= '9') {
+        unit = unit * 16 + static_cast<std::uint32_t>(c - '0');
+      } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
+        unit = unit * 16 + static_cast<std::uint32_t>((c | 0x20) - 'a' + 10);  // 0x20: the lower-case letter
+      } else {
+        fail_expected("four hexadecimal digits after \\u");
+      }
+    }
+    return unit;
+  }
+
+  void skip_space() { position_ = std::min(text_.find_first_not_of(" \t\n\r", position_), text_.size()); }
+
+  bool accept(char c) {
+    skip_space();
+    if (position_ >= text_.size() || text_[position_] != c) return false;
+    ++position_;
+    return true;
+  }
+
+  void expect(char c, const char* description) {
+    if (!accept(c)) fail_expected(description);
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(path_ + ": header, byte " + std::to_string(position_) + ": " + what);
+  }
+
+  [[noreturn]] void fail_expected(const char* expected) const {
+    std::string found = "the end of the header";
+    if (position_ < text_.size()) {
+      const auto byte = static_cast<unsigned char>(text_[position_]);
+      found = byte > 0x20 && byte < 0x7F ? std::string("'") + text_[position_] + "'" : "byte 0x" + hexadecimal(byte, 2);
+    }
+    fail("found " + found + ", expected " + expected);
+  }
+
+  std::string_view text_;
+  const std::string& path_;
+  std::size_t position_ = 0;
+};
+
+// The header's length, from the first bytes of a file of `file_size` bytes. At least min(file_size, 9) bytes must be at
+// `front`; that many are enough to turn down a file of another kind before the rest of it is read.
+Index header_size(const std::byte* front, Index file_size, const std::string& path) {
+  const std::string who = path + ": not a safetensors file: ";
+  if (file_size < length_size) {
+    throw Error(who + std::to_string(file_size) + " bytes, expected at least 8 with the length of the header");
+  }
+  std::uint64_t size = 0;
+  for (int i = 0; i < 8; ++i) size |= std::to_integer<std::uint64_t>(front[i]) << (8 * i);
+  const std::string found = who + "header of " + std::to_string(size) + " bytes, expected ";
+  if (size == 0) throw Error(found + "at least 2");
+  if (size > static_cast<std::uint64_t>(max_header_size)) {
+    throw Error(found + "at most " + std::to_string(max_header_size));
+  }
+  const Index after = file_size - length_size;
+  if (static_cast<Index>(size) > after) {
+    throw Error(found + "at most the " + std::to_string(after) + " that follow its length");
+  }
+  if (front[length_size] != std::byte{'{'}) {
+    throw Error(who + "header begins with byte 0x" +
+                hexadecimal(std::to_integer<std::uint32_t>(front[length_size]), 2) + ", expected '{'");
+  }
+  return static_cast<Index>(size);
+}
+
+// Checks that shapes and offsets agree and that the entries, now put in the order of their data, tile the data section.
+void check_layout(std::vector<Entry>& entries, Index data_size, const std::string& path) {
+  for (const Entry& entry : entries) {
+    const std::string who = path + ": tensor " + quoted(entry.name) + ": ";
+    const std::string offsets = "data_offsets " + shape_text({entry.begin, entry.end});
+    if (entry.begin > entry.end) throw Error(who + offsets + ": expected the first not to exceed the second");
+    if (entry.end > data_size) {
+      throw Error(who + offsets + " reach beyond the data section of " + std::to_string(data_size) + " bytes");
+    }
+    const std::optional<Index> bytes = checked_byte_count(entry.dtype, entry.shape);
+    const std::string what = std::string(dtype_name(entry.dtype)) + " " + shape_text(entry.shape);
+    if (!bytes) throw Error(who + what + ": the number of bytes overflows 64 bits");
+    if (*bytes != entry.end - entry.begin) {
+      throw Error(who + offsets + " hold " + std::to_string(entry.end - entry.begin) + " bytes, expected " +
+                  std::to_string(*bytes) + " for " + what);
+    }
+  }
+
+  // By end as well: a tensor of no elements comes before the one that begins at the same place.
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& left, const Entry& right) {
+    return std::pair(left.begin, left.end) < std::pair(right.begin, right.end);
+  });
+  Index covered = 0;
+  const auto fail_hole = [&](Index end) {
+    throw Error(path + ": bytes " + std::to_string(covered) + " to " + std::to_string(end) +
+                " of the data section belong to no tensor, expected no holes");
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].begin > covered) fail_hole(entries[i].begin);
+    if (entries[i].begin < covered) {
+      throw Error(path + ": tensor " + quoted(entries[i].name) + " overlaps tensor " + quoted(entries[i - 1].name) +
+                  ": it begins at byte " + std::to_string(entries[i].begin) + " of the data section, expected " +
+                  std::to_string(covered));
+    }
+    covered = entries[i].end;
+  }
+  if (covered != data_size) fail_hole(data_size);
+}
+
+void check_crc(const std::map<std::string, std::string>& metadata, const std::byte* data, Index size,
+               const std::string& path) {
+  const auto entry = metadata.find("crc32");
+  if (entry == metadata.end()) return;
+  const std::string& stated = entry->second;
+  if (stated.size() != 8 || stated.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    throw Error(path + ": metadata \"crc32\" is " + quoted(stated) + ", expected 8 lower-case hexadecimal digits");
+  }
+  const std::string actual = hexadecimal(crc32(data, static_cast<std::size_t>(size)), 8);
+  if (actual != stated) {
+    throw Error(path + ": the data section is damaged: CRC-32 " + actual + ", expected " + stated + " (metadata)");
+  }
+}
+
+// A file open for reading; closes itself.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path) : path_(path) {
+    // Without O_NONBLOCK the open waits for a writer if the path is a named pipe; on a plain file it means nothing.
+    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor_ < 0) fail(errno);
+  }
+  ~InputFile() { ::close(descriptor_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  Index size() const {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) fail(errno);
+    if (S_ISDIR(status.st_mode)) fail(EISDIR);
+    if (!S_ISREG(status.st_mode)) throw Error(path_ + ": cannot read: not a regular file");
+    return status.st_size;
+  }
+
+  // The next `size` bytes.
+  void read(std::byte* bytes, std::size_t size) {
+    while (size > 0) {
+      const ssize_t count = ::read(descriptor_, bytes, size);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail(errno);
+      if (count == 0) throw Error(path_ + ": cannot read: the file became shorter while it was read");
+      bytes += count;
+      size -= static_cast<std::size_t>(count);
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(int code) const {
+    throw Error(path_ + ": cannot read: " + std::generic_category().message(code));
+  }
+
+  const std::string& path_;
+  int descriptor_;
+};
+
+}  // namespace
+
+const char* dtype_name(Dtype dtype) { return info_of(dtype).name; }
+
+Index element_size(Dtype dtype) { return info_of(dtype).size; }
+
+Index element_count(const std::vector<Index>& shape) {
+  Index count = 1;
+  for (const Index extent : shape) count *= extent;
+  return count;
+}
+
+std::string shape_text(const std::vector<Index>& shape) {
+  std::string text;
+  for (const Index extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
+
+SafetensorsFile SafetensorsFile::read(const std::string& path) {
+  InputFile file(path);
+  const Index size = file.size();
+  std::byte front[length_size + 1];
+  const Index front_size = std::min(size, length_size + 1);
+  file.read(front, static_cast<std::size_t>(front_size));
+  header_size(front, size, path);
+
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    throw Error(path + ": cannot read: " + std::to_string(size) + " bytes do not fit into memory");
+  }
+  std::copy(front, front + front_size, bytes.begin());
+  file.read(bytes.data() + front_size, static_cast<std::size_t>(size - front_size));
+  return parse(std::move(bytes), path);
+}
+
+SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::string& path) {
+  const Index size = header_size(bytes.data(), static_cast<Index>(bytes.size()), path);
+  const auto* text = reinterpret_cast<const char*>(bytes.data() + length_size);
+  Header header = HeaderParser(std::string_view(text, static_cast<std::size_t>(size)), path).parse();
+
+  const Index data_size = static_cast<Index>(bytes.size()) - length_size - size;
+  check_layout(header.entries, data_size, path);
+  check_crc(header.metadata, bytes.data() + length_size + size, data_size, path);
+
+  SafetensorsFile file;
+  file.path_ = path;
+  file.bytes_ = std::move(bytes);
+  file.metadata_ = std::move(header.metadata);
+  for (Entry& entry : header.entries) {
+    const std::byte* data = file.bytes_.data() + length_size + size + entry.begin;
+    const auto alignment = static_cast<std::uintptr_t>(element_size(entry.dtype));
+    if (entry.begin == entry.end) {
+      data = file.bytes_.data();  // never read, but aligned and not null
+    } else if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
+      // The format does not promise alignment. operator new does, to the size of what is asked for.
+      data = file.copies_.emplace_back(data, data + (entry.end - entry.begin)).data();
+    }
+    file.position_of_[entry.name] = file.tensors_.size();
+    file.tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), data});
+  }
+  return file;
+}
+
+const SafetensorsTensor& SafetensorsFile::tensor(const std::string& name) const {
+  const auto position = position_of_.find(name);
+  if (position == position_of_.end()) throw Error(path_ + ": tensor " + quoted(name) + " is missing");
+  return tensors_[position->second];
+}
+
+const std::byte* SafetensorsFile::checked_data(const std::string& name, Dtype dtype,
+                                               const std::vector<Index>& shape) const {
+  const SafetensorsTensor& found = tensor(name);
+  if (found.dtype != dtype || found.shape != shape) {
+    throw Error(path_ + ": tensor " + quoted(name) + " is " + dtype_name(found.dtype) + " " + shape_text(found.shape) +
+                ", expected " + dtype_name(dtype) + " " + shape_text(shape));
+  }
+  return found.data;
+}
+
+void write_safetensors(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
+                       std::map<std::string, std::string> metadata) {
+  const auto checked_json = [&path](const std::string& text) {
+    for (std::size_t position = 0; position < text.size();) {
+      if (next_code_point(text, position) == invalid_code_point) {
+        throw Error(path + ": cannot write: a name or metadata text is not valid UTF-8");
+      }
+    }
+    return json_string(text);
+  };
+
+  std::vector<const SafetensorsOutput*> ordered;
+  for (const SafetensorsOutput& tensor : tensors) ordered.push_back(&tensor);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const SafetensorsOutput* left, const SafetensorsOutput* right) {
+    return element_size(left->dtype) > element_size(right->dtype);
+  });
+
+  std::string entries;
+  std::set<std::string> names = {"__metadata__"};
+  Index end = 0;
+  std::uint32_t crc = 0;
+  for (const SafetensorsOutput* tensor : ordered) {
+    const std::string name = checked_json(tensor->name);
+    if (!names.insert(tensor->name).second)
+      throw Error(path + ": cannot write: a second tensor " + quoted(tensor->name));
+    const std::optional<Index> bytes = checked_byte_count(tensor->dtype, tensor->shape);
+    if (!bytes || *bytes > max_index - end) {
+      throw Error(path + ": cannot write: tensor " + quoted(tensor->name) + " has the impossible shape " +
+                  shape_text(tensor->shape));
+    }
+    const Index begin = end;
+    end += *bytes;
+    entries += "," + name + ":{\"dtype\":\"" + dtype_name(tensor->dtype) + "\",\"shape\":" + shape_text(tensor->shape) +
+               ",\"data_offsets\":" + shape_text({begin, end}) + "}";
+    crc = crc32(tensor->data, static_cast<std::size_t>(*bytes), crc);
+  }
+
+  metadata["crc32"] = hexadecimal(crc, 8);
+  std::string header;
+  for (const auto& [key, value] : metadata) {
+    header += (header.empty() ? "" : ",") + checked_json(key) + ":" + checked_json(value);
+  }
+  header = "{\"__metadata__\":{" + header + "}" + entries + "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data section begins at a multiple of 8
+  if (header.size() > static_cast<std::size_t>(max_header_size)) {
+    throw Error(path + ": cannot write: the header would take " + std::to_string(header.size()) + " bytes, at most " +
+                std::to_string(max_header_size) + " are allowed");
+  }
+
+  AtomicFile file(path);
+  const auto header_length = static_cast<std::uint64_t>(header.size());
+  file.write(&header_length, sizeof header_length);
+  file.write(header.data(), header.size());
+  for (const SafetensorsOutput* tensor : ordered) {
+    file.write(tensor->data, static_cast<std::size_t>(*checked_byte_count(tensor->dtype, tensor->shape)));
+  }
+  file.commit();
+}
+
+}  // namespace abh

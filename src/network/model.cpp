@@ -1,0 +1,323 @@
+#include "network/model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <type_traits>
+
+#include "base/bf16.hpp"
+#include "cpu/cpu.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "cuda/gpu.hpp"
+#endif
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "device/isa.hpp"
+#include "network/network.hpp"
+
+namespace abh {
+
+namespace {
+
+template <class Device, class T>
+class ModelOn : public Model {
+ public:
+  ModelOn(std::unique_ptr<Device> device, std::string device_name, const ModelConfig& config,
+          const NetworkExtent& extent, double dropout)
+      : device_(std::move(device)),
+        device_name_(std::move(device_name)),
+        extent_(extent),
+        network_(*device_, config, extent, dropout),
+        tokens_bc_(device_->memory(), static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token)),
+        targets_bc_(device_->memory(), static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token)),
+        state_(device_->memory(), sizeof(StepState)),
+        logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
+
+  std::string device_name() const override { return device_name_; }
+  Index weight_count() const override { return network_.weight_count(); }
+
+  std::vector<float> read(Arena arena) override {
+    if (arena == Arena::weights) return network_.read_weights();
+    std::vector<float> values(static_cast<std::size_t>(weight_count()));
+    device_->copy_to_host(values.data(), moments(arena), weight_count());
+    return values;
+  }
+  void write(Arena arena, const std::vector<float>& values) override {
+    if (arena == Arena::weights) return network_.write_weights(values);
+    device_->copy_from_host(moments(arena), values.data(), weight_count());
+  }
+
+  StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
+                        const TrainingConfig& training, Index step) override {
+    StepState state;
+    state.seed = training.seed;
+    state.step = static_cast<std::uint32_t>(step);
+    state.learning_rate = static_cast<float>(learning_rate_at(training, step));
+    set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
+    StepState* device_state = state_.as<StepState>();
+    device_->copy_from_host_later(device_state, &state, 1);
+    const Pass pass = send(tokens_bc, targets_bc, training.dropout > 0 ? device_state : nullptr);
+    step_.run(*device_, [&] {
+      network_.forward(tokens(), pass);
+      loss_ = network_.loss(targets(), training.label_smoothing, pass);
+      network_.backward(tokens(), targets(), training.label_smoothing, pass);
+      network_.measure_gradient(training, device_state);
+      network_.update(training, device_state);
+    });
+    device_->copy_to_host(&state, device_state, 1);
+    return {received_loss(), state.gradient_norm};
+  }
+
+  LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
+    const Pass pass = send(tokens_bc, targets_bc, nullptr);
+    network_.forward(tokens(), pass);
+    loss_ = network_.loss(targets(), 0, pass);
+    Index count = 0;
+    device_->copy_to_host(&count, loss_.count, 1);
+    return {received_loss() * static_cast<double>(count), count};
+  }
+
+  void start() override { network_.start(); }
+  std::span<const float> step(Token token, Index position) override {
+    device_->copy_from_host_later(tokens(), &token, 1);
+    const T* logits_v = network_.step(tokens(), position);
+    if constexpr (std::is_same_v<T, float>) {
+      device_->copy_to_host(logits_v_.data(), logits_v, static_cast<Index>(logits_v_.size()));
+    } else {
+      std::vector<T> narrow(logits_v_.size());
+      device_->copy_to_host(narrow.data(), logits_v, static_cast<Index>(narrow.size()));
+      logits_v_.assign(narrow.begin(), narrow.end());
+    }
+    return logits_v_;
+  }
+
+ private:
+  Token* tokens() const { return tokens_bc_.template as<Token>(); }
+  Token* targets() const { return targets_bc_.template as<Token>(); }
+
+  // A batch, from the host to where the network finds it. It need not be waited for: whoever sends one waits for
+  // numbers that are made of it.
+  Pass send(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc, const StepState* state) {
+    device_->copy_from_host_later(tokens(), tokens_bc.data(), static_cast<Index>(tokens_bc.size()));
+    device_->copy_from_host_later(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
+    return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
+  }
+  double received_loss() {
+    Accum<T> loss = 0;
+    device_->copy_to_host(&loss, loss_.mean, 1);
+    return static_cast<double>(loss);
+  }
+  float* moments(Arena arena) {
+    return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
+  }
+
+  std::unique_ptr<Device> device_;
+  std::string device_name_;
+  NetworkExtent extent_;
+  Network<Device, T> network_;
+  DeviceMemory tokens_bc_, targets_bc_, state_;
+  std::vector<float> logits_v_;  // of the last step
+  typename Network<Device, T>::Loss loss_{};
+  typename Device::Recording step_;
+};
+
+template <Isa isa>
+std::unique_ptr<Model> make_cpu_model(Index threads, const ModelConfig& config, const NetworkExtent& extent,
+                                      double dropout) {
+  const std::string name =
+      std::string("cpu, ") + isa_name(isa) + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+  return std::make_unique<ModelOn<CpuDevice<isa>, float>>(std::make_unique<CpuDevice<isa>>(threads), name, config,
+                                                          extent, dropout);
+}
+
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+template <Backend backend>
+std::unique_ptr<Model> make_gpu_model(const DeviceChoice& choice, const ModelConfig& config,
+                                      const NetworkExtent& extent, double dropout, const std::string& type) {
+  using Device = GpuDevice<backend>;
+  auto device = std::make_unique<Device>(choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
+  const std::string name = choice.device + ", " + device->name() + ", " + type;
+  if (type == "bf16") return std::make_unique<ModelOn<Device, bf16>>(std::move(device), name, config, extent, dropout);
+  return std::make_unique<ModelOn<Device, float>>(std::move(device), name, config, extent, dropout);
+}
+#endif
+
+using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is the same on every device
+
+// The number in a file that holds nothing else ("max" for none), as control groups have it.
+std::size_t number_in(const char* path) {
+  std::size_t number = 0;
+  if (std::ifstream file(path); file >> number) return number;
+  return std::numeric_limits<std::size_t>::max();
+}
+
+}  // namespace
+
+void add_machine_flags(Flags& flags, DeviceChoice& choice) {
+  flags.section("Machine");
+  flags.choice("device", choice.device, {"auto", "cpu", "cuda", "emulated"},
+               "where to compute; auto: cuda if it is there");
+  flags.integer("threads", choice.threads, "N", "threads of the CPU device", 1, 1024);
+  flags.choice("gemm", choice.gemm, {"library", "hand"}, "matrix products of the CUDA device: cuBLASLt's or ours");
+}
+
+std::string resolved_device(const std::string& device) {
+  if (device != "auto") return device;
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) return "cuda";
+#endif
+  return "cpu";
+}
+
+void require_device(const DeviceChoice& choice, const std::string& type) {
+  const std::string device = resolved_device(choice.device);
+#if defined(ABH_CUDA)
+  if (device == "cuda" && !gpu_available<Backend::cuda>()) {
+    throw Error("--device cuda: this machine has no GPU that CUDA can use");
+  }
+#else
+  if (device == "cuda") {
+    throw Error("--device cuda: this build has no CUDA device; build it with cmake -DBUILD_CUDA=ON");
+  }
+#endif
+#if !defined(ABH_EMULATOR)
+  if (device == "emulated") {
+    throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
+  }
+#endif
+  if (device == "cpu" && type != "float") {
+    // Unless the device is what `auto` found.
+    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
+                choice.device == "cpu" ? 2 : 1);
+  }
+}
+
+std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig& config, const NetworkExtent& extent,
+                                  double dropout, const std::string& type) {
+  require_device(wanted, type);
+  DeviceChoice choice = wanted;
+  choice.device = resolved_device(wanted.device);
+#if defined(ABH_CUDA)
+  if (choice.device == "cuda") return make_gpu_model<Backend::cuda>(choice, config, extent, dropout, type);
+#endif
+#if defined(ABH_EMULATOR)
+  if (choice.device == "emulated") return make_gpu_model<Backend::emulated>(choice, config, extent, dropout, type);
+#endif
+  switch (best_isa()) {
+#if defined(ABH_AVX512)
+    case Isa::avx512:
+      return make_cpu_model<Isa::avx512>(choice.threads, config, extent, dropout);
+#endif
+#if defined(ABH_X86)
+    case Isa::avx2:
+      return make_cpu_model<Isa::avx2>(choice.threads, config, extent, dropout);
+#endif
+    default:
+      return make_cpu_model<Isa::baseline>(choice.threads, config, extent, dropout);
+  }
+}
+
+std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }
+
+NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent, const std::string& type) {
+#if defined(ABH_CUDA)
+  if (type == "bf16") return Network<GpuDevice<Backend::cuda>, bf16>::memory(config, extent);
+#elif defined(ABH_EMULATOR)
+  if (type == "bf16") return Network<GpuDevice<Backend::emulated>, bf16>::memory(config, extent);
+#endif
+  static_cast<void>(type);  // a build without a GPU device has floats only
+  return AnyNetwork::memory(config, extent);
+}
+
+std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory) {
+  return resolved_device(choice.device) == "cuda" ? 0 : memory.total();
+}
+
+std::size_t available_memory() {
+  std::size_t available = std::numeric_limits<std::size_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string key, unit; meminfo >> key;) {
+    std::size_t kilobytes = 0;
+    if (meminfo >> kilobytes; key == "MemAvailable:") {
+      available = kilobytes * 1024;
+      break;
+    }
+    std::getline(meminfo, unit);
+  }
+  // A control group counts the page cache as used, but gives its inactive part up before it refuses anything.
+  const std::size_t limit = number_in("/sys/fs/cgroup/memory.max");
+  std::size_t used = number_in("/sys/fs/cgroup/memory.current");
+  std::ifstream statistics("/sys/fs/cgroup/memory.stat");
+  std::size_t bytes = 0;
+  for (std::string key; statistics >> key >> bytes;) {
+    if (key == "inactive_file" && bytes <= used) used -= bytes;
+  }
+  if (limit != std::numeric_limits<std::size_t>::max()) {
+    available = std::min(available, limit > used ? limit - used : 0);
+  }
+  return available;
+}
+
+void require_memory(std::size_t wanted) {
+  const std::size_t available = available_memory();
+  if (wanted <= available) return;
+  const auto megabytes = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  throw Error("out of memory: this needs " + megabytes(wanted) + ", available are " + megabytes(available) +
+              "; a smaller --batch, --context or --channels needs less, and so does --recompute 1");
+}
+
+std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,
+                                   std::uint64_t seed) {
+  std::vector<float> weights;
+  for (const Parameter& parameter : parameters) {
+    weights.resize(std::max(weights.size(), static_cast<std::size_t>(parameter.offset + parameter.count)));
+  }
+  std::uint32_t row = 0;
+  for (const Parameter& parameter : parameters) {
+    float* values = weights.data() + parameter.offset;
+    const Index K = parameter.shape.back();
+    const auto fill_normal = [&](double scale) {
+      for (Index i = 0; i < parameter.count; ++i) {
+        const double number = normal_number(seed, static_cast<std::uint64_t>(i), row, sites::initial_weights);
+        values[i] = static_cast<float>(scale * number);
+      }
+    };
+    switch (parameter.init) {
+      case Init::zero:
+        break;
+      case Init::one:
+        std::fill_n(values, parameter.count, 1.0f);
+        break;
+      case Init::normal:
+        fill_normal(std_dev);
+        break;
+      case Init::normal_residual:
+        fill_normal(std_dev / std::sqrt(2 * static_cast<double>(config.layers)));
+        break;
+      case Init::convolution: {
+        const Index inputs = parameter.count / parameter.shape.front();
+        fill_normal(1 / std::sqrt(3 * static_cast<double>(inputs)));
+        break;
+      }
+      case Init::identity_packed: {
+        // Rows of the upper triangle are K, K - 1, ... long, and each begins on the diagonal.
+        const Index head_channels = config.mixer_head_channels();
+        for (Index n = 0; n < config.heads; ++n) {
+          for (Index row_length = head_channels; row_length > 0; --row_length) {
+            *values = 1;
+            values += row_length;
+          }
+        }
+        break;
+      }
+      case Init::identity_full:
+        for (Index i = 0; i < parameter.count; ++i) values[i] = i / K % K == i % K ? 1.0f : 0.0f;
+        break;
+    }
+    ++row;
+  }
+  return weights;
+}
+
+}  // namespace abh

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "blocks/layout.hpp"
+#include "device/threads.hpp"
+#include "program/flags.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// A network on some device, for programs that need not know which: float weights, losses and logits on the host.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // What the device is, for people: "cpu, avx512, 2 threads".
+  virtual std::string device_name() const = 0;
+
+  // The arenas of a network (layout.hpp): the weights, and what the optimizer keeps for each of them.
+  enum class Arena { weights, first_moments, second_moments };
+  virtual Index weight_count() const = 0;
+  virtual std::vector<float> read(Arena) = 0;
+  virtual void write(Arena, const std::vector<float>&) = 0;
+
+  // One step on a batch of training.batch x C tokens: loss, gradient, clipping, optimizer. The update is not made when
+  // the norm of the gradient is not finite. From the second step of a model on, `training` may not change but for what
+  // learning_rate_at makes of it: a GPU replays a recording.
+  struct StepResult {
+    double loss;           // mean, nats per token, label smoothing included
+    double gradient_norm;  // before clipping
+  };
+  virtual StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
+                                const TrainingConfig& training, Index step) = 0;
+
+  // Sum of the losses over the targets that count, without dropout or smoothing, and how many these are.
+  struct LossSum {
+    double sum;
+    Index count;
+  };
+  virtual LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) = 0;
+
+  // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
+  virtual void start() = 0;
+  virtual std::span<const float> step(Token token, Index position) = 0;
+};
+
+// Where to compute.
+struct DeviceChoice {
+  std::string device =
+      "auto";  // cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
+  Index threads = available_threads();  // of the CPU device
+  std::string gemm = "library";         // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
+};
+void add_machine_flags(Flags& flags, DeviceChoice& choice);
+
+// The name of the device that `auto` stands for, any other as it is.
+std::string resolved_device(const std::string& device);
+
+// Error if this build or this machine does not have the device, or it does not compute in `type`: float, or bf16 on
+// cuda and emulated. Status 2 where the command line alone says so.
+void require_device(const DeviceChoice& choice, const std::string& type);
+
+// On a device that require_device accepts.
+std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
+                                  double dropout = 0, const std::string& type = "float");
+
+// The table of weights of a network that is not built, in the order of its arena, and the memory that one takes.
+std::vector<Parameter> parameter_table(const ModelConfig& config);
+NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent, const std::string& type = "float");
+
+// How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.
+std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
+
+// Bytes that this process may still use: of the machine, and of its control group where there is one.
+std::size_t available_memory();
+
+// Error, naming the sizes, if `wanted` bytes are more than available.
+void require_memory(std::size_t wanted);
+
+// Draws the weights of a new model. Weight i of table row p is number i of the normal sequence of (seed, step p).
+std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,
+                                   std::uint64_t seed);
+
+}  // namespace abh

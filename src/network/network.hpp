@@ -1,0 +1,458 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "blocks/additive.hpp"
+#include "blocks/conv.hpp"
+#include "blocks/dot_product.hpp"
+#include "blocks/ffn.hpp"
+#include "blocks/layout.hpp"
+#include "blocks/metric.hpp"
+#include "blocks/norm.hpp"
+#include "device/memory.hpp"
+#include "layers/adamw.hpp"
+#include "layers/causal_conv.hpp"
+#include "layers/cross_entropy.hpp"
+#include "layers/embedding.hpp"
+#include "layers/global_norm.hpp"
+#include "layers/linear.hpp"
+#include "layers/muon.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The mixer block of one layer.
+template <class Device, class T>
+std::unique_ptr<Block<Device, T>> make_mixer(Mixer mixer, Index window, Layout<T>& layout, const std::string& prefix,
+                                             const ModelConfig& config, const BlockExtent& extent,
+                                             const BlockOptions& options) {
+  switch (mixer) {
+    case Mixer::additive:
+      return std::make_unique<AdditiveBlock<Device, T>>(layout, prefix, config, window, extent, options);
+    case Mixer::metric:
+      return std::make_unique<MetricBlock<Device, T>>(layout, prefix, config, MetricForm::packed, extent, options);
+    case Mixer::quadratic:
+      return std::make_unique<MetricBlock<Device, T>>(layout, prefix, config, MetricForm::full, extent, options);
+    case Mixer::dot:
+      break;
+  }
+  return std::make_unique<DotProductBlock<Device, T>>(layout, prefix, config, extent, options);
+}
+
+// The language model, from token ids to logits and back:
+//
+//   x_bcd      = dropout(norm(token_vd[t] + position_cd))      the norm is optional
+//   x_bcd      = conv(x), mixer(x), ffn(x)                     for each layer; the convolution is optional
+//   logits_bcv = scale (norm(x_bcd) token_vd^T + bias_v)       tied weights; norm and bias are optional
+//
+// One template for every device and number type; the blocks hold the order of computation, the layers the arithmetic.
+template <class Device, class T>
+class Network {
+ public:
+  Network(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0)
+      : device_(device),
+        config_(config),
+        extent_(extent),
+        dropout_(dropout),
+        measured_(measure(config, extent)),
+        weights_(device.memory(), bytes_of<T>(measured_.weight_count())),
+        masters_(device.memory(), extent.training && narrow ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        activations_(device.memory(), measured_.activation_bytes()),
+        states_(device.memory(), measured_.state_bytes()),
+        linear_maps_(linear_maps(measured_)),
+        layout_(measured_, weights(), extent.training ? gradients() : nullptr, activations_.as<std::byte>(),
+                states_.as<std::byte>()),
+        parts_(layout_, config, extent, dropout) {
+    device_.set_zero(weights(), weight_count());
+    if (extent.training) {
+      device_.workspace.expect(workspace_bytes(config, extent));
+      device_.set_zero(gradients(), weight_count());
+      device_.set_zero(first_moments(), weight_count());
+      device_.set_zero(second_moments(), weight_count());
+    }
+  }
+
+  // Where T is narrower than Accum<T> (bf16), training keeps the weights in full precision too: the optimizer updates
+  // these, and what the layers read is their rounded copy.
+  static constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
+
+  std::vector<Parameter> parameters() const { return measured_.parameters(); }
+  Index weight_count() const { return measured_.weight_count(); }
+  T* weights() { return weights_.as<T>(); }
+  Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }
+  Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
+  Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
+  const T* logits_bcv() const { return parts_.logits_bcv; }
+
+  // All weights in the order of their arena, from and to the host.
+  std::vector<Accum<T>> read_weights() {
+    std::vector<Accum<T>> host(static_cast<std::size_t>(weight_count()));
+    if constexpr (narrow) {
+      if (masters()) {
+        device_.copy_to_host(host.data(), masters(), weight_count());
+      } else {
+        std::vector<T> rounded(host.size());
+        device_.copy_to_host(rounded.data(), weights(), weight_count());
+        host.assign(rounded.begin(), rounded.end());
+      }
+    } else {
+      device_.copy_to_host(host.data(), weights(), weight_count());
+    }
+    return host;
+  }
+  void write_weights(const std::vector<Accum<T>>& host) {
+    std::vector<T> rounded;
+    rounded.reserve(host.size());
+    for (Accum<T> weight : host) rounded.push_back(T(weight));
+    device_.copy_from_host(weights(), rounded.data(), weight_count());
+    if (masters()) device_.copy_from_host(masters(), host.data(), weight_count());
+  }
+
+  // The table of weights of a network that is not built.
+  static std::vector<Parameter> parameter_table(const ModelConfig& config) {
+    return measure(config, NetworkExtent{}).parameters();
+  }
+
+  // Memory of a network that is not built. Error if it cannot even be counted.
+  static NetworkMemory memory(const ModelConfig& config, const NetworkExtent& extent) {
+    const Layout<T> layout = measure(config, extent);
+    NetworkMemory memory;
+    memory.weights = layout.weight_count();
+    memory.weight_bytes = bytes_of<T>(layout.weight_count());
+    if (extent.training) {
+      memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
+      memory.moment_bytes = 2 * memory.gradient_bytes;
+      if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(layout.weight_count());
+      memory.workspace_bytes = workspace_bytes(config, extent);
+    }
+    memory.activation_bytes = layout.activation_bytes();
+    memory.state_bytes = layout.state_bytes();
+    return memory;
+  }
+
+  // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs. Tokens are in device memory.
+  void forward(const Token* tokens_bc, const Pass& pass) {
+    const Index D = config_.channels;
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, parts_.position.value,
+                                 pass.B, pass.C, D);
+    const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, pass.BC());
+    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
+      parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
+    project_to_logits(pass.BC());
+  }
+
+  // The mean loss over the targets that count, and how many these are, in device memory; after forward.
+  struct Loss {
+    const Accum<T>* mean;
+    const Index* count;
+  };
+  Loss loss(const Token* targets_bc, double label_smoothing, const Pass& pass) {
+    cross_entropy_forward<Device, T>(device_, {.loss = parts_.loss,
+                                               .loss_bc = parts_.loss_bc,
+                                               .lse_bc = parts_.lse_bc,
+                                               .count = parts_.count,
+                                               .logits_bcv = parts_.logits_bcv,
+                                               .targets_bc = targets_bc,
+                                               .label_smoothing = label_smoothing,
+                                               .BC = pass.BC(),
+                                               .V = config_.vocabulary});
+    return {parts_.loss, parts_.count};
+  }
+
+  // Adds the gradient of the mean loss to the weights' gradients; after loss. Overwrites the logits.
+  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass) {
+    const Index BC = pass.BC(), D = config_.channels, V = config_.vocabulary;
+    T* d_logits_bcv = parts_.logits_bcv;
+    cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv,
+                                                .logits_bcv = parts_.logits_bcv,
+                                                .lse_bc = parts_.lse_bc,
+                                                .count = parts_.count,
+                                                .targets_bc = targets_bc,
+                                                .label_smoothing = label_smoothing,
+                                                .BC = BC,
+                                                .V = V});
+    typename Device::Scope scratch(device_.workspace);
+    T* d_x_bcd = scratch.template take<T>(BC * D);
+    linear_backward_weight<Device, T>(device_,
+                                      {.d_weight_oi = parts_.token.gradient,
+                                       .d_bias_o = parts_.logit_bias.gradient,
+                                       .d_out_bco = d_logits_bcv,
+                                       .in_bci = parts_.final_norm.normed(device_, d_x_bcd, parts_.x_bcd.back(), BC),
+                                       .BC = BC,
+                                       .I = D,
+                                       .O = V,
+                                       .scale = config_.logit_scale});
+    linear_backward_input<Device, T>(device_, {.d_in_bci = d_x_bcd,
+                                               .d_out_bco = d_logits_bcv,
+                                               .weight_oi = parts_.token.value,
+                                               .BC = BC,
+                                               .I = D,
+                                               .O = V,
+                                               .scale = config_.logit_scale});
+    if (config_.final_norm) parts_.final_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.x_bcd.back(), BC);
+    for (std::size_t i = parts_.blocks.size(); i-- > 0;)
+      parts_.blocks[i]->backward(device_, d_x_bcd, parts_.x_bcd[i], pass);
+    dropout_backward<Device, T>(device_, d_x_bcd, d_x_bcd, embedding_dropout(pass), BC * D);
+    if (config_.embedding_norm)
+      parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
+    embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B,
+                                  pass.C, D, V);
+  }
+
+  // The norm of the accumulated gradients and the scale that clips them, into `state`.
+  void measure_gradient(const TrainingConfig& training, StepState* state) {
+    global_norm<Device, T>(device_, state, gradients(), training.clip, weight_count());
+  }
+
+  // One optimizer step on the accumulated gradients, which are then zero again; after measure_gradient, whose norm must
+  // be finite for the weights to change.
+  void update(const TrainingConfig& training, StepState* state) {
+    AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
+    const auto update_range = [&](Index begin, Index count) {
+      adamw_update<Device, T>(device_, {.weight = weights() + begin,
+                                        .master = masters() ? masters() + begin : nullptr,
+                                        .first_moment = first_moments() + begin,
+                                        .second_moment = second_moments() + begin,
+                                        .d_weight = gradients() + begin,
+                                        .settings = settings,
+                                        .state = state,
+                                        .count = count});
+    };
+    const Index decayed = measured_.decayed_count();
+    if (training.optimizer == "muon") {
+      update_linear_maps(training, state);
+      for (const Parameter& parameter : parameters()) {
+        if (parameter.kind == Kind::decayed) update_range(parameter.offset, parameter.count);
+      }
+    } else {
+      update_range(0, decayed);
+    }
+    settings.weight_decay = 0;
+    update_range(decayed, weight_count() - decayed);
+    device_.set_zero(gradients(), weight_count());
+  }
+
+  // Step-by-step inference for one sequence: forget everything, then one token after the other. Returns the logits of
+  // the token that follows, (V), in device memory. `token` is in device memory; position < extent.positions for mixers
+  // with a cache and for learned positions.
+  void start() {
+    for (const auto& block : parts_.blocks) block->start(device_);
+  }
+  const T* step(const Token* token, Index position) {
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value, parts_.position.value, 1, 1,
+                                 config_.channels, position);
+    const T* normed_d = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, 1);
+    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_d, nullptr, Dropout{}, config_.channels);
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
+      parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
+    project_to_logits(1);
+    return parts_.logits_bcv;
+  }
+
+ private:
+  Accum<T>* masters() { return masters_.as<Accum<T>>(); }
+
+  template <class Element>
+  static std::size_t bytes_of(Index count) {
+    Extent extent;
+    extent.claim(count, sizeof(Element));
+    return extent.bytes();
+  }
+
+  // What the network is made of: first built without memory, to measure, then on the arenas.
+  struct Parts {
+    Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
+        : token(layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed)),
+          position(config.positions == "learned"
+                       ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal,
+                                       Kind::undecayed)
+                       : Weight<T>{}),
+          embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
+          blocks(make_blocks(layout, config, extent, dropout)),
+          final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
+      if (config.logit_bias)
+        logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, Kind::undecayed);
+      const Index BC = extent.B * extent.C;
+      for (std::size_t i = 0; i <= blocks.size(); ++i) {
+        x_bcd.push_back(layout.template activation<T>(BC * config.channels));
+      }
+      embedded_bcd = config.embedding_norm ? layout.template activation<T>(BC * config.channels) : x_bcd[0];
+      logits_bcv = layout.template activation<T>(BC * config.vocabulary);
+      loss = layout.template activation<Accum<T>>(1);
+      loss_bc = layout.template activation<Accum<T>>(BC);
+      lse_bc = layout.template activation<Accum<T>>(BC);
+      count = layout.template activation<Index>(1);
+    }
+
+    Weight<T> token, position, logit_bias;
+    Norm<Device, T> embedding_norm;
+    std::vector<std::unique_ptr<Block<Device, T>>> blocks;
+    Norm<Device, T> final_norm;
+    T* embedded_bcd;        // the stream itself where no norm follows
+    std::vector<T*> x_bcd;  // the residual stream: x_bcd[i] enters block i, the last one leaves the last block
+    T* logits_bcv;
+    Accum<T>* loss;
+    Accum<T>* loss_bc;
+    Accum<T>* lse_bc;
+    Index* count;
+  };
+
+  static BlockExtent block_extent(const NetworkExtent& extent) { return {extent.B, extent.C, extent.positions}; }
+
+  static std::vector<std::unique_ptr<Block<Device, T>>> make_blocks(Layout<T>& layout, const ModelConfig& config,
+                                                                    const NetworkExtent& extent, double dropout) {
+    const BlockExtent block = block_extent(extent);
+    const std::vector<Mixer> mixers = config.mixers();
+    const std::vector<Index> windows = config.windows();
+    std::vector<std::unique_ptr<Block<Device, T>>> blocks;
+    for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+      const std::string prefix = "blocks." + std::to_string(layer) + ".";
+      const BlockOptions options{
+          .causal = config.causal, .dropout = dropout, .layer = static_cast<std::uint32_t>(layer)};
+      if (config.conv_kernel) {
+        blocks.push_back(std::make_unique<ConvBlock<Device, T>>(layout, prefix + "conv.", config, block, options));
+      }
+      blocks.push_back(
+          make_mixer<Device, T>(mixers[layer], windows[layer], layout, prefix + "mixer.", config, block, options));
+      blocks.push_back(std::make_unique<FfnBlock<Device, T>>(layout, prefix + "ffn.", config, block, options));
+    }
+    return blocks;
+  }
+
+  static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
+    if (config.positions == "learned" && extent.C > config.context) {
+      throw Error("a sequence of " + std::to_string(extent.C) + " tokens is longer than the position table, " +
+                  std::to_string(config.context));
+    }
+    Layout<T> layout(extent.recompute);
+    Parts(layout, config, extent, 0);
+    return layout;
+  }
+
+  // The matrices of linear maps, those of one shape together: where each begins in its arena.
+  struct LinearMaps {
+    Index O, I;
+    std::vector<Index> offset_m;
+  };
+  static std::vector<LinearMaps> linear_maps(const Layout<T>& layout) {
+    std::vector<LinearMaps> all;
+    for (const Parameter& parameter : layout.parameters()) {
+      if (parameter.kind != Kind::linear) continue;
+      const Index O = parameter.shape[0], I = parameter.shape[1];
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const auto& maps) { return maps.O == O && maps.I == I; });
+      LinearMaps& maps = same != all.end() ? *same : all.emplace_back(LinearMaps{O, I, {}});
+      maps.offset_m.push_back(parameter.offset);
+    }
+    return all;
+  }
+
+  void update_linear_maps(const TrainingConfig& training, const StepState* state) {
+    for (const LinearMaps& maps : linear_maps_) {
+      muon_update<Device, T>(device_,
+                             {.weight = weights(),
+                              .master = masters(),
+                              .first_moment = first_moments(),
+                              .d_weight = gradients(),
+                              .offset_m = maps.offset_m.data(),
+                              .matrices = static_cast<Index>(maps.offset_m.size()),
+                              .O = maps.O,
+                              .I = maps.I,
+                              .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
+                              .state = state});
+    }
+  }
+
+  static std::size_t workspace_bytes(const ModelConfig& config, const NetworkExtent& extent) {
+    const double bytes = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
+    if (!(bytes < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
+    return static_cast<std::size_t>(bytes);
+  }
+
+  // Elements of scratch memory in a training step: the gradient of the stream, and beside it the most that a block
+  // holds with the most that one of its layers takes. In floating point, where no product of sizes overflows.
+  static double workspace_bound(const ModelConfig& config, const NetworkExtent& extent) {
+    const double B = static_cast<double>(extent.B), C = static_cast<double>(extent.C), BC = B * C;
+    const double D = static_cast<double>(config.channels), F = static_cast<double>(config.ffn_channels());
+    const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()),
+                 H = N * K;
+    const double threads = static_cast<double>(extent.threads);
+    // A matrix product packs its weight or, for the weight's gradient, some rows of its input for every thread, or sums
+    // in parts when its sums have many terms and there are few blocks; O and I in either order. A norm sums its
+    // weights' gradients over one row in 32.
+    const double norm = (BC / 32 + 1) * 2 * (D + 16);
+    const auto product_over = [&](double terms, double O, double I) {
+      const double block = std::max(I * std::min(O + 32, 256.0), O * std::min(I + 32, 256.0));
+      const double rows = std::min(terms, 256.0) * (std::max(O, I) + 16);
+      const double parts = std::min(terms / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
+      return std::max({threads * block, threads * rows, parts, norm});
+    };
+    const auto product = [&](double O, double I) { return product_over(BC, O, I); };
+    double most = product(static_cast<double>(config.vocabulary), D);
+    const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };
+    const double longest = std::max({F, D, H});  // of the linear maps that Muon updates
+    block(2 * D * (longest + D), product_over(longest, longest, D));
+    block(BC * (D + F), product(F, D));
+    if (config.conv_kernel) {
+      const Index group_channels = config.channels / config.convolution_groups();  // exact, see ModelConfig::check
+      const auto G = static_cast<double>(group_channels);
+      const double tap_count = static_cast<double>(config.conv_kernel) * G;  // inputs of one output
+      const double direct = 2 * BC * D + (BC / 64 + B) * tap_count * D;
+      const double gathered = BC * tap_count + tap_count * D + product(G, tap_count);
+      block(BC * (extent.recompute ? 3 : 2) * D,
+            tap_count * D + (group_channels < causal_conv_gemm_width ? direct : gathered));
+    }
+    for (const Mixer mixer : config.mixers()) {
+      if (mixer == Mixer::additive) {
+        const double maps = config.additive_values == "own" ? 3 : 2;
+        const double pooling = BC * N + 12 * (threads + B * N) * (C + 16) + BC * D / 8;
+        block(BC * (maps + 3) * D, std::max(product(maps * D, D), pooling));
+      } else {
+        // d_query for each piece of a head; for a thread, a block of rows and a tile beside it.
+        const double rows = std::min({512.0, 2 * C + 64, 32768 / K + 64}) + 32;
+        const double core = (16 + B * N) * C * (K + 17) + threads * 5 * rows * (K + 16);
+        block(BC * (D + 4 * H), std::max({product(3 * H, D), product(D, H), core, 2 * H * K}));
+      }
+    }
+    return BC * D + most;
+  }
+
+  void project_to_logits(Index BC) {
+    typename Device::Scope scratch(device_.workspace);
+    T* room_bcd = parts_.final_norm.room(scratch, BC);
+    const T* h_bcd = parts_.final_norm.forward(device_, room_bcd, parts_.x_bcd.back(), BC);
+    linear_forward<Device, T>(device_, {.out_bco = parts_.logits_bcv,
+                                        .in_bci = h_bcd,
+                                        .weight_oi = parts_.token.value,
+                                        .bias_o = parts_.logit_bias.value,
+                                        .BC = BC,
+                                        .I = config_.channels,
+                                        .O = config_.vocabulary,
+                                        .scale = config_.logit_scale});
+  }
+
+  Dropout embedding_dropout(const Pass& pass) const {
+    return {pass.state ? dropout_ : 0.0, sites::embedding_dropout, pass.state};
+  }
+
+  Device& device_;
+  ModelConfig config_;
+  NetworkExtent extent_;
+  double dropout_;
+  Layout<T> measured_;
+  DeviceMemory weights_, masters_, gradients_, first_moments_, second_moments_, activations_, states_;
+  std::vector<LinearMaps> linear_maps_;
+  Layout<T> layout_;
+  Parts parts_;
+};
+
+}  // namespace abh

@@ -1,0 +1,415 @@
+#include "program/flags.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <utility>
+
+#include "base/error.hpp"
+#include "files/atomic_file.hpp"
+
+namespace abh {
+namespace {
+
+constexpr std::size_t help_columns = 100;
+// Where help texts begin. A longer flag gets a line of its own.
+constexpr std::size_t help_indent = 32;
+
+// One flag of the command line as it was written, before anything is known about it.
+struct Item {
+  std::string name;                  // without the dashes
+  bool one_dash = false;             // instead of two: no flag
+  std::optional<std::string> value;  // none: `--flag` stood last, or another flag followed
+  std::string follower;              // the flag that stood where the value belongs
+};
+
+struct CommandLine {
+  std::vector<Item> items;
+  std::vector<std::string> positionals;
+};
+
+bool takes_no_value(std::string_view name) { return name == "help" || name == "version"; }
+
+// The one place that knows the grammar.
+CommandLine cut(int argc, const char* const* argv) {
+  CommandLine line;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view token = argv[i];
+    if (token == "--") {
+      line.positionals.insert(line.positionals.end(), argv + i + 1, argv + argc);
+      break;
+    }
+    if (!token.starts_with("--")) {
+      if (token.starts_with("-") && token != "-") {
+        const std::string_view name = token.substr(1, token.find('=') - 1);
+        line.items.push_back({.name = std::string(name), .one_dash = true, .value = std::nullopt, .follower = {}});
+      } else {
+        line.positionals.emplace_back(token);
+      }
+      continue;
+    }
+    Item item;
+    const std::size_t equals = token.find('=');
+    item.name = token.substr(2, equals == token.npos ? token.npos : equals - 2);
+    if (equals != token.npos) {
+      item.value = token.substr(equals + 1);
+    } else if (i + 1 < argc) {
+      const std::string_view next = argv[i + 1];
+      if (next.starts_with("--")) {
+        item.follower = next;
+      } else {
+        item.value = next;
+        ++i;
+      }
+    }
+    line.items.push_back(std::move(item));
+  }
+  return line;
+}
+
+std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+
+std::string join(const std::vector<std::string>& parts, const char* separator) {
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : separator) + part;
+  return out;
+}
+
+// "from 0 to 1", "at least 0", "at most 1", or nothing; an empty text is no limit.
+std::string limits_in_words(const std::string& low, const std::string& high) {
+  if (!low.empty() && !high.empty()) return "from " + low + " to " + high;
+  if (!low.empty()) return "at least " + low;
+  return high.empty() ? "" : "at most " + high;
+}
+
+std::string with_limits(std::string noun, const std::string& limits) {
+  return limits.empty() ? noun : std::move(noun) + " " + limits;
+}
+
+// Edits between two names: insert, drop or replace a character, or swap two neighbours (optimal string alignment).
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  const std::size_t width = to.size() + 1;
+  std::vector<std::size_t> table((from.size() + 1) * width);
+  const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return table[i * width + j]; };
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      if (i == 0 || j == 0) {
+        at(i, j) = i + j;
+        continue;
+      }
+      const std::size_t replaced = at(i - 1, j - 1) + (from[i - 1] != to[j - 1] ? 1 : 0);
+      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) {
+        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+      }
+    }
+  }
+  return at(from.size(), to.size());
+}
+
+// Appends words to `out`, which already stands at column `column`, and breaks lines before help_columns.
+void append_wrapped(std::string& out, std::size_t column, std::size_t indent, std::string_view words) {
+  bool first = true;
+  while (!words.empty()) {
+    const std::size_t length = std::min(words.find(' '), words.size());
+    if (!first && column + 1 + length > help_columns) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+      first = true;
+    }
+    if (!first) out += ' ';
+    out += words.substr(0, length);
+    column += length + (first ? 0 : 1);
+    first = false;
+    words.remove_prefix(std::min(length + 1, words.size()));
+  }
+  out += '\n';
+}
+
+// A standard stream that is closed would lend its number to the next file opened, and messages would land in that file.
+// A stand-in open the wrong way round keeps the number taken and still fails on use.
+void guard_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) == -1) static_cast<void>(::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY));
+  }
+}
+
+}  // namespace
+
+Flags::Flags(std::string program, std::string summary, std::string usage_of_positionals)
+    : program_(std::move(program)), summary_(std::move(summary)), positional_usage_(std::move(usage_of_positionals)) {}
+
+void Flags::section(const std::string& title) { next_section_ = title; }
+
+void Flags::integer(const std::string& name, Index& target, const std::string& placeholder, const std::string& help,
+                    Index low, Index high) {
+  const std::string limits = limits_in_words(low == std::numeric_limits<Index>::min() ? "" : to_text(low),
+                                             high == std::numeric_limits<Index>::max() ? "" : to_text(high));
+  add({.name = name,
+       .placeholder = placeholder,
+       .help = help,
+       .limits = limits,
+       .expected = with_limits("a whole number", limits),
+       .get = [&target] { return to_text(target); },
+       .set =
+           [&target, low, high](std::string_view text) {
+             const std::optional<Index> value = from_text<Index>(text);
+             if (!value || *value < low || *value > high) return false;
+             target = *value;
+             return true;
+           }});
+}
+
+void Flags::seed(const std::string& name, std::uint64_t& target, const std::string& help) {
+  const std::string limits = limits_in_words("0", to_text(std::numeric_limits<std::uint64_t>::max()));
+  add({.name = name,
+       .placeholder = "N",
+       .help = help,
+       .limits = limits,
+       .expected = with_limits("a whole number", limits),
+       .get = [&target] { return to_text(target); },
+       .set =
+           [&target](std::string_view text) {
+             const std::optional<std::uint64_t> value = from_text<std::uint64_t>(text);
+             if (value) target = *value;
+             return value.has_value();
+           }});
+}
+
+void Flags::real(const std::string& name, double& target, const std::string& placeholder, const std::string& help,
+                 RealLimits limits) {
+  const std::string words = limits_in_words(std::isfinite(limits.low) ? to_text(limits.low) : "",
+                                            std::isfinite(limits.high) ? to_text(limits.high) : "");
+  add({.name = name,
+       .placeholder = placeholder,
+       .help = help,
+       .limits = words,
+       .expected = with_limits(words.empty() ? "a finite number" : "a number", words),
+       .get = [&target] { return to_text(target); },
+       .set =
+           [&target, limits](std::string_view text) {
+             const std::optional<double> value = from_text<double>(text);
+             if (!value || !std::isfinite(*value) || *value < limits.low || *value > limits.high) return false;
+             target = *value + 0.0;  // -0 + 0 is 0
+             return true;
+           }});
+}
+
+void Flags::text(const std::string& name, std::string& target, const std::string& placeholder,
+                 const std::string& help) {
+  add({.name = name,
+       .placeholder = placeholder,
+       .help = help,
+       .limits = {},
+       .expected = placeholder,
+       .get = [&target] { return target; },
+       .set =
+           [&target](std::string_view value) {
+             target = value;
+             return true;
+           }});
+}
+
+void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+                   const std::string& help) {
+  add({.name = name,
+       .placeholder = join(choices, "|"),
+       .help = help,
+       .limits = {},
+       .expected = "one of " + join(choices, ", "),
+       .get = [&target] { return target; },
+       .set =
+           [&target, choices](std::string_view value) {
+             if (std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
+             target = value;
+             return true;
+           }});
+}
+
+void Flags::toggle(const std::string& name, bool& target, const std::string& help) {
+  add({.name = name,
+       .placeholder = "0|1",
+       .help = help,
+       .limits = {},
+       .expected = "0 or 1",
+       .get = [&target] { return target ? "1" : "0"; },
+       .set =
+           [&target](std::string_view value) {
+             if (value != "0" && value != "1") return false;
+             target = value == "1";
+             return true;
+           }});
+}
+
+void Flags::add(Flag flag) {
+  assert(!find(flag.name) && !takes_no_value(flag.name));
+  flag.section = std::exchange(next_section_, {});
+  flag.default_value = flag.get();
+  flags_.push_back(std::move(flag));
+}
+
+const Flags::Flag* Flags::find(std::string_view name) const {
+  const auto flag = std::find_if(flags_.begin(), flags_.end(), [&](const Flag& f) { return f.name == name; });
+  return flag == flags_.end() ? nullptr : &*flag;
+}
+
+bool Flags::given(std::string_view name) const {
+  assert(find(name));
+  return std::find(given_.begin(), given_.end(), name) != given_.end();
+}
+
+std::vector<Flags::Change> Flags::changes() const {
+  std::vector<Change> changes;
+  for (const std::string& name : given_) {
+    const Flag* flag = find(name);
+    if (flag->get() != flag->default_value) changes.push_back({name, flag->default_value, flag->get()});
+  }
+  return changes;
+}
+
+std::string Flags::nearest_flag(std::string_view name) const {
+  std::vector<std::string> candidates = {"help", "version"};
+  for (const Flag& flag : flags_) candidates.push_back(flag.name);
+  std::size_t best = std::numeric_limits<std::size_t>::max();
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    const bool cut_off = !name.empty() && candidate.starts_with(name);  // as near as one wrong character
+    const std::size_t distance = cut_off ? 1 : edit_distance(name, candidate);
+    if (distance < best) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::optional<int> Flags::parse(int argc, const char* const* argv) {
+  // Whoever asks for help gets it, however wrong the rest of the line is.
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    const std::string_view token = argv[i];
+    if (token == "--help") std::cout << help();
+    if (token == "--version") std::cout << program_ << " (Attention by Hand) " << version << '\n';
+    if (token == "--help" || token == "--version") return 0;
+  }
+  CommandLine line = cut(argc, argv);
+  for (const Item& item : line.items) {
+    const std::string flag_name = (item.one_dash ? "-" : "--") + item.name;
+    const Flag* flag = find(item.name);
+    if (item.one_dash || !(flag || takes_no_value(item.name))) {
+      throw UsageError("unknown flag " + flag_name + "; did you mean --" + nearest_flag(item.name) + "?");
+    }
+    if (takes_no_value(item.name)) throw UsageError(flag_name + ": takes no value, found " + quoted(*item.value));
+    if (!item.value) {
+      throw UsageError(flag_name + ": needs a value (" + flag->expected + ")" +
+                       (item.follower.empty() ? "" : ", found " + item.follower));
+    }
+    if (given(item.name)) throw UsageError(flag_name + ": given twice, expected once");
+    if (!flag->set(*item.value)) {
+      throw UsageError(flag_name + ": expected " + flag->expected + ", found " + quoted(*item.value));
+    }
+    given_.push_back(item.name);
+  }
+  if (positional_usage_.empty() && !line.positionals.empty()) {
+    throw UsageError("unexpected argument " + quoted(line.positionals.front()) +
+                     "; expected only flags, --flag value, see --help");
+  }
+  positionals_ = std::move(line.positionals);
+  return std::nullopt;
+}
+
+std::string Flags::help() const {
+  std::string out;
+  append_wrapped(out, 0, 0, program_ + " (Attention by Hand " + std::string(version) + "): " + summary_);
+  out += "\nUsage: " + program_ + " [--flag value | --flag=value]...";
+  out += (positional_usage_.empty() ? "" : " [--] " + positional_usage_) + "\n";
+  const auto entry = [&](const std::string& left, const std::string& right) {
+    out += left;
+    std::size_t column = left.size();
+    if (column + 2 > help_indent) {
+      out += '\n';
+      column = 0;
+    }
+    out += std::string(help_indent - column, ' ');
+    append_wrapped(out, help_indent, help_indent, right);
+  };
+  if (flags_.empty() || flags_.front().section.empty()) out += "\nFlags:\n";
+  for (const Flag& flag : flags_) {
+    if (!flag.section.empty()) out += "\n" + flag.section + ":\n";
+    const std::string limits = flag.limits.empty() ? "" : flag.limits + "; ";
+    const std::string shown_default = flag.default_value.empty() ? "none" : flag.default_value;
+    entry("  --" + flag.name + " " + flag.placeholder, flag.help + " (" + limits + "default: " + shown_default + ")");
+  }
+  out += "\n";
+  entry("  --help", "print this and leave");
+  entry("  --version", "print the version and leave");
+  return out;
+}
+
+std::optional<std::string> peek_flag(int argc, const char* const* argv, std::string_view name) {
+  try {
+    for (const Item& item : cut(argc, argv).items) {
+      if (item.name == name) return item.value;
+    }
+  } catch (const UsageError&) {
+    // parse meets the same line and reports it.
+  }
+  return std::nullopt;
+}
+
+std::string one_line(std::string text) {
+  constexpr std::size_t longest = 4000;
+  if (text.size() > longest) {
+    std::size_t end = longest;
+    while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside of a character
+    text.replace(end, text.npos, " ...");
+  }
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+void flush_standard_output() {
+  errno = 0;
+  std::cout.flush();
+  std::fflush(stdout);
+  if (std::cout && !std::ferror(stdout)) return;
+  // The failure may be an earlier one, whose reason is gone.
+  throw Error(std::string("standard output: cannot write: ") + (errno != 0 ? std::strerror(errno) : "write error"));
+}
+
+int run_program(const char* name, int argc, char** argv, int (*body)(int, char**)) {
+  ignore_file_size_signal();
+  std::signal(SIGPIPE, SIG_IGN);
+  guard_standard_streams();
+  std::string message;
+  int status = 1;
+  try {
+    const int body_status = body(argc, argv);
+    flush_standard_output();
+    return body_status;
+  } catch (const Error& error) {
+    message = error.what();
+    status = error.status();
+  } catch (const std::bad_alloc&) {
+    message = "out of memory";
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  // What was printed before the error belongs before it; that it cannot be written is no longer the news.
+  std::cout.flush();
+  std::fflush(stdout);
+  std::cerr << name << ": " << one_line(message) << '\n';
+  return status;
+}
+
+}  // namespace abh

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// The release this source belongs to. The build passes the one number it keeps; a bare compiler call has none.
+#ifdef ABH_VERSION
+inline constexpr std::string_view version = ABH_VERSION;
+#else
+inline constexpr std::string_view version = "unversioned";
+#endif
+
+// What a real-valued flag accepts. An infinite limit is no limit; infinities and NaN are never accepted as values.
+struct RealLimits {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+};
+
+// A strict command-line parser. Every flag is long and takes exactly one value: `--flag value` or `--flag=value`; only
+// --help and --version take none. That makes the cut into flags, values and positional arguments independent of which
+// flags exist, so peek_flag can read one value before the others are registered.
+//
+// A value that begins with `--` has to be written `--flag=value`, so that a forgotten value is not filled by the next
+// flag. `--` ends the flags. Names are given without dashes. A registered variable must outlive the call to parse; its
+// value at registration is the default that --help shows.
+class Flags {
+ public:
+  // `usage_of_positionals`, for instance "FILE...", allows arguments that are not flags; empty refuses them.
+  Flags(std::string program, std::string summary, std::string usage_of_positionals = "");
+
+  // Starts a group of flags in --help.
+  void section(const std::string& title);
+
+  // Registration. `placeholder` stands for the value in --help and should name its unit: "STEPS", "CHARACTERS", "FILE".
+  // Whole numbers are decimal digits with an optional minus, nothing before or after; limits are inclusive.
+  void integer(const std::string& name, Index& target, const std::string& placeholder, const std::string& help,
+               Index low = std::numeric_limits<Index>::min(), Index high = std::numeric_limits<Index>::max());
+  // Any of the 2^64 seeds.
+  void seed(const std::string& name, std::uint64_t& target, const std::string& help);
+  // Decimal or scientific notation, without a leading plus. -0 is stored as 0.
+  void real(const std::string& name, double& target, const std::string& placeholder, const std::string& help,
+            RealLimits limits = {});
+  // Any text, the empty one included.
+  void text(const std::string& name, std::string& target, const std::string& placeholder, const std::string& help);
+  // One of the listed words.
+  void choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+              const std::string& help);
+  // 0 or 1.
+  void toggle(const std::string& name, bool& target, const std::string& help);
+
+  // Reads argv[1..argc) into the registered variables. Returns the status to leave with after --help or --version,
+  // which win over every error and print to standard output; nullopt means: go on. Anything else that is not understood
+  // is a UsageError which names the flag, what was found and what was expected; the variables are then partly set.
+  std::optional<int> parse(int argc, const char* const* argv);
+
+  // Whether a registered flag stood on the command line, and those that said something else than their default.
+  struct Change {
+    std::string name, default_value, value;
+  };
+  bool given(std::string_view name) const;
+  std::vector<Change> changes() const;
+  const std::vector<std::string>& positionals() const { return positionals_; }
+
+  // What --help prints: at most 100 columns wide.
+  std::string help() const;
+
+ private:
+  struct Flag {
+    std::string name, placeholder, help;
+    std::string limits;                         // shown by --help where the placeholder does not say it; may be empty
+    std::string expected;                       // "a whole number from 0 to 10", for errors
+    std::function<std::string()> get;           // the value as it would be written on the command line
+    std::function<bool(std::string_view)> set;  // false: the text is not a value of this flag
+    std::string section = {};                   // heading above this flag, if it is the first of its section
+    std::string default_value = {};
+  };
+  void add(Flag flag);
+  const Flag* find(std::string_view name) const;
+  std::string nearest_flag(std::string_view name) const;
+
+  std::string program_, summary_, positional_usage_, next_section_;
+  std::vector<Flag> flags_;
+  std::vector<std::string> given_, positionals_;
+};
+
+// The value of one flag, read before the others (a preset, say, which sets the defaults of the rest); nullopt where the
+// flag or its value is missing. It judges nothing: errors are left to Flags::parse.
+std::optional<std::string> peek_flag(int argc, const char* const* argv, std::string_view name);
+
+// The shortest text that reads back as the same number, in no locale.
+template <class Number>
+std::string to_text(Number value) {
+  char buffer[32];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
+
+// The whole text as one number, nothing where it is not one. std::from_chars takes no white space, no plus and no
+// locale, and detects overflow.
+template <class Number>
+std::optional<Number> from_text(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The text with every control character replaced by a space, and cut at 4,000 bytes: safe to print as part of one line.
+std::string one_line(std::string text);
+
+// Writes out what is buffered for standard output. Error if that, or any earlier write, failed. A program that streams
+// calls it now and then: SIGPIPE is ignored, so nothing else would stop it once its reader has gone.
+void flush_standard_output();
+
+// The common main: runs body(argc, argv) and returns its status. An exception becomes the line `name: message` on
+// standard error and the status of the Error, or 1. Standard output is flushed and checked at the end. Writes beyond
+// the file size limit and into a closed pipe fail with an error instead of a signal.
+int run_program(const char* name, int argc, char** argv, int (*body)(int, char**));
+
+}  // namespace abh

@@ -1,0 +1,201 @@
+#include "runs/checkpoint.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <type_traits>
+
+#include "base/error.hpp"
+#include "files/safetensors.hpp"
+#include "network/model.hpp"
+#include "program/flags.hpp"
+
+namespace abh {
+
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+// The tensors of one arena, each name after a prefix ("", "first_moment.", ...).
+void append_arena(std::vector<SafetensorsOutput>& outputs, const std::vector<Parameter>& parameters,
+                  const std::string& prefix, const std::vector<float>& arena) {
+  for (const Parameter& parameter : parameters) {
+    outputs.push_back({prefix + parameter.name, Dtype::F32, parameter.shape, arena.data() + parameter.offset});
+  }
+}
+
+std::vector<float> read_arena(const SafetensorsFile& file, const std::vector<Parameter>& parameters,
+                              const std::string& prefix, std::set<std::string>& known) {
+  Index count = 0;
+  for (const Parameter& parameter : parameters) count = std::max(count, parameter.offset + parameter.count);
+  // Sizes come from the metadata: a claim that the file does not back must not become an allocation.
+  for (const Parameter& parameter : parameters) file.data<float>(prefix + parameter.name, parameter.shape);
+  std::vector<float> arena(static_cast<std::size_t>(count));
+  for (const Parameter& parameter : parameters) {
+    const std::string name = prefix + parameter.name;
+    const float* values = file.data<float>(name, parameter.shape);
+    for (Index i = 0; i < parameter.count; ++i) {
+      if (!std::isfinite(values[i])) {
+        throw Error(file.path() + ": tensor " + name + ": element " + std::to_string(i) + " is not a finite number");
+      }
+    }
+    std::copy_n(values, parameter.count, arena.begin() + parameter.offset);
+    known.insert(name);
+  }
+  return arena;
+}
+
+void require_only(const SafetensorsFile& file, const std::set<std::string>& known) {
+  for (const SafetensorsTensor& tensor : file.tensors()) {
+    if (!known.count(tensor.name)) {
+      throw Error(file.path() + ": tensor " + one_line(tensor.name) + " does not belong to this configuration");
+    }
+  }
+}
+
+const std::string& text_of(const SafetensorsFile& file, const std::string& key) {
+  const auto entry = file.metadata().find(key);
+  if (entry == file.metadata().end()) {
+    throw Error(file.path() + ": metadata has no " + key + ": expected a file that train wrote");
+  }
+  return entry->second;
+}
+
+template <class Number>
+Number number_of(const SafetensorsFile& file, const std::string& key) {
+  const std::string& text = text_of(file, key);
+  const std::optional<Number> number = from_text<Number>(text);
+  bool good = number.has_value();
+  if constexpr (std::is_floating_point_v<Number>) good = good && std::isfinite(*number);
+  if constexpr (std::is_integral_v<Number>) good = good && *number >= 0;
+  if (!good) {
+    throw Error(file.path() + ": metadata " + key + ": expected a number, found \"" + one_line(text) + "\"");
+  }
+  return *number;
+}
+
+std::optional<double> optional_number_of(const SafetensorsFile& file, const std::string& key) {
+  if (!file.metadata().count(key)) return std::nullopt;
+  return number_of<double>(file, key);
+}
+
+Metadata common_metadata(const ModelConfig& config, const Tokenizer& tokenizer, Index step) {
+  Metadata metadata = config.metadata();
+  metadata["format"] = "pt";  // what readers of the format expect of row-major tensors
+  metadata["tokenizer"] = tokenizer.kind();
+  metadata["vocabulary"] = tokenizer.vocabulary();
+  metadata["step"] = to_text(step);
+  return metadata;
+}
+
+Tokenizer read_tokenizer(const SafetensorsFile& file) {
+  return Tokenizer::from_metadata(text_of(file, "tokenizer"), text_of(file, "vocabulary"), file.path());
+}
+
+// Metadata that a program's own flags would not accept.
+template <class Config>
+void check_read(const Config& config, const std::string& path) {
+  try {
+    config.check();
+  } catch (const UsageError& error) {
+    throw Error(path + ": metadata: " + error.what());
+  }
+}
+
+ModelConfig read_config(const SafetensorsFile& file, const Tokenizer& tokenizer) {
+  for (const char* key : {"layers", "channels", "heads", "context", "mixer", "vocabulary_size"}) text_of(file, key);
+  const ModelConfig config = ModelConfig::from_metadata(file.metadata(), file.path());
+  check_read(config, file.path());
+  if (config.vocabulary != tokenizer.size()) {
+    throw Error(file.path() + ": metadata vocabulary_size: expected the " + std::to_string(tokenizer.size()) +
+                " of the tokenizer, found " + std::to_string(config.vocabulary));
+  }
+  return config;
+}
+
+}  // namespace
+
+std::string model_path(const std::string& run) { return run + "/model.safetensors"; }
+std::string resume_path(const std::string& run) { return run + "/resume.safetensors"; }
+
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  Metadata metadata = common_metadata(checkpoint.config, checkpoint.tokenizer, checkpoint.step);
+  if (checkpoint.validation_loss) metadata["validation_loss"] = to_text(*checkpoint.validation_loss);
+  std::vector<SafetensorsOutput> outputs;
+  append_arena(outputs, parameter_table(checkpoint.config), "", checkpoint.weights);
+  write_safetensors(path, outputs, metadata);
+}
+
+Checkpoint read_checkpoint(const std::string& path) {
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  const Tokenizer tokenizer = read_tokenizer(file);
+  const ModelConfig config = read_config(file, tokenizer);
+  std::set<std::string> known;
+  std::vector<float> weights = read_arena(file, parameter_table(config), "", known);
+  require_only(file, known);
+  return {config, tokenizer, std::move(weights), number_of<Index>(file, "step"),
+          optional_number_of(file, "validation_loss")};
+}
+
+void write_run_state(const std::string& path, const RunState& state) {
+  Metadata metadata = common_metadata(state.config, state.tokenizer, state.step);
+  for (const auto& [key, value] : state.training.metadata()) metadata["training." + key] = value;
+  metadata["data"] = state.data_fingerprint;
+  metadata["log"] = state.log_position;
+  if (state.best_loss) {
+    metadata["best_loss"] = to_text(*state.best_loss);
+    metadata["best_step"] = to_text(state.best_step);
+  }
+  if (state.last_loss) metadata["last_loss"] = to_text(*state.last_loss);
+  const std::vector<Parameter> parameters = parameter_table(state.config);
+  std::vector<SafetensorsOutput> outputs;
+  append_arena(outputs, parameters, "", state.weights);
+  append_arena(outputs, parameters, "first_moment.", state.first_moments);
+  append_arena(outputs, parameters, "second_moment.", state.second_moments);
+  if (state.best_loss) append_arena(outputs, parameters, "best.", state.best_weights);
+  outputs.push_back(
+      {"recent_losses", Dtype::F64, {static_cast<Index>(state.recent_losses.size())}, state.recent_losses.data()});
+  write_safetensors(path, outputs, metadata);
+}
+
+RunState read_run_state(const std::string& path) {
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  RunState state;
+  state.tokenizer = read_tokenizer(file);
+  state.config = read_config(file, state.tokenizer);
+  Metadata training;
+  for (const auto& [key, value] : file.metadata()) {
+    const std::string prefix = "training.";
+    if (key.starts_with(prefix)) training[key.substr(prefix.size())] = value;
+  }
+  state.training = TrainingConfig::from_metadata(training, path);
+  check_read(state.training, path);
+  state.data_fingerprint = text_of(file, "data");
+  state.log_position = text_of(file, "log");
+  state.step = number_of<Index>(file, "step");
+  state.best_loss = optional_number_of(file, "best_loss");
+  if (state.best_loss) state.best_step = number_of<Index>(file, "best_step");
+  if (state.step > state.training.steps || state.best_step > state.step) {
+    throw Error(path + ": metadata: expected best_step <= step <= training.steps, found " + to_text(state.best_step) +
+                ", " + to_text(state.step) + " and " + to_text(state.training.steps));
+  }
+  state.last_loss = optional_number_of(file, "last_loss");
+
+  const std::vector<Parameter> parameters = parameter_table(state.config);
+  std::set<std::string> known = {"recent_losses"};
+  state.weights = read_arena(file, parameters, "", known);
+  state.first_moments = read_arena(file, parameters, "first_moment.", known);
+  state.second_moments = read_arena(file, parameters, "second_moment.", known);
+  if (state.best_loss) state.best_weights = read_arena(file, parameters, "best.", known);
+  const Index recent_count = std::min(state.step, recent_steps);
+  const double* recent = file.data<double>("recent_losses", {recent_count});
+  state.recent_losses.assign(recent, recent + recent_count);
+  for (double loss : state.recent_losses) {
+    if (!std::isfinite(loss)) throw Error(path + ": tensor recent_losses: expected finite numbers");
+  }
+  require_only(file, known);
+  return state;
+}
+
+}  // namespace abh

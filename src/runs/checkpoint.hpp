@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "blocks/layout.hpp"
+#include "settings/config.hpp"
+#include "tasks/text/tokenizer.hpp"
+
+namespace abh {
+
+// A model as it is stored in RUN/model.safetensors: the weights as F32 under their names, and in __metadata__ the
+// configuration, the tokenizer and where the weights come from.
+struct Checkpoint {
+  ModelConfig config;
+  Tokenizer tokenizer;
+  std::vector<float> weights;             // in the order of the arena, see parameter_table
+  Index step = 0;                         // optimizer steps behind these weights
+  std::optional<double> validation_loss;  // nats per token, whole split; none if it was never measured
+};
+
+// The training loss that is shown is the mean of this many steps.
+inline constexpr Index recent_steps = 50;
+
+// Where an interrupted run stands, as in RUN/resume.safetensors. It alone is enough to go on.
+struct RunState {
+  ModelConfig config;
+  TrainingConfig training;
+  Tokenizer tokenizer = Tokenizer::of_bytes();
+  std::string data_fingerprint;
+  std::string log_position;  // of RUN/log.csv, see RunLog::position
+  Index step = 0;            // optimizer steps done
+  std::vector<float> weights, first_moments, second_moments;
+  std::optional<double> best_loss;
+  Index best_step = 0;
+  std::vector<float> best_weights;    // of best_loss; empty without one
+  std::vector<double> recent_losses;  // of the last recent_steps steps, oldest first
+  std::optional<double> last_loss;    // the newest validation loss, measured at step `step`
+};
+
+// Both are written whole or not at all. Error if the disk does not take them.
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+void write_run_state(const std::string& path, const RunState& state);
+
+// Nothing of the file is trusted: Error, naming the file and the tensor or key, unless it holds exactly the tensors of
+// its configuration, finite and of the right type and shape.
+Checkpoint read_checkpoint(const std::string& path);
+RunState read_run_state(const std::string& path);
+
+// The files of a run folder.
+std::string model_path(const std::string& run);
+std::string resume_path(const std::string& run);
+
+}  // namespace abh

@@ -1,0 +1,96 @@
+#include "runs/generator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace abh {
+
+Token sample_token(std::span<const float> logits_v, const SamplingSettings& settings, std::uint64_t index) {
+  for (float logit : logits_v) {
+    if (!std::isfinite(logit)) throw Error("the model computed a logit that is not finite: its weights are broken");
+  }
+  if (settings.temperature == 0) {
+    return static_cast<Token>(std::max_element(logits_v.begin(), logits_v.end()) - logits_v.begin());
+  }
+  std::vector<Token> order(logits_v.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit_of = [&](Token token) { return static_cast<double>(logits_v[static_cast<std::size_t>(token)]); };
+  std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) { return logit_of(a) > logit_of(b); });
+  if (settings.top_k > 0 && settings.top_k < static_cast<Index>(order.size())) {
+    order.resize(static_cast<std::size_t>(settings.top_k));
+  }
+  std::vector<double> weights;
+  for (Token token : order) {
+    weights.push_back(std::exp((logit_of(token) - logit_of(order[0])) / settings.temperature));
+  }
+  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (settings.top_p < 1) {
+    double reached = 0;
+    std::size_t kept = 0;
+    while (kept < weights.size() && reached < settings.top_p * total) reached += weights[kept++];
+    weights.resize(std::max<std::size_t>(kept, 1));
+    total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  }
+  double left = total * uniform_of(philox_word(settings.seed, index, 0, sites::sampling));
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order[weights.size() - 1];
+}
+
+Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
+  const ModelConfig& config = checkpoint.config;
+  if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
+  bool recurrent = config.positions == "none";
+  for (Mixer mixer : config.mixers()) recurrent = recurrent && mixer == Mixer::additive;
+  limit_ = recurrent ? 0 : config.context;
+  const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = config.context};
+  require_memory(host_bytes(device, model_memory(config, extent, type)));
+  model_ = make_model(device, config, extent, 0, type);
+  model_->write(Model::Arena::weights, checkpoint.weights);
+  model_->start();
+}
+
+void Generator::feed(Token token) {
+  if (limit_ && position_ == limit_) {
+    // Read the last half of the context again, as the beginning of a new one.
+    std::deque<Token> again;
+    again.swap(recent_);
+    model_->start();
+    position_ = 0;
+    for (Token old : again) feed(old);
+  }
+  logits_v_ = model_->step(token, position_);
+  ++position_;
+  if (!limit_) return;
+  recent_.push_back(token);
+  if (static_cast<Index>(recent_.size()) > limit_ / 2) recent_.pop_front();
+}
+
+Token Generator::next(const SamplingSettings& settings) {
+  const Token token = sample_token(logits_v_, settings, generated_++);
+  feed(token);
+  return token;
+}
+
+std::string opening_of_text(const Tokenizer& tokenizer) {
+  const bool has_line_break = tokenizer.kind() == "byte" || tokenizer.vocabulary().find('\n') != std::string::npos;
+  return has_line_break ? "\n" : tokenizer.decode(0);
+}
+
+std::string generate_text(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& prompt,
+                          Index count, const SamplingSettings& settings) {
+  Generator generator(device, checkpoint);
+  for (Token token : checkpoint.tokenizer.encode(prompt, "prompt")) generator.feed(token);
+  std::string text = prompt;
+  for (Index i = 0; i < count; ++i) text += checkpoint.tokenizer.decode(generator.next(settings));
+  return text;
+}
+
+}  // namespace abh

@@ -1,0 +1,299 @@
+#include "runs/training.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <deque>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "files/atomic_file.hpp"
+#include "network/model.hpp"
+#include "program/flags.hpp"
+#include "runs/generator.hpp"
+#include "runs/report.hpp"
+
+namespace abh {
+
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+// Ctrl-C and SIGTERM let the step end, then the run saves and leaves. A second signal ends the program at once. A
+// signal that whoever started the program has it ignore, as a shell does for Ctrl-C in the background, stays ignored.
+class StopOnSignals {
+ public:
+  StopOnSignals() {
+    stop_signal = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int signal) { stop_signal = signal; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    for (const auto& [signal, old] : {std::pair{SIGINT, &old_interrupt_}, {SIGTERM, &old_terminate_}}) {
+      sigaction(signal, nullptr, old);
+      if (old->sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+    }
+  }
+  ~StopOnSignals() {
+    sigaction(SIGINT, &old_interrupt_, nullptr);
+    sigaction(SIGTERM, &old_terminate_, nullptr);
+  }
+  StopOnSignals(const StopOnSignals&) = delete;
+  StopOnSignals& operator=(const StopOnSignals&) = delete;
+
+ private:
+  struct sigaction old_interrupt_ {
+  }, old_terminate_{};
+};
+
+// Time spent training, with everything else left out.
+class Stopwatch {
+ public:
+  void start() { begin_ = Clock::now(); }
+  void stop() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double seconds() const { return seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_{};
+  double seconds_ = 0;
+};
+
+constexpr Index sample_length = 1000;
+
+class Trainer {
+ public:
+  Trainer(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& fingerprint)
+      : run_(run),
+        data_(data),
+        C_(run.model.context),
+        model_(make_model(run.device, run.model,
+                          {.B = run.training.batch, .C = C_, .training = true, .recompute = run.recompute},
+                          run.training.dropout, run.training.type)),
+        log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
+        progress_(run.training.steps, Progress::on_terminal()),
+        saved_(run.resume.has_value()) {
+    if (run.resume) {
+      state_ = *run.resume;
+      if (log_.position() != state_.log_position) {
+        log_.clear();
+        progress_.line(run.run + "/log.csv: not the log of this run up to step " + to_text(state_.step) +
+                       "; a new one begins");
+      }
+      model_->write(Model::Arena::weights, state_.weights);
+      model_->write(Model::Arena::first_moments, state_.first_moments);
+      model_->write(Model::Arena::second_moments, state_.second_moments);
+    } else {
+      state_.tokenizer = tokenizer;
+      state_.data_fingerprint = fingerprint;
+      model_->write(Model::Arena::weights,
+                    initial_weights(parameter_table(run.model), run.model, run.training.init_std, run.training.seed));
+    }
+    state_.config = run.model;
+    state_.training = run.training;
+    recent_losses_.assign(state_.recent_losses.begin(), state_.recent_losses.end());
+  }
+
+  int train() {
+    const StopOnSignals signals;
+    const TrainingConfig& training = run_.training;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(training.batch * C_)), targets_bc(tokens_bc.size());
+    while (state_.step < training.steps && !stop_signal) {
+      watch_.start();
+      data_.training_batch(tokens_bc.data(), targets_bc.data(), training.batch, C_, training.seed,
+                           static_cast<std::uint32_t>(state_.step));
+      const Model::StepResult result = model_->train_step(tokens_bc, targets_bc, training, state_.step);
+      watch_.stop();
+      require_finite(result);
+      recent_losses_.push_back(result.loss);
+      if (static_cast<Index>(recent_losses_.size()) > recent_steps) recent_losses_.pop_front();
+      ++state_.step;
+      ++steps_made_;
+      state_.last_loss.reset();
+      after_step(result);
+    }
+    if (state_.step < training.steps) {
+      stop();
+    } else {
+      finish();
+    }
+    return stop_signal ? 128 + stop_signal : 0;
+  }
+
+ private:
+  static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
+
+  // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is.
+  void after_step(const Model::StepResult& result) {
+    const TrainingConfig& training = run_.training;
+    const bool last = state_.step == training.steps;
+    std::optional<double> val_loss;
+    if (last || due(state_.step, training.eval_every)) val_loss = evaluate();
+    if (last || due(state_.step, training.log_every) || (val_loss && training.log_every > 0)) {
+      const double seconds_left =
+          watch_.seconds() / static_cast<double>(steps_made_) * static_cast<double>(training.steps - state_.step);
+      log_.append({.step = state_.step,
+                   .train_loss = recent_loss(),
+                   .val_loss = val_loss,
+                   .learning_rate = learning_rate_at(training, state_.step - 1),
+                   .grad_norm = result.gradient_norm,
+                   .tokens_per_s = tokens_per_second()});
+      progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left);
+    }
+    if (!last && due(state_.step, training.checkpoint_every)) save();
+  }
+
+  // `what` is not finite, `when`: nothing worth keeping comes of this run any more.
+  Error lost(const std::string& what, const std::string& when) const {
+    return Error(what + " is not finite " + when + ": the run stops; " +
+                 (saved_ ? "its last good checkpoint is kept" : "it had no checkpoint yet") +
+                 ". A lower --learning-rate may help");
+  }
+
+  void require_finite(const Model::StepResult& result) {
+    if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
+    const bool loss = !std::isfinite(result.loss);
+    progress_.finish();
+    throw lost(loss ? "the loss" : "the gradient", "at step " + std::to_string(state_.step + 1) + " (" +
+                                                       to_text(loss ? result.loss : result.gradient_norm) + ")");
+  }
+
+  // A checkpoint must be worth going on from: everything in it is finite, and so is the loss of the next batch.
+  void require_good_state() {
+    const auto require = [this](bool good, const char* what) {
+      if (!good) throw lost(what, "after step " + std::to_string(state_.step));
+    };
+    const auto finite = [](const std::vector<float>& values) {
+      return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    };
+    require(finite(state_.weights), "a weight");
+    require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
+    const Index B = run_.training.batch;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C_)), targets_bc(tokens_bc.size());
+    data_.training_batch(tokens_bc.data(), targets_bc.data(), B, C_, run_.training.seed,
+                         static_cast<std::uint32_t>(state_.step));
+    require(std::isfinite(model_->evaluate(tokens_bc, targets_bc).sum), "the next loss");
+  }
+
+  // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
+  double evaluate() {
+    const Index B = run_.training.batch;
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C_)), targets_bc(tokens_bc.size());
+    double sum = 0;
+    for (Index row = 0; row < data_.validation_rows(C_); row += B) {
+      data_.validation_batch(tokens_bc.data(), targets_bc.data(), B, C_, row);
+      sum += model_->evaluate(tokens_bc, targets_bc).sum;
+    }
+    const double loss = sum / static_cast<double>(data_.validation_targets());
+    if (!std::isfinite(loss)) {
+      throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");
+    }
+    state_.last_loss = loss;
+    if (!state_.best_loss || loss < *state_.best_loss) {
+      state_.best_loss = loss;
+      state_.best_step = state_.step;
+      state_.best_weights = model_->read(Model::Arena::weights);
+    }
+    return loss;
+  }
+
+  // The best weights, or before the first evaluation those of now; then where the run stands.
+  void save() {
+    state_.weights = model_->read(Model::Arena::weights);
+    state_.first_moments = model_->read(Model::Arena::first_moments);
+    state_.second_moments = model_->read(Model::Arena::second_moments);
+    require_good_state();
+    state_.recent_losses.assign(recent_losses_.begin(), recent_losses_.end());
+    state_.log_position = log_.position();
+    write_checkpoint(model_path(run_.run), best());
+    write_run_state(resume_path(run_.run), state_);
+    saved_ = true;
+    write_file_atomically(run_.run + "/loss.svg", loss_svg(log_.rows(), "Loss"));
+  }
+
+  Checkpoint best() const {
+    if (!state_.best_loss) return {run_.model, state_.tokenizer, state_.weights, state_.step, std::nullopt};
+    return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss};
+  }
+
+  void stop() {
+    save();
+    progress_.line("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run +
+                   " and the same --data");
+    progress_.finish();
+  }
+
+  void finish() {
+    if (!state_.last_loss) evaluate();  // a run of no steps, or one that was stopped before its last evaluation
+    save();
+    write_sample();
+    progress_.finish();
+    std::printf("%s\n", final_line(data_.name(), state_.step, recent_loss(), *state_.last_loss, *state_.best_loss,
+                                   state_.best_step, tokens_per_second())
+                            .c_str());
+  }
+
+  // What the best weights write. One token at a time, the CPU is as quick as any.
+  void write_sample() {
+    const Checkpoint checkpoint = best();
+    const std::string prompt = opening_of_text(checkpoint.tokenizer);
+    const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
+    const std::string text =
+        generate_text({.device = "cpu", .threads = 1}, checkpoint, prompt, sample_length, settings);
+    write_file_atomically(run_.run + "/sample.txt", text);
+  }
+
+  std::optional<double> recent_loss() const {
+    if (recent_losses_.empty()) return std::nullopt;
+    return std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
+           static_cast<double>(recent_losses_.size());
+  }
+
+  Index tokens_per_second() const {
+    if (steps_made_ == 0) return 0;
+    return static_cast<Index>(static_cast<double>(steps_made_ * run_.training.batch * C_) / watch_.seconds());
+  }
+
+  const TrainingRun& run_;
+  const Dataset& data_;
+  Index C_;
+  std::unique_ptr<Model> model_;
+  RunLog log_;
+  Progress progress_;
+  RunState state_;
+  std::deque<double> recent_losses_;
+  Stopwatch watch_;
+  Index steps_made_ = 0;  // by this process
+  bool saved_;            // there is a checkpoint of this run
+};
+
+}  // namespace
+
+RunLock::RunLock(const std::string& run) : folder_(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_ < 0 || ::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(folder_);
+  throw Error(run + ": another run is writing into this folder");
+}
+
+RunLock::~RunLock() {
+  if (folder_ >= 0) ::close(folder_);
+}
+
+int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer,
+          const std::string& data_fingerprint) {
+  // A file that cannot be written is found now, not when there is something to write.
+  for (const char* name : {"model.safetensors", "resume.safetensors", "log.csv", "loss.svg", "sample.txt"}) {
+    const AtomicFile probe(run.run + "/" + name);
+  }
+  return Trainer(run, data, tokenizer, data_fingerprint).train();
+}
+
+}  // namespace abh

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// The largest sizes that are accepted anywhere. Within them no product of sizes overflows an Index, and whatever is too
+// large for a machine is found when its memory is counted.
+inline constexpr Index largest_layers = 1000;
+inline constexpr Index largest_channels = Index{1} << 18;
+inline constexpr Index largest_context = Index{1} << 22;
+inline constexpr Index largest_batch = Index{1} << 16;
+inline constexpr Index largest_steps = 1'000'000'000;
+inline constexpr Index largest_vocabulary = Index{1} << 21;
+inline constexpr Index largest_conv_kernel = 1024;
+inline constexpr Index largest_muon_rounds = 100;
+
+// The token mixers a layer can have.
+enum class Mixer { additive, metric, quadratic, dot };
+
+// Everything that decides the shape and the function of a network; what training needs besides is in TrainingConfig.
+// The strings that the program flags, the golden files and the checkpoints use are the same.
+struct ModelConfig {
+  Index layers = 4;
+  Index channels = 128;                    // D
+  Index heads = 4;                         // N
+  Index hidden_channels = 0;               // F of the feed-forward net; 0: 4 * channels
+  Index head_channels = 0;                 // K of metric, quadratic and dot; 0: channels / heads, as in additive
+  Index context = 64;                      // rows of the position table, and the longest cache
+  Index vocabulary = 0;                    // V, from the tokenizer
+  std::string mixer = "additive";          // one name, or a comma list with one a layer
+  std::string window = "0";                // of additive pooling: one number or one a layer; 0: global
+  std::string additive_values = "shared";  // shared (with the query) | own
+  bool additive_projection = false;
+  std::string additive_skip = "stream";  // stream | normed
+  bool causal = true;                    // of metric, quadratic and dot; golden files may let them see all positions
+  bool attention_bias = false;           // biases of the projections of `dot`; golden files may have them
+  Index conv_kernel = 0;                 // 0: no convolution
+  Index conv_groups = 1;                 // 0: one group a channel (depthwise)
+  bool ffn_bias = true;
+  bool embedding_norm = false;
+  bool final_norm = true;
+  bool logit_bias = false;
+  double logit_scale = 1;
+  std::string positions = "learned";  // learned | none
+
+  Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
+  Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
+  Index ffn_channels() const { return hidden_channels ? hidden_channels : 4 * channels; }  // F
+
+  // One entry a layer. UsageError for an unknown name, a malformed or negative number, or a list of the wrong length.
+  std::vector<Mixer> mixers() const;
+  std::vector<Index> windows() const;
+
+  // UsageError if the settings do not make a network (heads that do not divide the channels, ...).
+  void check() const;
+
+  // As strings, for a checkpoint's __metadata__, under the keys of the golden files, and back. Reading starts from the
+  // golden files' defaults; unknown keys are left to others. Error, naming `source`, for a value that is not one.
+  std::map<std::string, std::string> metadata() const;
+  static ModelConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source);
+};
+
+// How a network is trained. Losses are nats per token.
+struct TrainingConfig {
+  Index batch = 12;  // B
+  Index steps = 4000;
+  std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
+  Index muon_rounds = 5;
+  double learning_rate = 3e-3;
+  Index warmup = 100;  // steps of linear rise before the cosine falls to 10 %
+  double weight_decay = 0.1;
+  double clip = 1;  // global norm of the gradient; 0: off
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double dropout = 0;
+  double label_smoothing = 0;
+  double init_std = 0.02;
+  std::string type = "float";  // of activations and of what matrix products read; bf16 keeps float weights beside it
+  std::uint64_t seed = 1337;
+  Index eval_every = 500;        // 0: only at the end
+  Index checkpoint_every = 500;  // 0: only at the end
+  Index log_every = 50;          // 0: only at the end
+
+  // UsageError for values outside the range of their flag (the largest sizes stand above).
+  void check() const;
+
+  std::map<std::string, std::string> metadata() const;
+  static TrainingConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source);
+};
+
+// The presets, and what they set. UsageError for another name.
+inline const std::vector<std::string> preset_names = {"tiny", "baby", "fastformer"};
+void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training);
+
+// The preset that a command line asks for, read before the flags whose defaults it sets; the first where it asks for
+// none. A name that is none counts as not asked for: errors are left to Flags::parse.
+std::string peek_preset(int argc, const char* const* argv);
+
+// Learning rate of step `step` (from 0): linear warm-up, then a cosine from the full rate to 10 % of it at the last
+// step.
+double learning_rate_at(const TrainingConfig& training, Index step);
+
+}  // namespace abh

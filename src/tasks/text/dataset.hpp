@@ -1,0 +1,59 @@
+#pragma once
+
+// A text as tokens: the training batches, drawn at random, and the validation windows, laid end to end.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+#include "tasks/text/tokenizer.hpp"
+
+namespace abh {
+
+// The bytes of a file, unchanged. Throws Error for a file that is missing, a directory, a device, unreadable or empty.
+std::string read_text_file(const std::string& path);
+
+// What a run stores to know its data file again: "1115394 bytes, crc32 0DD1A4C2".
+std::string fingerprint(std::string_view bytes);
+
+class Dataset {
+ public:
+  // `text` is what read_text_file(path) gave; path names the corpus and the errors. Throws Error for a text that is too
+  // short (the training split needs context + 1 tokens, the validation split 2) and, with a char tokenizer, for one in
+  // which every character is the same: there is nothing to learn in it.
+  Dataset(const std::string& path, std::string_view text, const Tokenizer& tokenizer, Index context);
+
+  // The file's name without folder and extension.
+  const std::string& name() const { return name_; }
+  // The whole text; the first 90 %, training_size() = n - n / 10 tokens, are the training split.
+  const std::vector<Token>& tokens() const { return tokens_; }
+  Index training_size() const { return training_size_; }
+  Index validation_size() const { return static_cast<Index>(tokens_.size()) - training_size_; }
+
+  // Where row `b` of the batch of `step` starts: uniform over the training_size() - C places at which a window of C
+  // tokens and the target after its last one lie in the training split. Rows are drawn independently of each other.
+  // Words 2b and 2b + 1 of site `batch` (random.hpp). Precondition, here and below: C <= the constructor's context.
+  Index training_offset(Index b, Index C, std::uint64_t seed, std::uint32_t step) const;
+
+  // Fills tokens_bc and targets_bc, both (B, C), with the batch of `step`; targets are the tokens one position later.
+  void training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed,
+                      std::uint32_t step) const;
+
+  // The validation split as windows of C tokens laid end to end. Each token but the first is a target exactly once,
+  // validation_targets() in all; the last window may be partial.
+  Index validation_targets() const { return validation_size() - 1; }
+  Index validation_rows(Index C) const { return (validation_targets() + C - 1) / C; }
+
+  // Windows first_row .. first_row + B - 1, as (B, C). Past the end of the split tokens are 0 and targets
+  // ignored_target.
+  void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const;
+
+ private:
+  std::string name_;
+  std::vector<Token> tokens_;
+  Index training_size_ = 0;
+};
+
+}  // namespace abh

@@ -1,0 +1,49 @@
+#pragma once
+
+// Text to token ids and back. Two kinds: `char`, one token a Unicode code point, with the sorted distinct code points
+// of the training text as vocabulary; and `byte`, one token a byte, which takes any file.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+class Tokenizer {
+ public:
+  // The vocabulary of `text`. Throws Error for invalid UTF-8 (overlong forms, surrogates, code points above U+10FFFF
+  // and truncated sequences included), which names `source` (a path), the byte offset and the line; and for an empty
+  // text.
+  static Tokenizer of_characters(std::string_view text, const std::string& source);
+
+  // The 256 byte values.
+  static Tokenizer of_bytes();
+
+  // The inverse of kind() and vocabulary(), for checkpoints. Nothing is repaired: an unknown kind, invalid UTF-8, an
+  // empty vocabulary or one that is not strictly ascending throws Error, which names `source`.
+  static Tokenizer from_metadata(const std::string& kind, const std::string& vocabulary, const std::string& source);
+
+  // The number of ids, which are 0 .. size() - 1.
+  Index size() const;
+
+  // One id a character (or byte). Throws Error for invalid UTF-8 and for a character outside the vocabulary, which
+  // names the character, its code and its place in `what` ("prompt", or a path). O(log size()) a character.
+  std::vector<Token> encode(std::string_view text, const std::string& what) const;
+
+  // The bytes of one id. With `byte` they may be a part of a UTF-8 sequence. Throws Error outside 0 .. size() - 1.
+  std::string decode(Token id) const;
+
+  // "char" or "byte".
+  std::string kind() const;
+
+  // char: the characters in id order, as UTF-8. byte: empty.
+  std::string vocabulary() const;
+
+ private:
+  // The code point of each id, ascending; empty for `byte`.
+  std::vector<char32_t> characters_;
+};
+
+}  // namespace abh
