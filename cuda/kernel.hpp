@@ -82,6 +82,11 @@ __device__ __forceinline__ void store_four(T* to, Index i, Index count, bool ali
   }
 }
 
+template <class Number>
+__host__ __device__ Number smaller(Number a, Number b) {
+  return a < b ? a : b;
+}
+
 // Numbers of T in the widest access, 16 bytes.
 template <class T>
 inline constexpr int widest = 16 / static_cast<int>(sizeof(T));
@@ -91,6 +96,12 @@ template <class T, class... Pointers>
 bool widest_fits(Index stride, const Pointers*... rows) {
   return stride % widest<T> == 0 &&
          (... && (reinterpret_cast<std::uintptr_t>(rows) % (widest<T> * sizeof(*rows)) == 0));
+}
+
+// Packs of four channels, of 16 bytes in float and 8 in bf16, where rows are aligned and no pack holds two heads.
+template <class... Pointers>
+bool packs_fit(Index K, Index stride, Index other_stride, const Pointers*... rows) {
+  return K % 4 == 0 && widest_fits<float>(stride, rows...) && widest_fits<float>(other_stride, rows...);
 }
 
 // Sum and maximum over the lanes of a warp, the same bits in every lane.

@@ -22,6 +22,7 @@ struct Tag {
   std::string name;
   int number;
   bool after_code;  // in a comment that follows code on its line
+  bool definition;  // followed by that word
   auto operator<=>(const Tag&) const = default;
 };
 
@@ -52,7 +53,8 @@ Tags tags_of_line(std::string line) {
     if (point == open + 1 || point + 1 >= line.size() || line[point] != '.' || !is_digit(line[point + 1])) continue;
     for (at = point + 1; at < line.size() && is_digit(line[at]);) ++at;
     if (at < line.size() && line[at] == ')' && at - point < 6) {
-      tags.found.push_back({line.substr(open + 1, point - open - 1), std::stoi(line.substr(point + 1)), after_code});
+      tags.found.push_back({line.substr(open + 1, point - open - 1), std::stoi(line.substr(point + 1)), after_code,
+                            line.compare(at + 1, 11, " definition") == 0});
     } else {
       tags.malformed.push_back(line.substr(open, at - open + 1));
     }
@@ -118,12 +120,16 @@ class TagCheck {
   // Numbers of the tags of `name` in a file, and how often each stands there in a comment of its own or after code.
   struct Uses {
     int in_comment = 0, after_code = 0;
+    bool definition = false;  // fast code computes it in another way
   };
   std::map<int, Uses> uses(const std::string& path, const std::string& name) const {
     std::map<int, Uses> result;
     if (!exists(path)) return result;
     for (const Tag& tag : tags_of(sources_.at(path)).found) {
-      if (tag.name == name) ++(tag.after_code ? result[tag.number].after_code : result[tag.number].in_comment);
+      if (tag.name != name) continue;
+      Uses& use = result[tag.number];
+      ++(tag.after_code ? use.after_code : use.in_comment);
+      use.definition = use.definition || tag.definition;
     }
     return result;
   }
@@ -131,15 +137,17 @@ class TagCheck {
   void check_file(const std::string& path, const Tags& tags) {
     for (const std::string& text : tags.malformed) fault(path, text + " is not a tag, (name.number)");
     const std::string name = stem(path);
-    const bool chapter = is_in(path, "docs/layers", ".md");
-    if (chapter && !layers_.count(name) && !blocks_.count(name)) fault(path, "is a chapter of no layer or block");
+    const bool of_layer = is_in(path, "docs/layers", ".md"), of_block = is_in(path, "docs/blocks", ".md");
+    const bool chapter = of_layer || of_block;
+    if (of_layer && !layers_.count(name)) fault(path, "is a chapter of no layer");
+    if (of_block && !blocks_.count(name)) fault(path, "is a chapter of no block");
     for (const Tag& tag : tags.found) {
       const std::string text = printed(tag.name, tag.number);
       if (!chapter && tag.name != name) fault(path, text + " belongs into a file named " + tag.name);
       // A chapter may refer to another one's equation, if there is one.
       if (chapter && tag.name != name && !headers_hold(tag)) fault(path, text + " refers to no equation");
     }
-    const bool device = is_in(path, "cpu", ".cpp") || is_in(path, "cuda", ".cu");
+    const bool device = is_in(path, "plain", ".cpp") || is_in(path, "cpu", ".cpp") || is_in(path, "cuda", ".cu");
     if (device && !tags.found.empty() && !layers_.count(name)) require("src/layers/" + name + ".hpp");
     if (is_in(path, "src/blocks", ".hpp") && !tags.found.empty() && !blocks_.count(name)) {
       fault(path, "holds tags but no class derived from Block");
@@ -155,8 +163,12 @@ class TagCheck {
     if (!exists(path)) return;
     const std::map<int, Uses> wanted = uses(header, name);
     const std::map<int, Uses> got = uses(path, name);
-    for (const auto& [number, unused] : wanted) {
-      if (!got.count(number)) fault(path, "lacks " + printed(name, number) + " of " + header);
+    const bool fast = is_in(path, "cpu", ".cpp") || is_in(path, "cuda", ".cu");
+    for (const auto& [number, use] : wanted) {
+      if (use.definition && fast) {
+        if (got.count(number)) fault(path, "holds " + printed(name, number) + ", a definition");
+      } else if (!got.count(number))
+        fault(path, "lacks " + printed(name, number) + " of " + header);
     }
     for (const auto& [number, unused] : got) {
       if (!wanted.count(number)) fault(header, "lacks " + printed(name, number) + " of " + path);
@@ -177,12 +189,12 @@ class TagCheck {
     const std::string header = "src/layers/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
     for (const std::string& room : {"cpu/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter}) require(room);
     check_numbering(name, header);
-    for (const std::string& room : {"cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
+    for (const std::string& room : {"plain/" + name + ".cpp", "cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
       compare(name, header, room);
   }
 
   void check_block(const std::string& name) {
-    const std::string header = "src/blocks/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
+    const std::string header = "src/blocks/" + name + ".hpp", chapter = "docs/blocks/" + name + ".md";
     if (layers_.count(name)) fault(header, "a layer has the same name, so their tags cannot be told apart");
     for (const std::string& room : {"tests/test_" + name + ".cpp", chapter}) require(room);
     check_numbering(name, header);
@@ -203,10 +215,12 @@ Sources read_sources() {
   Sources sources;
   for (const auto& [folder, extension] : {std::pair{"src/layers", ".hpp"},
                                           {"src/blocks", ".hpp"},
+                                          {"plain", ".cpp"},
                                           {"cpu", ".cpp"},
                                           {"cuda", ".cu"},
                                           {"tests", ".cpp"},
-                                          {"docs/layers", ".md"}}) {
+                                          {"docs/layers", ".md"},
+                                          {"docs/blocks", ".md"}}) {
     if (!std::filesystem::is_directory(root / folder)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
       if (entry.path().extension() != extension) continue;
@@ -269,7 +283,7 @@ std::vector<std::string> math_faults(const std::string& text) {
 
 TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", "[equation_tags]") {
   for (const auto& [path, text] : read_sources()) {
-    if (!is_in(path, "docs/layers", ".md")) continue;
+    if (!is_in(path, "docs/layers", ".md") && !is_in(path, "docs/blocks", ".md")) continue;
     for (const std::string& fault : math_faults(text)) FAIL_CHECK(path + ": " + fault);
   }
   CHECK(math_faults("$a_b$ and $`d\\_a`$ and `$`\n  ```math\nd\\_a \\, b \\text{(a\\_b.1)}\n  ```\n$a$").empty());
@@ -317,7 +331,7 @@ Sources good_sources() {
           {"src/blocks/ffn.hpp", "// y  (ffn.1)\nclass FfnBlock : public Block<Device, T> {\na;  // (ffn.1)\n"},
           {"src/blocks/block.hpp", "class Block {\n"},
           {"tests/test_ffn.cpp", ""},
-          {"docs/layers/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
+          {"docs/blocks/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
 }
 
 // The only fault that is found when `path` holds `text` ("missing": there is no such file).
@@ -340,16 +354,29 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   CHECK(fault_with("cuda/gelu.cu", "a;  // (gelu.1)\nb;  // (gelu.2)\n") == "0 faults");
   CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (ffn.1)\n") ==
         "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn");
-  CHECK(fault_with("docs/layers/ffn.md", "(ffn.1) (gelu.3)\n") == "docs/layers/ffn.md: (gelu.3) refers to no equation");
-  CHECK(fault_with("docs/layers/ffn.md", "(ffn.1) (gelu.2b)\n") ==
-        "docs/layers/ffn.md: (gelu.2b is not a tag, (name.number)");
-  CHECK(fault_with("docs/layers/relu.md", "") == "docs/layers/relu.md: is a chapter of no layer or block");
+  CHECK(fault_with("docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n") == "docs/blocks/ffn.md: (gelu.3) refers to no equation");
+  CHECK(fault_with("docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n") ==
+        "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)");
+  CHECK(fault_with("docs/layers/relu.md", "") == "docs/layers/relu.md: is a chapter of no layer");
+  CHECK(fault_with("docs/blocks/relu.md", "") == "docs/blocks/relu.md: is a chapter of no block");
+
+  Sources definition = good_sources();
+  definition["src/layers/gelu.hpp"] += "// z  (gelu.3) definition\n";
+  definition["docs/layers/gelu.md"] += "(gelu.3)\n";
+  definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
+  CHECK(TagCheck(definition).faults().empty());
+  definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\n";
+  CHECK(TagCheck(definition).faults() ==
+        std::vector<std::string>{"plain/gelu.cpp: lacks (gelu.3) of src/layers/gelu.hpp"});
+  definition.erase("plain/gelu.cpp");
+  definition["cpu/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
+  CHECK(TagCheck(definition).faults() == std::vector<std::string>{"cpu/gelu.cpp: holds (gelu.3), a definition"});
 
   CHECK(fault_with("cpu/gelu.cpp", "missing") == "cpu/gelu.cpp: is missing");
   CHECK(fault_with("tests/test_gelu.cpp", "missing") == "tests/test_gelu.cpp: is missing");
   CHECK(fault_with("docs/layers/gelu.md", "missing") == "docs/layers/gelu.md: is missing");
   CHECK(fault_with("tests/test_ffn.cpp", "missing") == "tests/test_ffn.cpp: is missing");
-  CHECK(fault_with("docs/layers/ffn.md", "missing") == "docs/layers/ffn.md: is missing");
+  CHECK(fault_with("docs/blocks/ffn.md", "missing") == "docs/blocks/ffn.md: is missing");
   CHECK(fault_with("cuda/relu.cu", "a;  // (relu.1)\n") == "src/layers/relu.hpp: is missing");
 
   Sources hole = good_sources();
@@ -364,7 +391,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   CHECK(fault_with("src/blocks/ffn.hpp", block + "a;  // (ffn.1)\n") ==
         "src/blocks/ffn.hpp: (ffn.1) is not among the equations of the comment");
   CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1) (ffn.2)\n" + block + "a;  // (ffn.1) (ffn.2)\n") ==
-        "docs/layers/ffn.md: lacks (ffn.2) of src/blocks/ffn.hpp");
+        "docs/blocks/ffn.md: lacks (ffn.2) of src/blocks/ffn.hpp");
   CHECK(fault_with("src/blocks/block.hpp", "a;  // (block.1)\n") ==
         "src/blocks/block.hpp: holds tags but no class derived from Block");
 }

@@ -1,4 +1,4 @@
-#include "layers/dot_product_attention.hpp"
+#include "layers/attention.hpp"
 #include "layers/metric_attention.hpp"
 #include "tests/layer_case.hpp"
 
@@ -33,16 +33,16 @@ struct MetricAttentionCase {
   Saved<T> forward_and_save(Device& device, const Values<T>& in, T* out_bch) const {
     Saved<T> saved{Array<T>(size_of(rows_count())), Array<Accum<T>>(size_of(B * N * C))};
     metric_key_forward<Device, T>(device, saved.key_bch.data(), in[0].data(), in[1].data(), form, B * C, N, K);
-    dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch,
-                                                      .lse_bnc = saved.lse_bnc.data(),
-                                                      .query_bch = in[0].data(),
-                                                      .key_bch = saved.key_bch.data(),
-                                                      .value_bch = in[0].data(),
-                                                      .causal = causal,
-                                                      .B = B,
-                                                      .C = C,
-                                                      .N = N,
-                                                      .K = K});
+    attention_forward<Device, T>(device, {.out_bch = out_bch,
+                                          .lse_bnc = saved.lse_bnc.data(),
+                                          .query_bch = in[0].data(),
+                                          .key_bch = saved.key_bch.data(),
+                                          .value_bch = in[0].data(),
+                                          .causal = causal,
+                                          .B = B,
+                                          .C = C,
+                                          .N = N,
+                                          .K = K});
     return saved;
   }
 
@@ -55,20 +55,20 @@ struct MetricAttentionCase {
   void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
     Array<T> out_bch(in[0].size()), d_value_bch(in[0].size()), d_key_bch(in[0].size());
     const Saved<T> saved = forward_and_save<Device, T>(device, in, out_bch.data());
-    dot_product_attention_backward<Device, T>(device, {.d_query_bch = d_in[0].data(),
-                                                       .d_key_bch = d_key_bch.data(),
-                                                       .d_value_bch = d_value_bch.data(),
-                                                       .d_out_bch = d_out[0].data(),
-                                                       .out_bch = out_bch.data(),
-                                                       .lse_bnc = saved.lse_bnc.data(),
-                                                       .query_bch = in[0].data(),
-                                                       .key_bch = saved.key_bch.data(),
-                                                       .value_bch = in[0].data(),
-                                                       .causal = causal,
-                                                       .B = B,
-                                                       .C = C,
-                                                       .N = N,
-                                                       .K = K});
+    attention_backward<Device, T>(device, {.d_query_bch = d_in[0].data(),
+                                           .d_key_bch = d_key_bch.data(),
+                                           .d_value_bch = d_value_bch.data(),
+                                           .d_out_bch = d_out[0].data(),
+                                           .out_bch = out_bch.data(),
+                                           .lse_bnc = saved.lse_bnc.data(),
+                                           .query_bch = in[0].data(),
+                                           .key_bch = saved.key_bch.data(),
+                                           .value_bch = in[0].data(),
+                                           .causal = causal,
+                                           .B = B,
+                                           .C = C,
+                                           .N = N,
+                                           .K = K});
     wait_for(device);
     for (std::size_t i = 0; i < d_value_bch.size(); ++i) d_in[0][i] = T(d_in[0][i] + d_value_bch[i]);
     metric_key_backward<Device, T>(device, {.d_project_bch = d_in[0].data(),
@@ -232,13 +232,13 @@ Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const V
   for (Index c = 0; c < layer.C; ++c) {
     metric_query_step<Device, T>(device, query_h.data(), in[0].data() + c * layer.H(), in[1].data(), layer.form,
                                  layer.N, layer.K);
-    dot_product_attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
-                                                   .query_h = query_h.data(),
-                                                   .key_ch = in[0].data(),
-                                                   .value_ch = in[0].data(),
-                                                   .length = c + 1,
-                                                   .N = layer.N,
-                                                   .K = layer.K});
+    attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
+                                       .query_h = query_h.data(),
+                                       .key_ch = in[0].data(),
+                                       .value_ch = in[0].data(),
+                                       .length = c + 1,
+                                       .N = layer.N,
+                                       .K = layer.K});
   }
   return out;
 }

@@ -30,18 +30,20 @@
 #include "device/peaks.hpp"
 #include "device/threads.hpp"
 #include "layers/adamw.hpp"
-#include "layers/additive_attention.hpp"
+#include "layers/attention.hpp"
 #include "layers/causal_conv.hpp"
 #include "layers/cross_entropy.hpp"
-#include "layers/dot_product_attention.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
+#include "layers/gate.hpp"
 #include "layers/gelu.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/layernorm.hpp"
 #include "layers/linear.hpp"
 #include "layers/metric_attention.hpp"
 #include "layers/muon.hpp"
+#include "layers/pooling.hpp"
+#include "layers/pooling_logits.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 
@@ -380,35 +382,35 @@ class LayerBench {
 
   void additive() {
     const Index N = config_.heads, K = config_.channels / N, count = BC() * config_.channels;
-    const AdditivePoolingShape shape{B_, C_, N, K, config_.windows().front()};
+    const PoolingShape shape{B_, C_, N, K, config_.windows().front()};
     T *x = array(count), *out = array(count), *pool = array(N * K), *d_x = array(count);
     Sum *logit = array<Sum>(BC() * N), *max = array<Sum>(BC() * N), *sum = array<Sum>(BC() * N);
     Sum *d_logit = array<Sum>(BC() * N), *d_pool = array<Sum>(N * K);
     time("additive pooling", "forward", 5.0 * static_cast<double>(count), size(3 * count), [=, this] {
-      additive_logits_forward<Device, T>(
+      pooling_logits_forward<Device, T>(
           device_, {.logit_bnc = logit, .x_bch = x, .pool_nk = pool, .B = B_, .C = C_, .N = N, .K = K});
-      additive_pooling_forward<Device, T>(
+      pooling_forward<Device, T>(
           device_, {.out_bch = out, .max_bnc = max, .sum_bnc = sum, .logit_bnc = logit, .x_bch = x, .shape = shape});
     });
     time("additive pooling", "backward", 10.0 * static_cast<double>(count), size(7 * count), [=, this] {
-      additive_pooling_backward<Device, T>(device_, {.d_x_bch = d_x,
-                                                     .d_logit_bnc = d_logit,
-                                                     .d_out_bch = out,
-                                                     .out_bch = out,
-                                                     .max_bnc = max,
-                                                     .sum_bnc = sum,
-                                                     .logit_bnc = logit,
-                                                     .x_bch = x,
-                                                     .shape = shape});
-      additive_logits_backward<Device, T>(device_, {.d_x_bch = d_x,
-                                                    .d_pool_nk = d_pool,
-                                                    .d_logit_bnc = d_logit,
-                                                    .x_bch = x,
-                                                    .pool_nk = pool,
-                                                    .B = B_,
-                                                    .C = C_,
-                                                    .N = N,
-                                                    .K = K});
+      pooling_backward<Device, T>(device_, {.d_x_bch = d_x,
+                                            .d_logit_bnc = d_logit,
+                                            .d_out_bch = out,
+                                            .out_bch = out,
+                                            .max_bnc = max,
+                                            .sum_bnc = sum,
+                                            .logit_bnc = logit,
+                                            .x_bch = x,
+                                            .shape = shape});
+      pooling_logits_backward<Device, T>(device_, {.d_x_bch = d_x,
+                                                   .d_pool_nk = d_pool,
+                                                   .d_logit_bnc = d_logit,
+                                                   .x_bch = x,
+                                                   .pool_nk = pool,
+                                                   .B = B_,
+                                                   .C = C_,
+                                                   .N = N,
+                                                   .K = K});
     });
   }
 
@@ -419,30 +421,30 @@ class LayerBench {
     Sum* lse = array<Sum>(BC() * N);
     const double pairs = static_cast<double>(BC() * N * K) * static_cast<double>(C_ + 1) / 2;
     time("dot_product core", "forward", 4 * pairs, size(4 * count), [=, this] {
-      dot_product_attention_forward<Device, T>(device_, {.out_bch = out,
-                                                         .lse_bnc = lse,
-                                                         .query_bch = query,
-                                                         .key_bch = key,
-                                                         .value_bch = value,
-                                                         .B = B_,
-                                                         .C = C_,
-                                                         .N = N,
-                                                         .K = K});
+      attention_forward<Device, T>(device_, {.out_bch = out,
+                                             .lse_bnc = lse,
+                                             .query_bch = query,
+                                             .key_bch = key,
+                                             .value_bch = value,
+                                             .B = B_,
+                                             .C = C_,
+                                             .N = N,
+                                             .K = K});
     });
     time("dot_product core", "backward", 8 * pairs, size(8 * count), [=, this] {
-      dot_product_attention_backward<Device, T>(device_, {.d_query_bch = d_query,
-                                                          .d_key_bch = d_key,
-                                                          .d_value_bch = d_value,
-                                                          .d_out_bch = out,
-                                                          .out_bch = out,
-                                                          .lse_bnc = lse,
-                                                          .query_bch = query,
-                                                          .key_bch = key,
-                                                          .value_bch = value,
-                                                          .B = B_,
-                                                          .C = C_,
-                                                          .N = N,
-                                                          .K = K});
+      attention_backward<Device, T>(device_, {.d_query_bch = d_query,
+                                              .d_key_bch = d_key,
+                                              .d_value_bch = d_value,
+                                              .d_out_bch = out,
+                                              .out_bch = out,
+                                              .lse_bnc = lse,
+                                              .query_bch = query,
+                                              .key_bch = key,
+                                              .value_bch = value,
+                                              .B = B_,
+                                              .C = C_,
+                                              .N = N,
+                                              .K = K});
     });
   }
 

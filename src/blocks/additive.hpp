@@ -3,15 +3,17 @@
 #include <string>
 
 #include "blocks/norm.hpp"
-#include "layers/additive_attention.hpp"
+#include "layers/gate.hpp"
 #include "layers/linear.hpp"
+#include "layers/pooling.hpp"
+#include "layers/pooling_logits.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
 // The additive-attention block: Fastformer's additive attention (Wu et al., 2021) made causal. A query pools the past
 // into one vector a head, which gates the keys; a second pooling of those gates the values. Every step costs the same,
-// whatever the length of the past. Chapter: docs/layers/additive.md.
+// whatever the length of the past. Chapter: docs/blocks/additive.md.
 //
 //   h_bcd = layernorm(x_bcd)                                          (additive.1)
 //   q, k, v = h query_dd^T, h key_dd^T, h value_dd^T                  (additive.2)   shared values: v = q
@@ -23,7 +25,7 @@ namespace abh {
 //   out_bcd = x + dropout(u) v     (skip stream)                      (additive.8)
 //   out_bcd = r + dropout(u) v     (skip normed)                      (additive.9)
 //
-// Backward (the pooling's own derivatives are in additive_attention):
+// Backward (the pooling's own derivatives are in layers/pooling.hpp):
 //
 //   d_u = dropout'(d_out v),  d_v = d_out dropout(u)                  (additive.10)
 //   d_t = pool'(d_u)                                                  (additive.11)
@@ -73,14 +75,14 @@ class AdditiveBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     run(device, out_bcd, in_bcd, pass, [&](Pooling& pooling, const T* x_bch, Index x_stride) {
-      additive_pooling_forward<Device, T>(device, {.out_bch = pooling.out_bcd,
-                                                   .max_bnc = pooling.max_bnc,
-                                                   .sum_bnc = pooling.sum_bnc,
-                                                   .logit_bnc = pooling.logit_bnc,
-                                                   .x_bch = x_bch,
-                                                   .x_stride = x_stride,
-                                                   .mask_bc = pass.mask_bc,
-                                                   .shape = shape(pass)});
+      pooling_forward<Device, T>(device, {.out_bch = pooling.out_bcd,
+                                          .max_bnc = pooling.max_bnc,
+                                          .sum_bnc = pooling.sum_bnc,
+                                          .logit_bnc = pooling.logit_bnc,
+                                          .x_bch = x_bch,
+                                          .x_stride = x_stride,
+                                          .mask_bc = pass.mask_bc,
+                                          .shape = shape(pass)});
     });
   }
 
@@ -94,29 +96,29 @@ class AdditiveBlock : public Block<Device, T> {
     T* d_key_bcd = d_qkv_bcq + D_;
     T* d_value_bcd = own_values_ ? d_qkv_bcq + 2 * D_ : d_qkv_bcq;
 
-    additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
-                                               .d_gate_bcd = d_value_bcd,
-                                               .d_gate_stride = qkv_,
-                                               .d_out_bcd = d_x_bcd,
-                                               .pooled_bcd = second_.out_bcd,
-                                               .gate_bcd = value(),
-                                               .gate_stride = qkv_,
-                                               .dropout = second_dropout(pass),
-                                               .BC = BC,
-                                               .D = D_});  // (additive.10)
+    gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
+                                      .d_gate_bcd = d_value_bcd,
+                                      .d_gate_stride = qkv_,
+                                      .d_out_bcd = d_x_bcd,
+                                      .pooled_bcd = second_.out_bcd,
+                                      .gate_bcd = value(),
+                                      .gate_stride = qkv_,
+                                      .dropout = second_dropout(pass),
+                                      .BC = BC,
+                                      .D = D_});  // (additive.10)
     pool_backward(device, second_, key_pool_, d_t_bcd, 0, false, d_pooled_bcd,
                   mid_norm_.normed(device, d_r_bcd, r_bcd_, BC), 0, pass);                       // (additive.11)
     mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.12)
-    additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
-                                               .d_gate_bcd = d_key_bcd,
-                                               .d_gate_stride = qkv_,
-                                               .d_out_bcd = d_r_bcd,
-                                               .pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bcd,
-                                               .gate_bcd = key(),
-                                               .gate_stride = qkv_,
-                                               .dropout = projection_ ? Dropout{} : first_dropout(pass),
-                                               .BC = BC,
-                                               .D = D_});  // (additive.13)
+    gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
+                                      .d_gate_bcd = d_key_bcd,
+                                      .d_gate_stride = qkv_,
+                                      .d_out_bcd = d_r_bcd,
+                                      .pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bcd,
+                                      .gate_bcd = key(),
+                                      .gate_stride = qkv_,
+                                      .dropout = projection_ ? Dropout{} : first_dropout(pass),
+                                      .BC = BC,
+                                      .D = D_});  // (additive.13)
     if (projection_) {
       T* d_mixed_bcd = d_t_bcd;  // no longer needed
       linear_backward_weight<Device, T>(device,
@@ -154,14 +156,13 @@ class AdditiveBlock : public Block<Device, T> {
   }
 
   void start(Device& device) override {
-    additive_pooling_start<Device, T>(device, first_.state, shape(one_position));
-    additive_pooling_start<Device, T>(device, second_.state, shape(one_position));
+    pooling_start<Device, T>(device, first_.state, shape(one_position));
+    pooling_start<Device, T>(device, second_.state, shape(one_position));
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position, [&](Pooling& pooling, const T* x_h, Index) {
-      additive_pooling_step<Device, T>(device, pooling.out_bcd, pooling.state, pooling.logit_bnc, x_h,
-                                       shape(one_position));
+      pooling_step<Device, T>(device, pooling.out_bcd, pooling.state, pooling.logit_bnc, x_h, shape(one_position));
     });
   }
 
@@ -183,7 +184,7 @@ class AdditiveBlock : public Block<Device, T> {
       sum_bnc = layout.template activation<Accum<T>>(BC * block.N_);
       out_bcd = layout.template activation<T>(BC * block.D_);
       if (extent.positions) {
-        state = layout.template state<Accum<T>>(additive_pooling_state_size(block.shape(one_position)));
+        state = layout.template state<Accum<T>>(pooling_state_size(block.shape(one_position)));
       }
     }
   };
@@ -199,14 +200,14 @@ class AdditiveBlock : public Block<Device, T> {
                                        .BC = BC,
                                        .I = D_,
                                        .O = qkv_});  // (additive.2)
-    additive_logits_forward<Device, T>(device, {.logit_bnc = first_.logit_bnc,
-                                                .x_bch = qkv_bcq_,
-                                                .x_stride = qkv_,
-                                                .pool_nk = query_pool_.value,
-                                                .B = pass.B,
-                                                .C = pass.C,
-                                                .N = N_,
-                                                .K = K_});  // (additive.3)
+    pooling_logits_forward<Device, T>(device, {.logit_bnc = first_.logit_bnc,
+                                               .x_bch = qkv_bcq_,
+                                               .x_stride = qkv_,
+                                               .pool_nk = query_pool_.value,
+                                               .B = pass.B,
+                                               .C = pass.C,
+                                               .N = N_,
+                                               .K = K_});  // (additive.3)
     pool(first_, qkv_bcq_, qkv_);
     if (projection_) {
       linear_forward<Device, T>(device, {.out_bco = mixed_bcd_,
@@ -216,33 +217,33 @@ class AdditiveBlock : public Block<Device, T> {
                                          .I = D_,
                                          .O = D_});  // (additive.4)
     }
-    additive_gate_forward<Device, T>(device, {.out_bcd = r_bcd_,
-                                              .residual_bcd = h_bcd,
-                                              .pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bcd,
-                                              .gate_bcd = key(),
-                                              .gate_stride = qkv_,
-                                              .dropout = projection_ ? Dropout{} : first_dropout(pass),
-                                              .BC = BC,
-                                              .D = D_});              // (additive.5)
+    gate_forward<Device, T>(device, {.out_bcd = r_bcd_,
+                                     .residual_bcd = h_bcd,
+                                     .pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bcd,
+                                     .gate_bcd = key(),
+                                     .gate_stride = qkv_,
+                                     .dropout = projection_ ? Dropout{} : first_dropout(pass),
+                                     .BC = BC,
+                                     .D = D_});                       // (additive.5)
     const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);  // (additive.6)
-    additive_logits_forward<Device, T>(device, {.logit_bnc = second_.logit_bnc,
-                                                .x_bch = t_bcd,
-                                                .pool_nk = key_pool_.value,
-                                                .B = pass.B,
-                                                .C = pass.C,
-                                                .N = N_,
-                                                .K = K_});  // (additive.7)
+    pooling_logits_forward<Device, T>(device, {.logit_bnc = second_.logit_bnc,
+                                               .x_bch = t_bcd,
+                                               .pool_nk = key_pool_.value,
+                                               .B = pass.B,
+                                               .C = pass.C,
+                                               .N = N_,
+                                               .K = K_});  // (additive.7)
     pool(second_, t_bcd, 0);
     const T* around_bcd = options_.residual ? in_bcd : nullptr;  // (additive.8)
     if (skip_normed_) around_bcd = r_bcd_;                       // (additive.9)
-    additive_gate_forward<Device, T>(device, {.out_bcd = out_bcd,
-                                              .residual_bcd = around_bcd,
-                                              .pooled_bcd = second_.out_bcd,
-                                              .gate_bcd = value(),
-                                              .gate_stride = qkv_,
-                                              .dropout = second_dropout(pass),
-                                              .BC = BC,
-                                              .D = D_});
+    gate_forward<Device, T>(device, {.out_bcd = out_bcd,
+                                     .residual_bcd = around_bcd,
+                                     .pooled_bcd = second_.out_bcd,
+                                     .gate_bcd = value(),
+                                     .gate_stride = qkv_,
+                                     .dropout = second_dropout(pass),
+                                     .BC = BC,
+                                     .D = D_});
   }
 
   // dropout(P), the input of the projection.
@@ -256,33 +257,33 @@ class AdditiveBlock : public Block<Device, T> {
                      bool accumulate, const T* d_out_bcd, const T* x_bch, Index x_stride, const Pass& pass) {
     typename Device::Scope scratch(device.workspace);
     Accum<T>* d_logit_bnc = scratch.template take<Accum<T>>(pass.BC() * N_);
-    additive_pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch,
-                                                  .d_x_stride = d_x_stride,
-                                                  .accumulate = accumulate,
-                                                  .d_logit_bnc = d_logit_bnc,
-                                                  .d_out_bch = d_out_bcd,
-                                                  .out_bch = pooling.out_bcd,
-                                                  .max_bnc = pooling.max_bnc,
-                                                  .sum_bnc = pooling.sum_bnc,
-                                                  .logit_bnc = pooling.logit_bnc,
-                                                  .x_bch = x_bch,
-                                                  .x_stride = x_stride,
-                                                  .mask_bc = pass.mask_bc,
-                                                  .shape = shape(pass)});
-    additive_logits_backward<Device, T>(device, {.d_x_bch = d_x_bch,
-                                                 .d_x_stride = d_x_stride,
-                                                 .d_pool_nk = pool_vector.gradient,
-                                                 .d_logit_bnc = d_logit_bnc,
-                                                 .x_bch = x_bch,
-                                                 .x_stride = x_stride,
-                                                 .pool_nk = pool_vector.value,
-                                                 .B = pass.B,
-                                                 .C = pass.C,
-                                                 .N = N_,
-                                                 .K = K_});
+    pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch,
+                                         .d_x_stride = d_x_stride,
+                                         .accumulate = accumulate,
+                                         .d_logit_bnc = d_logit_bnc,
+                                         .d_out_bch = d_out_bcd,
+                                         .out_bch = pooling.out_bcd,
+                                         .max_bnc = pooling.max_bnc,
+                                         .sum_bnc = pooling.sum_bnc,
+                                         .logit_bnc = pooling.logit_bnc,
+                                         .x_bch = x_bch,
+                                         .x_stride = x_stride,
+                                         .mask_bc = pass.mask_bc,
+                                         .shape = shape(pass)});
+    pooling_logits_backward<Device, T>(device, {.d_x_bch = d_x_bch,
+                                                .d_x_stride = d_x_stride,
+                                                .d_pool_nk = pool_vector.gradient,
+                                                .d_logit_bnc = d_logit_bnc,
+                                                .x_bch = x_bch,
+                                                .x_stride = x_stride,
+                                                .pool_nk = pool_vector.value,
+                                                .B = pass.B,
+                                                .C = pass.C,
+                                                .N = N_,
+                                                .K = K_});
   }
 
-  AdditivePoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_}; }
+  PoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_}; }
   const T* key() const { return qkv_bcq_ + D_; }
   const T* value() const { return own_values_ ? qkv_bcq_ + 2 * D_ : qkv_bcq_; }
   Dropout first_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }

@@ -9,7 +9,7 @@
 namespace abh {
 
 // The convolution block: every position sees its kernel - 1 predecessors before the mixer does. Chapter:
-// docs/layers/conv.md.
+// docs/blocks/conv.md.
 //
 //   h_bcd   = layernorm(x_bcd), positions before the first are 0 after the norm   (conv.1)
 //   y_bcd   = causal_conv(h_bcd, weight_dgj)                                      (conv.2)

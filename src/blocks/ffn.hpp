@@ -10,7 +10,7 @@
 namespace abh {
 
 // The feed-forward block: two linear maps with a GELU between them, on every position alone. Vaswani et al., "Attention
-// is all you need", 2017; GELU instead of ReLU as in GPT-2. Chapter: docs/layers/ffn.md.
+// is all you need", 2017; GELU instead of ReLU as in GPT-2. Chapter: docs/blocks/ffn.md.
 //
 //   h_bcd      = layernorm(x_bcd)                                (ffn.1)
 //   up_bcf     = h_bcd up_fd^T + up_bias_f                       (ffn.2)

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "blocks/norm.hpp"
-#include "layers/dot_product_attention.hpp"
+#include "layers/attention.hpp"
 #include "layers/linear.hpp"
 #include "layers/metric_attention.hpp"
 #include "settings/config.hpp"
@@ -12,19 +12,19 @@ namespace abh {
 
 // The metric-tensor attention block: one projection p serves as query, key and value, and scores are p_c^T M p_c' with
 // a learned M a head: symmetric and stored packed (metric attention), or free (quadratic attention). Chapter:
-// docs/layers/metric.md.
+// docs/blocks/metric.md.
 //
 //   h_bcd = layernorm(x_bcd)                                          (metric.1)
 //   p_bch = h project_hd^T                                            (metric.2)
 //   k_bch = M p, head by head                                         (metric.3)
-//   t_bch = dot_product_attention(query p, key k, value p)            (metric.4)
+//   t_bch = attention(query p, key k, value p)            (metric.4)
 //   y_bcd = t output_dh^T                                             (metric.5)
 //   out_bcd = x_bcd + dropout(y_bcd)                                  (metric.6)
 //
 // Backward, d_y = dropout'(d_out):
 //
 //   d_t_bch = d_y output_dh                                           (metric.7)
-//   d_query, d_k, d_value = dot_product_attention'(d_t)               (metric.8)
+//   d_query, d_k, d_value = attention'(d_t)               (metric.8)
 //   d_p_bch = d_query + d_value + metric_key'(d_k)                    (metric.9)
 //   d_h_bcd = d_p project_hd                                          (metric.10)
 //   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (metric.11)
@@ -62,17 +62,17 @@ class MetricBlock : public Block<Device, T> {
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass.BC());
     metric_key_forward<Device, T>(device, key_bch_, p_bch_, metric_.value, form_, pass.BC(), N_, K_);  // (metric.3)
-    dot_product_attention_forward<Device, T>(device, {.out_bch = t_bch_,
-                                                      .lse_bnc = lse_bnc_,
-                                                      .query_bch = p_bch_,
-                                                      .key_bch = key_bch_,
-                                                      .value_bch = p_bch_,
-                                                      .mask_bc = pass.mask_bc,
-                                                      .causal = options_.causal,
-                                                      .B = pass.B,
-                                                      .C = pass.C,
-                                                      .N = N_,
-                                                      .K = K_});  // (metric.4)
+    attention_forward<Device, T>(device, {.out_bch = t_bch_,
+                                          .lse_bnc = lse_bnc_,
+                                          .query_bch = p_bch_,
+                                          .key_bch = key_bch_,
+                                          .value_bch = p_bch_,
+                                          .mask_bc = pass.mask_bc,
+                                          .causal = options_.causal,
+                                          .B = pass.B,
+                                          .C = pass.C,
+                                          .N = N_,
+                                          .K = K_});  // (metric.4)
     leave(device, out_bcd, in_bcd, pass);
   }
 
@@ -93,21 +93,21 @@ class MetricBlock : public Block<Device, T> {
                                               .BC = BC,
                                               .I = H_,
                                               .O = D_});  // (metric.7)
-    dot_product_attention_backward<Device, T>(device, {.d_query_bch = d_p_bch,
-                                                       .d_key_bch = d_key_bch,
-                                                       .d_value_bch = d_value_bch,
-                                                       .d_out_bch = d_t_bch,
-                                                       .out_bch = t_bch_,
-                                                       .lse_bnc = lse_bnc_,
-                                                       .query_bch = p_bch_,
-                                                       .key_bch = key_bch_,
-                                                       .value_bch = p_bch_,
-                                                       .mask_bc = pass.mask_bc,
-                                                       .causal = options_.causal,
-                                                       .B = pass.B,
-                                                       .C = pass.C,
-                                                       .N = N_,
-                                                       .K = K_});                           // (metric.8)
+    attention_backward<Device, T>(device, {.d_query_bch = d_p_bch,
+                                           .d_key_bch = d_key_bch,
+                                           .d_value_bch = d_value_bch,
+                                           .d_out_bch = d_t_bch,
+                                           .out_bch = t_bch_,
+                                           .lse_bnc = lse_bnc_,
+                                           .query_bch = p_bch_,
+                                           .key_bch = key_bch_,
+                                           .value_bch = p_bch_,
+                                           .mask_bc = pass.mask_bc,
+                                           .causal = options_.causal,
+                                           .B = pass.B,
+                                           .C = pass.C,
+                                           .N = N_,
+                                           .K = K_});                                       // (metric.8)
     dropout_forward<Device, T>(device, d_p_bch, d_value_bch, d_p_bch, Dropout{}, BC * H_);  // (metric.9)
     metric_key_backward<Device, T>(device, {.d_project_bch = d_p_bch,
                                             .d_metric = metric_.gradient,
@@ -139,13 +139,13 @@ class MetricBlock : public Block<Device, T> {
     T* p_h = cache_ch_ + position * H_;
     project(device, p_h, out_d, in_d, 1);
     metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
-    dot_product_attention_step<Device, T>(device, {.out_h = t_bch_,
-                                                   .query_h = key_bch_,
-                                                   .key_ch = cache_ch_,
-                                                   .value_ch = cache_ch_,
-                                                   .length = position + 1,
-                                                   .N = N_,
-                                                   .K = K_});
+    attention_step<Device, T>(device, {.out_h = t_bch_,
+                                       .query_h = key_bch_,
+                                       .key_ch = cache_ch_,
+                                       .value_ch = cache_ch_,
+                                       .length = position + 1,
+                                       .N = N_,
+                                       .K = K_});
     leave(device, out_d, in_d, {.B = 1, .C = 1});
   }
 

@@ -336,7 +336,7 @@ class GoldenCases {
     ModelConfig config = block_config(C, K);
     config.heads = 1;
     config.check();
-    const AdditivePoolingShape shape{.B = B * N, .C = C, .N = 1, .K = K, .window = config.windows()[0]};
+    const PoolingShape shape{.B = B * N, .C = C, .N = 1, .K = K, .window = config.windows()[0]};
     std::vector<Token> mask_bnc;
     if (file_.has("input.mask_bc")) {
       const std::vector<Token> mask_bc = file_.tokens("input.mask_bc", {B, C}, 0, 1, 0);
@@ -350,27 +350,27 @@ class GoldenCases {
     Array<Accum<T>> logit_bnc(device_, std::vector<Accum<T>>(logits.begin(), logits.end()));
     Array<Accum<T>> max_bnc = zeros<Accum<T>>({B, N, C}), sum_bnc = zeros<Accum<T>>({B, N, C});
     Array<T> x_bnck = read("input.x_bnck", x), out_bnck = zeros<T>(x);
-    additive_pooling_forward<Device, T>(device_, {.out_bch = out_bnck.data(),
-                                                  .max_bnc = max_bnc.data(),
-                                                  .sum_bnc = sum_bnc.data(),
-                                                  .logit_bnc = logit_bnc.data(),
-                                                  .x_bch = x_bnck.data(),
-                                                  .mask_bc = mask.data(),
-                                                  .shape = shape});
+    pooling_forward<Device, T>(device_, {.out_bch = out_bnck.data(),
+                                         .max_bnc = max_bnc.data(),
+                                         .sum_bnc = sum_bnc.data(),
+                                         .logit_bnc = logit_bnc.data(),
+                                         .x_bch = x_bnck.data(),
+                                         .mask_bc = mask.data(),
+                                         .shape = shape});
     give("output.g_bnck", x, out_bnck.data());
     if (!goes_back("grad_output.g_bnck")) return;
     Array<T> d_out_bnck = read("grad_output.g_bnck", x), d_x_bnck = zeros<T>(x);
     Array<Accum<T>> d_logit_bnc = zeros<Accum<T>>({B, N, C});
-    additive_pooling_backward<Device, T>(device_, {.d_x_bch = d_x_bnck.data(),
-                                                   .d_logit_bnc = d_logit_bnc.data(),
-                                                   .d_out_bch = d_out_bnck.data(),
-                                                   .out_bch = out_bnck.data(),
-                                                   .max_bnc = max_bnc.data(),
-                                                   .sum_bnc = sum_bnc.data(),
-                                                   .logit_bnc = logit_bnc.data(),
-                                                   .x_bch = x_bnck.data(),
-                                                   .mask_bc = mask.data(),
-                                                   .shape = shape});
+    pooling_backward<Device, T>(device_, {.d_x_bch = d_x_bnck.data(),
+                                          .d_logit_bnc = d_logit_bnc.data(),
+                                          .d_out_bch = d_out_bnck.data(),
+                                          .out_bch = out_bnck.data(),
+                                          .max_bnc = max_bnc.data(),
+                                          .sum_bnc = sum_bnc.data(),
+                                          .logit_bnc = logit_bnc.data(),
+                                          .x_bch = x_bnck.data(),
+                                          .mask_bc = mask.data(),
+                                          .shape = shape});
     give("grad_input.a_bnc", {B, N, C}, d_logit_bnc.data());
     give("grad_input.x_bnck", x, d_x_bnck.data());
   }

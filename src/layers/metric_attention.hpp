@@ -5,7 +5,7 @@
 namespace abh {
 
 // Metric attention scores a pair of positions by a bilinear form of one projection, score = p_c^T M p_c'. It is the
-// core of dot_product_attention with query = value = p and key = M p; this layer computes that key, and its part of the
+// core of attention with query = value = p and key = M p; this layer computes that key, and its part of the
 // backward pass. The equations are those of docs/layers/metric_attention.md, derived there; after the Metaformer
 // README, whose errors the chapter lists.
 //

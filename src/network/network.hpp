@@ -9,7 +9,7 @@
 
 #include "blocks/additive.hpp"
 #include "blocks/conv.hpp"
-#include "blocks/dot_product.hpp"
+#include "blocks/dot.hpp"
 #include "blocks/ffn.hpp"
 #include "blocks/layout.hpp"
 #include "blocks/metric.hpp"
@@ -41,7 +41,7 @@ std::unique_ptr<Block<Device, T>> make_mixer(Mixer mixer, Index window, Layout<T
     case Mixer::dot:
       break;
   }
-  return std::make_unique<DotProductBlock<Device, T>>(layout, prefix, config, extent, options);
+  return std::make_unique<DotBlock<Device, T>>(layout, prefix, config, extent, options);
 }
 
 // The language model, from token ids to logits and back:

@@ -1,6 +1,5 @@
-#include "layers/additive_attention.hpp"
+#include "layers/pooling.hpp"
 
-#include "cpu/dropout_mask.hpp"
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
 #include "cpu/rows.hpp"
@@ -18,7 +17,7 @@ T minus_infinity() {
   return T(-__builtin_inf());
 }
 
-using Shape = AdditivePoolingShape;
+using Shape = PoolingShape;
 
 // Positions in a block: the window, or the whole sequence for a global one.
 Index block_of(const Shape& s) { return s.window > 0 && s.window < s.C ? s.window : s.C; }
@@ -134,7 +133,7 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   T most = minus_infinity<T>();
   for_positions(C, block, order, [&](Index c, bool starts) {
     add_c[c] = logit[c];
-    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (additive_attention.2) (additive_attention.15)
+    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling.15)
     max_c[c] = most;
   });
   // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.
@@ -156,11 +155,11 @@ template <class T>
 void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order) {
   T sum = T(0);
   for_positions(C, block, order, [&](Index c, bool starts) {
-    sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (additive_attention.3)
+    sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (pooling.3)
     sum_c[c] = sum;
   });
   for_lanes<T>(C, [&]<class L>(Index c) {
-    store<L>(alpha_c + c, load<L>(add_c + c) / nonzero<L>(load<L>(sum_c + c)));  // (additive_attention.4)
+    store<L>(alpha_c + c, load<L>(add_c + c) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
   });
 }
 
@@ -174,7 +173,7 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
       store<L>(out + k, load<L>(x + k) * alpha);
     } else {
       const L before = load<L>(state + k);
-      store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (additive_attention.5)
+      store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (pooling.5)
     }
   });
 }
@@ -187,111 +186,6 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
 }
 
 }  // namespace
-
-// Logits.
-
-namespace {
-
-// Rows that one task handles: at least 32, and at most 64 tasks, whose sums of weight gradients are added in order.
-Index rows_per_task(Index rows) { return rows <= 32 * 64 ? 32 : blocks_of(rows, 64); }
-
-constexpr int rows_at_once = 4;
-
-// `rows` neighbouring rows of one head at once: every element of pool is loaded for all of them.
-template <int rows, class T>
-void row_dots(T (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
-  RowSum<T> sum_r[rows];
-  for_lanes<T>(K, [&]<class L>(Index k) {
-    const L pool = load<L>(pool_k + k);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) sum_r[r] += load<L>(x_k + r * stride + k) * pool;
-  });
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) dot_r[r] = sum_r[r].total();
-}
-
-// The way back: d_x += d_dot pool, d_pool += d_dot x.
-template <int rows, class T>
-void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_dot_r)[rows_at_once], const T* x_k,
-                   Index x_stride, const T* pool_k, Index K) {
-  for_lanes<T>(K, [&]<class L>(Index k) {
-    const L pool = load<L>(pool_k + k);
-    L d_pool = load<L>(d_pool_k + k);
-    L d_x[rows];
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      d_x[r] = load<L>(d_x_k + r * d_x_stride + k) + pool * d_dot_r[r];  // (additive_attention.19)
-      d_pool += load<L>(x_k + r * x_stride + k) * d_dot_r[r];            // (additive_attention.20)
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) store<L>(d_x_k + r * d_x_stride + k, d_x[r]);
-    store<L>(d_pool_k + k, d_pool);
-  });
-}
-
-}  // namespace
-
-template <class Device, class T>
-void additive_logits_forward(Device& device, const AdditiveLogitsForward<T>& a) {
-  const Index C = a.C, N = a.N, K = a.K;
-  const Index stride = stride_or(a.x_stride, N * K);
-  const T scale = T(1) / square_root(T(K));
-  parallel_pieces(device, a.B * C, rows_per_task(a.B * C), [&](Index first, Index end) {
-    Index bc = first;
-    const auto advance = [&]<int rows>() {
-      T dot_r[rows_at_once];
-      Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
-      for (int r = 0; r < rows; ++r) logit_r[r] = a.logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
-      for (Index n = 0; n < N; ++n) {
-        row_dots<rows>(dot_r, a.x_bch + bc * stride + n * K, stride, a.pool_nk + n * K, K);
-        for (int r = 0; r < rows; ++r) logit_r[r][n * C] = dot_r[r] * scale;  // (additive_attention.1)
-      }
-      bc += rows;
-    };
-    while (bc + rows_at_once <= end) advance.template operator()<rows_at_once>();
-    while (bc < end) advance.template operator()<1>();
-  });
-}
-
-template <class Device, class T>
-void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a) {
-  const Index C = a.C;
-  const Index N = a.N;
-  const Index K = a.K;
-  const Index H = N * K;
-  const Index rows = a.B * C;
-  const Index x_stride = stride_or(a.x_stride, H);
-  const Index d_x_stride = stride_or(a.d_x_stride, H);
-  const T scale = T(1) / square_root(T(K));
-  const Index per_task = rows_per_task(rows), tasks = blocks_of(rows, per_task);
-  typename Device::Scope scratch(device.workspace);
-  Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t: task
-
-  parallel_pieces(device, rows, per_task, [&](Index first, Index end) {
-    Accum<T>* d_pool_h = d_pool_th + first / per_task * H;
-    for (Index h = 0; h < H; ++h) d_pool_h[h] = T(0);
-    Index bc = first;
-    const auto advance = [&]<int rows>() {
-      T d_dot_r[rows_at_once];
-      const Accum<T>* d_logit_r[rows];  // of head 0; the next head's is C further on
-      for (int r = 0; r < rows; ++r) d_logit_r[r] = a.d_logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
-      for (Index n = 0; n < N; ++n) {
-        for (int r = 0; r < rows; ++r) d_dot_r[r] = d_logit_r[r][n * C] * scale;
-        row_gradients<rows>(a.d_x_bch + bc * d_x_stride + n * K, d_x_stride, d_pool_h + n * K, d_dot_r,
-                            a.x_bch + bc * x_stride + n * K, x_stride, a.pool_nk + n * K, K);
-      }
-      bc += rows;
-    };
-    while (bc + rows_at_once <= end) advance.template operator()<rows_at_once>();
-    while (bc < end) advance.template operator()<1>();
-  });
-
-  for (Index task = 0; task < tasks; ++task) {
-    for_lanes<Accum<T>>(H, [&]<class L>(Index h) {
-      store<L>(a.d_pool_nk + h, load<L>(a.d_pool_nk + h) + load<L>(d_pool_th + task * H + h));
-    });
-  }
-}
 
 // Pooling over all positions so far.
 
@@ -404,7 +298,7 @@ void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<
 }
 
 template <class Device, class T>
-void pooling_forward_global(Device& device, const AdditivePoolingForward<T>& a) {
+void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
@@ -497,9 +391,9 @@ void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<cons
       T* adjoint_k = adjoint_h + n * s.K;
       RowSum<T> dot;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (additive_attention.10)
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (additive_attention.12)
-        L gradient = adj * share;                                            // (additive_attention.11)
+        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
+        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (pooling.12)
+        L gradient = adj * share;                                            // (pooling.11)
         if constexpr (accumulate) gradient += load<L>(d_x_k + k);
         store<L>(d_x_k + k, gradient);
         store<L>(adjoint_k + k, adj);
@@ -510,7 +404,7 @@ void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<cons
 }
 
 template <class Device, class T>
-void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a) {
+void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
@@ -549,7 +443,7 @@ void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a
       const Index c = i + 1;
       const L before = load<L>(max_c + c - 1);
       const L kept = exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c));
-      store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (additive_attention.9)
+      store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (pooling.9)
     });
   };
 
@@ -586,8 +480,8 @@ void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a
     for (Index c = C - 1; c >= 0; --c) {
       const A share = alpha[slot][c];
       const A local = kappa[slot][c];
-      d_logit_c[c] = share * (local + drift);         // (additive_attention.13)
-      drift = beta[slot][c] * drift - share * local;  // (additive_attention.14)
+      d_logit_c[c] = share * (local + drift);         // (pooling.13)
+      drift = beta[slot][c] * drift - share * local;  // (pooling.14)
     }
   };
   for_sequences(device, s, Order::down, weights, summary, connect, rows, finish);
@@ -596,7 +490,7 @@ void pooling_backward_global(Device& device, const AdditivePoolingBackward<T>& a
 // Pooling over a window.
 
 template <class Device, class T>
-void pooling_forward_windowed(Device& device, const AdditivePoolingForward<T>& a) {
+void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
@@ -637,9 +531,9 @@ void pooling_forward_windowed(Device& device, const AdditivePoolingForward<T>& a
     exponentials(add[slot], C);
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
-      const A sum = older + sum_c[c] * add[slot][c];  // (additive_attention.6)
+      const A sum = older + sum_c[c] * add[slot][c];  // (pooling.6)
       sum_c[c] = sum;
-      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (additive_attention.7)
+      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling.7)
     }
   };
 
@@ -662,7 +556,7 @@ void pooling_forward_windowed(Device& device, const AdditivePoolingForward<T>& a
         const A share = gamma[slot][last];
         for_lanes<T>(part.size, [&]<class L>(Index k) {
           const L prefix = load<L>(out_k + k);
-          store<L>(out_k + k, prefix + (load<L>(suffix_k + k) - prefix) * share);  // (additive_attention.8)
+          store<L>(out_k + k, prefix + (load<L>(suffix_k + k) - prefix) * share);  // (pooling.8)
         });
       }
     }
@@ -688,11 +582,11 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
   const L added = value * add;
-  return starts ? added : load<L>(state) * keep + added;  // (additive_attention.16)
+  return starts ? added : load<L>(state) * keep + added;  // (pooling.16)
 }
 
 template <class Device, class T>
-void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>& a) {
+void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
@@ -772,7 +666,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
             const L d = load<L>(d_out_k + k);
             const L pulled = weighted_sum<L>(d, pull_k + k, starts, keep, add);
             store<L>(pull_k + k, pulled);
-            const L gradient = pulled * weight;  // (additive_attention.17)
+            const L gradient = pulled * weight;  // (pooling.17)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             x_sum += load<L>(x_k + k) * gradient;
             out_sum += load<L>(out_k + k) * d;
@@ -794,7 +688,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
           for_lanes<T>(part.size, [&]<class L>(Index k) {
-            const L gradient = load<L>(pull_k + k) * weight;  // (additive_attention.17)
+            const L gradient = load<L>(pull_k + k) * weight;  // (pooling.17)
             store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
             x_sum += load<L>(x_k + k) * gradient;
           });
@@ -811,8 +705,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
         [&](Index c, bool starts) {
           const A d = sum_of_parts(out_dot[slot], parts, C, c);
           pulled = weighted_sum<A>(d, &pulled, starts, keep_down[slot][c], add_down[slot][c]);
-          d_logit_c[c] =
-              sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (additive_attention.18)
+          d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (pooling.18)
         },
         [&](Index c, Index last, bool starts) {
           if (last < C) {
@@ -829,7 +722,7 @@ void pooling_backward_windowed(Device& device, const AdditivePoolingBackward<T>&
 }  // namespace
 
 template <class Device, class T>
-void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a) {
+void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (block_of(a.shape) < a.shape.C) {
     pooling_forward_windowed(device, a);
   } else {
@@ -838,7 +731,7 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
 }
 
 template <class Device, class T>
-void additive_pooling_backward(Device& device, const AdditivePoolingBackward<T>& a) {
+void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (block_of(a.shape) < a.shape.C) {
     pooling_backward_windowed(device, a);
   } else {
@@ -867,11 +760,11 @@ template <class T>
 void push(const Triple<T>& to, const Triple<T>& from, T logit, const T* x_k, Index K) {
   const bool starts = *from.sum == T(0);
   const bool nothing_new = logit == minus_infinity<T>();
-  const T most = larger<T>(*from.max, logit);  // (additive_attention.2)
+  const T most = larger<T>(*from.max, logit);  // (pooling.2)
   const T keep = starts || nothing_new ? T(1) : exponential<T>(*from.max - most);
   const T add = nothing_new ? T(0) : exponential<T>(logit - most);
-  const T sum = *from.sum * keep + add;                                                       // (additive_attention.3)
-  average_row(to.average_k, from.average_k, starts, nothing_new ? T(0) : add / sum, x_k, K);  // (additive_attention.4)
+  const T sum = *from.sum * keep + add;                                                       // (pooling.3)
+  average_row(to.average_k, from.average_k, starts, nothing_new ? T(0) : add / sum, x_k, K);  // (pooling.4)
   *to.max = most;
   *to.sum = sum;
 }
@@ -883,8 +776,7 @@ T share_of_older(const Triple<T>& older, const Triple<T>& newer) {
   if (*newer.sum == T(0)) return T(1);
   const T most = larger<T>(*older.max, *newer.max);
   const T old_sum = *older.sum * exponential<T>(*older.max - most);
-  return old_sum /
-         (old_sum + *newer.sum * exponential<T>(*newer.max - most));  // (additive_attention.6) (additive_attention.7)
+  return old_sum / (old_sum + *newer.sum * exponential<T>(*newer.max - most));  // (pooling.6) (pooling.7)
 }
 
 template <class T>
@@ -900,7 +792,7 @@ void clear(const Triple<T>& triple, Index K) {
 // of the block, for every head]. Position r of the block before is no longer needed when the block reaches r, so one
 // array holds both: up to r single positions of this block, after r the suffixes of the block before.
 template <class Device, class T>
-void additive_pooling_start(Device&, Accum<T>* state, const AdditivePoolingShape& s) {
+void pooling_start(Device&, Accum<T>* state, const PoolingShape& s) {
   using A = Accum<T>;
   A* triples = state;
   if (s.window > 0) {
@@ -911,8 +803,7 @@ void additive_pooling_start(Device&, Accum<T>* state, const AdditivePoolingShape
 }
 
 template <class Device, class T>
-void additive_pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
-                           const AdditivePoolingShape& s) {
+void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s) {
   using A = Accum<T>;
   const bool windowed = s.window > 0;
   const Index in_block = windowed ? static_cast<Index>(static_cast<double>(state[0])) : 0;
@@ -932,7 +823,7 @@ void additive_pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* l
     const A* suffix_k = windowed && !ends ? position(in_block + 1).average_k : prefix.average_k;
     for_lanes<T>(s.K, [&]<class L>(Index k) {
       const L newer = load<L>(prefix.average_k + k);
-      store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (additive_attention.8)
+      store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (pooling.8)
     });
 
     if (!windowed) continue;
@@ -947,69 +838,11 @@ void additive_pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* l
   if (windowed) state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);
 }
 
-// Gates.
-
-namespace {
-
-// Calls body(first element, size, factor) for the runs of at most dropout_run elements that rows are cut into;
-// factor[i] is what dropout multiplies element first + i of pooled with, 1 without dropout. Runs do not cross rows.
-template <class T, class Device, class Body>
-void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, const Body& body) {
-  parallel_pieces(device, BC, rows_per_task(BC), [&](Index first_row, Index end_row) {
-    T factor[dropout_run];
-    for (T& x : factor) x = T(1);
-    for (Index bc = first_row; bc < end_row; ++bc) {
-      for (Index d = 0; d < D; d += dropout_run) {
-        const Index size = lesser(dropout_run, D - d);
-        if (dropout.p > 0) dropout_factors(factor, dropout, bc * D + d, size);
-        body(bc, d, size, static_cast<const T*>(factor));
-      }
-    }
-  });
-}
-
-}  // namespace
-
-template <class Device, class T>
-void additive_gate_forward(Device& device, const AdditiveGateForward<T>& a) {
-  const Index stride = stride_or(a.gate_stride, a.D);
-  for_gate_runs<T>(device, a.BC, a.D, a.dropout, [&](Index bc, Index d, Index size, const T* factor) {
-    const Index first = bc * a.D + d;
-    const T* gate = a.gate_bcd + bc * stride + d;
-    for_lanes<T>(size, [&]<class L>(Index i) {
-      L sum = load<L>(a.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (additive_attention.21)
-      if (a.residual_bcd) sum += load<L>(a.residual_bcd + first + i);
-      store<L>(a.out_bcd + first + i, sum);
-    });
-  });
-}
-
-template <class Device, class T>
-void additive_gate_backward(Device& device, const AdditiveGateBackward<T>& a) {
-  const Index stride = stride_or(a.gate_stride, a.D);
-  const Index d_stride = stride_or(a.d_gate_stride, a.D);
-  for_gate_runs<T>(device, a.BC, a.D, a.dropout, [&](Index bc, Index d, Index size, const T* factor) {
-    const Index first = bc * a.D + d;
-    const T* gate = a.gate_bcd + bc * stride + d;
-    T* d_gate = a.d_gate_bcd + bc * d_stride + d;
-    for_lanes<T>(size, [&]<class L>(Index i) {
-      const L scaled = load<L>(a.d_out_bcd + first + i) * load<L>(factor + i);
-      const L d_gate_lanes = scaled * load<L>(a.pooled_bcd + first + i);  // (additive_attention.23)
-      store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));   // (additive_attention.22)
-      store<L>(d_gate + i, d_gate_lanes);
-    });
-  });
-}
-
-#define INSTANTIATE(T)                                                                    \
-  template decltype(additive_logits_forward<Cpu, T>) additive_logits_forward<Cpu, T>;     \
-  template decltype(additive_logits_backward<Cpu, T>) additive_logits_backward<Cpu, T>;   \
-  template decltype(additive_pooling_forward<Cpu, T>) additive_pooling_forward<Cpu, T>;   \
-  template decltype(additive_pooling_backward<Cpu, T>) additive_pooling_backward<Cpu, T>; \
-  template decltype(additive_pooling_start<Cpu, T>) additive_pooling_start<Cpu, T>;       \
-  template decltype(additive_pooling_step<Cpu, T>) additive_pooling_step<Cpu, T>;         \
-  template decltype(additive_gate_forward<Cpu, T>) additive_gate_forward<Cpu, T>;         \
-  template decltype(additive_gate_backward<Cpu, T>) additive_gate_backward<Cpu, T>;
+#define INSTANTIATE(T)                                                  \
+  template decltype(pooling_forward<Cpu, T>) pooling_forward<Cpu, T>;   \
+  template decltype(pooling_backward<Cpu, T>) pooling_backward<Cpu, T>; \
+  template decltype(pooling_start<Cpu, T>) pooling_start<Cpu, T>;       \
+  template decltype(pooling_step<Cpu, T>) pooling_step<Cpu, T>;
 ABH_FOR_EACH_SCALAR(INSTANTIATE)
 
 }  // namespace abh

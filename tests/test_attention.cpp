@@ -1,6 +1,6 @@
 #include <array>
 
-#include "layers/dot_product_attention.hpp"
+#include "layers/attention.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -9,7 +9,7 @@ namespace {
 std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
 
 // Query, key and value are either three arrays, or (side_by_side) the three parts of every row of one.
-struct DotProductAttentionCase {
+struct AttentionCase {
   Index B, C, N, K;
   bool causal = true;
   bool side_by_side = false;
@@ -38,20 +38,20 @@ struct DotProductAttentionCase {
   template <class Device, class T>
   Array<Accum<T>> forward_with_lse(Device& device, const Values<T>& in, Array<T>& out_bch) const {
     Array<Accum<T>> lse_bnc(size_of(B * N * C));
-    dot_product_attention_forward<Device, T>(device, {.out_bch = out_bch.data(),
-                                                      .lse_bnc = lse_bnc.data(),
-                                                      .query_bch = part(in, 0),
-                                                      .key_bch = part(in, 1),
-                                                      .value_bch = part(in, 2),
-                                                      .query_stride = stride(0),
-                                                      .key_stride = stride(1),
-                                                      .value_stride = stride(2),
-                                                      .mask_bc = mask(),
-                                                      .causal = causal,
-                                                      .B = B,
-                                                      .C = C,
-                                                      .N = N,
-                                                      .K = K});
+    attention_forward<Device, T>(device, {.out_bch = out_bch.data(),
+                                          .lse_bnc = lse_bnc.data(),
+                                          .query_bch = part(in, 0),
+                                          .key_bch = part(in, 1),
+                                          .value_bch = part(in, 2),
+                                          .query_stride = stride(0),
+                                          .key_stride = stride(1),
+                                          .value_stride = stride(2),
+                                          .mask_bc = mask(),
+                                          .causal = causal,
+                                          .B = B,
+                                          .C = C,
+                                          .N = N,
+                                          .K = K});
     return lse_bnc;
   }
 
@@ -66,27 +66,27 @@ struct DotProductAttentionCase {
     const Array<Accum<T>> lse_bnc = forward_with_lse(device, in, out_bch);
     Values<T> d_parts = d_in;
     for (std::size_t i = 0; i < d_parts.size(); ++i) d_parts[i].resize(size_of(B * C * row(3 + i)));
-    dot_product_attention_backward<Device, T>(device, {.d_query_bch = part(d_parts, 0),
-                                                       .d_key_bch = part(d_parts, 1),
-                                                       .d_value_bch = part(d_parts, 2),
-                                                       .d_query_stride = stride(3),
-                                                       .d_key_stride = stride(4),
-                                                       .d_value_stride = stride(5),
-                                                       .d_out_bch = d_out[0].data(),
-                                                       .out_bch = out_bch.data(),
-                                                       .lse_bnc = lse_bnc.data(),
-                                                       .query_bch = part(in, 0),
-                                                       .key_bch = part(in, 1),
-                                                       .value_bch = part(in, 2),
-                                                       .query_stride = stride(0),
-                                                       .key_stride = stride(1),
-                                                       .value_stride = stride(2),
-                                                       .mask_bc = mask(),
-                                                       .causal = causal,
-                                                       .B = B,
-                                                       .C = C,
-                                                       .N = N,
-                                                       .K = K});
+    attention_backward<Device, T>(device, {.d_query_bch = part(d_parts, 0),
+                                           .d_key_bch = part(d_parts, 1),
+                                           .d_value_bch = part(d_parts, 2),
+                                           .d_query_stride = stride(3),
+                                           .d_key_stride = stride(4),
+                                           .d_value_stride = stride(5),
+                                           .d_out_bch = d_out[0].data(),
+                                           .out_bch = out_bch.data(),
+                                           .lse_bnc = lse_bnc.data(),
+                                           .query_bch = part(in, 0),
+                                           .key_bch = part(in, 1),
+                                           .value_bch = part(in, 2),
+                                           .query_stride = stride(0),
+                                           .key_stride = stride(1),
+                                           .value_stride = stride(2),
+                                           .mask_bc = mask(),
+                                           .causal = causal,
+                                           .B = B,
+                                           .C = C,
+                                           .N = N,
+                                           .K = K});
     wait_for(device);
     for (std::size_t i = 0; i < d_parts.size(); ++i) {
       for (Index at = 0; at < B * C * row(i); ++at) {
@@ -134,7 +134,7 @@ struct DotProductAttentionCase {
 };
 
 // A case against its definition, in double and in float with every instruction set.
-void check_definition(const DotProductAttentionCase& layer, double float_tolerance = 1e-5) {
+void check_definition(const AttentionCase& layer, double float_tolerance = 1e-5) {
   const Values<float> in = converted<float>(random_values(layer.inputs(), 7));
   const Values<double> wide_in = converted<double>(in);
   const Values<double> reference = layer.by_definition(wide_in);
@@ -166,32 +166,32 @@ Array<Token> holes(Index B, Index C) {
   return mask;
 }
 
-TEST_CASE("dot product attention: every derivative, every width", "[dot_product_attention]") {
-  check_layer(DotProductAttentionCase{.B = 2, .C = 7, .N = 2, .K = 3});
-  check_layer(DotProductAttentionCase{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false});
-  check_layer(DotProductAttentionCase{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true});
-  check_layer(DotProductAttentionCase{.B = 3, .C = 1, .N = 2, .K = 3});
-  check_layer(DotProductAttentionCase{.B = 2, .C = 5, .N = 3, .K = 1, .side_by_side = true});
-  check_layer(DotProductAttentionCase{.B = 1, .C = 67, .N = 1, .K = 2});
+TEST_CASE("dot product attention: every derivative, every width", "[attention]") {
+  check_layer(AttentionCase{.B = 2, .C = 7, .N = 2, .K = 3});
+  check_layer(AttentionCase{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false});
+  check_layer(AttentionCase{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true});
+  check_layer(AttentionCase{.B = 3, .C = 1, .N = 2, .K = 3});
+  check_layer(AttentionCase{.B = 2, .C = 5, .N = 3, .K = 1, .side_by_side = true});
+  check_layer(AttentionCase{.B = 1, .C = 67, .N = 1, .K = 2});
 }
 
-TEST_CASE("dot product attention: masked keys, positions that see nothing", "[dot_product_attention]") {
-  check_layer(DotProductAttentionCase{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bc = holes(2, 11)});
-  check_layer(DotProductAttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bc = holes(2, 8)});
+TEST_CASE("dot product attention: masked keys, positions that see nothing", "[attention]") {
+  check_layer(AttentionCase{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bc = holes(2, 11)});
+  check_layer(AttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bc = holes(2, 8)});
 }
 
 // And several blocks: with 8 heads, 200 positions are two blocks of two tiles.
-TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
+TEST_CASE("dot product attention: several tiles", "[attention]") {
   for (const bool causal : {true, false}) {
-    for (const DotProductAttentionCase& layer :
-         {DotProductAttentionCase{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal},
-          DotProductAttentionCase{.B = 1, .C = 64, .N = 1, .K = 32, .causal = causal},
-          DotProductAttentionCase{.B = 1, .C = 131, .N = 2, .K = 33, .causal = causal, .side_by_side = true},
-          DotProductAttentionCase{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bc = holes(2, 131)},
-          DotProductAttentionCase{.B = 5, .C = 80, .N = 4, .K = 7, .causal = causal},
-          DotProductAttentionCase{
+    for (const AttentionCase& layer :
+         {AttentionCase{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal},
+          AttentionCase{.B = 1, .C = 64, .N = 1, .K = 32, .causal = causal},
+          AttentionCase{.B = 1, .C = 131, .N = 2, .K = 33, .causal = causal, .side_by_side = true},
+          AttentionCase{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bc = holes(2, 131)},
+          AttentionCase{.B = 5, .C = 80, .N = 4, .K = 7, .causal = causal},
+          AttentionCase{
               .B = 4, .C = 200, .N = 2, .K = 5, .causal = causal, .side_by_side = true, .mask_bc = holes(4, 200)},
-          DotProductAttentionCase{.B = 1, .C = 200, .N = 1, .K = 64, .causal = causal}}) {
+          AttentionCase{.B = 1, .C = 200, .N = 1, .K = 64, .causal = causal}}) {
       check_definition(layer);
       check_float(layer, 3);
       check_threads(layer, 3);
@@ -199,17 +199,17 @@ TEST_CASE("dot product attention: several tiles", "[dot_product_attention]") {
   }
 }
 
-TEST_CASE("dot product attention: more blocks than pieces that they are dealt out to", "[dot_product_attention]") {
+TEST_CASE("dot product attention: more blocks than pieces that they are dealt out to", "[attention]") {
   // One head: 17 blocks of one tile, and 16 pieces of d_query. Sixteen heads: two blocks, the first of eight tiles, and
   // one piece.
-  check_float(DotProductAttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3}, 5);
-  check_float(DotProductAttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3, .causal = false}, 5);
-  check_float(DotProductAttentionCase{.B = 4, .C = 520, .N = 4, .K = 4}, 5);
+  check_float(AttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3}, 5);
+  check_float(AttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3, .causal = false}, 5);
+  check_float(AttentionCase{.B = 4, .C = 520, .N = 4, .K = 4}, 5);
 }
 
-TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[dot_product_attention]") {
+TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[attention]") {
   // Ends of lane vectors, of groups of two, of blocks of rows and of tiles, on and off the diagonal.
-  const auto check = [](const DotProductAttentionCase& layer) {
+  const auto check = [](const AttentionCase& layer) {
     const Values<float> in = converted<float>(random_values(layer.inputs(), 11));
     const Values<float> d_out = converted<float>(random_values(layer.outputs(), 12));
     CpuDevice<Isa::baseline> reference(1);
@@ -230,10 +230,10 @@ TEST_CASE("dot product attention: every remainder of rows, lanes and channels", 
   }
 }
 
-TEST_CASE("dot product attention: weights of every size", "[dot_product_attention]") {
+TEST_CASE("dot product attention: weights of every size", "[attention]") {
   // Two keys of scores 0 and -x: out is the second weight. Relative to it, the error is that of the exponent.
   const Index count = 20000;
-  const DotProductAttentionCase layer{.B = count, .C = 2, .N = 1, .K = 1, .causal = false};
+  const AttentionCase layer{.B = count, .C = 2, .N = 1, .K = 1, .causal = false};
   Values<float> in = {Array<float>(size_of(2 * count), 1.0f), Array<float>(size_of(2 * count), 0.0f),
                       Array<float>(size_of(2 * count), 0.0f)};
   for (Index b = 0; b < count; ++b) {
@@ -257,8 +257,8 @@ TEST_CASE("dot product attention: weights of every size", "[dot_product_attentio
   });
 }
 
-TEST_CASE("dot product attention: what is not a number stays so", "[dot_product_attention]") {
-  const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 8};
+TEST_CASE("dot product attention: what is not a number stays so", "[attention]") {
+  const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 8};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));
   const Index at = 21;
   in[0][size_of(at * layer.K + 3)] = std::numeric_limits<float>::quiet_NaN();
@@ -273,11 +273,11 @@ TEST_CASE("dot product attention: what is not a number stays so", "[dot_product_
   });
 }
 
-TEST_CASE("dot product attention: nothing to do", "[dot_product_attention]") {
+TEST_CASE("dot product attention: nothing to do", "[attention]") {
   for_each_device([]<class T>(auto& device, const std::string&, T) {
-    for (const DotProductAttentionCase& layer : {DotProductAttentionCase{.B = 0, .C = 4, .N = 2, .K = 3},
-                                                 DotProductAttentionCase{.B = 2, .C = 0, .N = 2, .K = 3},
-                                                 DotProductAttentionCase{.B = 2, .C = 0, .N = 2, .K = 200}}) {
+    for (const AttentionCase& layer :
+         {AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3}, AttentionCase{.B = 2, .C = 0, .N = 2, .K = 3},
+          AttentionCase{.B = 2, .C = 0, .N = 2, .K = 200}}) {
       CHECK(converted<double>(run_forward<T>(layer, device, {{}, {}, {}})) == Values<double>{{}});
       CHECK(run_backward<T>(layer, device, {{}, {}, {}}, {{}}) == Values<double>{{}, {}, {}});
     }
@@ -285,9 +285,9 @@ TEST_CASE("dot product attention: nothing to do", "[dot_product_attention]") {
 }
 
 TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
-          "[dot_product_attention]") {
+          "[attention]") {
   for (const Index K : {3, 130}) {
-    const DotProductAttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bc = Array<Token>(70, 0)};
+    const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bc = Array<Token>(70, 0)};
     const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
     for_each_device([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
@@ -303,10 +303,10 @@ TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse
   }
 }
 
-TEST_CASE("dot product attention: a position that sees one key has no score to learn", "[dot_product_attention]") {
+TEST_CASE("dot product attention: a position that sees one key has no score to learn", "[attention]") {
   // Its only weight is 1 whatever the score. delta is summed as d_out . value is: d_score is 0, not almost.
   for (const Index K : {5, 16, 64, 100, 150}) {
-    const DotProductAttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
+    const AttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
     for_each_device([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
       const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
@@ -321,16 +321,16 @@ TEST_CASE("dot product attention: a position that sees one key has no score to l
   }
 }
 
-TEST_CASE("dot product attention: scores of ten thousand", "[dot_product_attention]") {
+TEST_CASE("dot product attention: scores of ten thousand", "[attention]") {
   for (const bool causal : {true, false}) {
-    const DotProductAttentionCase layer{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = 4000};
+    const AttentionCase layer{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = 4000};
     // A score near 1e4 is known to some 1e-3 in float, and a weight to as much, relatively; in backward, where the
     // weights' errors no longer cancel, this is only a rough check.
     check_definition(layer, 5e-3);
     check_float(layer, 3, 5e-3, 1e-1);
   }
   // Small whole numbers, so that every score is exact: here float has no excuse.
-  DotProductAttentionCase layer{.B = 1, .C = 90, .N = 1, .K = 16, .causal = false};
+  AttentionCase layer{.B = 1, .C = 90, .N = 1, .K = 16, .causal = false};
   Values<float> in = converted<float>(random_values(layer.inputs(), 5));
   for (float& x : in[0]) x = 2000 * std::round(x);
   for (float& x : in[1]) x = std::round(x);
@@ -354,10 +354,10 @@ T changed_number(T x, float factor, float offset) {
   return T(factor * float(x) + offset);
 }
 
-TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[dot_product_attention]") {
+TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[attention]") {
   for (const Index K : {11, 64, 129}) {
     // With 8 heads a block has two tiles.
-    const DotProductAttentionCase layer{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K};
+    const AttentionCase layer{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K};
     for_each_device([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
       const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
@@ -377,9 +377,9 @@ TEST_CASE("dot product attention: later tokens change no bit of earlier outputs"
   }
 }
 
-TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[dot_product_attention]") {
+TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[attention]") {
   for (const Index K : {5, 16, 72, 131}) {
-    DotProductAttentionCase layer{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bc = Array<Token>(140, 1)};
+    AttentionCase layer{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bc = Array<Token>(140, 1)};
     const Index masked = 66;
     layer.mask_bc[size_of(masked)] = 0;
     for_each_device([&]<class T>(auto& device, const std::string& name, T) {
@@ -402,8 +402,8 @@ TEST_CASE("dot product attention: a masked key has no influence and no gradient"
   }
 }
 
-TEST_CASE("dot product attention: a vector added to every key changes nothing", "[dot_product_attention]") {
-  const DotProductAttentionCase layer{.B = 1, .C = 23, .N = 1, .K = 6};
+TEST_CASE("dot product attention: a vector added to every key changes nothing", "[attention]") {
+  const AttentionCase layer{.B = 1, .C = 23, .N = 1, .K = 6};
   const Values<double> in = random_values(layer.inputs(), 1);
   CpuDevice<Isa::baseline> device(1);
   const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 2));
@@ -422,27 +422,26 @@ TEST_CASE("dot product attention: a vector added to every key changes nothing", 
 }
 
 template <class T, class Device>
-Values<T> step_by_step(const DotProductAttentionCase& layer, Device& device, const Values<T>& in) {
+Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in) {
   Values<T> out = {Array<T>(in[0].size())};
   for (Index c = 0; c < layer.C; ++c) {
-    dot_product_attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
-                                                   .query_h = in[0].data() + c * layer.H(),
-                                                   .key_ch = in[1].data(),
-                                                   .value_ch = in[2].data(),
-                                                   .length = c + 1,
-                                                   .N = layer.N,
-                                                   .K = layer.K});
+    attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
+                                       .query_h = in[0].data() + c * layer.H(),
+                                       .key_ch = in[1].data(),
+                                       .value_ch = in[2].data(),
+                                       .length = c + 1,
+                                       .N = layer.N,
+                                       .K = layer.K});
   }
   wait_for(device);
   return out;
 }
 
-TEST_CASE("dot product attention: step by step is the same as at once", "[dot_product_attention]") {
-  for (const DotProductAttentionCase& layer :
-       {DotProductAttentionCase{.B = 1, .C = 77, .N = 3, .K = 13},
-        DotProductAttentionCase{.B = 1, .C = 40, .N = 1, .K = 64},
-        DotProductAttentionCase{.B = 1, .C = 130, .N = 2, .K = 130},
-        DotProductAttentionCase{.B = 1, .C = 30, .N = 2, .K = 1, .query_scale = 3000}}) {
+TEST_CASE("dot product attention: step by step is the same as at once", "[attention]") {
+  for (const AttentionCase& layer :
+       {AttentionCase{.B = 1, .C = 77, .N = 3, .K = 13}, AttentionCase{.B = 1, .C = 40, .N = 1, .K = 64},
+        AttentionCase{.B = 1, .C = 130, .N = 2, .K = 130},
+        AttentionCase{.B = 1, .C = 30, .N = 2, .K = 1, .query_scale = 3000}}) {
     const Values<double> in = random_values(layer.inputs(), 1);
     CpuDevice<Isa::baseline> baseline(2);
     const Values<double> reference = run_forward<double>(layer, baseline, in);
@@ -457,9 +456,9 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[dot_pr
   }
 }
 
-TEST_CASE("dot product attention: a step over scores of thousands", "[dot_product_attention]") {
+TEST_CASE("dot product attention: a step over scores of thousands", "[attention]") {
   // Whole numbers, so that every score is exact; the best key of each head is in another chunk than the second best.
-  const DotProductAttentionCase layer{.B = 1, .C = 200, .N = 2, .K = 4};
+  const AttentionCase layer{.B = 1, .C = 200, .N = 2, .K = 4};
   Values<double> in = random_values(layer.inputs(), 1);
   for (double& x : in[0]) x = 1024 * std::round(x);
   for (double& x : in[1]) x = std::round(x);
@@ -472,27 +471,27 @@ TEST_CASE("dot product attention: a step over scores of thousands", "[dot_produc
   });
 }
 
-TEST_CASE("dot product attention: a step over no keys gives 0", "[dot_product_attention]") {
+TEST_CASE("dot product attention: a step over no keys gives 0", "[attention]") {
   for_each_device([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
     const Array<T> query(6, T(1.0f));
     Values<T> out = {Array<T>(6, T(5.0f))};
     using Device = std::remove_reference_t<decltype(device)>;
-    dot_product_attention_step<Device, T>(device, {.out_h = out[0].data(),
-                                                   .query_h = query.data(),
-                                                   .key_ch = nullptr,
-                                                   .value_ch = nullptr,
-                                                   .length = 0,
-                                                   .N = 2,
-                                                   .K = 3});
+    attention_step<Device, T>(device, {.out_h = out[0].data(),
+                                       .query_h = query.data(),
+                                       .key_ch = nullptr,
+                                       .value_ch = nullptr,
+                                       .length = 0,
+                                       .N = 2,
+                                       .K = 3});
     wait_for(device);
     CHECK(converted<double>(out)[0] == Array<double>(6, 0.0));
   });
 }
 
-TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", "[dot_product_attention]") {
+TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", "[attention]") {
   const auto peak = []<class T>(auto& device, Index C, T) {
-    const DotProductAttentionCase layer{.B = 1, .C = C, .N = 1, .K = 2};
+    const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = 2};
     const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
     run_backward<T>(layer, device, in, converted<T>(random_values(layer.outputs(), 2)));
     return device.workspace.peak();
@@ -510,14 +509,12 @@ TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", 
   });
 }
 
-TEST_CASE("dot product attention: lane widths agree at every odd size", "[dot_product_attention]") {
-  check_widths([](Index size) { return DotProductAttentionCase{.B = 1, .C = size, .N = 2, .K = size}; });
+TEST_CASE("dot product attention: lane widths agree at every odd size", "[attention]") {
+  check_widths([](Index size) { return AttentionCase{.B = 1, .C = size, .N = 2, .K = size}; });
 }
 
-TEST_CASE("dot product attention: on the GPU", "[dot_product_attention][gpu]") {
-  const auto check = [](const std::string& what, const DotProductAttentionCase& layer) {
-    check_gpu("dot_product_attention", what, layer);
-  };
+TEST_CASE("dot product attention: on the GPU", "[attention][gpu]") {
+  const auto check = [](const std::string& what, const AttentionCase& layer) { check_gpu("attention", what, layer); };
   check("odd sizes", {.B = 3, .C = 37, .N = 5, .K = 8});
   check("odd sizes, side by side", {.B = 3, .C = 37, .N = 5, .K = 7, .side_by_side = true});
   check("one position", {.B = 3, .C = 1, .N = 2, .K = 3});
@@ -532,20 +529,20 @@ TEST_CASE("dot product attention: on the GPU", "[dot_product_attention][gpu]") {
   }
 }
 
-TEST_CASE("dot product attention: long sequences on the GPU", "[dot_product_attention][gpu][slow]") {
-  check_gpu("dot_product_attention", "long sequence", DotProductAttentionCase{.B = 1, .C = 1025, .N = 1, .K = 16});
+TEST_CASE("dot product attention: long sequences on the GPU", "[attention][gpu][slow]") {
+  check_gpu("attention", "long sequence", AttentionCase{.B = 1, .C = 1025, .N = 1, .K = 16});
 }
 
-TEST_CASE("dot product attention: more blocks than take turns on the GPU", "[dot_product_attention][gpu][slow]") {
-  check_float(DotProductAttentionCase{.B = 130, .C = 65, .N = 2, .K = 4}, 1);
+TEST_CASE("dot product attention: more blocks than take turns on the GPU", "[attention][gpu][slow]") {
+  check_float(AttentionCase{.B = 130, .C = 65, .N = 2, .K = 4}, 1);
 }
 
 // Rows of query, key, value and their gradients have strides of their own, of which any may rule out wide accesses.
-TEST_CASE("dot product attention: on the GPU, one array whose rows are not aligned", "[dot_product_attention][gpu]") {
+TEST_CASE("dot product attention: on the GPU, one array whose rows are not aligned", "[attention][gpu]") {
   for (std::size_t odd = 0; odd < 6; ++odd) {
-    DotProductAttentionCase layer{1, 9, 2, 8};
+    AttentionCase layer{1, 9, 2, 8};
     layer.gap[odd] = 3;
-    check_gpu("dot_product_attention", "array " + std::to_string(odd), layer);
+    check_gpu("attention", "array " + std::to_string(odd), layer);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Scans of additive attention: of numbers that exist once a position, and of rows of channels with weights that are
-// ready. What is scanned, and the equations, stand in additive_attention.cu.
+// ready. What is scanned, and the equations, stand in pooling.cu.
 
 #include <utility>
 
@@ -13,11 +13,6 @@ inline namespace ABH_BACKEND {
 inline constexpr float minus_infinity = -__builtin_inff();
 
 enum class Order { up, down };
-
-template <class Number>
-__host__ __device__ Number smaller(Number a, Number b) {
-  return a < b ? a : b;
-}
 
 // Scans of one number a position.
 

@@ -1,6 +1,6 @@
 #include "cuda/kernel.hpp"
 #include "cuda/tensor_core.hpp"
-#include "layers/dot_product_attention.hpp"
+#include "layers/attention.hpp"
 
 namespace abh {
 
@@ -414,7 +414,7 @@ __device__ __forceinline__ void lay_down(Tile<T, KP>& own, Part<T, KP>& sum, flo
 // second cache. The running maximum is that of the scores before they are scaled.
 template <class T, int KP, bool wide>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
-    forward_kernel(DotProductAttentionForward<T> a, Plan plan) {
+    forward_kernel(AttentionForward<T> a, Plan plan) {
   constexpr int W = forward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
@@ -446,7 +446,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
         for (int part = 0; part < tile; part += W) {
           const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
           Score score;                                                // without the factor, which joins in the exponent
-          multiply_rows(score, query, shared.other[stage][0], part);  // (dot_product_attention.1)
+          multiply_rows(score, query, shared.other[stage][0], part);  // (attention.1)
           hide_others(score, seen);
           for (int r = 0; r < Score::rows; ++r) {
             float new_max = max[r];
@@ -461,7 +461,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
               powers += score.at(r, c);
             }
             max[r] = new_max;
-            sum[r] = sum[r] * shrink + powers;  // (dot_product_attention.2)
+            sum[r] = sum[r] * shrink + powers;  // (attention.2)
             for (int k = 0; k < out.columns; ++k) out.at(r, k) *= shrink;
           }
           multiply_columns(out, score, shared.other[stage][1], part, shared.weights);
@@ -473,8 +473,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
     const float total = row_sum<T>(sum[r]);
     const bool sees_none = total == 0;
     const float inverse = sees_none ? 0 : 1 / total;
-    for (int k = 0; k < out.columns; ++k) out.at(r, k) *= inverse;                   // (dot_product_attention.3)
-    const float lse = sees_none ? infinity : fmaf(max[r], plan.scale, logf(total));  // (dot_product_attention.4)
+    for (int k = 0; k < out.columns; ++k) out.at(r, k) *= inverse;                   // (attention.3)
+    const float lse = sees_none ? infinity : fmaf(max[r], plan.scale, logf(total));  // (attention.4)
     const int c = at.first + Score::row(r);
     if (Score::column(0) == 0 && c < C) lse_c[c] = lse;
   }
@@ -496,7 +496,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
 // which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
 template <class T, int KP, bool wide>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
-    backward_query_kernel(DotProductAttentionBackward<T> a, Statistics* statistics, Plan plan) {
+    backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
@@ -515,7 +515,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
   fetched();
   query.take(shared.own[0]);
   d_out.take(shared.own[1]);
-  multiply_diagonal(delta, d_out, shared.other[0][0]);  // (dot_product_attention.6)
+  multiply_diagonal(delta, d_out, shared.other[0][0]);  // (attention.6)
   Statistics& of_tile = statistics[Index{at.head} * plan.tiles + at.first / tile];
   for (int r = 0; r < Score::rows; ++r) {
     const int c = at.first + Score::row(r);
@@ -550,7 +550,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
               d_score.at(r, c) = weight * (d_score.at(r, c) - delta[r]);
             }
           }
-          multiply_columns(d_query, d_score, key, part, shared.weights);  // (dot_product_attention.8)
+          multiply_columns(d_query, d_score, key, part, shared.weights);  // (attention.8)
         }
       });
   lay_down(shared.own[0], d_query, plan.scale);
@@ -562,7 +562,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
 // keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
 template <class T, int KP, bool wide>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
-    backward_key_kernel(DotProductAttentionBackward<T> a, const Statistics* statistics, Plan plan) {
+    backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
@@ -608,12 +608,12 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
             const float delta = shared.statistics[stage].delta[part + Score::column(c)];
             for (int r = 0; r < Score::rows; ++r) {
               const float log_weight = fmaf(weight.at(r, c), plan.scale, -lse);
-              weight.at(r, c) = power_of_2(log_weight * log2_e);                // (dot_product_attention.5)
-              d_score.at(r, c) = weight.at(r, c) * (d_score.at(r, c) - delta);  // (dot_product_attention.7)
+              weight.at(r, c) = power_of_2(log_weight * log2_e);                // (attention.5)
+              d_score.at(r, c) = weight.at(r, c) * (d_score.at(r, c) - delta);  // (attention.7)
             }
           }
-          multiply_columns(d_value, weight, d_out, part, shared.weights);  // (dot_product_attention.10)
-          multiply_columns(d_key, d_score, query, part, shared.weights);   // (dot_product_attention.9)
+          multiply_columns(d_value, weight, d_out, part, shared.weights);  // (attention.10)
+          multiply_columns(d_key, d_score, query, part, shared.weights);   // (attention.9)
         }
       });
   lay_down(shared.own[0], d_key, plan.scale);
@@ -650,7 +650,7 @@ __device__ __forceinline__ Place place_of_row(const Arguments& a) {
 
 // Grid: a block of one warp for each query.
 template <class T>
-__global__ void plain_forward_kernel(DotProductAttentionForward<T> a, float scale) {
+__global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
   float* out_k = static_cast<float*>(dynamic_shared_memory());
   const Place at = place_of_row(a);
   const Rows<const T> key_ck = head_rows(a.key_bch, a.key_stride, a, at);
@@ -663,22 +663,22 @@ __global__ void plain_forward_kernel(DotProductAttentionForward<T> a, float scal
   float max = -infinity, sum = 0;
   for (int key = 0; key < keys; ++key) {
     if (!sight.sees(at.first, key)) continue;
-    const float score = scale * dot_product(query_k, key_ck[key], K);  // (dot_product_attention.1)
+    const float score = scale * dot_product(query_k, key_ck[key], K);  // (attention.1)
     const float new_max = fmaxf(max, score);
     const float shrink = expf(max - new_max), power = expf(score - new_max);
     max = new_max;
-    sum = sum * shrink + power;  // (dot_product_attention.2)
+    sum = sum * shrink + power;  // (attention.2)
     for (int k = lane; k < K; k += warp_size) out_k[k] = out_k[k] * shrink + power * float(value_ck[key][k]);
   }
   const bool sees_none = sum == 0;
-  lay_row(head_rows(a.out_bch, 0, a, at)[at.first], out_k, sees_none ? 0 : 1 / sum, K);  // (dot_product_attention.3)
+  lay_row(head_rows(a.out_bch, 0, a, at)[at.first], out_k, sees_none ? 0 : 1 / sum, K);  // (attention.3)
   if (lane > 0) return;
-  a.lse_bnc[Index{at.head} * a.C + at.first] = sees_none ? infinity : max + logf(sum);  // (dot_product_attention.4)
+  a.lse_bnc[Index{at.head} * a.C + at.first] = sees_none ? infinity : max + logf(sum);  // (attention.4)
 }
 
 // Grid: a block of one warp for each query. Makes delta for the kernel below.
 template <class T>
-__global__ void plain_backward_query_kernel(DotProductAttentionBackward<T> a, float* delta_bnc, float scale) {
+__global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta_bnc, float scale) {
   float* d_query_k = static_cast<float*>(dynamic_shared_memory());
   const Place at = place_of_row(a);
   const Rows<const T> key_ck = head_rows(a.key_bch, a.key_stride, a, at);
@@ -689,7 +689,7 @@ __global__ void plain_backward_query_kernel(DotProductAttentionBackward<T> a, fl
   const int K = int(a.K), keys = a.causal ? at.first + 1 : int(a.C), lane = int(threadIdx.x);
   const Index bnc = Index{at.head} * a.C + at.first;
 
-  const float delta = dot_product(d_out_k, head_rows(a.out_bch, 0, a, at)[at.first], K);  // (dot_product_attention.6)
+  const float delta = dot_product(d_out_k, head_rows(a.out_bch, 0, a, at)[at.first], K);  // (attention.6)
   if (lane == 0) delta_bnc[bnc] = delta;
   for (int k = lane; k < K; k += warp_size) d_query_k[k] = 0;
   for (int key = 0; key < keys; ++key) {
@@ -699,12 +699,12 @@ __global__ void plain_backward_query_kernel(DotProductAttentionBackward<T> a, fl
     for (int k = lane; k < K; k += warp_size) d_query_k[k] += d_score * float(key_ck[key][k]);
   }
   lay_row(head_rows(a.d_query_bch, a.d_query_stride, a, at)[at.first], d_query_k, scale,
-          K);  // (dot_product_attention.8)
+          K);  // (attention.8)
 }
 
 // Grid: a block of one warp for each key.
 template <class T>
-__global__ void plain_backward_key_kernel(DotProductAttentionBackward<T> a, const float* delta_bnc, float scale) {
+__global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* delta_bnc, float scale) {
   float* d_key_k = static_cast<float*>(dynamic_shared_memory());
   float* d_value_k = d_key_k + a.K;
   const Place at = place_of_row(a);
@@ -720,16 +720,15 @@ __global__ void plain_backward_key_kernel(DotProductAttentionBackward<T> a, cons
     if (!sight.sees(query, at.first)) continue;
     const Index bnc = Index{at.head} * C + query;
     const float score = dot_product(query_ck[query], key_k, K);
-    const float weight = expf(fmaf(scale, score, -a.lse_bnc[bnc]));  // (dot_product_attention.5)
-    const float d_score =
-        weight * (dot_product(d_out_ck[query], value_k, K) - delta_bnc[bnc]);  // (dot_product_attention.7)
+    const float weight = expf(fmaf(scale, score, -a.lse_bnc[bnc]));                              // (attention.5)
+    const float d_score = weight * (dot_product(d_out_ck[query], value_k, K) - delta_bnc[bnc]);  // (attention.7)
     for (int k = lane; k < K; k += warp_size) {
       d_key_k[k] += d_score * float(query_ck[query][k]);
       d_value_k[k] += weight * float(d_out_ck[query][k]);
     }
   }
-  lay_row(head_rows(a.d_key_bch, a.d_key_stride, a, at)[at.first], d_key_k, scale, K);    // (dot_product_attention.9)
-  lay_row(head_rows(a.d_value_bch, a.d_value_stride, a, at)[at.first], d_value_k, 1, K);  // (dot_product_attention.10)
+  lay_row(head_rows(a.d_key_bch, a.d_key_stride, a, at)[at.first], d_key_k, scale, K);    // (attention.9)
+  lay_row(head_rows(a.d_value_bch, a.d_value_stride, a, at)[at.first], d_value_k, 1, K);  // (attention.10)
 }
 
 // ---- Step ----
@@ -746,7 +745,7 @@ struct StepMemory {
 // Grid: chunks x N blocks of 4 warps. First a warp takes every fourth row, channels over lanes; then threads run over
 // channels, rows one after another. Reads the two caches once.
 template <class T>
-__global__ void step_kernel(DotProductAttentionStep<T> a, float* triple, int chunks, float scale) {
+__global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float scale) {
   auto& shared = shared_memory<StepMemory>();
   const int K = int(a.K), warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
   const Index n = Index{blockIdx.x} / chunks, first = Index{blockIdx.x} % chunks * chunk, H = a.N * a.K;
@@ -755,7 +754,7 @@ __global__ void step_kernel(DotProductAttentionStep<T> a, float* triple, int chu
   const T* value_ck = a.value_ch + first * H + n * K;
 
   for (int c = warp; c < rows; c += step_threads / warp_size) {
-    const float score = scale * dot_product(a.query_h + n * K, key_ck + c * H, K);  // (dot_product_attention.1)
+    const float score = scale * dot_product(a.query_h + n * K, key_ck + c * H, K);  // (attention.1)
     if (lane == 0) shared.score[c] = score;
   }
   __syncthreads();
@@ -764,7 +763,7 @@ __global__ void step_kernel(DotProductAttentionStep<T> a, float* triple, int chu
                           lane + warp_size < rows ? shared.score[lane + warp_size] : -infinity};
   const float max = warp_max(fmaxf(score[0], score[1]));
   const float power[2] = {expf(score[0] - max), expf(score[1] - max)};
-  const float sum = warp_sum(power[0] + power[1]);  // (dot_product_attention.2)
+  const float sum = warp_sum(power[0] + power[1]);  // (attention.2)
   if (warp == 0) {
     shared.power[lane] = power[0];
     shared.power[lane + warp_size] = power[1];
@@ -800,7 +799,7 @@ __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
       const float* of_chunk = of_head + Index{i} * (K + 2);
       out += of_chunk[k] * expf(of_chunk[K] - max);
     }
-    out_h[n * K + k] = T(chunks == 0 ? 0 : out / sum);  // (dot_product_attention.3)
+    out_h[n * K + k] = T(chunks == 0 ? 0 : out / sum);  // (attention.3)
   }
 }
 
@@ -847,7 +846,7 @@ bool with_width(Index K, bool wide, const Run& run) {
 }  // namespace
 
 template <class Device, class T>
-void dot_product_attention_forward(Device& device, const DotProductAttentionForward<T>& a) {
+void attention_forward(Device& device, const AttentionForward<T>& a) {
   const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
   if (rows == 0) return;
   const Plan plan = plan_of(a);
@@ -862,7 +861,7 @@ void dot_product_attention_forward(Device& device, const DotProductAttentionForw
 }
 
 template <class Device, class T>
-void dot_product_attention_backward(Device& device, const DotProductAttentionBackward<T>& a) {
+void attention_backward(Device& device, const AttentionBackward<T>& a) {
   const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
   if (rows == 0) return;
   const Plan plan = plan_of(a);
@@ -887,7 +886,7 @@ void dot_product_attention_backward(Device& device, const DotProductAttentionBac
 }
 
 template <class Device, class T>
-void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>& a) {
+void attention_step(Device& device, const AttentionStep<T>& a) {
   const int chunks = int(blocks_for(a.length, chunk));
   typename Device::Scope scratch(device.workspace);
   float* triple = scratch.template take<float>(a.N * chunks * (a.K + 2));
@@ -896,10 +895,10 @@ void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>
   launch(merge_kernel<T>, blocks_for(a.N, 1), step_threads, 0, device.stream(), a.out_h, triple, chunks, int(a.K));
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template decltype(dot_product_attention_forward<Gpu, T>) dot_product_attention_forward<Gpu, T>;   \
-  template decltype(dot_product_attention_backward<Gpu, T>) dot_product_attention_backward<Gpu, T>; \
-  template decltype(dot_product_attention_step<Gpu, T>) dot_product_attention_step<Gpu, T>;
+#define INSTANTIATE(T)                                                      \
+  template decltype(attention_forward<Gpu, T>) attention_forward<Gpu, T>;   \
+  template decltype(attention_backward<Gpu, T>) attention_backward<Gpu, T>; \
+  template decltype(attention_step<Gpu, T>) attention_step<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

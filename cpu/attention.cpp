@@ -1,4 +1,4 @@
-#include "layers/dot_product_attention.hpp"
+#include "layers/attention.hpp"
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
@@ -44,22 +44,22 @@ void forward_by_rows(Rows<T> out_ck, Accum<T>* lse_c, Rows<const T> query_ck, Ro
     const Index keys = causal ? query + 1 : C;
     for (Index key = 0; key < keys; ++key) {
       if (mask_c && mask_c[key] == 0) continue;
-      const T score = scale * dot_product(query_ck[query], key_ck[key], K);  // (dot_product_attention.1)
+      const T score = scale * dot_product(query_ck[query], key_ck[key], K);  // (attention.1)
       const T new_max = larger(max, score);
       const T shrink = exponential(max - new_max);
       const T power = exponential(score - new_max);
       max = new_max;
-      sum = sum * shrink + power;  // (dot_product_attention.2)
+      sum = sum * shrink + power;  // (attention.2)
       for (Index k = 0; k < K; ++k) out_k[k] = out_k[k] * shrink + power * value_ck[key][k];
     }
     const bool sees_none = sum == T(0);
-    for (Index k = 0; k < K; ++k) out_k[k] = sees_none ? T(0) : out_k[k] / sum;  // (dot_product_attention.3)
-    lse_c[query] = sees_none ? T(infinity) : max + natural_log(sum);             // (dot_product_attention.4)
+    for (Index k = 0; k < K; ++k) out_k[k] = sees_none ? T(0) : out_k[k] / sum;  // (attention.3)
+    lse_c[query] = sees_none ? T(infinity) : max + natural_log(sum);             // (attention.4)
   }
 }
 
 template <class T>
-void backward_by_rows(const DotProductAttentionBackward<T>& a, Index b, Index n) {
+void backward_by_rows(const AttentionBackward<T>& a, Index b, Index n) {
   const auto rows = [&](auto* first, Index stride) { return head_rows(first, stride, b, n, a.C, a.N, a.K); };
   const Rows<const T> query_ck = rows(a.query_bch, a.query_stride);
   const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
@@ -77,18 +77,17 @@ void backward_by_rows(const DotProductAttentionBackward<T>& a, Index b, Index n)
     for (Index k = 0; k < a.K; ++k) d_query_ck[c][k] = d_key_ck[c][k] = d_value_ck[c][k] = T(0);
   }
   for (Index query = 0; query < a.C; ++query) {
-    const T delta = dot_product(d_out_ck[query], out_ck[query], a.K);  // (dot_product_attention.6)
+    const T delta = dot_product(d_out_ck[query], out_ck[query], a.K);  // (attention.6)
     const Index keys = a.causal ? query + 1 : a.C;
     for (Index key = 0; key < keys; ++key) {
       if (mask_c && mask_c[key] == 0) continue;
       const T score = scale * dot_product(query_ck[query], key_ck[key], a.K);
-      const T weight = exponential(score - lse_c[query]);  // (dot_product_attention.5)
-      const T d_score =
-          weight * (dot_product(d_out_ck[query], value_ck[key], a.K) - delta);  // (dot_product_attention.7)
+      const T weight = exponential(score - lse_c[query]);                                     // (attention.5)
+      const T d_score = weight * (dot_product(d_out_ck[query], value_ck[key], a.K) - delta);  // (attention.7)
       for (Index k = 0; k < a.K; ++k) {
-        d_query_ck[query][k] += scale * d_score * key_ck[key][k];  // (dot_product_attention.8)
-        d_key_ck[key][k] += scale * d_score * query_ck[query][k];  // (dot_product_attention.9)
-        d_value_ck[key][k] += weight * d_out_ck[query][k];         // (dot_product_attention.10)
+        d_query_ck[query][k] += scale * d_score * key_ck[key][k];  // (attention.8)
+        d_key_ck[key][k] += scale * d_score * query_ck[query][k];  // (attention.9)
+        d_value_ck[key][k] += weight * d_out_ck[query][k];         // (attention.10)
       }
     }
   }
@@ -406,8 +405,7 @@ Index forward_scratch(Index K, Index block) {
 // One block of queries against every key it sees. State per query: max of the scores before their factor 1/sqrt(K),
 // sum, and K outputs not yet divided by the sum.
 template <class T>
-void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Index first_query, Index block,
-                   T* scratch) {
+void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_query, Index block, T* scratch) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = a.K, padded_K = padded<T>(K);
@@ -476,7 +474,7 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
         for (Index key = 0; key < seen; ++key) max = larger(max, load<L>(weight_c + key * group<T>));
         // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
         const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
-        const T to_exponent = scale * T(log2_e);  // (dot_product_attention.1), and to the base 2
+        const T to_exponent = scale * T(log2_e);  // (attention.1), and to the base 2
         L shrink[] = {(old_max - base) * to_exponent};
         powers_of_two(shrink);
         L sum = splat<L>(T(0));
@@ -496,7 +494,7 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
         for (; key < seen; ++key) weigh.template operator()<1>(key);
         for (; key < keys; ++key) store<L>(weight_c + key * group<T>, splat<L>(T(0)));
         store<L>(max_c + g + half, max);
-        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink[0] + sum);  // (dot_product_attention.2)
+        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink[0] + sum);  // (attention.2)
         store<L>(shrink_c + half, shrink[0]);
       }
       for (Index c = 0; first_key > 0 && c < group_queries; ++c) {
@@ -519,13 +517,13 @@ void forward_block(const DotProductAttentionForward<T>& a, Index b, Index n, Ind
   for (Index c = 0; c < queries; c += width) {
     const L sum = load<L>(sum_c + c), none = splat<L>(T(0));
     store<L>(sum_c + c, sum == none ? none : T(1) / sum);
-    store<L>(max_c + c, sum == none ? splat<L>(T(infinity))
-                                    : load<L>(max_c + c) * scale + natural_log<L>(sum));  // (dot_product_attention.4)
+    store<L>(max_c + c,
+             sum == none ? splat<L>(T(infinity)) : load<L>(max_c + c) * scale + natural_log<L>(sum));  // (attention.4)
   }
   for (Index c = 0; c < queries; ++c) {
     lse_c[c] = max_c[c];
     for_lanes<T>(K, [&]<class M>(Index k) {
-      store<M>(out_ck[c] + k, load<M>(sum_ck[c] + k) * sum_c[c]);  // (dot_product_attention.3)
+      store<M>(out_ck[c] + k, load<M>(sum_ck[c] + k) * sum_c[c]);  // (attention.3)
     });
   }
 }
@@ -539,8 +537,8 @@ Index backward_scratch(Index K, Index block) {
 // One block of keys against every query that sees it: finishes d_key and d_value of the block, adds its part to
 // d_query_ck (C rows of padded(K) channels), or begins it if it is the first block to do so.
 template <class T>
-void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, Index first_key, Index block,
-                    Rows<T> d_query_ck, bool begins_d_query, const T* delta_c, T* scratch) {
+void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first_key, Index block, Rows<T> d_query_ck,
+                    bool begins_d_query, const T* delta_c, T* scratch) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = a.K, padded_K = padded<T>(K);
@@ -613,11 +611,10 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
               const L score = load<L>(weight_cc + (c + i) * group<T> + half) * scale + hide;
               weight[i] = (score - lse_c[first_query + c + i]) * T(log2_e);
             });
-            powers_of_two(weight);  // (dot_product_attention.5)
+            powers_of_two(weight);  // (attention.5)
             unrolled<count>([&](int i) {
               T* d_score_c = d_score_cc + (c + i) * tile + g + half;
-              const L d_score =
-                  weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (dot_product_attention.7)
+              const L d_score = weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (attention.7)
               store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
               store<L>(d_score_c, d_score * scale);
             });
@@ -639,7 +636,7 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
           }
           for (; c < queries; ++c) weigh.template operator()<1>(c, hide);
         }
-        Product<T> by_key{.out = d_value_sum_ck.from(key + g),  // (dot_product_attention.10)
+        Product<T> by_key{.out = d_value_sum_ck.from(key + g),  // (attention.10)
                           .a = {weight_cc + first * group<T>, 1, group<T>},
                           .b = tile_d_out_ck.from(first),
                           .rows = group_keys,
@@ -648,13 +645,13 @@ void backward_block(const DotProductAttentionBackward<T>& a, Index b, Index n, I
                           .add = !begins_d_key,
                           .which = diagonal ? Steps::from_diagonal : Steps::all};
         multiply<T>(by_key);
-        by_key.out = d_key_sum_ck.from(key + g);  // (dot_product_attention.9)
+        by_key.out = d_key_sum_ck.from(key + g);  // (attention.9)
         by_key.a = {d_score_cc + first * tile + g, 1, tile};
         by_key.b = tile_query_ck.from(first);
         multiply<T>(by_key);
       }
       const Index step = diagonal ? group<T> : queries;
-      for (Index c = 0; c < queries; c += step) {  // (dot_product_attention.8)
+      for (Index c = 0; c < queries; c += step) {  // (attention.8)
         const Index some = lesser(step, queries - c);
         multiply<T>({.out = d_query_ck.from(first_query + c),
                      .a = {d_score_cc + c * tile, tile, 1},
@@ -700,7 +697,7 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
 Index pieces_of(Index heads, Index blocks) { return lesser(blocks_of(enough_tasks, heads), blocks); }
 
 template <class Device, class T>
-void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) {
+void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
   const Index heads = a.B * a.N;
   const Index tiles = blocks_of(a.C, tile);
   if (heads == 0 || tiles == 0) return;
@@ -721,7 +718,7 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
     const Index first = task % tiles * tile;
     for (Index head = task / tiles * a.N; head < (task / tiles + 1) * a.N; ++head) {
       sum_delta<T>(delta_bnc + head * a.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first,
-                   lesser(first + tile, a.C), a.K);  // (dot_product_attention.6)
+                   lesser(first + tile, a.C), a.K);  // (attention.6)
     }
   });
 
@@ -758,7 +755,7 @@ void backward_in_tiles(Device& device, const DotProductAttentionBackward<T>& a) 
 }  // namespace
 
 template <class Device, class T>
-void dot_product_attention_forward(Device& device, const DotProductAttentionForward<T>& a) {
+void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
     const Index block = block_rows(a.B * a.N, a.C, a.K);
     const Index blocks = blocks_of(a.C, block);
@@ -785,7 +782,7 @@ void dot_product_attention_forward(Device& device, const DotProductAttentionForw
 }
 
 template <class Device, class T>
-void dot_product_attention_backward(Device& device, const DotProductAttentionBackward<T>& a) {
+void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
     backward_in_tiles(device, a);
   } else {
@@ -794,7 +791,7 @@ void dot_product_attention_backward(Device& device, const DotProductAttentionBac
 }
 
 template <class Device, class T>
-void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>& a) {
+void attention_step(Device& device, const AttentionStep<T>& a) {
   const Index H = a.N * a.K;
   const T scale = score_scale<T>(a.K);
   typename Device::Scope scratch(device.workspace);
@@ -807,17 +804,17 @@ void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         score += load<L>(a.query_h + n * a.K + k) * load<L>(a.key_ch + c * H + n * a.K + k);
       });
-      score_c[c] = score.total() * scale;  // (dot_product_attention.1)
+      score_c[c] = score.total() * scale;  // (attention.1)
       max = larger(max, score_c[c]);
     }
-    RowSum<T> sum;  // (dot_product_attention.2)
+    RowSum<T> sum;  // (attention.2)
     for_lanes<T>(a.length, [&]<class L>(Index c) {
       const L power = exponential<L>(load<L>(score_c + c) - max);
       sum += power;
       store<L>(score_c + c, power);
     });
     const T inverse = a.length == 0 ? T(0) : T(1) / sum.total();
-    for_lanes<T>(a.K, [&]<class L>(Index k) {  // (dot_product_attention.3)
+    for_lanes<T>(a.K, [&]<class L>(Index k) {  // (attention.3)
       L out = splat<L>(T(0));
       for (Index c = 0; c < a.length; ++c) out += score_c[c] * load<L>(a.value_ch + c * H + n * a.K + k);
       store<L>(a.out_h + n * a.K + k, out * inverse);
@@ -825,10 +822,10 @@ void dot_product_attention_step(Device& device, const DotProductAttentionStep<T>
   });
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template decltype(dot_product_attention_forward<Cpu, T>) dot_product_attention_forward<Cpu, T>;   \
-  template decltype(dot_product_attention_backward<Cpu, T>) dot_product_attention_backward<Cpu, T>; \
-  template decltype(dot_product_attention_step<Cpu, T>) dot_product_attention_step<Cpu, T>;
+#define INSTANTIATE(T)                                                      \
+  template decltype(attention_forward<Cpu, T>) attention_forward<Cpu, T>;   \
+  template decltype(attention_backward<Cpu, T>) attention_backward<Cpu, T>; \
+  template decltype(attention_step<Cpu, T>) attention_step<Cpu, T>;
 ABH_FOR_EACH_SCALAR(INSTANTIATE)
 
 }  // namespace abh

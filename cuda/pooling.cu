@@ -1,6 +1,6 @@
-#include "cuda/additive_scan.hpp"
 #include "cuda/kernel.hpp"
-#include "layers/additive_attention.hpp"
+#include "cuda/pooling_scan.hpp"
+#include "layers/pooling.hpp"
 
 namespace abh {
 
@@ -30,8 +30,7 @@ template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
   for (int v = 0; v < width; ++v) {
     const float added = step.add * in.x[v];
-    state.x[v] =
-        step.keep * state.x[v] + added;  // (additive_attention.5) (additive_attention.10) (additive_attention.16)
+    state.x[v] = step.keep * state.x[v] + added;  // (pooling.5) (pooling.10) (pooling.16)
   }
 }
 
@@ -40,13 +39,7 @@ __device__ __forceinline__ void advance(Floats<width>& state, Step step, const F
 namespace {
 
 // Positions in a block: the window, or the whole sequence for a global one.
-int block_of(const AdditivePoolingShape& s) { return int(s.window > 0 && s.window < s.C ? s.window : s.C); }
-
-// Packs of four channels, of 16 bytes in float and 8 in bf16, where rows are aligned and no pack holds two heads.
-template <class... Pointers>
-bool packs_fit(Index K, Index stride, Index other_stride, const Pointers*... rows) {
-  return K % 4 == 0 && widest_fits<float>(stride, rows...) && widest_fits<float>(other_stride, rows...);
-}
+int block_of(const PoolingShape& s) { return int(s.window > 0 && s.window < s.C ? s.window : s.C); }
 
 // Whether c is the first position of a block in this order.
 __device__ bool starts(int c, int C, int block, Order order) {
@@ -64,7 +57,7 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
         return Step{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c)};
       },
       [&](int c, float before, float most) {
-        max_c[c] = most;  // (additive_attention.2) (additive_attention.15)
+        max_c[c] = most;  // (pooling.2) (pooling.15)
         // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
         const float newcomer = logit(c);
         const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
@@ -82,9 +75,9 @@ __device__ void running_sum(float* sum_c, float* beta_c, float* alpha_c, int C, 
         return Step{beta_c[c], alpha_c[c]};
       },
       [&](int c, float before, float sum) {
-        sum_c[c] = sum;                                       // (additive_attention.3)
-        alpha_c[c] = sum == 0 ? 0 : alpha_c[c] / sum;         // (additive_attention.4)
-        beta_c[c] = sum == 0 ? 0 : beta_c[c] * before / sum;  // (additive_attention.9)
+        sum_c[c] = sum;                                       // (pooling.3)
+        alpha_c[c] = sum == 0 ? 0 : alpha_c[c] / sum;         // (pooling.4)
+        beta_c[c] = sum == 0 ? 0 : beta_c[c] * before / sum;  // (pooling.9)
       });
 }
 
@@ -132,10 +125,10 @@ __global__ static void forward_weights_kernel(ForwardWeights a) {
     const float most = fmaxf(older, newer);
     const float old_sum = older == minus_infinity ? 0 : suffix_sum_c[begin] * expf(older - most);
     const float new_sum = newer == minus_infinity ? 0 : sum_c[c] * expf(newer - most);
-    const float sum = old_sum + new_sum;  // (additive_attention.6)
+    const float sum = old_sum + new_sum;  // (pooling.6)
     max_c[c] = most;
     sum_c[c] = sum;
-    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (additive_attention.7)
+    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (pooling.7)
   }
 }
 
@@ -149,11 +142,11 @@ __global__ static void global_weights_kernel(float* alpha_bnc, float* passed_on_
   const int c = int(i - bn * C);
   const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(c);
   const float most = max_bnc[i], sum = sum_bnc[i];
-  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most) / sum;  // (additive_attention.4)
+  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most) / sum;  // (pooling.4)
   if (c == C - 1) passed_on_bnc[i] = 0;
   if (c == 0) return;
   const float before = sum_bnc[i - 1];
-  passed_on_bnc[i - 1] = before == 0 ? 0 : before * expf(max_bnc[i - 1] - most) / sum;  // (additive_attention.9)
+  passed_on_bnc[i - 1] = before == 0 ? 0 : before * expf(max_bnc[i - 1] - most) / sum;  // (pooling.9)
 }
 
 // Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
@@ -223,9 +216,9 @@ __global__ static void global_d_logit_kernel(float* d_logit_bnc, const float* al
       [&](int c) {
         const float local = alpha_bnc[first + c] * kappa(first + c, int(bn % N));
         d_logit_c[c] = local;
-        return Step{c > 0 ? passed_on_bnc[first + c - 1] : 0, -local};  // (additive_attention.14)
+        return Step{c > 0 ? passed_on_bnc[first + c - 1] : 0, -local};  // (pooling.14)
       },
-      [&](int c, float drift, float) { d_logit_c[c] += alpha_bnc[first + c] * drift; });  // (additive_attention.13)
+      [&](int c, float drift, float) { d_logit_c[c] += alpha_bnc[first + c] * drift; });  // (pooling.13)
 }
 
 // Grid: one block for each head of each sequence.
@@ -256,7 +249,7 @@ __global__ static void window_d_logit_kernel(WindowGradient a) {
         const Index i = first + c;
         const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
         const float same = a.weight_down_bnc[i] * pulled_down + a.weight_up_bnc[i] * pulled_up;
-        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (additive_attention.18)
+        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling.18)
       });
 }
 
@@ -306,7 +299,7 @@ struct EmitWindow {
                          const Floats<width>& prefix, float*) const {
     Floats<width> out;
     for (int v = 0; v < width; ++v) {
-      out.x[v] = prefix.x[v] + loaded.gamma * (loaded.suffix.x[v] - prefix.x[v]);  // (additive_attention.8)
+      out.x[v] = prefix.x[v] + loaded.gamma * (loaded.suffix.x[v] - prefix.x[v]);  // (pooling.8)
     }
     store<width>(out_bch + at.element, out);
   }
@@ -333,7 +326,7 @@ struct PayloadGradient {
   }
 };
 template <class T>
-PayloadGradient<T> payload_gradient(const AdditivePoolingBackward<T>& a) {
+PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a) {
   const Index H = a.shape.N * a.shape.K;
   return {a.d_x_bch, stride_or(a.d_x_stride, H), a.accumulate, a.x_bch, stride_or(a.x_stride, H), a.out_bch};
 }
@@ -360,8 +353,8 @@ struct EmitGlobalGradient {
                          const Floats<width>& adjoint, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.alpha * adjoint.x[v];                      // (additive_attention.11)
-      dot[0] += (loaded.x.x[v] - loaded.out.x[v]) * adjoint.x[v];  // (additive_attention.12)
+      d_x.x[v] = loaded.alpha * adjoint.x[v];                      // (pooling.11)
+      dot[0] += (loaded.x.x[v] - loaded.out.x[v]) * adjoint.x[v];  // (pooling.12)
     }
     arrays.write(at, d_x);
   }
@@ -397,8 +390,7 @@ struct EmitWindowGradient {
                          const Floats<width>& pull_down, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] =
-          loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (additive_attention.17)
+      d_x.x[v] = loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling.17)
       dot[0] += loaded.x.x[v] * d_x.x[v];
       dot[1] += loaded.out.x[v] * d_out.x[v];
     }
@@ -409,8 +401,8 @@ struct EmitWindowGradient {
 // Pooling.
 
 template <int width, class T>
-void pooling_forward(Gpu& device, const AdditivePoolingForward<T>& a) {
-  const AdditivePoolingShape& s = a.shape;
+void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
+  const PoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
   const Index H = s.N * s.K, BN = s.B * s.N, stride = stride_or(a.x_stride, H);
   typename Gpu::Scope scratch(device.workspace);
@@ -445,8 +437,8 @@ void pooling_forward(Gpu& device, const AdditivePoolingForward<T>& a) {
 }
 
 template <int width, class T>
-void pooling_backward_global(Gpu& device, const AdditivePoolingBackward<T>& a) {
-  const AdditivePoolingShape& s = a.shape;
+void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
+  const PoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.N * s.K, BNC = s.B * s.N * C;
   typename Gpu::Scope scratch(device.workspace);
@@ -462,8 +454,8 @@ void pooling_backward_global(Gpu& device, const AdditivePoolingBackward<T>& a) {
 }
 
 template <int width, class T>
-void pooling_backward_windowed(Gpu& device, const AdditivePoolingBackward<T>& a) {
-  const AdditivePoolingShape& s = a.shape;
+void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
+  const PoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
   const Index H = s.N * s.K, BNC = s.B * s.N * C, dots = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
@@ -511,7 +503,7 @@ void pooling_backward_windowed(Gpu& device, const AdditivePoolingBackward<T>& a)
 }
 
 template <int width, class T>
-void pooling_backward(Gpu& device, const AdditivePoolingBackward<T>& a) {
+void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
   block_of(a.shape) < a.shape.C ? pooling_backward_windowed<width>(device, a)
                                 : pooling_backward_global<width>(device, a);
 }
@@ -519,7 +511,7 @@ void pooling_backward(Gpu& device, const AdditivePoolingBackward<T>& a) {
 }  // namespace
 
 template <class Device, class T>
-void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a) {
+void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (a.shape.B * a.shape.C == 0) return;
   const Index H = a.shape.N * a.shape.K;
   packs_fit(a.shape.K, stride_or(a.x_stride, H), H, a.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
@@ -527,127 +519,12 @@ void additive_pooling_forward(Device& device, const AdditivePoolingForward<T>& a
 }
 
 template <class Device, class T>
-void additive_pooling_backward(Device& device, const AdditivePoolingBackward<T>& a) {
+void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (a.shape.B * a.shape.C == 0) return;
   const Index H = a.shape.N * a.shape.K;
   packs_fit(a.shape.K, stride_or(a.x_stride, H), stride_or(a.d_x_stride, H), a.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
       ? pooling_backward<4>(device, a)
       : pooling_backward<1>(device, a);
-}
-
-// Logits.
-
-namespace {
-
-constexpr int logit_threads = 128;
-constexpr int rows_at_once = 4;
-
-// The dot products of four rows with the vector of one head belong to a group of `lanes` lanes, a power of two: as many
-// as have something to do, so that no lane idles for small heads; for large ones they go round. Neighbouring groups
-// take neighbouring heads of the same rows, and read them side by side. Grid: BC / 4 x N groups. Reads x once.
-template <class T, int width>
-__global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, Index BC, int C, int N,
-                              int K, int lanes) {
-  const Index group = (Index{blockIdx.x} * logit_threads + threadIdx.x) / lanes;
-  const int lane = int(threadIdx.x) % lanes, n = int(group % N);
-  const Index first = group / N * rows_at_once;
-  float sum[rows_at_once] = {};
-  for (int k = lane * width; k < K; k += lanes * width) {
-    const Floats<width> pool = load<width>(pool_nk + n * K + k);
-    for (int i = 0; i < rows_at_once; ++i) {
-      if (first + i >= BC) continue;
-      const Floats<width> x = load<width>(x_bch + (first + i) * stride + n * K + k);
-      for (int v = 0; v < width; ++v) sum[i] += x.x[v] * pool.x[v];
-    }
-  }
-  for (int i = 0; i < rows_at_once; ++i) {
-    for (int other = lanes / 2; other > 0; other /= 2) sum[i] += __shfl_xor_sync(whole_warp, sum[i], other);
-    const Index bc = first + i;
-    if (lane == 0 && bc < BC)
-      logit_bnc[(bc / C * N + n) * C + bc % C] = sum[i] / sqrtf(float(K));  // (additive_attention.1)
-  }
-}
-
-// Rows of a chunk: at most 1,024 chunks, and at least 64 rows, so that the partial sums of d_pool (a row of H floats a
-// chunk) stay small beside the rows themselves.
-Index rows_per_chunk(Index BC) {
-  const Index rows = (BC + 1023) / 1024;
-  return rows < 64 ? 64 : rows;
-}
-
-// Grid: chunks of rows x tiles of 32 packs of channels; 8 warps share the rows of a chunk, their sums are added in
-// order. Reads x and d_x once, writes d_x once.
-constexpr int chunk_warps = 8;
-template <int width>
-struct PoolSums {
-  alignas(16) float sum[chunk_warps][warp_size * width];
-};
-template <class T, int width>
-__global__ void logits_backward_kernel(AdditiveLogitsBackward<T> a, float* partial_ph, int rows) {
-  auto& shared = shared_memory<PoolSums<width>>();
-  const int H = int(a.N * a.K), h_tiles = (H + warp_size * width - 1) / (warp_size * width);
-  const int lane = int(threadIdx.x), warp = int(threadIdx.y);
-  const int h = (int(blockIdx.x) % h_tiles * warp_size + lane) * width;
-  const Index chunk = int(blockIdx.x) / h_tiles, first = chunk * rows, end = smaller<Index>(first + rows, a.B * a.C);
-  Floats<width> d_pool{};
-  if (h < H) {
-    const float scale = 1 / sqrtf(float(a.K));
-    const Floats<width> pool = load<width>(a.pool_nk + h);
-    const Index n = h / int(a.K);
-    Index b = (first + warp) / a.C, c = (first + warp) % a.C;
-    for (Index bc = first + warp; bc < end; bc += chunk_warps) {
-      const float d_dot = a.d_logit_bnc[(b * a.N + n) * a.C + c] * scale;
-      const Floats<width> x = load<width>(a.x_bch + bc * a.x_stride + h);
-      Floats<width> d_x = load<width>(a.d_x_bch + bc * a.d_x_stride + h);
-      for (int v = 0; v < width; ++v) {
-        d_x.x[v] += d_dot * pool.x[v];  // (additive_attention.19)
-        d_pool.x[v] += d_dot * x.x[v];  // (additive_attention.20)
-      }
-      store<width>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
-      for (c += chunk_warps; c >= a.C; c -= a.C) ++b;
-    }
-  }
-  store<width>(&shared.sum[warp][lane * width], d_pool);
-  __syncthreads();
-  if (warp > 0 || h >= H) return;
-  for (int other = 1; other < chunk_warps; ++other) {
-    const Floats<width> sum = load<width>(&shared.sum[other][lane * width]);
-    for (int v = 0; v < width; ++v) d_pool.x[v] += sum.x[v];
-  }
-  store<width>(partial_ph + chunk * H + h, d_pool);
-}
-
-}  // namespace
-
-template <class Device, class T>
-void additive_logits_forward(Device& device, const AdditiveLogitsForward<T>& a) {
-  const Index stride = stride_or(a.x_stride, a.N * a.K);
-  const auto run = [&](auto kernel, Index width) {
-    int lanes = 1;
-    while (lanes < warp_size && lanes * width < a.K) lanes *= 2;
-    const Index groups = (a.B * a.C + rows_at_once - 1) / rows_at_once * a.N;
-    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), a.logit_bnc, a.x_bch,
-           stride, a.pool_nk, a.B * a.C, int(a.C), int(a.N), int(a.K), lanes);
-  };
-  packs_fit(a.K, stride, stride, a.x_bch, a.pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
-}
-
-template <class Device, class T>
-void additive_logits_backward(Device& device, const AdditiveLogitsBackward<T>& a) {
-  const Index H = a.N * a.K, rows = rows_per_chunk(a.B * a.C), chunks = (a.B * a.C + rows - 1) / rows;
-  AdditiveLogitsBackward<T> strided = a;
-  strided.x_stride = stride_or(a.x_stride, H);
-  strided.d_x_stride = stride_or(a.d_x_stride, H);
-  typename Device::Scope scratch(device.workspace);
-  float* partial_ph = scratch.template take<float>(chunks * H);  // p: chunk
-  const auto run = [&](auto kernel, Index width) {
-    launch(kernel, blocks_for(chunks * ((H + warp_size * width - 1) / (warp_size * width)), 1),
-           dim3(warp_size, chunk_warps), 0, device.stream(), strided, partial_ph, int(rows));
-  };
-  packs_fit(a.K, strided.x_stride, strided.d_x_stride, a.x_bch, a.d_x_bch, a.pool_nk)
-      ? run(logits_backward_kernel<T, 4>, 4)
-      : run(logits_backward_kernel<T, 1>, 1);
-  add_partial_sums(device, a.d_pool_nk, partial_ph, chunks, H, H);
 }
 
 // Pooling, step by step.
@@ -670,11 +547,11 @@ struct Running {
 // Adds one position to a state and returns its share in it.
 __device__ float push(Running& state, float logit) {
   if (logit == minus_infinity) return 0;
-  const float most = fmaxf(state.max, logit);  // (additive_attention.2)
+  const float most = fmaxf(state.max, logit);  // (pooling.2)
   const float keep = state.sum == 0 ? 0 : expf(state.max - most);
   const float add = expf(logit - most);
-  state = {most, state.sum * keep + add};  // (additive_attention.3)
-  return add / state.sum;                  // (additive_attention.4)
+  state = {most, state.sum * keep + add};  // (pooling.3)
+  return add / state.sum;                  // (pooling.4)
 }
 
 // What a merge gives the older of two states.
@@ -683,10 +560,10 @@ __device__ float share_of_older(const Running& older, const Running& newer) {
   if (newer.sum == 0) return 1;
   const float most = fmaxf(older.max, newer.max);
   const float old_sum = older.sum * expf(older.max - most);
-  return old_sum / (old_sum + newer.sum * expf(newer.max - most));  // (additive_attention.6) (additive_attention.7)
+  return old_sum / (old_sum + newer.sum * expf(newer.max - most));  // (pooling.6) (pooling.7)
 }
 
-// Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/additive_attention.cpp: [window
+// Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/pooling.cpp: [window
 // only: positions in the block so far,] the prefix triple of every head, [window only: one triple a position of the
 // block, for every head]: up to r single positions of this block, after r the suffixes of the block before. All threads
 // know the maxima and sums; one of them writes these, behind a barrier after which nobody reads the old ones.
@@ -709,10 +586,10 @@ __global__ void step_kernel(T* out_h, float* state, const float* logit_n, const 
   const float gamma = windowed && !ends ? share_of_older(older, sums) : 0;
   for (int k = thread; k < K; k += step_threads) {
     const float x = float(x_h[n * K + k]), before = starts ? 0 : prefix[2 + k];
-    const float average = before + alpha * (x - before);  // (additive_attention.5)
+    const float average = before + alpha * (x - before);  // (pooling.5)
     const float old_average = windowed && !ends ? suffix[2 + k] : average;
     prefix[2 + k] = average;
-    out_h[n * K + k] = T(average + gamma * (old_average - average));  // (additive_attention.8)
+    out_h[n * K + k] = T(average + gamma * (old_average - average));  // (pooling.8)
     if (windowed) position(in_block)[2 + k] = logit == minus_infinity ? 0 : x;
   }
   __syncthreads();
@@ -752,117 +629,24 @@ __global__ static void count_kernel(float* state, Index window) {
 }  // namespace
 
 template <class Device, class T>
-void additive_pooling_start(Device& device, Accum<T>* state, const AdditivePoolingShape& s) {
-  const Index size = additive_pooling_state_size(s);
+void pooling_start(Device& device, Accum<T>* state, const PoolingShape& s) {
+  const Index size = pooling_state_size(s);
   launch(start_kernel, blocks_for(size, 128), 128, 0, device.stream(), state, size, s.window > 0 ? 1 : 0, s.K + 2);
 }
 
 template <class Device, class T>
-void additive_pooling_step(Device& device, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
-                           const AdditivePoolingShape& s) {
+void pooling_step(Device& device, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
+                  const PoolingShape& s) {
   launch(step_kernel<T>, unsigned(s.N), step_threads, 0, device.stream(), out_h, state, logit_n, x_h, int(s.N),
          int(s.K), s.window);
   if (s.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), state, s.window);
 }
 
-// Gates.
-
-namespace {
-
-constexpr int gate_rows = 4;  // warps in a block
-
-// What dropout multiplies `width` elements from `element` on with. `width` is a multiple of 4, as is the element then,
-// or 1.
-template <int width>
-__device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
-  Floats<width> factors;
-  if constexpr (width == 1) {
-    factors.x[0] = mask.draws ? dropout_factor(mask, element) : 1;
-  } else {
-    for (int four = 0; four < width; four += 4) {
-      const Floats<4> drawn = dropout_factors(mask, element / 4 + four / 4);
-      for (int v = 0; v < 4; ++v) factors.x[four + v] = drawn.x[v];
-    }
-  }
-  return factors;
-}
-
-// Grid: a warp a row. Reads residual, pooled and gate once, writes out once; a pack is read before it is written, so
-// out may be one of them.
-template <class T, int width>
-__global__ void gate_forward_kernel(AdditiveGateForward<T> a, DropoutMask mask) {
-  const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
-  if (bc >= a.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * width; d < a.D; d += warp_size * width) {
-    const Index element = bc * a.D + d;
-    const Floats<width> pooled = load<width>(a.pooled_bcd + element),
-                        gate = load<width>(a.gate_bcd + bc * a.gate_stride + d);
-    Floats<width> out{};
-    if (a.residual_bcd) out = load<width>(a.residual_bcd + element);
-    const Floats<width> factor = factors_of<width>(mask, element);
-    for (int v = 0; v < width; ++v) out.x[v] += pooled.x[v] * factor.x[v] * gate.x[v];  // (additive_attention.21)
-    store<width>(a.out_bcd + element, out);
-  }
-}
-
-// Grid: a warp a row. Reads d_out, pooled and gate once, writes d_pooled and d_gate once.
-template <class T, int width>
-__global__ void gate_backward_kernel(AdditiveGateBackward<T> a, DropoutMask mask) {
-  const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
-  if (bc >= a.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * width; d < a.D; d += warp_size * width) {
-    const Index element = bc * a.D + d;
-    const Floats<width> d_out = load<width>(a.d_out_bcd + element), pooled = load<width>(a.pooled_bcd + element),
-                        gate = load<width>(a.gate_bcd + bc * a.gate_stride + d),
-                        factor = factors_of<width>(mask, element);
-    Floats<width> d_pooled, d_gate;
-    for (int v = 0; v < width; ++v) {
-      const float scaled = d_out.x[v] * factor.x[v];
-      d_pooled.x[v] = scaled * gate.x[v];  // (additive_attention.22)
-      d_gate.x[v] = scaled * pooled.x[v];  // (additive_attention.23)
-    }
-    store<width>(a.d_pooled_bcd + element, d_pooled);
-    store<width>(a.d_gate_bcd + bc * a.d_gate_stride + d, d_gate);
-  }
-}
-
-}  // namespace
-
-template <class Device, class T>
-void additive_gate_forward(Device& device, const AdditiveGateForward<T>& a) {
-  AdditiveGateForward<T> strided = a;
-  strided.gate_stride = stride_or(a.gate_stride, a.D);
-  const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided, mask_of(a.dropout));
-  };
-  widest_fits<T>(a.D, a.out_bcd, a.residual_bcd, a.pooled_bcd) && widest_fits<T>(strided.gate_stride, a.gate_bcd)
-      ? run(gate_forward_kernel<T, widest<T>>)
-      : run(gate_forward_kernel<T, 1>);
-}
-
-template <class Device, class T>
-void additive_gate_backward(Device& device, const AdditiveGateBackward<T>& a) {
-  AdditiveGateBackward<T> strided = a;
-  strided.gate_stride = stride_or(a.gate_stride, a.D);
-  strided.d_gate_stride = stride_or(a.d_gate_stride, a.D);
-  const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided, mask_of(a.dropout));
-  };
-  widest_fits<T>(a.D, a.d_pooled_bcd, a.d_out_bcd, a.pooled_bcd) && widest_fits<T>(strided.gate_stride, a.gate_bcd) &&
-          widest_fits<T>(strided.d_gate_stride, a.d_gate_bcd)
-      ? run(gate_backward_kernel<T, widest<T>>)
-      : run(gate_backward_kernel<T, 1>);
-}
-
-#define INSTANTIATE(T)                                                                    \
-  template decltype(additive_logits_forward<Gpu, T>) additive_logits_forward<Gpu, T>;     \
-  template decltype(additive_logits_backward<Gpu, T>) additive_logits_backward<Gpu, T>;   \
-  template decltype(additive_pooling_forward<Gpu, T>) additive_pooling_forward<Gpu, T>;   \
-  template decltype(additive_pooling_backward<Gpu, T>) additive_pooling_backward<Gpu, T>; \
-  template decltype(additive_pooling_start<Gpu, T>) additive_pooling_start<Gpu, T>;       \
-  template decltype(additive_pooling_step<Gpu, T>) additive_pooling_step<Gpu, T>;         \
-  template decltype(additive_gate_forward<Gpu, T>) additive_gate_forward<Gpu, T>;         \
-  template decltype(additive_gate_backward<Gpu, T>) additive_gate_backward<Gpu, T>;
+#define INSTANTIATE(T)                                                  \
+  template decltype(pooling_forward<Gpu, T>) pooling_forward<Gpu, T>;   \
+  template decltype(pooling_backward<Gpu, T>) pooling_backward<Gpu, T>; \
+  template decltype(pooling_start<Gpu, T>) pooling_start<Gpu, T>;       \
+  template decltype(pooling_step<Gpu, T>) pooling_step<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

@@ -1,4 +1,5 @@
-#include "layers/additive_attention.hpp"
+#include "layers/pooling.hpp"
+#include "layers/pooling_logits.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -16,50 +17,15 @@ void copy_rows(Array<T>& to, Index to_stride, const Array<T>& from, Index from_s
 
 // The layer's functions as cases.
 
-// x is a slice of rows of N K + gap elements; its gradient is added to, as that of a weight.
-struct LogitsCase {
-  Index B, C, N, K, gap = 0;
-  Index stride() const { return N * K + gap; }
-
-  std::vector<Slot> inputs() const { return {weight("x_bch", B * C * stride()), weight("pool_nk", N * K)}; }
-  std::vector<Slot> outputs() const { return {activation("logit_bnc", B * N * C)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    additive_logits_forward<Device, T>(device, {.logit_bnc = out[0].data(),
-                                                .x_bch = in[0].data(),
-                                                .x_stride = gap > 0 ? stride() : 0,
-                                                .pool_nk = in[1].data(),
-                                                .B = B,
-                                                .C = C,
-                                                .N = N,
-                                                .K = K});
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    additive_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
-                                                 .d_x_stride = gap > 0 ? stride() : 0,
-                                                 .d_pool_nk = d_in[1].data(),
-                                                 .d_logit_bnc = d_out[0].data(),
-                                                 .x_bch = in[0].data(),
-                                                 .x_stride = gap > 0 ? stride() : 0,
-                                                 .pool_nk = in[1].data(),
-                                                 .B = B,
-                                                 .C = C,
-                                                 .N = N,
-                                                 .K = K});
-  }
-};
-
 // What pooling saves.
 template <class T>
 struct Saved {
   Array<T> max_bnc, sum_bnc;
-  explicit Saved(const AdditivePoolingShape& s) : max_bnc(size(s.B * s.N * s.C)), sum_bnc(max_bnc) {}
+  explicit Saved(const PoolingShape& s) : max_bnc(size(s.B * s.N * s.C)), sum_bnc(max_bnc) {}
 };
 
 struct PoolingCase {
-  AdditivePoolingShape shape;
+  PoolingShape shape;
   Array<Token> mask_bc = {};
   bool accumulate = false;
   Index gap = 0, d_gap = 0;
@@ -78,14 +44,14 @@ struct PoolingCase {
   void run(Device& device, Array<T>& out_bch, Saved<T>& saved, const Values<T>& in) const {
     Array<T> x_bch(size(rows() * (H() + gap)), T(77));
     copy_rows(x_bch, H() + gap, in[1], H(), rows(), H());
-    additive_pooling_forward<Device, T>(device, {.out_bch = out_bch.data(),
-                                                 .max_bnc = saved.max_bnc.data(),
-                                                 .sum_bnc = saved.sum_bnc.data(),
-                                                 .logit_bnc = in[0].data(),
-                                                 .x_bch = x_bch.data(),
-                                                 .x_stride = gap > 0 ? H() + gap : 0,
-                                                 .mask_bc = mask(),
-                                                 .shape = shape});
+    pooling_forward<Device, T>(device, {.out_bch = out_bch.data(),
+                                        .max_bnc = saved.max_bnc.data(),
+                                        .sum_bnc = saved.sum_bnc.data(),
+                                        .logit_bnc = in[0].data(),
+                                        .x_bch = x_bch.data(),
+                                        .x_stride = gap > 0 ? H() + gap : 0,
+                                        .mask_bc = mask(),
+                                        .shape = shape});
     wait_for(device);
   }
   template <class Device, class T>
@@ -104,19 +70,19 @@ struct PoolingCase {
     Array<T> d_x_bch(size(rows() * d_stride), T(55));
     copy_rows(x_bch, stride, in[1], H(), rows(), H());
     copy_rows(d_x_bch, d_stride, d_in[1], H(), rows(), H());
-    additive_pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch.data(),
-                                                  .d_x_stride = d_gap > 0 ? d_stride : 0,
-                                                  .accumulate = accumulate,
-                                                  .d_logit_bnc = d_in[0].data(),
-                                                  .d_out_bch = d_out[0].data(),
-                                                  .out_bch = out_bch.data(),
-                                                  .max_bnc = saved.max_bnc.data(),
-                                                  .sum_bnc = saved.sum_bnc.data(),
-                                                  .logit_bnc = in[0].data(),
-                                                  .x_bch = x_bch.data(),
-                                                  .x_stride = gap > 0 ? stride : 0,
-                                                  .mask_bc = mask(),
-                                                  .shape = shape});
+    pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch.data(),
+                                         .d_x_stride = d_gap > 0 ? d_stride : 0,
+                                         .accumulate = accumulate,
+                                         .d_logit_bnc = d_in[0].data(),
+                                         .d_out_bch = d_out[0].data(),
+                                         .out_bch = out_bch.data(),
+                                         .max_bnc = saved.max_bnc.data(),
+                                         .sum_bnc = saved.sum_bnc.data(),
+                                         .logit_bnc = in[0].data(),
+                                         .x_bch = x_bch.data(),
+                                         .x_stride = gap > 0 ? stride : 0,
+                                         .mask_bc = mask(),
+                                         .shape = shape});
     wait_for(device);
     copy_rows(d_in[1], H(), d_x_bch, d_stride, rows(), H());
     Index touched = 0;  // of the elements between the rows
@@ -127,7 +93,7 @@ struct PoolingCase {
 
 // Logits made from the payload they pool, as in the block: the gradient of x has two parts.
 struct OwnLogitsCase {
-  AdditivePoolingShape shape;
+  PoolingShape shape;
 
   std::vector<Slot> inputs() const {
     return {activation("x_bch", shape.B * shape.C * shape.N * shape.K), weight("pool_nk", shape.N * shape.K)};
@@ -137,13 +103,13 @@ struct OwnLogitsCase {
   template <class Device, class T>
   Array<T> logits(Device& device, const Values<T>& in) const {
     Array<T> logit_bnc(size(shape.B * shape.N * shape.C));
-    additive_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc.data(),
-                                                .x_bch = in[0].data(),
-                                                .pool_nk = in[1].data(),
-                                                .B = shape.B,
-                                                .C = shape.C,
-                                                .N = shape.N,
-                                                .K = shape.K});
+    pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc.data(),
+                                               .x_bch = in[0].data(),
+                                               .pool_nk = in[1].data(),
+                                               .B = shape.B,
+                                               .C = shape.C,
+                                               .N = shape.N,
+                                               .K = shape.K});
     wait_for(device);
     return logit_bnc;
   }
@@ -156,61 +122,16 @@ struct OwnLogitsCase {
     Values<T> d_pooling = {Array<T>(size(shape.B * shape.N * shape.C)), d_in[0]};
     PoolingCase{shape}.backward(device, Values<T>{logits(device, in), in[0]}, d_out, d_pooling);
     d_in[0] = d_pooling[1];
-    additive_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
-                                                 .d_pool_nk = d_in[1].data(),
-                                                 .d_logit_bnc = d_pooling[0].data(),
-                                                 .x_bch = in[0].data(),
-                                                 .pool_nk = in[1].data(),
-                                                 .B = shape.B,
-                                                 .C = shape.C,
-                                                 .N = shape.N,
-                                                 .K = shape.K});
+    pooling_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
+                                                .d_pool_nk = d_in[1].data(),
+                                                .d_logit_bnc = d_pooling[0].data(),
+                                                .x_bch = in[0].data(),
+                                                .pool_nk = in[1].data(),
+                                                .B = shape.B,
+                                                .C = shape.C,
+                                                .N = shape.N,
+                                                .K = shape.K});
     wait_for(device);
-  }
-};
-
-struct GateCase {
-  Index BC, D;
-  bool residual = false;
-  Dropout dropout = {};
-  Index gap = 0, d_gap = 0;  // d_gap: what lies between rows of the gate's gradient beyond that
-
-  std::vector<Slot> inputs() const {
-    return {activation("residual_bcd", residual ? BC * D : 0), activation("pooled_bcd", BC * D),
-            weight("gate_bcd", BC * (D + gap))};  // a weight, so that the gap may keep what it held
-  }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", BC * D)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    additive_gate_forward<Device, T>(device, {.out_bcd = out[0].data(),
-                                              .residual_bcd = residual ? in[0].data() : nullptr,
-                                              .pooled_bcd = in[1].data(),
-                                              .gate_bcd = in[2].data(),
-                                              .gate_stride = gap > 0 ? D + gap : 0,
-                                              .dropout = dropout,
-                                              .BC = BC,
-                                              .D = D});
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    if (residual) d_in[0] = d_out[0];
-    const Index stride = D + gap, d_stride = stride + d_gap;
-    Array<T> d_gate_bcd(size(BC * d_stride), T(0));
-    additive_gate_backward<Device, T>(device, {.d_pooled_bcd = d_in[1].data(),
-                                               .d_gate_bcd = d_gate_bcd.data(),
-                                               .d_gate_stride = d_stride > D ? d_stride : 0,
-                                               .d_out_bcd = d_out[0].data(),
-                                               .pooled_bcd = in[1].data(),
-                                               .gate_bcd = in[2].data(),
-                                               .gate_stride = gap > 0 ? D + gap : 0,
-                                               .dropout = dropout,
-                                               .BC = BC,
-                                               .D = D});
-    wait_for(device);
-    for (Index i = 0; i < BC * stride; ++i) {
-      d_in[2][size(i)] = T(d_in[2][size(i)] + d_gate_bcd[size(i / stride * d_stride + i % stride)]);
-    }
   }
 };
 
@@ -306,19 +227,7 @@ Array<Token> holes_and_nothing(Index C) {
 
 // Derivatives.
 
-TEST_CASE("additive attention: logits, every derivative, every width", "[additive_attention]") {
-  check_layer(LogitsCase{2, 5, 3, 7});
-  check_layer(LogitsCase{1, 37, 2, 19, 5});
-  check_layer(LogitsCase{1, 1, 1, 1});
-}
-
-TEST_CASE("additive attention: logits of many rows", "[additive_attention]") {
-  // More rows than 64 tasks of 32: the order of summation of d_pool is the other one.
-  check_float(LogitsCase{3, 701, 2, 3}, 1);
-  check_threads(LogitsCase{3, 701, 2, 3}, 1);
-}
-
-TEST_CASE("additive attention: global pooling, every derivative, every width", "[additive_attention]") {
+TEST_CASE("pooling: global pooling, every derivative, every width", "[pooling]") {
   check_layer(PoolingCase{{2, 9, 3, 5}});
   check_layer(PoolingCase{{3, 5, 6, 3}});    // enough heads for one task a head
   check_layer(PoolingCase{{1, 4, 1, 150}});  // parts of 64, 64 and 22 channels
@@ -327,14 +236,14 @@ TEST_CASE("additive attention: global pooling, every derivative, every width", "
   check_layer(PoolingCase{{1, 1, 1, 1}});
 }
 
-TEST_CASE("additive attention: windowed pooling, every derivative, every width", "[additive_attention]") {
+TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling]") {
   for (Index window : {1, 2, 3, 4, 8, 9, 10, 1000}) check_layer(PoolingCase{{2, 9, 2, 5, window}});
   check_layer(PoolingCase{{3, 7, 6, 3, 3}});
   check_layer(PoolingCase{{1, 5, 1, 150, 2}});
   check_layer(PoolingCase{{1, 1, 2, 3, 1}});
 }
 
-TEST_CASE("additive attention: masks, strides, gradients added up", "[additive_attention]") {
+TEST_CASE("pooling: masks, strides, gradients added up", "[pooling]") {
   for (Index window : {0, 1, 2, 4, 10}) {
     check_layer(PoolingCase{{2, 11, 2, 3, window}, holes_and_nothing(11)});
     check_layer(PoolingCase{{2, 11, 2, 3, window}, {}, true});
@@ -343,26 +252,16 @@ TEST_CASE("additive attention: masks, strides, gradients added up", "[additive_a
   }
 }
 
-TEST_CASE("additive attention: logits from the payload", "[additive_attention]") {
+TEST_CASE("pooling: logits from the payload", "[pooling]") {
   for (Index window : {0, 3}) {
     check_layer(OwnLogitsCase{{2, 7, 3, 5, window}});
     check_layer(OwnLogitsCase{{1, 5, 1, 67, window}});
   }
 }
 
-TEST_CASE("additive attention: gates, every derivative, every width", "[additive_attention]") {
-  const Array<StepState> state(1, {.seed = 7, .step = 3});
-  const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
-  check_layer(GateCase{5, 7});
-  check_layer(GateCase{35, 3, true});
-  check_layer(GateCase{4, 19, false, dropout, 3});
-  check_layer(GateCase{2, 391, true, dropout});  // a row longer than a run of the mask
-  check_layer(GateCase{33, 5, true, dropout, 2});
-}
-
 // The definition, and what is hard about it.
 
-TEST_CASE("additive attention: pooling is its definition", "[additive_attention]") {
+TEST_CASE("pooling: pooling is its definition", "[pooling]") {
   for (Index C : {1, 2, 31, 64}) {
     for (Index window : {Index{0}, Index{1}, Index{2}, Index{4}, Index{7}, C - 1, C, C + 5}) {
       INFO("C " << C << ", window " << window);
@@ -372,7 +271,7 @@ TEST_CASE("additive attention: pooling is its definition", "[additive_attention]
   }
 }
 
-TEST_CASE("additive attention: logits of any size", "[additive_attention]") {
+TEST_CASE("pooling: logits of any size", "[pooling]") {
   const Index C = 45;
   for (Index window : {0, 1, 4, 7, 44}) {
     const PoolingCase layer{{2, C, 2, 9, window}};
@@ -408,12 +307,12 @@ void check_long_sequences(double scale) {
   check_definition(PoolingCase{{2, 1040, 1, 9}, holes_and_nothing(1040)}, scale);
 }
 
-TEST_CASE("additive attention: few long sequences, extreme logits", "[additive_attention][slow]") {
+TEST_CASE("pooling: few long sequences, extreme logits", "[pooling][slow]") {
   check_long_sequences(30);
   check_long_sequences(1e4);
 }
 
-TEST_CASE("additive attention: few long sequences, which are cut into chunks", "[additive_attention]") {
+TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling]") {
   check_long_sequences(1);
   const PoolingCase strided{{2, 700, 2, 11}, {}, true, 5, 9};
   check_float(strided, 1);
@@ -421,8 +320,7 @@ TEST_CASE("additive attention: few long sequences, which are cut into chunks", "
   check_threads(PoolingCase{{1, 4099, 2, 20}}, 1);
 }
 
-TEST_CASE("additive attention: adding a constant to all logits changes nothing, so their gradients add up to 0",
-          "[additive_attention]") {
+TEST_CASE("pooling: adding a constant to all logits changes nothing, so their gradients add up to 0", "[pooling]") {
   for (Index window : {0, 3, 8}) {
     const PoolingCase layer{{2, 21, 3, 5, window}, holes_and_nothing(21)};
     CpuDevice<Isa::baseline> device(1);
@@ -437,7 +335,7 @@ TEST_CASE("additive attention: adding a constant to all logits changes nothing, 
   }
 }
 
-TEST_CASE("additive attention: what is masked is 0 and gets exactly 0", "[additive_attention]") {
+TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling]") {
   for (Index window : {0, 2, 5}) {
     const PoolingCase layer{{2, 12, 1, 4, window}, holes_and_nothing(12)};
     CpuDevice<Isa::baseline> device(1);
@@ -454,7 +352,7 @@ TEST_CASE("additive attention: what is masked is 0 and gets exactly 0", "[additi
   }
 }
 
-TEST_CASE("additive attention: what lies outside the window has no influence on a single bit", "[additive_attention]") {
+TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling]") {
   const Index C = 23, K = 21, H = 2 * K;
   for (Index window : {0, 1, 4, 6}) {
     const PoolingCase layer{{1, C, 2, K, window}};
@@ -478,7 +376,7 @@ TEST_CASE("additive attention: what lies outside the window has no influence on 
   }
 }
 
-TEST_CASE("additive attention: chunks read nothing of what follows", "[additive_attention]") {
+TEST_CASE("pooling: chunks read nothing of what follows", "[pooling]") {
   const Index C = 600, K = 21, H = 2 * K;
   const PoolingCase layer{{1, C, 2, K}};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
@@ -497,26 +395,20 @@ TEST_CASE("additive attention: chunks read nothing of what follows", "[additive_
   });
 }
 
-TEST_CASE("additive attention: no sequences, no positions", "[additive_attention]") {
+TEST_CASE("pooling: no sequences, no positions", "[pooling]") {
   CpuDevice<Isa::baseline> device(2);
-  for (const AdditivePoolingShape shape :
-       {AdditivePoolingShape{0, 5, 2, 3}, AdditivePoolingShape{0, 5, 2, 3, 2}, AdditivePoolingShape{2, 0, 2, 3},
-        AdditivePoolingShape{0, 5, 1, 150}, AdditivePoolingShape{0, 600, 2, 3}}) {
+  for (const PoolingShape shape : {PoolingShape{0, 5, 2, 3}, PoolingShape{0, 5, 2, 3, 2}, PoolingShape{2, 0, 2, 3},
+                                   PoolingShape{0, 5, 1, 150}, PoolingShape{0, 600, 2, 3}}) {
     const PoolingCase layer{shape};
     CHECK(run_forward<double>(layer, device, {{}, {}})[0].empty());
     CHECK(run_backward<double>(layer, device, {{}, {}}, {{}})[1].empty());
   }
-  CHECK(run_backward<double>(LogitsCase{0, 5, 1, 2}, device, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});
-  CHECK(run_backward<double>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
   for_each_gpu([](auto& gpu, const std::string&) {
-    for (const AdditivePoolingShape shape :
-         {AdditivePoolingShape{0, 5, 2, 3}, AdditivePoolingShape{0, 5, 2, 3, 2}, AdditivePoolingShape{2, 0, 2, 3}}) {
+    for (const PoolingShape shape : {PoolingShape{0, 5, 2, 3}, PoolingShape{0, 5, 2, 3, 2}, PoolingShape{2, 0, 2, 3}}) {
       const PoolingCase layer{shape};
       CHECK(run_forward<float>(layer, gpu, {{}, {}})[0].empty());
       CHECK(run_backward<float>(layer, gpu, {{}, {}}, {{}})[1].empty());
     }
-    CHECK(run_backward<float>(LogitsCase{0, 5, 1, 2}, gpu, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});
-    CHECK(run_backward<float>(GateCase{0, 3}, gpu, {{}, {}, {}}, {{}})[1].empty());
   });
 }
 
@@ -524,19 +416,19 @@ TEST_CASE("additive attention: no sequences, no positions", "[additive_attention
 
 // Pools position by position, one sequence of the shape's B after another.
 template <class T, class Device>
-Array<double> steps(Device& device, const AdditivePoolingShape& shape, const Values<double>& in) {
+Array<double> steps(Device& device, const PoolingShape& shape, const Values<double>& in) {
   const auto [B, C, N, K, window] = shape;
   const Values<T> values = converted<T>(in);
-  Array<Accum<T>> state(size(additive_pooling_state_size(shape)), std::numeric_limits<Accum<T>>::quiet_NaN());
+  Array<Accum<T>> state(size(pooling_state_size(shape)), std::numeric_limits<Accum<T>>::quiet_NaN());
   Array<Accum<T>> logit_n(size(N));
   Array<T> out_h(size(N * K));
   Array<double> out;
   for (Index b = 0; b < B; ++b) {
-    additive_pooling_start<Device, T>(device, state.data(), shape);
+    pooling_start<Device, T>(device, state.data(), shape);
     for (Index c = 0; c < C; ++c) {
       for (Index n = 0; n < N; ++n) logit_n[size(n)] = Accum<T>(in[0][size((b * N + n) * C + c)]);
-      additive_pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(),
-                                       values[1].data() + (b * C + c) * N * K, shape);
+      pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(),
+                              values[1].data() + (b * C + c) * N * K, shape);
       wait_for(device);
       out.insert(out.end(), out_h.begin(), out_h.end());
     }
@@ -544,7 +436,7 @@ Array<double> steps(Device& device, const AdditivePoolingShape& shape, const Val
   return out;
 }
 
-TEST_CASE("additive attention: step by step equals all at once", "[additive_attention]") {
+TEST_CASE("pooling: step by step equals all at once", "[pooling]") {
   for (Index window : {0, 1, 2, 5, 8, 36, 37, 50}) {
     for (double scale : {1.0, 30.0, 1e4}) {
       const PoolingCase layer{{2, 37, 3, 19, window}};
@@ -564,14 +456,12 @@ TEST_CASE("additive attention: step by step equals all at once", "[additive_atte
   }
 }
 
-TEST_CASE("additive attention: lane widths agree at every odd size", "[additive_attention]") {
-  check_widths([](Index size) { return LogitsCase{2, 3, 2, size}; });
+TEST_CASE("pooling: lane widths agree at every odd size", "[pooling]") {
   check_widths([](Index size) { return PoolingCase{{2, size, 2, size}}; });
   check_widths([](Index size) { return PoolingCase{{2, size, 2, 5, 4}}; });
-  check_widths([](Index size) { return GateCase{3, size}; });
 }
 
-TEST_CASE("additive attention: step by step on the GPU", "[additive_attention][gpu]") {
+TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") {
   CpuDevice<Isa::baseline> cpu(1);
   for (Index window : {0, 1, 4}) {
     for (Index K : {1, 64, 130}) {  // fewer channels than threads, as many, more
@@ -591,7 +481,7 @@ TEST_CASE("additive attention: step by step on the GPU", "[additive_attention][g
   }
 }
 
-TEST_CASE("additive attention: a logit of -infinity leaves a step out", "[additive_attention]") {
+TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling]") {
   for (Index window : {0, 1, 3, 7}) {
     PoolingCase layer{{2, 17, 2, 5, window}, holes_and_nothing(17)};
     Values<double> in = random_values(layer.inputs(), 4);
@@ -610,10 +500,10 @@ TEST_CASE("additive attention: a logit of -infinity leaves a step out", "[additi
   }
 }
 
-TEST_CASE("additive attention: the state does not grow, and a long stream stays right", "[additive_attention]") {
-  CHECK(additive_pooling_state_size({1, 64, 4, 8}) == 4 * 10);
-  CHECK(additive_pooling_state_size({5, 100000, 4, 8}) == 4 * 10);
-  CHECK(additive_pooling_state_size({1, 64, 4, 8, 3}) == 1 + 4 * 40);
+TEST_CASE("pooling: the state does not grow, and a long stream stays right", "[pooling]") {
+  CHECK(pooling_state_size({1, 64, 4, 8}) == 4 * 10);
+  CHECK(pooling_state_size({5, 100000, 4, 8}) == 4 * 10);
+  CHECK(pooling_state_size({1, 64, 4, 8, 3}) == 1 + 4 * 40);
   for (Index window : {0, 16, 300}) {
     const PoolingCase layer{{1, 5000, 1, 3, window}};
     const Values<double> in = random_values(layer.inputs(), 4);
@@ -623,134 +513,42 @@ TEST_CASE("additive attention: the state does not grow, and a long stream stays 
   }
 }
 
-// Dropout in the gates.
-
-TEST_CASE("additive attention: gates keep what the counter-based mask keeps", "[additive_attention]") {
-  const Array<StepState> state(1, {.seed = 0x123456789abcdef, .step = 9});
-  const Index BC = 7;
-  for (Index D : {421, 424}) {
-    for (double p : {0.0, 0.1, 0.5, 1.0}) {
-      const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? state.data() : nullptr};
-      const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
-      Array<float> expected;
-      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(BC * D); ++i) {
-        const bool kept = philox_word(state[0].seed, i, state[0].step, dropout.site) >= std::ceil(p * 0x1p32);
-        expected.push_back(kept ? 3.0f * static_cast<float>(1 / (1 - p)) * 2.0f : 0.0f);
-      }
-      const auto check = [&](auto& device, const std::string& name) {
-        INFO(name << ", D " << D << ", p " << p);
-        CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
-      };
-      for_each_cpu(2, check);
-      for_each_gpu(check);
-    }
-  }
-}
-
-template <class Device>
-void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
-  const GateCase layer{9, D, true, dropout};
-  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-  const Values<float> expected = run_forward<float>(layer, device, in);
-  for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
-    Values<float> at = in;
-    additive_gate_forward<Device, float>(device, {.out_bcd = at[place].data(),
-                                                  .residual_bcd = at[0].data(),
-                                                  .pooled_bcd = at[1].data(),
-                                                  .gate_bcd = at[2].data(),
-                                                  .dropout = dropout,
-                                                  .BC = 9,
-                                                  .D = D});
-    wait_for(device);
-    CHECK(at[place] == expected[0]);
-  }
-  Values<float> apart = {in[0], in[1], Array<float>(in[2].size())};
-  layer.backward(device, in, d_out, apart);
-  Array<float> d_pooled = d_out[0], d_gate(in[2].size());
-  additive_gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
-                                                 .d_gate_bcd = d_gate.data(),
-                                                 .d_out_bcd = d_pooled.data(),
-                                                 .pooled_bcd = in[1].data(),
-                                                 .gate_bcd = in[2].data(),
-                                                 .dropout = dropout,
-                                                 .BC = 9,
-                                                 .D = D});
-  wait_for(device);
-  CHECK(d_pooled == apart[1]);
-  CHECK(d_gate == apart[2]);
-}
-
-TEST_CASE("additive attention: gates may work in place", "[additive_attention]") {
-  const Array<StepState> state(1, {.seed = 7, .step = 3});
-  const Dropout dropout{.p = 0.3, .site = 18, .state = state.data()};
-  CpuDevice<Isa::baseline> device(1);
-  check_gates_in_place(device, 13, dropout);
-  for_each_gpu([&](auto& gpu, const std::string&) {
-    check_gates_in_place(gpu, 13, dropout);
-    check_gates_in_place(gpu, 136, dropout);  // more than a warp's packs
-  });
-}
-
 // On the GPU: whatever may go wrong at the edges of tiles of 256 positions and of 16 or 64 channels.
 
 PoolingCase pooling(Index B, Index C, Index N, Index K, Index window = 0) { return {{B, C, N, K, window}}; }
 
 std::string described(const PoolingCase& layer) {
-  const AdditivePoolingShape& s = layer.shape;
+  const PoolingShape& s = layer.shape;
   return "pooling, " + std::to_string(s.C) + " positions, " + std::to_string(s.N) + " heads of " + std::to_string(s.K) +
          (s.window > 0 ? ", window " + std::to_string(s.window) : "") + (layer.mask_bc.empty() ? "" : ", masked");
 }
-void check_pooling(const PoolingCase& layer) { check_gpu("additive_attention", described(layer), layer); }
+void check_pooling(const PoolingCase& layer) { check_gpu("pooling", described(layer), layer); }
 
-TEST_CASE("additive attention: on the GPU, sizes of nothing", "[additive_attention][gpu]") {
-  check_gpu("additive_attention", "logits", LogitsCase{3, 37, 5, 8});
+TEST_CASE("pooling: on the GPU, sizes of nothing", "[pooling][gpu]") {
   check_pooling(pooling(3, 37, 5, 8));
   check_pooling(pooling(3, 37, 5, 8, 5));
-  check_gpu("additive_attention", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
-  const Array<StepState> state(1, {.seed = 7, .step = 3});
-  const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
-  check_gpu("additive_attention", "gate", GateCase{3 * 37, 40});
-  check_gpu("additive_attention", "gate, residual, dropout", GateCase{3 * 37, 40, true, dropout});
-  for (Index D : {1, 37, 261, 264}) {
-    check_gpu("additive_attention", "gate, D " + std::to_string(D), GateCase{5, D, true, dropout});
-  }
-  check_gpu("additive_attention", "gate, odd stride", GateCase{5, 40, true, dropout, 3});
-  check_gpu("additive_attention", "gate, even stride", GateCase{5, 40, false, dropout, 8});
-  check_gpu("additive_attention", "gate, even stride, odd one of its gradient", GateCase{5, 40, false, dropout, 8, 3});
+  check_gpu("pooling", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
 }
 
-TEST_CASE("additive attention: on the GPU, logits", "[additive_attention][gpu]") {
-  for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
-    const std::string what = "logits, heads of " + std::to_string(K);
-    check_gpu("additive_attention", what, LogitsCase{2, 19, 2, K});
-    check_gpu("additive_attention", what + ", strides", LogitsCase{1, 9, 2, K, K % 4 == 0 ? 12 : 5});
-  }
-  check_gpu("additive_attention", "logits, 1 position", LogitsCase{3, 1, 5, 8});
-  // More rows than a chunk of d_pool's sums, and sequences shorter than the step of its warps.
-  check_gpu("additive_attention", "logits, 1025 positions", LogitsCase{1, 1025, 1, 8});
-  check_gpu("additive_attention", "logits, 50 sequences of 3", LogitsCase{50, 3, 2, 4});
-}
-
-TEST_CASE("additive attention: on the GPU, heads of any size", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, heads of any size", "[pooling][gpu]") {
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) check_pooling(pooling(2, 19, 3, K));
   check_pooling(pooling(1, 3, 1, 1024));  // 16 parts of a dot product
   check_pooling(pooling(1, 3, 1, 1021));
 }
 
-TEST_CASE("additive attention: on the GPU, heads of any size, windows", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, heads of any size, windows", "[pooling][gpu]") {
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) check_pooling(pooling(2, 19, 3, K, 4));
   check_pooling(pooling(1, 3, 1, 1024, 2));
 }
 
-TEST_CASE("additive attention: on the GPU, tiles of positions", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, tiles of positions", "[pooling][gpu]") {
   for (Index C : {1, 2, 15, 16, 17, 255, 256, 257, 512, 513}) check_pooling(pooling(1, C, 2, 3));
   check_pooling(pooling(2, 257, 1, 100));
   check_pooling(pooling(1, 1025, 1, 8));
   check_pooling(pooling(1, 2049, 1, 1));  // more than two rounds of the walks, carries read in two goes
 }
 
-TEST_CASE("additive attention: on the GPU, tiles of positions, windows", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, tiles of positions, windows", "[pooling][gpu]") {
   const Index C = 519;
   for (Index window : {1, 2, 5, 64, 255, 256, 257, 259, 512, 518, 519, 1038}) {
     check_pooling(pooling(1, C, 2, 2, window));
@@ -759,7 +557,7 @@ TEST_CASE("additive attention: on the GPU, tiles of positions, windows", "[addit
   for (Index window : {1, 2, 5}) check_pooling(pooling(3, 1, 2, 8, window));
 }
 
-TEST_CASE("additive attention: on the GPU, masks and strides", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, masks and strides", "[pooling][gpu]") {
   for (Index window : {0, 1, 7, 256, 300}) {
     check_pooling({{2, 530, 1, 4, window}, holes_and_nothing(530)});
     check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), true, 8, 12});
@@ -776,7 +574,7 @@ TEST_CASE("additive attention: on the GPU, masks and strides", "[additive_attent
   }
 }
 
-TEST_CASE("additive attention: on the GPU, what is masked is 0 and gets exactly 0", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, what is masked is 0 and gets exactly 0", "[pooling][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (Index window : {0, 5, 300}) {
       INFO(name << ", window " << window);
@@ -799,7 +597,7 @@ TEST_CASE("additive attention: on the GPU, what is masked is 0 and gets exactly 
   });
 }
 
-TEST_CASE("additive attention: on the GPU, the gradients of logits add up to 0", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, the gradients of logits add up to 0", "[pooling][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (Index window : {0, 3, 100, 300}) {
       INFO(name << ", window " << window);
@@ -820,7 +618,7 @@ TEST_CASE("additive attention: on the GPU, the gradients of logits add up to 0",
   });
 }
 
-TEST_CASE("additive attention: on the GPU, extreme logits over several tiles", "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][gpu]") {
   for (Index window : {0, 5, 300}) {
     INFO("window " << window);
     const PoolingCase layer{{1, 600, 2, 4, window}};
@@ -833,8 +631,7 @@ TEST_CASE("additive attention: on the GPU, extreme logits over several tiles", "
   }
 }
 
-TEST_CASE("additive attention: on the GPU, what lies outside the window has no influence on a single bit",
-          "[additive_attention][gpu]") {
+TEST_CASE("pooling: on the GPU, what lies outside the window has no influence on a single bit", "[pooling][gpu]") {
   const Index C = 600, K = 3;
   for_each_gpu([&](auto& device, const std::string& name) {
     for (Index window : {0, 1, 6, 256, 300}) {

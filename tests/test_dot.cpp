@@ -1,4 +1,4 @@
-#include "blocks/dot_product.hpp"
+#include "blocks/dot.hpp"
 #include "tests/block_case.hpp"
 
 namespace abh {
@@ -8,7 +8,7 @@ struct MakeDotProduct {
   template <class Device, class T>
   std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
                                                const BlockOptions& options) const {
-    return std::make_unique<DotProductBlock<Device, T>>(layout, "mixer.", config, extent, options);
+    return std::make_unique<DotBlock<Device, T>>(layout, "mixer.", config, extent, options);
   }
 };
 
@@ -35,14 +35,14 @@ void for_each_form(BlockCase<MakeDotProduct> block, const Body& body) {
   }
 }
 
-TEST_CASE("dot_product: every derivative, every width, every form", "[dot_product]") {
+TEST_CASE("dot: every derivative, every width, every form", "[dot]") {
   for_each_form(dot_case(5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
   for_each_form(dot_case(6, 3, 0, 1, 5), [](const auto& block) { check_layer(block); });
   for_each_form(dot_case(3, 2, 5, 1, 4), [](const auto& block) { check_layer(block); });  // H != D
   check_layer(dot_case(1, 1, 1, 1, 1));
 }
 
-TEST_CASE("dot_product: with a mask", "[dot_product]") {
+TEST_CASE("dot: with a mask", "[dot]") {
   BlockCase<MakeDotProduct> block = dot_case(4, 2, 2, 2, 5);
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_form(block, [](const auto& each) { check_layer(each); });
@@ -55,7 +55,7 @@ TEST_CASE("dot_product: with a mask", "[dot_product]") {
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
-TEST_CASE("dot_product: with dropout and its fixed mask", "[dot_product]") {
+TEST_CASE("dot: with dropout and its fixed mask", "[dot]") {
   BlockCase<MakeDotProduct> block = dot_case(6, 2, 3, 2, 3);
   block.options.dropout = 0.25;
   block.options.layer = 1;
@@ -70,7 +70,7 @@ TEST_CASE("dot_product: with dropout and its fixed mask", "[dot_product]") {
   }
 }
 
-TEST_CASE("dot_product: without norm, without residual", "[dot_product]") {
+TEST_CASE("dot: without norm, without residual", "[dot]") {
   BlockCase<MakeDotProduct> block = dot_case(4, 1, 4, 1, 4);
   block.options.norm = false;
   check_layer(block);
@@ -80,7 +80,7 @@ TEST_CASE("dot_product: without norm, without residual", "[dot_product]") {
   check_layer(block);
 }
 
-TEST_CASE("dot_product: a key bias changes nothing when every key is moved alike", "[dot_product]") {
+TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot]") {
   BlockCase<MakeDotProduct> block = dot_case(5, 1, 5, 2, 6);
   block.config.attention_bias = true;
   const Values<double> in = random_values(block.inputs(), 7);
@@ -93,7 +93,7 @@ TEST_CASE("dot_product: a key bias changes nothing when every key is moved alike
   }
 }
 
-TEST_CASE("dot_product: causal, and step by step the same", "[dot_product]") {
+TEST_CASE("dot: causal, and step by step the same", "[dot]") {
   check_causality(dot_case(10, 2, 5, 2, 9));
   for_each_form(dot_case(6, 2, 4, 1, 12), [](const auto& block) {
     if (block.options.causal) check_steps(block);

@@ -3,35 +3,35 @@
 #include <string>
 
 #include "blocks/norm.hpp"
-#include "layers/dot_product_attention.hpp"
+#include "layers/attention.hpp"
 #include "layers/linear.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
 // The dot-product attention block: multi-head softmax attention (Vaswani et al., 2017), the baseline that the other
-// mixers are compared with. Chapter: docs/layers/dot_product.md.
+// mixers are compared with. Chapter: docs/blocks/dot.md.
 //
-//   h_bcd = layernorm(x_bcd)                                          (dot_product.1)
-//   q, k, v = h query_hd^T, h key_hd^T, h value_hd^T [+ biases]       (dot_product.2)
-//   t_bch = dot_product_attention(q, k, v)                            (dot_product.3)
-//   y_bcd = t output_dh^T [+ output_bias_d]                           (dot_product.4)
-//   out_bcd = x_bcd + dropout(y_bcd)                                  (dot_product.5)
+//   h_bcd = layernorm(x_bcd)                                          (dot.1)
+//   q, k, v = h query_hd^T, h key_hd^T, h value_hd^T [+ biases]       (dot.2)
+//   t_bch = attention(q, k, v)                            (dot.3)
+//   y_bcd = t output_dh^T [+ output_bias_d]                           (dot.4)
+//   out_bcd = x_bcd + dropout(y_bcd)                                  (dot.5)
 //
 // Backward, d_y = dropout'(d_out):
 //
-//   d_t_bch = d_y output_dh                                           (dot_product.6)
-//   d_q, d_k, d_v = dot_product_attention'(d_t)                       (dot_product.7)
-//   d_h_bcd = d_q query_hd + d_k key_hd + d_v value_hd                (dot_product.8)
-//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (dot_product.9)
+//   d_t_bch = d_y output_dh                                           (dot.6)
+//   d_q, d_k, d_v = attention'(d_t)                       (dot.7)
+//   d_h_bcd = d_q query_hd + d_k key_hd + d_v value_hd                (dot.8)
+//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (dot.9)
 //
 // Saved: h (unless it is computed again), q, k, v, t and the log-sum-exp of every row of scores. Step by step: a cache
 // of keys and values.
 template <class Device, class T>
-class DotProductBlock : public Block<Device, T> {
+class DotBlock : public Block<Device, T> {
  public:
-  DotProductBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
-                  const BlockOptions& options)
+  DotBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+           const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
@@ -62,20 +62,20 @@ class DotProductBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, out_bcd, in_bcd, pass.BC());
-    dot_product_attention_forward<Device, T>(device, {.out_bch = t_bch_,
-                                                      .lse_bnc = lse_bnc_,
-                                                      .query_bch = query(),
-                                                      .key_bch = key(),
-                                                      .value_bch = value(),
-                                                      .query_stride = 3 * H_,
-                                                      .key_stride = 3 * H_,
-                                                      .value_stride = 3 * H_,
-                                                      .mask_bc = pass.mask_bc,
-                                                      .causal = options_.causal,
-                                                      .B = pass.B,
-                                                      .C = pass.C,
-                                                      .N = N_,
-                                                      .K = K_});  // (dot_product.3)
+    attention_forward<Device, T>(device, {.out_bch = t_bch_,
+                                          .lse_bnc = lse_bnc_,
+                                          .query_bch = query(),
+                                          .key_bch = key(),
+                                          .value_bch = value(),
+                                          .query_stride = 3 * H_,
+                                          .key_stride = 3 * H_,
+                                          .value_stride = 3 * H_,
+                                          .mask_bc = pass.mask_bc,
+                                          .causal = options_.causal,
+                                          .B = pass.B,
+                                          .C = pass.C,
+                                          .N = N_,
+                                          .K = K_});  // (dot.3)
     leave(device, out_bcd, in_bcd, pass);
   }
 
@@ -98,29 +98,29 @@ class DotProductBlock : public Block<Device, T> {
                                               .weight_oi = output_.value,
                                               .BC = BC,
                                               .I = H_,
-                                              .O = D_});  // (dot_product.6)
-    dot_product_attention_backward<Device, T>(device, {.d_query_bch = d_qkv_bcq,
-                                                       .d_key_bch = d_qkv_bcq + H_,
-                                                       .d_value_bch = d_qkv_bcq + 2 * H_,
-                                                       .d_query_stride = 3 * H_,
-                                                       .d_key_stride = 3 * H_,
-                                                       .d_value_stride = 3 * H_,
-                                                       .d_out_bch = d_t_bch,
-                                                       .out_bch = t_bch_,
-                                                       .lse_bnc = lse_bnc_,
-                                                       .query_bch = query(),
-                                                       .key_bch = key(),
-                                                       .value_bch = value(),
-                                                       .query_stride = 3 * H_,
-                                                       .key_stride = 3 * H_,
-                                                       .value_stride = 3 * H_,
-                                                       .mask_bc = pass.mask_bc,
-                                                       .causal = options_.causal,
-                                                       .B = pass.B,
-                                                       .C = pass.C,
-                                                       .N = N_,
-                                                       .K = K_});  // (dot_product.7)
-    T* d_h_bcd = d_y_bcd;                                          // no longer needed
+                                              .O = D_});  // (dot.6)
+    attention_backward<Device, T>(device, {.d_query_bch = d_qkv_bcq,
+                                           .d_key_bch = d_qkv_bcq + H_,
+                                           .d_value_bch = d_qkv_bcq + 2 * H_,
+                                           .d_query_stride = 3 * H_,
+                                           .d_key_stride = 3 * H_,
+                                           .d_value_stride = 3 * H_,
+                                           .d_out_bch = d_t_bch,
+                                           .out_bch = t_bch_,
+                                           .lse_bnc = lse_bnc_,
+                                           .query_bch = query(),
+                                           .key_bch = key(),
+                                           .value_bch = value(),
+                                           .query_stride = 3 * H_,
+                                           .key_stride = 3 * H_,
+                                           .value_stride = 3 * H_,
+                                           .mask_bc = pass.mask_bc,
+                                           .causal = options_.causal,
+                                           .B = pass.B,
+                                           .C = pass.C,
+                                           .N = N_,
+                                           .K = K_});  // (dot.7)
+    T* d_h_bcd = d_y_bcd;                              // no longer needed
     linear_backward_weight<Device, T>(device, {.d_weight_oi = query_.gradient,
                                                .d_bias_o = query_bias_.gradient,
                                                .d_out_bco = d_qkv_bcq,
@@ -133,8 +133,8 @@ class DotProductBlock : public Block<Device, T> {
                                               .weight_oi = query_.value,
                                               .BC = BC,
                                               .I = D_,
-                                              .O = 3 * H_});                                      // (dot_product.8)
-    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);  // (dot_product.9)
+                                              .O = 3 * H_});                                      // (dot.8)
+    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);  // (dot.9)
   }
 
   // Keys and values beyond `position` are never read: there is nothing to forget at the start.
@@ -142,26 +142,26 @@ class DotProductBlock : public Block<Device, T> {
     project(device, out_d, in_d, 1);
     device.copy(key_cache_ch_ + position * H_, key(), H_);
     device.copy(value_cache_ch_ + position * H_, value(), H_);
-    dot_product_attention_step<Device, T>(device, {.out_h = t_bch_,
-                                                   .query_h = query(),
-                                                   .key_ch = key_cache_ch_,
-                                                   .value_ch = value_cache_ch_,
-                                                   .length = position + 1,
-                                                   .N = N_,
-                                                   .K = K_});
+    attention_step<Device, T>(device, {.out_h = t_bch_,
+                                       .query_h = query(),
+                                       .key_ch = key_cache_ch_,
+                                       .value_ch = value_cache_ch_,
+                                       .length = position + 1,
+                                       .N = N_,
+                                       .K = K_});
     leave(device, out_d, in_d, {.B = 1, .C = 1});
   }
 
  private:
   void project(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
-    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, BC);  // (dot_product.1)
+    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, BC);  // (dot.1)
     linear_forward<Device, T>(device, {.out_bco = qkv_bcq_,
                                        .in_bci = h_bcd,
                                        .weight_oi = query_.value,
                                        .bias_o = query_bias_.value,
                                        .BC = BC,
                                        .I = D_,
-                                       .O = 3 * H_});  // (dot_product.2)
+                                       .O = 3 * H_});  // (dot.2)
   }
 
   void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
@@ -171,9 +171,9 @@ class DotProductBlock : public Block<Device, T> {
                                        .bias_o = output_bias_.value,
                                        .BC = pass.BC(),
                                        .I = H_,
-                                       .O = D_});  // (dot_product.4)
+                                       .O = D_});  // (dot.4)
     dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
-                               pass.BC() * D_);  // (dot_product.5)
+                               pass.BC() * D_);  // (dot.5)
   }
 
   const T* query() const { return qkv_bcq_; }

@@ -1,0 +1,67 @@
+#include "layers/gate.hpp"
+
+#include "cpu/dropout_mask.hpp"
+#include "cpu/lanes.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr Index rows_per_task = 32;
+
+// Calls body(first element, size, factor) for the runs of at most dropout_run elements that rows are cut into;
+// factor[i] is what dropout multiplies element first + i of pooled with, 1 without dropout. Runs do not cross rows.
+template <class T, class Device, class Body>
+void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, const Body& body) {
+  parallel_pieces(device, BC, rows_per_task, [&](Index first_row, Index end_row) {
+    T factor[dropout_run];
+    for (T& x : factor) x = T(1);
+    for (Index bc = first_row; bc < end_row; ++bc) {
+      for (Index d = 0; d < D; d += dropout_run) {
+        const Index size = lesser(dropout_run, D - d);
+        if (dropout.p > 0) dropout_factors(factor, dropout, bc * D + d, size);
+        body(bc, d, size, static_cast<const T*>(factor));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <class Device, class T>
+void gate_forward(Device& device, const GateForward<T>& a) {
+  const Index stride = stride_or(a.gate_stride, a.D);
+  for_gate_runs<T>(device, a.BC, a.D, a.dropout, [&](Index bc, Index d, Index size, const T* factor) {
+    const Index first = bc * a.D + d;
+    const T* gate = a.gate_bcd + bc * stride + d;
+    for_lanes<T>(size, [&]<class L>(Index i) {
+      L sum = load<L>(a.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (gate.1)
+      if (a.residual_bcd) sum += load<L>(a.residual_bcd + first + i);
+      store<L>(a.out_bcd + first + i, sum);
+    });
+  });
+}
+
+template <class Device, class T>
+void gate_backward(Device& device, const GateBackward<T>& a) {
+  const Index stride = stride_or(a.gate_stride, a.D);
+  const Index d_stride = stride_or(a.d_gate_stride, a.D);
+  for_gate_runs<T>(device, a.BC, a.D, a.dropout, [&](Index bc, Index d, Index size, const T* factor) {
+    const Index first = bc * a.D + d;
+    const T* gate = a.gate_bcd + bc * stride + d;
+    T* d_gate = a.d_gate_bcd + bc * d_stride + d;
+    for_lanes<T>(size, [&]<class L>(Index i) {
+      const L scaled = load<L>(a.d_out_bcd + first + i) * load<L>(factor + i);
+      const L d_gate_lanes = scaled * load<L>(a.pooled_bcd + first + i);  // (gate.3)
+      store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));   // (gate.2)
+      store<L>(d_gate + i, d_gate_lanes);
+    });
+  });
+}
+
+#define INSTANTIATE(T)                                          \
+  template decltype(gate_forward<Cpu, T>) gate_forward<Cpu, T>; \
+  template decltype(gate_backward<Cpu, T>) gate_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,116 @@
+#include "layers/pooling_logits.hpp"
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+
+namespace abh {
+
+namespace {
+
+// Rows that one task handles: at least 32, and at most 64 tasks, whose sums of weight gradients are added in order.
+Index rows_per_task(Index rows) { return rows <= 32 * 64 ? 32 : blocks_of(rows, 64); }
+
+constexpr int rows_at_once = 4;
+
+// `rows` neighbouring rows of one head at once: every element of pool is loaded for all of them.
+template <int rows, class T>
+void row_dots(T (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
+  RowSum<T> sum_r[rows];
+  for_lanes<T>(K, [&]<class L>(Index k) {
+    const L pool = load<L>(pool_k + k);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) sum_r[r] += load<L>(x_k + r * stride + k) * pool;
+  });
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) dot_r[r] = sum_r[r].total();
+}
+
+// The way back: d_x += d_dot pool, d_pool += d_dot x.
+template <int rows, class T>
+void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_dot_r)[rows_at_once], const T* x_k,
+                   Index x_stride, const T* pool_k, Index K) {
+  for_lanes<T>(K, [&]<class L>(Index k) {
+    const L pool = load<L>(pool_k + k);
+    L d_pool = load<L>(d_pool_k + k);
+    L d_x[rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      d_x[r] = load<L>(d_x_k + r * d_x_stride + k) + pool * d_dot_r[r];  // (pooling_logits.2)
+      d_pool += load<L>(x_k + r * x_stride + k) * d_dot_r[r];            // (pooling_logits.3)
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) store<L>(d_x_k + r * d_x_stride + k, d_x[r]);
+    store<L>(d_pool_k + k, d_pool);
+  });
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
+  const Index C = a.C, N = a.N, K = a.K;
+  const Index stride = stride_or(a.x_stride, N * K);
+  const T scale = T(1) / square_root(T(K));
+  parallel_pieces(device, a.B * C, rows_per_task(a.B * C), [&](Index first, Index end) {
+    Index bc = first;
+    const auto advance = [&]<int rows>() {
+      T dot_r[rows_at_once];
+      Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
+      for (int r = 0; r < rows; ++r) logit_r[r] = a.logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
+      for (Index n = 0; n < N; ++n) {
+        row_dots<rows>(dot_r, a.x_bch + bc * stride + n * K, stride, a.pool_nk + n * K, K);
+        for (int r = 0; r < rows; ++r) logit_r[r][n * C] = dot_r[r] * scale;  // (pooling_logits.1)
+      }
+      bc += rows;
+    };
+    while (bc + rows_at_once <= end) advance.template operator()<rows_at_once>();
+    while (bc < end) advance.template operator()<1>();
+  });
+}
+
+template <class Device, class T>
+void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) {
+  const Index C = a.C;
+  const Index N = a.N;
+  const Index K = a.K;
+  const Index H = N * K;
+  const Index rows = a.B * C;
+  const Index x_stride = stride_or(a.x_stride, H);
+  const Index d_x_stride = stride_or(a.d_x_stride, H);
+  const T scale = T(1) / square_root(T(K));
+  const Index per_task = rows_per_task(rows), tasks = blocks_of(rows, per_task);
+  typename Device::Scope scratch(device.workspace);
+  Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t: task
+
+  parallel_pieces(device, rows, per_task, [&](Index first, Index end) {
+    Accum<T>* d_pool_h = d_pool_th + first / per_task * H;
+    for (Index h = 0; h < H; ++h) d_pool_h[h] = T(0);
+    Index bc = first;
+    const auto advance = [&]<int rows>() {
+      T d_dot_r[rows_at_once];
+      const Accum<T>* d_logit_r[rows];  // of head 0; the next head's is C further on
+      for (int r = 0; r < rows; ++r) d_logit_r[r] = a.d_logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
+      for (Index n = 0; n < N; ++n) {
+        for (int r = 0; r < rows; ++r) d_dot_r[r] = d_logit_r[r][n * C] * scale;
+        row_gradients<rows>(a.d_x_bch + bc * d_x_stride + n * K, d_x_stride, d_pool_h + n * K, d_dot_r,
+                            a.x_bch + bc * x_stride + n * K, x_stride, a.pool_nk + n * K, K);
+      }
+      bc += rows;
+    };
+    while (bc + rows_at_once <= end) advance.template operator()<rows_at_once>();
+    while (bc < end) advance.template operator()<1>();
+  });
+
+  for (Index task = 0; task < tasks; ++task) {
+    for_lanes<Accum<T>>(H, [&]<class L>(Index h) {
+      store<L>(a.d_pool_nk + h, load<L>(a.d_pool_nk + h) + load<L>(d_pool_th + task * H + h));
+    });
+  }
+}
+
+#define INSTANTIATE(T)                                                              \
+  template decltype(pooling_logits_forward<Cpu, T>) pooling_logits_forward<Cpu, T>; \
+  template decltype(pooling_logits_backward<Cpu, T>) pooling_logits_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

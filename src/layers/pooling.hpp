@@ -1,0 +1,111 @@
+#pragma once
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// Pooling: every head keeps a running weighted average of its payload, the weight of a position being e to the power of
+// a scalar logit (pooling_logits.hpp). It is the heart of additive attention: Wu, Wu, Qi, Huang, Xie, "Fastformer:
+// additive attention can be all you need", 2021, made causal. Derivations: docs/layers/pooling.md.
+//
+//   out_bnck = sum_c' e^logit_bnc' x_bnc'k / sum_c' e^logit_bnc'                              (pooling.1) definition
+//
+// over the positions c' <= c, of which a window keeps the last w. A position that sees nothing yields 0. The sums are
+// never formed: e^logit overflows. The state of a head is (max, sum, out), its start (-infinity, 0, 0), its step
+//
+//   max_c   = max(max_{c-1}, logit_c)                                                        (pooling.2)
+//   sum_c   = sum_{c-1} e^(max_{c-1} - max_c) + e^(logit_c - max_c)                          (pooling.3)
+//   alpha_c = e^(logit_c - max_c) / sum_c                                                    (pooling.4)
+//   out_c   = out_{c-1} + alpha_c (x_c - out_{c-1})                                          (pooling.5)
+//
+// A window w < C cuts the positions into blocks of w. The same recurrence, started anew in every block, gives prefixes
+// (from the start of its block to c); run backwards, it gives suffixes (from c to the end of its block). The window of
+// c is the suffix from c-w+1 and the prefix to c, merged; only weights > 0 are added, nothing is ever subtracted:
+//
+//   max_c   = max(max_suffix, max_prefix),
+//   sum_c   = sum_suffix e^(max_suffix - max_c) + sum_prefix e^(max_prefix - max_c)          (pooling.6)
+//   gamma_c = sum_suffix e^(max_suffix - max_c) / sum_c                                      (pooling.7)
+//   out_c   = prefix_c + gamma_c (suffix_{c-w+1} - prefix_c)                                 (pooling.8)
+//
+// Backward, global. adjoint_c is the gradient of the state out_c, drift_c that of max_c + log sum_c:
+//
+//   beta_c    = sum_{c-1} e^(max_{c-1} - max_c) / sum_c           (= 1 - alpha_c)            (pooling.9)
+//   adjoint_c = d_out_c + beta_{c+1} adjoint_{c+1}                                           (pooling.10)
+//   d_x_c     = alpha_c adjoint_c                                                            (pooling.11)
+//   kappa_c   = (x_c - out_c) . adjoint_c                                                    (pooling.12)
+//   d_logit_c = alpha_c (kappa_c + drift_c)                                                  (pooling.13)
+//   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (pooling.14)
+//
+// Backward, windowed: c lies in the windows of c' = c ... c+w-1. Those in the block of c (a suffix, "down") and those
+// in the next block (a prefix, "up") are each summed relative to their own top = max of -max_c':
+//
+//   top       = max over c' of -max_c'                                                       (pooling.15)
+//   pull      = sum over c' of e^(-max_c' - top) / sum_c' d_out_c'                           (pooling.16)
+//   d_x_c     = e^(logit_c + top_down) pull_down + e^(logit_c + top_up) pull_up              (pooling.17)
+//   d_logit_c = x_c . d_x_c - the same sum (pooling.17) with d_out_c' . out_c' for d_out_c'
+//   (pooling.18)
+
+// Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
+// consecutive rows (0: N K), so that x may be a slice of a wider array.
+struct PoolingShape {
+  Index B, C, N, K;
+  Index window = 0;  // positions; 0, or at least C: global
+};
+
+// Saved for backward: max_bnc, sum_bnc, the logits, x and out. Any finite logits will do; no finite logit overflows.
+// Global: 3 flops an element, x read once (twice on a CPU with few long sequences), out written once, two exponentials
+// a position and head (not a channel). Windowed: 9 flops an element whatever the window, x read twice, the second time
+// from cache when a block fits there.
+template <class T>
+struct PoolingForward {
+  T* out_bch;  // rows touch; not x
+  Accum<T>* max_bnc;
+  Accum<T>* sum_bnc;
+  const Accum<T>* logit_bnc;
+  const T* x_bch;
+  Index x_stride = 0;
+  const Token* mask_bc = nullptr;  // 1: real, 0: left out; null: all real
+  PoolingShape shape;
+};
+template <class Device, class T>
+void pooling_forward(Device&, const PoolingForward<T>&);
+
+// Global: 6 flops an element; reads d_out, x and out, writes d_x. Windowed: 14. Positions left out by the mask get
+// gradients of exactly 0, and sum_c d_logit_bnc = 0 for every head: adding a constant to all logits changes nothing.
+template <class T>
+struct PoolingBackward {
+  T* d_x_bch;  // overwritten, or added to where `accumulate` is set
+  Index d_x_stride = 0;
+  bool accumulate = false;
+  Accum<T>* d_logit_bnc;  // overwritten
+  const T* d_out_bch;     // rows touch
+  const T* out_bch;
+  const Accum<T>* max_bnc;
+  const Accum<T>* sum_bnc;
+  const Accum<T>* logit_bnc;
+  const T* x_bch;
+  Index x_stride = 0;
+  const Token* mask_bc = nullptr;
+  PoolingShape shape;
+};
+template <class Device, class T>
+void pooling_backward(Device&, const PoolingBackward<T>&);
+
+// Step-by-step inference for one sequence. Shape's B and C are not read, so that only a window of 0 is global here. The
+// state is an array of triples (max, sum, K numbers) for every head: one running triple, and for a window w of them
+// plus a counter. It takes N (K + 2) numbers, or 1 + (w + 1) N (K + 2): constant, however long the sequence becomes.
+inline Index pooling_state_size(const PoolingShape& shape) {
+  const Index triples = shape.N * (shape.K + 2);
+  return shape.window > 0 ? 1 + (shape.window + 1) * triples : triples;
+}
+
+// The state before the first position.
+template <class Device, class T>
+void pooling_start(Device&, Accum<T>* state, const PoolingShape&);
+
+// One position: reads logit_n and x_h, updates the state, writes out_h. 3 N K flops for a global window, about 9 N K on
+// average for any other; the step that completes a block of w positions pays for the block.
+template <class Device, class T>
+void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape&);
+
+}  // namespace abh

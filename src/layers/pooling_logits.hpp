@@ -1,0 +1,49 @@
+#pragma once
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// The logits of pooling: one number a position and head, which says how much the position matters to whoever comes
+// later. A learned vector a head makes them of the payload. Wu, Wu, Qi, Huang, Xie, "Fastformer: additive attention can
+// be all you need", 2021. Derivation: docs/layers/pooling_logits.md.
+//
+//   logit_bnc  = sum_k x_bcnk pool_nk / sqrt(K)                                               (pooling_logits.1)
+//
+// Backward:
+//
+//   d_x_bcnk  += d_logit_bnc pool_nk / sqrt(K)                                                (pooling_logits.2)
+//   d_pool_nk += sum_bc d_logit_bnc x_bcnk / sqrt(K)                                          (pooling_logits.3)
+
+// Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
+// consecutive rows (0: N K), so that x may be a slice of a wider array.
+
+// 2 flops an element of x, which is read once.
+template <class T>
+struct PoolingLogitsForward {
+  Accum<T>* logit_bnc;
+  const T* x_bch;
+  Index x_stride = 0;
+  const T* pool_nk;
+  Index B, C, N, K;
+};
+template <class Device, class T>
+void pooling_logits_forward(Device&, const PoolingLogitsForward<T>&);
+
+// Adds to d_x_bch (where the payload's own gradient already stands) and to d_pool_nk. 4 flops an element; reads x and
+// d_x, writes d_x.
+template <class T>
+struct PoolingLogitsBackward {
+  T* d_x_bch;  // added to
+  Index d_x_stride = 0;
+  Accum<T>* d_pool_nk;  // added to
+  const Accum<T>* d_logit_bnc;
+  const T* x_bch;
+  Index x_stride = 0;
+  const T* pool_nk;
+  Index B, C, N, K;
+};
+template <class Device, class T>
+void pooling_logits_backward(Device&, const PoolingLogitsBackward<T>&);
+
+}  // namespace abh

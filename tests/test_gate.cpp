@@ -1,0 +1,154 @@
+#include "layers/gate.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+std::size_t size(Index count) { return static_cast<std::size_t>(count); }
+
+struct GateCase {
+  Index BC, D;
+  bool residual = false;
+  Dropout dropout = {};
+  Index gap = 0, d_gap = 0;  // d_gap: what lies between rows of the gate's gradient beyond that
+
+  std::vector<Slot> inputs() const {
+    return {activation("residual_bcd", residual ? BC * D : 0), activation("pooled_bcd", BC * D),
+            weight("gate_bcd", BC * (D + gap))};  // a weight, so that the gap may keep what it held
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", BC * D)}; }
+
+  template <class Device, class T>
+  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+    gate_forward<Device, T>(device, {.out_bcd = out[0].data(),
+                                     .residual_bcd = residual ? in[0].data() : nullptr,
+                                     .pooled_bcd = in[1].data(),
+                                     .gate_bcd = in[2].data(),
+                                     .gate_stride = gap > 0 ? D + gap : 0,
+                                     .dropout = dropout,
+                                     .BC = BC,
+                                     .D = D});
+  }
+  template <class Device, class T>
+  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+    if (residual) d_in[0] = d_out[0];
+    const Index stride = D + gap, d_stride = stride + d_gap;
+    Array<T> d_gate_bcd(size(BC * d_stride), T(0));
+    gate_backward<Device, T>(device, {.d_pooled_bcd = d_in[1].data(),
+                                      .d_gate_bcd = d_gate_bcd.data(),
+                                      .d_gate_stride = d_stride > D ? d_stride : 0,
+                                      .d_out_bcd = d_out[0].data(),
+                                      .pooled_bcd = in[1].data(),
+                                      .gate_bcd = in[2].data(),
+                                      .gate_stride = gap > 0 ? D + gap : 0,
+                                      .dropout = dropout,
+                                      .BC = BC,
+                                      .D = D});
+    wait_for(device);
+    for (Index i = 0; i < BC * stride; ++i) {
+      d_in[2][size(i)] = T(d_in[2][size(i)] + d_gate_bcd[size(i / stride * d_stride + i % stride)]);
+    }
+  }
+};
+
+TEST_CASE("gate: every derivative, every width", "[gate]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
+  check_layer(GateCase{5, 7});
+  check_layer(GateCase{35, 3, true});
+  check_layer(GateCase{4, 19, false, dropout, 3});
+  check_layer(GateCase{2, 391, true, dropout});  // a row longer than a run of the mask
+  check_layer(GateCase{33, 5, true, dropout, 2});
+  check_widths([](Index size) { return GateCase{3, size}; });
+}
+
+TEST_CASE("gate: no rows", "[gate]") {
+  const auto check = [](auto& device, const std::string&) {
+    CHECK(run_backward<float>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
+  };
+  for_each_cpu(2, check);
+  for_each_gpu(check);
+}
+
+TEST_CASE("gate: keep what the counter-based mask keeps", "[gate]") {
+  const Array<StepState> state(1, {.seed = 0x123456789abcdef, .step = 9});
+  const Index BC = 7;
+  for (Index D : {421, 424}) {
+    for (double p : {0.0, 0.1, 0.5, 1.0}) {
+      const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? state.data() : nullptr};
+      const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
+      Array<float> expected;
+      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(BC * D); ++i) {
+        const bool kept = philox_word(state[0].seed, i, state[0].step, dropout.site) >= std::ceil(p * 0x1p32);
+        expected.push_back(kept ? 3.0f * static_cast<float>(1 / (1 - p)) * 2.0f : 0.0f);
+      }
+      const auto check = [&](auto& device, const std::string& name) {
+        INFO(name << ", D " << D << ", p " << p);
+        CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
+      };
+      for_each_cpu(2, check);
+      for_each_gpu(check);
+    }
+  }
+}
+
+template <class Device>
+void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
+  const GateCase layer{9, D, true, dropout};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+  const Values<float> expected = run_forward<float>(layer, device, in);
+  for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
+    Values<float> at = in;
+    gate_forward<Device, float>(device, {.out_bcd = at[place].data(),
+                                         .residual_bcd = at[0].data(),
+                                         .pooled_bcd = at[1].data(),
+                                         .gate_bcd = at[2].data(),
+                                         .dropout = dropout,
+                                         .BC = 9,
+                                         .D = D});
+    wait_for(device);
+    CHECK(at[place] == expected[0]);
+  }
+  Values<float> apart = {in[0], in[1], Array<float>(in[2].size())};
+  layer.backward(device, in, d_out, apart);
+  Array<float> d_pooled = d_out[0], d_gate(in[2].size());
+  gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
+                                        .d_gate_bcd = d_gate.data(),
+                                        .d_out_bcd = d_pooled.data(),
+                                        .pooled_bcd = in[1].data(),
+                                        .gate_bcd = in[2].data(),
+                                        .dropout = dropout,
+                                        .BC = 9,
+                                        .D = D});
+  wait_for(device);
+  CHECK(d_pooled == apart[1]);
+  CHECK(d_gate == apart[2]);
+}
+
+TEST_CASE("gate: may work in place", "[gate]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const Dropout dropout{.p = 0.3, .site = 18, .state = state.data()};
+  CpuDevice<Isa::baseline> device(1);
+  check_gates_in_place(device, 13, dropout);
+  for_each_gpu([&](auto& gpu, const std::string&) {
+    check_gates_in_place(gpu, 13, dropout);
+    check_gates_in_place(gpu, 136, dropout);  // more than a warp's packs
+  });
+}
+
+TEST_CASE("gate: on the GPU, rows and strides of any size", "[gate][gpu]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
+  check_gpu("gate", "plain", GateCase{3 * 37, 40});
+  check_gpu("gate", "residual, dropout", GateCase{3 * 37, 40, true, dropout});
+  for (Index D : {1, 37, 261, 264}) {
+    check_gpu("gate", "D " + std::to_string(D), GateCase{5, D, true, dropout});
+  }
+  check_gpu("gate", "odd stride", GateCase{5, 40, true, dropout, 3});
+  check_gpu("gate", "even stride", GateCase{5, 40, false, dropout, 8});
+  check_gpu("gate", "even stride, odd one of its gradient", GateCase{5, 40, false, dropout, 8, 3});
+}
+
+}  // namespace
+}  // namespace abh
