@@ -84,6 +84,13 @@ bool is_in(const std::string& path, const std::string& folder, const std::string
   return p.parent_path() == folder && p.extension() == extension;
 }
 
+std::string folder_of(const std::string& path) { return std::filesystem::path(path).parent_path().string(); }
+
+bool is_of_device(const std::string& path) {
+  const std::string folder = folder_of(path);
+  return folder == "plain" || folder == "cpu" || folder == "cuda";
+}
+
 std::string printed(const std::string& name, int number) { return "(" + name + "." + std::to_string(number) + ")"; }
 
 class TagCheck {
@@ -96,6 +103,7 @@ class TagCheck {
         blocks_.insert(stem(path));
       }
     }
+    for (const auto& [path, text] : sources) rooms_[room_of(path)] += text;
     for (const auto& [path, text] : sources) check_file(path, tags_of(text));
     for (const std::string& name : layers_) check_layer(name);
     for (const std::string& name : blocks_) check_block(name);
@@ -107,6 +115,26 @@ class TagCheck {
 
  private:
   bool exists(const std::string& path) const { return sources_.count(path) > 0; }
+
+  // A large layer of a device is spread over files: beside cpu/gelu.cpp, cpu/gelu_tiles.hpp is a part of its room,
+  // unless a layer gelu_tiles has a room of its own.
+  std::string layer_of(const std::string& path) const {
+    const std::string name = stem(path);
+    for (std::string part_of = name;; part_of.erase(part_of.rfind('_'))) {
+      if (layers_.count(part_of)) return part_of;
+      if (part_of.find('_') == std::string::npos) return name;
+    }
+  }
+
+  // The file that stands for its room.
+  std::string room_of(const std::string& path) const {
+    const std::string name = layer_of(path);
+    for (const char* extension : {".cpp", ".cu"}) {
+      const std::string main = folder_of(path) + "/" + name + extension;
+      if (is_of_device(path) && layers_.count(name) && exists(main)) return main;
+    }
+    return path;
+  }
 
   void fault(const std::string& path, const std::string& what) {
     const std::string text = path + ": " + what;
@@ -125,7 +153,7 @@ class TagCheck {
   std::map<int, Uses> uses(const std::string& path, const std::string& name) const {
     std::map<int, Uses> result;
     if (!exists(path)) return result;
-    for (const Tag& tag : tags_of(sources_.at(path)).found) {
+    for (const Tag& tag : tags_of(rooms_.at(path)).found) {
       if (tag.name != name) continue;
       Uses& use = result[tag.number];
       ++(tag.after_code ? use.after_code : use.in_comment);
@@ -136,19 +164,20 @@ class TagCheck {
 
   void check_file(const std::string& path, const Tags& tags) {
     for (const std::string& text : tags.malformed) fault(path, text + " is not a tag, (name.number)");
-    const std::string name = stem(path);
+    const std::string name = is_of_device(path) ? layer_of(path) : stem(path);
     const bool of_layer = is_in(path, "docs/layers", ".md"), of_block = is_in(path, "docs/blocks", ".md");
-    const bool chapter = of_layer || of_block;
+    const bool of_all_layers = is_of_device(path) && is_in(path, folder_of(path), ".hpp") && !layers_.count(name);
+    const bool refers = of_layer || of_block || of_all_layers;
     if (of_layer && !layers_.count(name)) fault(path, "is a chapter of no layer");
     if (of_block && !blocks_.count(name)) fault(path, "is a chapter of no block");
     for (const Tag& tag : tags.found) {
       const std::string text = printed(tag.name, tag.number);
-      if (!chapter && tag.name != name) fault(path, text + " belongs into a file named " + tag.name);
-      // A chapter may refer to another one's equation, if there is one.
-      if (chapter && tag.name != name && !headers_hold(tag)) fault(path, text + " refers to no equation");
+      if (!refers && tag.name != name) fault(path, text + " belongs into a file named " + tag.name);
+      // Of another's equations, there has to be such a one.
+      if (refers && tag.name != name && !headers_hold(tag)) fault(path, text + " refers to no equation");
     }
-    const bool device = is_in(path, "plain", ".cpp") || is_in(path, "cpu", ".cpp") || is_in(path, "cuda", ".cu");
-    if (device && !tags.found.empty() && !layers_.count(name)) require("src/layers/" + name + ".hpp");
+    if (is_of_device(path) && !of_all_layers && !tags.found.empty() && !layers_.count(name))
+      require("src/layers/" + name + ".hpp");
     if (is_in(path, "src/blocks", ".hpp") && !tags.found.empty() && !blocks_.count(name)) {
       fault(path, "holds tags but no class derived from Block");
     }
@@ -206,6 +235,7 @@ class TagCheck {
   }
 
   const Sources& sources_;
+  std::map<std::string, std::string> rooms_;  // their texts, with all their parts, by the file that stands for them
   std::set<std::string> layers_, blocks_;
   std::vector<std::string> faults_;
 };
@@ -217,7 +247,10 @@ Sources read_sources() {
                                           {"src/blocks", ".hpp"},
                                           {"plain", ".cpp"},
                                           {"cpu", ".cpp"},
+                                          {"cpu", ".hpp"},
                                           {"cuda", ".cu"},
+                                          {"cuda", ".cpp"},
+                                          {"cuda", ".hpp"},
                                           {"tests", ".cpp"},
                                           {"docs/layers", ".md"},
                                           {"docs/blocks", ".md"}}) {
@@ -354,6 +387,11 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   CHECK(fault_with("cuda/gelu.cu", "a;  // (gelu.1)\nb;  // (gelu.2)\n") == "0 faults");
   CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (ffn.1)\n") ==
         "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn");
+  CHECK(fault_with("cpu/gelu_tiles.hpp", "c;  // (gelu.3)\n") == "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp");
+  CHECK(fault_with("cpu/gelu_tiles.hpp", "c;  // (ffn.1)\n") ==
+        "cpu/gelu_tiles.hpp: (ffn.1) belongs into a file named ffn");
+  CHECK(fault_with("cuda/kernel.hpp", "c;  // (gelu.2)\n") == "0 faults");
+  CHECK(fault_with("cuda/kernel.hpp", "c;  // (gelu.3)\n") == "cuda/kernel.hpp: (gelu.3) refers to no equation");
   CHECK(fault_with("docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n") == "docs/blocks/ffn.md: (gelu.3) refers to no equation");
   CHECK(fault_with("docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n") ==
         "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)");
@@ -371,6 +409,26 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   definition.erase("plain/gelu.cpp");
   definition["cpu/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
   CHECK(TagCheck(definition).faults() == std::vector<std::string>{"cpu/gelu.cpp: holds (gelu.3), a definition"});
+
+  // A part counts for its layer, on its own device, and not for a layer whose name begins alike.
+  Sources parts = good_sources();
+  parts["cpu/gelu.cpp"] = "a;  // (gelu.1)\n";
+  parts["cpu/gelu_tiles_wide.hpp"] = "b;  // (gelu.2)\n";
+  CHECK(TagCheck(parts).faults().empty());
+  parts["cuda/gelu.cu"] = "a;  // (gelu.1)\n";
+  CHECK(TagCheck(parts).faults() == std::vector<std::string>{"cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp"});
+  parts["cuda/gelu_tiles.hpp"] = "b;  // (gelu.2)\n";
+  CHECK(TagCheck(parts).faults().empty());
+  parts["cpu/gelu_tiles_wide.hpp"] = "";
+  CHECK(TagCheck(parts).faults() == std::vector<std::string>{"cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp"});
+  Sources alike = good_sources();
+  for (const char* path : {"src/layers/gelu_wide.hpp", "docs/layers/gelu_wide.md"}) alike[path] = "(gelu_wide.1)\n";
+  alike["tests/test_gelu_wide.cpp"] = "";
+  alike["cpu/gelu_wide.cpp"] = "a;  // (gelu_wide.1)\n";
+  CHECK(TagCheck(alike).faults().empty());
+  alike["cpu/gelu_wide.cpp"] += "b;  // (gelu.2)\n";
+  CHECK(TagCheck(alike).faults() ==
+        std::vector<std::string>{"cpu/gelu_wide.cpp: (gelu.2) belongs into a file named gelu"});
 
   CHECK(fault_with("cpu/gelu.cpp", "missing") == "cpu/gelu.cpp: is missing");
   CHECK(fault_with("tests/test_gelu.cpp", "missing") == "tests/test_gelu.cpp: is missing");

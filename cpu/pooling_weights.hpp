@@ -1,0 +1,121 @@
+#pragma once
+
+// The pooling of one head has two sides. What is one number a position (logits, maxima, sums, weights) is computed
+// first, for the whole sequence, with exponentials of neighbouring positions taken at once. Then the payload is swept
+// row by row with weights that are ready: a few multiply-adds an element, as fast as memory delivers. Here stands what
+// all poolings share: over all positions so far (pooling.cpp), over a window (pooling_windowed.hpp), step by step
+// (pooling_step.cpp).
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+#include "layers/pooling.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+template <class T>
+T minus_infinity() {
+  return T(-__builtin_inf());
+}
+
+// Positions in a block: the window, or the whole sequence for a global one.
+inline Index block_of(const PoolingShape& s) { return s.window > 0 && s.window < s.C ? s.window : s.C; }
+
+// The logits of one head as pooling sees them.
+template <class T>
+struct MaskedLogits {
+  const T* logit_c;
+  const Token* mask_c;  // null: all real
+  T operator[](Index c) const { return mask_c && mask_c[c] == 0 ? minus_infinity<T>() : logit_c[c]; }
+};
+template <class T>
+MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const PoolingShape& s, Index bn) {
+  return {logit_bnc + bn * s.C, mask_bc ? mask_bc + bn / s.N * s.C : nullptr};
+}
+
+// Scratch memory, `size` numbers a slot.
+template <class T>
+struct PerSlot {
+  T* memory;
+  Index size;
+  T* operator[](Index slot) const { return memory + slot * size; }
+};
+template <class T, class Scope>
+PerSlot<T> per_slot(Scope& scratch, Index slots, Index size) {
+  const Index rounded = blocks_of(size, 16) * 16;  // slots share no cache line
+  return {scratch.template take<T>(slots * rounded), rounded};
+}
+
+// Numbers of one head, one a position.
+
+enum class Order { up, down };
+
+// 1 for a sum of nothing: its share of it is 0.
+template <class L>
+L nonzero(const L& sum) {
+  return sum == ScalarOf<L>(0) ? splat<L>(ScalarOf<L>(1)) : sum;
+}
+
+// Calls body(c, starts) for all positions, block by block, within a block in this order; starts: the first of a block.
+template <class Body>
+inline __attribute__((always_inline)) void for_positions(Index C, Index block, Order order, const Body& body) {
+  for (Index begin = 0; begin < C; begin += block) {
+    const Index count = lesser(block, C - begin);
+    for (Index t = 0; t < count; ++t) body(order == Order::up ? begin + t : begin + count - 1 - t, t == 0);
+  }
+}
+
+// max_c[c]: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
+// newcomer, are multiplied with; one of the two is 1. keep_c is 1 where nothing is added; a block's first is not used.
+template <class T, class Logits>
+void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, Index block, Order order) {
+  T most = minus_infinity<T>();
+  for_positions(C, block, order, [&](Index c, bool starts) {
+    add_c[c] = logit[c];
+    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling.15)
+    max_c[c] = most;
+  });
+  // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.
+  const Index before = order == Order::up ? -1 : 1;
+  const Index first = order == Order::up ? 1 : 0;
+  for_lanes<T>(C - 1, [&]<class L>(Index i) {
+    const Index c = first + i;
+    const L change = load<L>(max_c + c + before) - load<L>(max_c + c);
+    store<L>(keep_c + c, exponential<L>(load<L>(add_c + c) == minus_infinity<T>() ? L{} : change));
+  });
+  for_lanes<T>(C, [&]<class L>(Index c) {
+    const L newcomer = load<L>(add_c + c);
+    store<L>(add_c + c, exponential<L>(newcomer == minus_infinity<T>() ? newcomer : newcomer - load<L>(max_c + c)));
+  });
+}
+
+// sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it.
+template <class T>
+void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order) {
+  T sum = T(0);
+  for_positions(C, block, order, [&](Index c, bool starts) {
+    sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (pooling.3)
+    sum_c[c] = sum;
+  });
+  for_lanes<T>(C, [&]<class L>(Index c) {
+    store<L>(alpha_c + c, load<L>(add_c + c) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
+  });
+}
+
+// Rows of the payload.
+
+// out = starts ? alpha x : state + alpha (x - state). out may be state or x; state is not read at a start.
+template <class T>
+void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index size) {
+  for_lanes<T>(size, [&]<class L>(Index k) {
+    if (starts) {
+      store<L>(out + k, load<L>(x + k) * alpha);
+    } else {
+      const L before = load<L>(state + k);
+      store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (pooling.5)
+    }
+  });
+}
+
+}  // namespace ABH_ISA
+}  // namespace abh

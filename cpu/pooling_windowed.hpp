@@ -1,0 +1,311 @@
+#pragma once
+
+// Pooling over a window: a prefix of the block that a position lies in, merged with a suffix of the block before.
+
+#include "cpu/pooling_weights.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+// Channel 0 of head bn = b N + n at position 0; the following positions lie `stride` apart.
+template <class T>
+T* head_of(T* array, Index stride, const PoolingShape& s, Index bn) {
+  return array + bn / s.N * s.C * stride + bn % s.N * s.K;
+}
+
+// How the work is cut. A head is one task: it reads the payload of its block twice, the second time from cache. When
+// there are too few heads to keep threads busy, their channels are cut into parts. The rule looks at the shape only, so
+// that sums over channels are the same for any number of threads.
+inline constexpr Index enough_heads = 16;
+inline constexpr Index channels_per_part = 64;
+inline Index parts_of(const PoolingShape& s) {
+  return s.B * s.N >= enough_heads ? 1 : blocks_of(s.K, channels_per_part);
+}
+
+struct Part {
+  Index number, begin, size;  // channels [begin, begin + size)
+};
+
+// Scratch memory is numbered by slots: one a worker where heads are whole tasks (it stays in cache), else one a head.
+template <class Device>
+Index slots_of(const Device& device, const PoolingShape& s) {
+  return parts_of(s) == 1 ? device.threads.count() : s.B * s.N;
+}
+
+// Runs weights(bn, slot) and payload(bn, slot, part) for every head and all its parts, in this order.
+template <class Device, class Weights, class Payload>
+void for_heads(Device& device, const PoolingShape& s, const Weights& weights, const Payload& payload) {
+  const Index heads = s.B * s.N;
+  const Index parts = parts_of(s);
+  if (parts == 1) {
+    parallel_for(device, heads, [&](Index bn, Index worker) {
+      weights(bn, worker);
+      payload(bn, worker, Part{0, 0, s.K});
+    });
+  } else {
+    parallel_for(device, heads, [&](Index bn, Index) { weights(bn, bn); });
+    parallel_for(device, heads * parts, [&](Index task, Index) {
+      const Index part = task % parts;
+      const Index begin = part * channels_per_part;
+      payload(task / parts, task / parts, Part{part, begin, lesser(channels_per_part, s.K - begin)});
+    });
+  }
+}
+
+// The same with finish(bn, slot) after the last part of a head.
+template <class Device, class Weights, class Payload, class Finish>
+void for_heads(Device& device, const PoolingShape& s, const Weights& weights, const Payload& payload,
+               const Finish& finish) {
+  const bool whole = parts_of(s) == 1;
+  for_heads(device, s, weights, [&](Index bn, Index slot, const Part& part) {
+    payload(bn, slot, part);
+    if (whole) finish(bn, slot);
+  });
+  if (!whole) parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });
+}
+
+// Replaces n numbers by e to their power.
+template <class T>
+void exponentials(T* x, Index n) {
+  for_lanes<T>(n, [&]<class L>(Index i) { store<L>(x + i, exponential<L>(load<L>(x + i))); });
+}
+
+template <class T>
+T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
+  T sum = partial_pc[c];
+  for (Index part = 1; part < parts; ++part) sum += partial_pc[part * C + c];
+  return sum;
+}
+
+template <class Device, class T>
+void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
+  using A = Accum<T>;
+  const PoolingShape& s = a.shape;
+  const Index C = s.C;
+  const Index H = s.N * s.K;
+  const Index stride = stride_or(a.x_stride, H);
+  const Index block = block_of(s);
+  const Index slots = slots_of(device, s);
+  typename Device::Scope scratch(device.workspace);
+  const auto keep = per_slot<A>(scratch, slots, C);
+  const auto add = per_slot<A>(scratch, slots, C);
+  const auto alpha = per_slot<A>(scratch, slots, C);
+  const auto suffix_max = per_slot<A>(scratch, slots, C);
+  const auto suffix_sum = per_slot<A>(scratch, slots, C);
+  const auto suffix_alpha = per_slot<A>(scratch, slots, C);
+  const auto gamma = per_slot<A>(scratch, slots, C);
+  const auto suffix = per_slot<T>(scratch, slots, s.K);
+
+  const auto weights = [&](Index bn, Index slot) {
+    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    A* max_c = a.max_bnc + bn * C;
+    A* sum_c = a.sum_bnc + bn * C;
+    running_max(max_c, keep[slot], add[slot], logit, C, block, Order::up);
+    running_sum(sum_c, alpha[slot], keep[slot], add[slot], C, block, Order::up);
+
+    running_max(suffix_max[slot], keep[slot], add[slot], logit, C, block, Order::down);
+    running_sum(suffix_sum[slot], suffix_alpha[slot], keep[slot], add[slot], C, block, Order::down);
+    // Merge: keep for the suffix of the block before, add for the prefix. The last position of a block needs no suffix.
+    for_positions(C, block, Order::up, [&](Index c, bool) {
+      const Index first = c - block + 1;
+      const A older = first > 0 && first % block != 0 ? suffix_max[slot][first] : minus_infinity<A>();
+      const A newer = max_c[c];
+      const A most = larger<A>(older, newer);
+      keep[slot][c] = older == minus_infinity<A>() ? older : older - most;
+      add[slot][c] = newer == minus_infinity<A>() ? newer : newer - most;
+      max_c[c] = most;
+    });
+    exponentials(keep[slot], C);
+    exponentials(add[slot], C);
+    for (Index c = 0; c < C; ++c) {
+      const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
+      const A sum = older + sum_c[c] * add[slot][c];  // (pooling.6)
+      sum_c[c] = sum;
+      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling.7)
+    }
+  };
+
+  const auto payload = [&](Index bn, Index slot, const Part& part) {
+    const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
+    T* out = head_of(a.out_bch, H, s, bn) + part.begin;
+    T* suffix_k = suffix[slot] + part.begin;
+    for (Index begin = 0; begin < C; begin += block) {
+      // Prefix averages of this block; the row before is the state.
+      for (Index c = begin; c < lesser(begin + block, C); ++c) {
+        average_row(out + c * H, out + (c - 1) * H, c == begin, alpha[slot][c], x + c * stride, part.size);
+      }
+      if (begin == 0) continue;
+      // Suffix averages of the block before, each merged into the window that begins there.
+      for (Index c = begin - 1; c > begin - block; --c) {
+        average_row(suffix_k, suffix_k, c == begin - 1, suffix_alpha[slot][c], x + c * stride, part.size);
+        const Index last = c + block - 1;
+        if (last >= C) continue;
+        T* out_k = out + last * H;
+        const A share = gamma[slot][last];
+        for_lanes<T>(part.size, [&]<class L>(Index k) {
+          const L prefix = load<L>(out_k + k);
+          store<L>(out_k + k, prefix + (load<L>(suffix_k + k) - prefix) * share);  // (pooling.8)
+        });
+      }
+    }
+  };
+
+  for_heads(device, s, weights, payload);
+}
+
+// Visits what a window's backward pass adds up, block by block. down(c, starts): position c and the windows that end
+// in its own block, from the last to the first. up(c, last, starts): position c and the windows that end in the next
+// block, up to `last` = c + w - 1; C where that is past the end and only windows seen before are left.
+template <class Down, class Up>
+inline __attribute__((always_inline)) void for_windows(Index C, Index block, const Down& down, const Up& up) {
+  for (Index begin = 0; begin < C; begin += block) {
+    const Index end = lesser(begin + block, C);
+    for (Index c = end - 1; c >= begin; --c) down(c, c == end - 1);
+    if (end == C) break;
+    for (Index c = begin + 1; c < end; ++c) up(c, lesser(c + block - 1, C), c == begin + 1);
+  }
+}
+
+// state = starts ? add value : keep state + add value; what state held before is not read at a start.
+template <class L>
+L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
+  const L added = value * add;
+  return starts ? added : load<L>(state) * keep + added;  // (pooling.16)
+}
+
+template <class Device, class T>
+void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
+  using A = Accum<T>;
+  const PoolingShape& s = a.shape;
+  const Index C = s.C;
+  const Index H = s.N * s.K;
+  const Index stride = stride_or(a.x_stride, H);
+  const Index d_stride = stride_or(a.d_x_stride, H);
+  const Index block = block_of(s);
+  const Index parts = parts_of(s);
+  const Index slots = slots_of(device, s);
+  typename Device::Scope scratch(device.workspace);
+  const auto top = per_slot<A>(scratch, slots, C);
+  const auto keep_down = per_slot<A>(scratch, slots, C);
+  const auto keep_up = per_slot<A>(scratch, slots, C);
+  const auto add_down = per_slot<A>(scratch, slots, C);
+  const auto add_up = per_slot<A>(scratch, slots, C);
+  const auto weight_down = per_slot<A>(scratch, slots, C);  // e^(logit_c + top), by the position c that is pulled
+  const auto weight_up = per_slot<A>(scratch, slots, C);
+  const auto x_dot = per_slot<A>(scratch, slots, parts * C);    // x . d_x
+  const auto out_dot = per_slot<A>(scratch, slots, parts * C);  // d_out . out
+  const auto pull = per_slot<T>(scratch, slots, s.K);
+
+  const auto weights = [&](Index bn, Index slot) {
+    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const A* max_c = a.max_bnc + bn * C;
+    const A* sum_c = a.sum_bnc + bn * C;
+    // The logits of reversed time. A window that saw nothing has no say: not +infinity, and not 0/0 below.
+    struct Reversed {
+      const A* max_c;
+      A operator[](Index c) const { return max_c[c] == minus_infinity<A>() ? max_c[c] : -max_c[c]; }
+    };
+    const Reversed reversed{max_c};
+    const auto exponent = [&](Index c, A highest) {
+      return logit[c] == minus_infinity<A>() ? minus_infinity<A>() : logit[c] + highest;
+    };
+    const auto ignore_down = [](Index, bool) {};
+    const auto ignore_up = [](Index, Index, bool) {};
+
+    running_max(top[slot], keep_down[slot], add_down[slot], reversed, C, block, Order::down);
+    for_windows(
+        C, block, [&](Index c, bool) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
+
+    running_max(top[slot], keep_up[slot], add_up[slot], reversed, C, block, Order::up);
+    for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
+    for_windows(C, block, ignore_down,
+                [&](Index c, Index last, bool) { weight_up[slot][c] = exponent(c, top[slot][lesser(last, C - 1)]); });
+
+    exponentials(weight_down[slot], C);
+    exponentials(weight_up[slot], C);
+    for (Index c = 0; c < C; ++c) {
+      const A sum = sum_c[c] == A(0) ? A(1) : sum_c[c];
+      add_down[slot][c] = add_down[slot][c] / sum;
+      add_up[slot][c] = add_up[slot][c] / sum;
+    }
+  };
+
+  const auto payload = [&](Index bn, Index slot, const Part& part) {
+    const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
+    const T* out = head_of(a.out_bch, H, s, bn) + part.begin;
+    const T* d_out = head_of(a.d_out_bch, H, s, bn) + part.begin;
+    T* d_x = head_of(a.d_x_bch, d_stride, s, bn) + part.begin;
+    T* pull_k = pull[slot] + part.begin;
+    A* x_dot_c = x_dot[slot] + part.number * C;
+    A* out_dot_c = out_dot[slot] + part.number * C;
+    for_windows(
+        C, block,
+        [&](Index c, bool starts) {
+          const A keep = keep_down[slot][c];
+          const A add = add_down[slot][c];
+          const A weight = weight_down[slot][c];
+          const T* x_k = x + c * stride;
+          const T* out_k = out + c * H;
+          const T* d_out_k = d_out + c * H;
+          T* d_x_k = d_x + c * d_stride;
+          RowSum<T> x_sum;
+          RowSum<T> out_sum;
+          for_lanes<T>(part.size, [&]<class L>(Index k) {
+            const L d = load<L>(d_out_k + k);
+            const L pulled = weighted_sum<L>(d, pull_k + k, starts, keep, add);
+            store<L>(pull_k + k, pulled);
+            const L gradient = pulled * weight;  // (pooling.17)
+            store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
+            x_sum += load<L>(x_k + k) * gradient;
+            out_sum += load<L>(out_k + k) * d;
+          });
+          x_dot_c[c] = x_sum.total();
+          out_dot_c[c] = out_sum.total();
+        },
+        [&](Index c, Index last, bool starts) {
+          if (last < C) {
+            const A keep = keep_up[slot][last];
+            const A add = add_up[slot][last];
+            const T* d_out_k = d_out + last * H;
+            for_lanes<T>(part.size, [&]<class L>(Index k) {
+              store<L>(pull_k + k, weighted_sum<L>(load<L>(d_out_k + k), pull_k + k, starts, keep, add));
+            });
+          }
+          const A weight = weight_up[slot][c];
+          const T* x_k = x + c * stride;
+          T* d_x_k = d_x + c * d_stride;
+          RowSum<T> x_sum;
+          for_lanes<T>(part.size, [&]<class L>(Index k) {
+            const L gradient = load<L>(pull_k + k) * weight;  // (pooling.17)
+            store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
+            x_sum += load<L>(x_k + k) * gradient;
+          });
+          x_dot_c[c] += x_sum.total();
+        });
+  };
+
+  // The same walk with one number a position, d_out . out, in the place of a row of d_out.
+  const auto finish = [&](Index bn, Index slot) {
+    A* d_logit_c = a.d_logit_bnc + bn * C;
+    A pulled = A(0);
+    for_windows(
+        C, block,
+        [&](Index c, bool starts) {
+          const A d = sum_of_parts(out_dot[slot], parts, C, c);
+          pulled = weighted_sum<A>(d, &pulled, starts, keep_down[slot][c], add_down[slot][c]);
+          d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (pooling.18)
+        },
+        [&](Index c, Index last, bool starts) {
+          if (last < C) {
+            const A d = sum_of_parts(out_dot[slot], parts, C, last);
+            pulled = weighted_sum<A>(d, &pulled, starts, keep_up[slot][last], add_up[slot][last]);
+          }
+          d_logit_c[c] -= weight_up[slot][c] * pulled;
+        });
+  };
+
+  for_heads(device, s, weights, payload, finish);
+}
+
+}  // namespace ABH_ISA
+}  // namespace abh
