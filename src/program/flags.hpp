@@ -105,6 +105,13 @@ std::string to_text(Number value) {
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
 }
 
+// A number with so many digits after its point, in no locale.
+inline std::string fixed_text(double value, int decimals) {
+  char buffer[400];  // the largest double has 309 digits before the point
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, decimals).ptr;
+  return std::string(buffer, end);
+}
+
 // The whole text as one number, nothing where it is not one. std::from_chars takes no white space, no plus and no
 // locale, and detects overflow.
 template <class Number>

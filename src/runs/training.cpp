@@ -20,7 +20,8 @@
 #include "network/model.hpp"
 #include "program/flags.hpp"
 #include "runs/generator.hpp"
-#include "runs/report.hpp"
+#include "runs/log.hpp"
+#include "runs/progress.hpp"
 
 namespace abh {
 
@@ -216,7 +217,8 @@ class Trainer {
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
     saved_ = true;
-    write_file_atomically(run_.run + "/loss.svg", loss_svg(log_.rows(), "Loss"));
+    write_file_atomically(run_.run + "/loss.svg", loss_curve_svg(losses(log_.rows(), &LogRow::train_loss),
+                                                                 losses(log_.rows(), &LogRow::val_loss), "Loss"));
   }
 
   Checkpoint best() const {

@@ -1,0 +1,240 @@
+#include "pictures/loss_curve.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/types.hpp"
+#include "base/utf8.hpp"
+#include "program/flags.hpp"
+
+namespace abh {
+namespace {
+
+// A range with round ticks, low = first * tick and high = last * tick.
+struct Axis {
+  double tick = 1;
+  Index first = 0, last = 1;
+  int decimals = 0;
+
+  double value(Index i) const { return static_cast<double>(i) * tick; }
+  // Where a value lies between the ends, from 0 to 1.
+  double part(double v) const { return (v - value(first)) / (value(last) - value(first)); }
+};
+
+// The smallest tick of 1, 2 or 5 times a power of ten, not below `smallest`, that cuts low..high into at most `parts`.
+Axis make_axis(double low, double high, int parts, double smallest) {
+  const double wanted = std::max((high - low) / parts, smallest);
+  Axis axis;
+  const auto exponent = static_cast<int>(std::floor(std::log10(wanted)));
+  double best = 0;
+  int best_exponent = 0;
+  // From one decade below, in case the logarithm was rounded up.
+  for (int e = exponent - 1; e <= exponent + 1 && best == 0; ++e) {
+    for (const double digit : {1.0, 2.0, 5.0}) {
+      // Dividing by a power that is exact keeps 0.1, 0.2, 0.5 the nearest doubles.
+      const double tick = e < 0 ? digit / std::pow(10.0, -e) : digit * std::pow(10.0, e);
+      if (best == 0 && tick >= wanted * (1 - 1e-9)) {
+        best = tick;
+        best_exponent = e;
+      }
+    }
+  }
+  axis.tick = best;
+  axis.decimals = std::max(0, -best_exponent);
+  axis.first = static_cast<Index>(std::floor(low / best + 1e-9));
+  axis.last = std::max(axis.first + 1, static_cast<Index>(std::ceil(high / best - 1e-9)));
+  return axis;
+}
+
+// A loss for the picture. Only a run gone wrong has one that does not fit in front of the axis.
+std::string short_loss(double loss, int decimals) {
+  return std::abs(loss) < 1e5 ? fixed_text(loss, decimals) : to_text(static_cast<float>(loss));
+}
+
+// A whole number with its thousands set apart: 12,000.
+std::string grouped(double value) {
+  std::string text = fixed_text(value, 0);
+  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');
+  return text;
+}
+
+// At most about `limit` points. Of each run of neighbours the lowest and the highest stay, in their order, so that a
+// spike stays visible; the first and the last point stay where they are.
+std::vector<LossPoint> thinned(const std::vector<LossPoint>& points, std::size_t limit) {
+  if (points.size() <= limit) return points;
+  const std::size_t run = (points.size() + limit / 2 - 1) / (limit / 2);
+  const auto lower = [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; };
+  std::vector<LossPoint> kept{points.front()};
+  const auto keep = [&kept](const LossPoint& point) {
+    if (point.step > kept.back().step) kept.push_back(point);
+  };
+  for (std::size_t begin = 0; begin < points.size(); begin += run) {
+    const auto from = points.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto to = points.begin() + static_cast<std::ptrdiff_t>(std::min(begin + run, points.size()));
+    const auto [low, high] = std::minmax_element(from, to, lower);
+    keep(*std::min(low, high));
+    keep(*std::max(low, high));
+  }
+  keep(points.back());
+  return kept;
+}
+
+// Any bytes as XML text of at most `limit` characters; what XML cannot hold becomes U+FFFD.
+std::string xml_text(std::string_view bytes, std::size_t limit) {
+  const std::string clean = one_line(std::string(bytes));
+  std::string out;
+  for (std::size_t position = 0, count = 0; position < clean.size(); ++count) {
+    if (count == limit) return out + "\u2026";
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(clean, position);
+    if (code == invalid_code_point || code == 0xFFFE || code == 0xFFFF) {
+      out += "\uFFFD";
+      position = begin + 1;
+    } else if (code == '&') {
+      out += "&amp;";
+    } else if (code == '<') {
+      out += "&lt;";
+    } else if (code == '>') {
+      out += "&gt;";
+    } else {
+      out.append(clean, begin, position - begin);
+    }
+  }
+  return out;
+}
+
+// Ink on paper for light, the reverse for dark. The colours of the two lines differ in brightness as well as in hue.
+constexpr std::string_view svg_style = R"(<style>
+text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#59636e}
+.paper{fill:#ffffff}
+.title{font-size:15px;font-weight:600;fill:#1f2328}
+.name{fill:#1f2328}
+.grid{stroke:#e4e8ec;stroke-width:1}
+.axis{stroke:#9aa4af;stroke-width:1}
+.train{fill:none;stroke:#86b6ea;stroke-width:1.2;stroke-linejoin:round;stroke-linecap:round}
+.val{fill:none;stroke:#c2410c;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}
+.train-dot{fill:#86b6ea}
+.val-dot{fill:#c2410c}
+.best{fill:#ffffff;stroke:#c2410c;stroke-width:2.2}
+@media (prefers-color-scheme:dark){
+text{fill:#9aa4af}
+.paper{fill:#0f141a}
+.title,.name{fill:#eef2f6}
+.grid{stroke:#232a32}
+.axis{stroke:#57616c}
+.train{stroke:#3f76b3}
+.val{stroke:#ffa05c}
+.train-dot{fill:#3f76b3}
+.val-dot{fill:#ffa05c}
+.best{fill:#0f141a;stroke:#ffa05c}
+}
+</style>
+)";
+
+}  // namespace
+
+std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> val, std::string_view title) {
+  constexpr double left = 64, right = 696, top = 76, bottom = 366;
+  // Beyond the largest float no training gets, and differences stay finite.
+  for (auto* points : {&train, &val}) {
+    std::erase_if(*points, [](LossPoint point) { return !(std::abs(point.loss) < 1e38); });
+  }
+  const bool empty = train.empty() && val.empty();
+
+  double low = HUGE_VAL, high = -HUGE_VAL, last_step = 0;
+  for (const std::vector<LossPoint>* points : {&train, &val}) {
+    for (const LossPoint& point : *points) {
+      low = std::min(low, point.loss);
+      high = std::max(high, point.loss);
+      last_step = std::max(last_step, point.step);
+    }
+  }
+  if (empty) low = 0, high = 1;
+  // A constant loss still needs a range: a twentieth of its size to either side.
+  const double least = std::max(0.05 * std::max(std::abs(low), std::abs(high)), 0.01);
+  if (high - low < least) {
+    const double middle = low + (high - low) / 2;
+    low = middle - least;
+    high = middle + least;
+  }
+  const Axis y_axis = make_axis(low, high, 8, 1e-9);
+  // Steps are whole, so their ticks are too; the axis ends with the data, not at a round number.
+  const Axis x_axis = make_axis(0, std::max(last_step, 1.0), 6, 1.0);
+  const double x_end = std::max(last_step, 1.0);
+  const auto x_of = [&](double step) { return left + (right - left) * step / x_end; };
+  const auto y_of = [&](double loss) { return bottom - (bottom - top) * y_axis.part(loss); };
+  const auto px = [](double v) { return fixed_text(v, 1); };
+
+  const std::string name = xml_text(title, 76);
+  const auto best = std::min_element(val.begin(), val.end(), [](LossPoint a, LossPoint b) { return a.loss < b.loss; });
+  std::string train_label = "train", val_label = "validation";
+  if (!train.empty()) train_label += " " + short_loss(train.back().loss, 4);
+  if (!val.empty()) {
+    val_label += " " + short_loss(val.back().loss, 4) + ", best " + short_loss(best->loss, 4) + " at step " +
+                 grouped(best->step);
+  }
+
+  std::string svg =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 420\" width=\"720\" height=\"420\" role=\"img\" "
+      "aria-labelledby=\"loss-title loss-desc\">\n";
+  svg += "<title id=\"loss-title\">" + name + "</title>\n";
+  svg += "<desc id=\"loss-desc\">Loss in nats per character over " + grouped(last_step) +
+         " training steps; last values: " + train_label + "; " + val_label + ".</desc>\n";
+  svg += svg_style;
+  svg += "<rect class=\"paper\" width=\"720\" height=\"420\" rx=\"8\"/>\n";
+  svg += "<text class=\"title\" x=\"24\" y=\"32\">" + name + "</text>\n";
+
+  const auto line = [&](const char* style, double x1, double y1, double x2, double y2) {
+    svg += "<line class=\"" + std::string(style) + "\" x1=\"" + px(x1) + "\" y1=\"" + px(y1) + "\" x2=\"" + px(x2) +
+           "\" y2=\"" + px(y2) + "\"/>\n";
+  };
+  const auto text = [&](double x, double y, const char* attributes, const std::string& content) {
+    svg += "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" " + attributes + ">" + content + "</text>\n";
+  };
+  const auto dot = [&](const char* style, LossPoint point, double radius) {
+    svg += "<circle class=\"" + std::string(style) + "\" cx=\"" + px(x_of(point.step)) + "\" cy=\"" +
+           px(y_of(point.loss)) + "\" r=\"" + px(radius) + "\"/>\n";
+  };
+  const auto curve = [&](const char* style, const std::vector<LossPoint>& points) {
+    svg += "<polyline class=\"" + std::string(style) + "\" points=\"";
+    for (const LossPoint& point : thinned(points, 1000)) svg += px(x_of(point.step)) + ',' + px(y_of(point.loss)) + ' ';
+    svg += "\"/>\n";
+  };
+
+  // The legend, which also tells the numbers that matter.
+  line("train", 24, 52, 46, 52);
+  text(53, 56, "class=\"name\"", train_label);
+  line("val", 184, 52, 206, 52);
+  svg += "<circle class=\"val-dot\" cx=\"195\" cy=\"52\" r=\"3\"/>\n";
+  text(213, 56, "class=\"name\"", val_label);
+  text(right, 56, "text-anchor=\"end\"", "nats per character");
+
+  for (Index i = y_axis.first; i <= y_axis.last; ++i) {
+    const double value = y_axis.value(i), y = y_of(value);
+    line(i == y_axis.first ? "axis" : "grid", left, y, right, y);
+    text(left - 8, y + 4, "text-anchor=\"end\"", short_loss(value, y_axis.decimals));
+  }
+  for (Index i = 0; x_axis.value(i) <= x_end; ++i) {
+    const double step = x_axis.value(i), x = x_of(step);
+    if (i > 0) line("grid", x, top, x, bottom);
+    line("axis", x, bottom, x, bottom + 4);
+    const std::string label = grouped(step);
+    // A long number at the end of the axis would leave the picture.
+    const bool fits = x + 4.0 * static_cast<double>(label.size()) < 720;
+    text(fits ? x : right, bottom + 19, fits ? "text-anchor=\"middle\"" : "text-anchor=\"end\"", label);
+  }
+  text((left + right) / 2, bottom + 40, "text-anchor=\"middle\"", "step");
+
+  if (empty) text((left + right) / 2, (top + bottom) / 2, "text-anchor=\"middle\"", "no loss logged yet");
+  if (train.size() > 1) curve("train", train);
+  if (train.size() == 1) dot("train-dot", train.front(), 3);
+  if (val.size() > 1) curve("val", val);
+  // More points than this would hide the line they mark.
+  if (val.size() <= 80) {
+    for (const LossPoint& point : val) dot("val-dot", point, 3);
+  }
+  if (!val.empty()) dot("best", *best, 4.5);
+  return svg + "</svg>\n";
+}
+
+}  // namespace abh

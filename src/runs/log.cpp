@@ -1,0 +1,161 @@
+#include "runs/log.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "base/crc32.hpp"
+#include "base/error.hpp"
+#include "files/atomic_file.hpp"
+#include "program/flags.hpp"
+
+namespace abh {
+namespace {
+
+constexpr std::string_view log_header = "step,train_loss,val_loss,learning_rate,grad_norm,tokens_per_s";
+
+// The content of a file, or nullopt if there is none.
+std::optional<std::string> read_if_present(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) return std::nullopt;
+  std::string content;
+  std::array<char, 65536> block;
+  ssize_t count = file < 0 ? -1 : 1;
+  while (count > 0) {
+    count = ::read(file, block.data(), block.size());
+    if (count > 0) content.append(block.data(), static_cast<std::size_t>(count));
+  }
+  const int code = errno;
+  if (file >= 0) ::close(file);
+  if (count < 0) throw Error(path + ": cannot read: " + std::strerror(code));
+  return content;
+}
+
+// Appends to an existing file, all or nothing as far as the system allows.
+void append_to_file(const std::string& path, std::string_view text) {
+  const auto fail = [&path](int code) { throw Error(path + ": cannot write: " + std::strerror(code)); };
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) fail(errno);
+  struct stat before {};
+  int code = ::fstat(file, &before) == 0 ? 0 : errno;
+  while (code == 0 && !text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      code = errno;
+      // Half a row is worse than none. Should this fail too, a resume cuts the row.
+      static_cast<void>(!::ftruncate(file, before.st_size));
+    }
+  }
+  if (::close(file) != 0 && code == 0 && errno != EINTR) code = errno;
+  if (code != 0) fail(code);
+}
+
+std::string to_line(const LogRow& row) {
+  const auto optional_text = [](const std::optional<double>& value) { return value ? to_text(*value) : std::string(); };
+  return to_text(row.step) + ',' + optional_text(row.train_loss) + ',' + optional_text(row.val_loss) + ',' +
+         to_text(row.learning_rate) + ',' + to_text(row.grad_norm) + ',' + to_text(row.tokens_per_s) + '\n';
+}
+
+// One line of a log, without its line break. Error, beginning with `where`, if it is not a row.
+LogRow parse_row(std::string_view line, const std::string& where) {
+  constexpr std::size_t field_count = 6;
+  std::vector<std::string_view> fields;
+  for (std::size_t begin = 0; begin <= line.size();) {
+    const std::size_t end = std::min(line.find(',', begin), line.size());
+    fields.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (fields.size() != field_count) {
+    throw Error(where + "expected " + to_text(field_count) + " fields, found " + to_text(fields.size()));
+  }
+  const auto read = [&where]<class Number>(std::string_view text, const char* name, Number& value) {
+    const std::optional<Number> number = from_text<Number>(text);
+    if (!number || (std::is_integral_v<Number> && *number < 0)) {
+      const char* expected = std::is_integral_v<Number> ? "a whole number" : "a number";
+      throw Error(where + name + ": expected " + expected + ", found \"" + one_line(std::string(text)) + '"');
+    }
+    value = *number;
+  };
+  LogRow row;
+  read(fields[0], "step", row.step);
+  if (!fields[1].empty()) read(fields[1], "train_loss", row.train_loss.emplace());
+  if (!fields[2].empty()) read(fields[2], "val_loss", row.val_loss.emplace());
+  read(fields[3], "learning_rate", row.learning_rate);
+  read(fields[4], "grad_norm", row.grad_norm);
+  read(fields[5], "tokens_per_s", row.tokens_per_s);
+  return row;
+}
+
+}  // namespace
+
+RunLog::RunLog(const std::string& path, std::optional<Index> resume_at) : path_(path) {
+  const std::string header = std::string(log_header) + '\n';
+  const std::optional<std::string> content = resume_at ? read_if_present(path) : std::nullopt;
+  if (!content) {
+    clear();
+    return;
+  }
+  if (!content->starts_with(header)) {
+    throw Error(path + ": line 1: expected the header " + std::string(log_header) + ", found \"" +
+                one_line(content->substr(0, std::min(content->find('\n'), log_header.size() + 20))) + '"');
+  }
+  std::size_t kept = header.size();  // bytes that stay
+  Index previous = -1;
+  Index line_number = 2;
+  for (std::size_t begin = kept;; ++line_number) {
+    const std::size_t end = content->find('\n', begin);
+    if (end == content->npos) break;  // nothing more, or a line whose writing was cut short
+    const std::string where = path + ": line " + to_text(line_number) + ": ";
+    const LogRow row = parse_row(std::string_view(*content).substr(begin, end - begin), where);
+    if (row.step <= previous) {
+      throw Error(where + "expected a step above " + to_text(previous) + ", found " + to_text(row.step));
+    }
+    previous = row.step;
+    begin = end + 1;
+    if (row.step > *resume_at) continue;
+    kept = begin;
+    rows_.push_back(row);
+  }
+  if (kept < content->size()) write_file_atomically(path, std::string_view(*content).substr(0, kept));
+}
+
+std::string RunLog::position() const {
+  std::uint32_t crc = 0;
+  for (LogRow row : rows_) {
+    row.tokens_per_s = 0;
+    const std::string line = to_line(row);
+    crc = crc32(line.data(), line.size(), crc);
+  }
+  return to_text(static_cast<Index>(rows_.size())) + " rows, crc32 " + to_text(static_cast<Index>(crc));
+}
+
+void RunLog::clear() {
+  write_file_atomically(path_, std::string(log_header) + '\n');
+  rows_.clear();
+}
+
+void RunLog::append(const LogRow& row) {
+  assert(rows_.empty() || row.step > rows_.back().step);
+  append_to_file(path_, to_line(row));
+  rows_.push_back(row);
+}
+
+std::vector<LossPoint> losses(std::span<const LogRow> rows, std::optional<double> LogRow::*loss) {
+  std::vector<LossPoint> points;
+  for (const LogRow& row : rows) {
+    if (row.*loss) points.push_back({static_cast<double>(row.step), *(row.*loss)});
+  }
+  return points;
+}
+
+}  // namespace abh

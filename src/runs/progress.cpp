@@ -1,0 +1,94 @@
+#include "runs/progress.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numbers>
+#include <vector>
+
+#include "program/flags.hpp"
+
+namespace abh {
+namespace {
+
+// "1:02:03", "4:05", "0:07"; "-" where nothing sensible is known.
+std::string duration(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e9)) return "-";
+  const auto total = static_cast<Index>(std::ceil(seconds));
+  const auto two_digits = [](Index value) { return std::string(value < 10 ? 1 : 0, '0') + to_text(value); };
+  if (total < 3600) return to_text(total / 60) + ':' + two_digits(total % 60);
+  return to_text(total / 3600) + ':' + two_digits(total / 60 % 60) + ':' + two_digits(total % 60);
+}
+
+}  // namespace
+
+bool Progress::on_terminal() {
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && terminal && *terminal != '\0' && std::string_view(terminal) != "dumb";
+}
+
+Progress::Progress(Index steps, bool terminal, std::ostream& out)
+    : steps_(steps), terminal_(terminal), colour_(terminal), out_(out) {
+  const char* no_color = std::getenv("NO_COLOR");
+  if (no_color && *no_color != '\0') colour_ = false;
+}
+
+void Progress::update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s,
+                      double seconds_left) {
+  if (val_loss || !terminal_) last_val_loss_ = val_loss;
+  struct Part {
+    std::string text;
+    const char* colour;  // of the ANSI escape sequence
+    int rank;            // the highest rank goes first when the line is too long
+  };
+  std::vector<Part> parts{{"step " + to_text(step) + "/" + to_text(steps_), "1", 0},
+                          {"train " + fixed_text(train_loss, 4), "34", 1}};
+  if (last_val_loss_) parts.push_back({"val " + fixed_text(*last_val_loss_, 4), "33", 2});
+  parts.push_back({to_text(tokens_per_s) + " tokens/s", "2", 4});
+  parts.push_back({duration(seconds_left) + " left", "2", 3});
+
+  const std::string separator = terminal_ ? "  " : ", ";
+  const auto length = [&] {
+    std::size_t sum = 0;
+    for (const Part& part : parts) sum += (sum == 0 ? 0 : separator.size()) + part.text.size();
+    return sum;
+  };
+  while (length() > 79 && parts.size() > 1) {
+    parts.erase(std::max_element(parts.begin(), parts.end(), [](auto& a, auto& b) { return a.rank < b.rank; }));
+  }
+  std::string line;
+  for (const Part& part : parts) {
+    if (!line.empty()) line += separator;
+    line += colour_ ? "\x1b[" + std::string(part.colour) + "m" + part.text + "\x1b[0m" : part.text;
+  }
+  if (terminal_) {
+    // Automatic wrapping is off while the line is written: in a narrower window it is cut instead of broken in two,
+    // and the next one still finds its start.
+    live_ = "\r\x1b[?7l" + line + "\x1b[K\x1b[?7h";
+    out_ << live_ << std::flush;
+  } else {
+    out_ << line << '\n' << std::flush;
+  }
+}
+
+void Progress::line(std::string_view text) {
+  if (!live_.empty()) out_ << "\r\x1b[K";
+  out_ << text << '\n' << live_ << std::flush;
+}
+
+void Progress::finish() {
+  if (!live_.empty()) out_ << '\n' << std::flush;
+  live_.clear();
+}
+
+std::string final_line(std::string_view corpus, Index step, std::optional<double> train_loss, double val_loss,
+                       double best_loss, Index best_step, Index tokens_per_s) {
+  return "final: corpus " + one_line(std::string(corpus)) + ", step " + to_text(step) + ", train " +
+         (train_loss ? fixed_text(*train_loss, 4) : "-") + ", val " + fixed_text(val_loss, 4) + " nats/char (" +
+         fixed_text(val_loss / std::numbers::ln2, 4) + " bits/char), best " + fixed_text(best_loss, 4) + " at step " +
+         to_text(best_step) + ", " + to_text(tokens_per_s) + " tokens/s";
+}
+
+}  // namespace abh

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <iostream>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// What a person sees while the run goes on: on a terminal one live line, rewritten in place and under 80 columns wide;
+// otherwise a plain line a call, without control characters.
+class Progress {
+ public:
+  // Whether standard output is a terminal that can rewrite a line (TERM set and not "dumb").
+  static bool on_terminal();
+
+  // `steps` is the step the run ends at. Colours only on a terminal, and not if NO_COLOR is set to anything.
+  Progress(Index steps, bool terminal, std::ostream& out = std::cout);
+  ~Progress() { finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Shows a step. The live line keeps showing the last validation loss; a plain line has it where it is new.
+  void update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s, double seconds_left);
+  // Prints a message on a line of its own.
+  void line(std::string_view text);
+  // Leaves the live line as it stands and goes to the next one.
+  void finish();
+
+ private:
+  Index steps_;
+  bool terminal_, colour_;
+  std::ostream& out_;
+  std::optional<double> last_val_loss_;
+  std::string live_;  // the live line as printed; empty if there is none
+};
+
+// The last line of a run's output, without the line break:
+// `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
+// A run of no steps has no training loss: `train -`.
+std::string final_line(std::string_view corpus, Index step, std::optional<double> train_loss, double val_loss,
+                       double best_loss, Index best_step, Index tokens_per_s);
+
+}  // namespace abh
