@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs one of this project's programs as a user would and collects what came of it.
+// Runs one of this project's programs as a user would and collects what came of it; and small runs to try them on.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,14 +8,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
+#include <map>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -23,6 +28,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "files/safetensors.hpp"
 
 namespace abh {
 
@@ -197,5 +203,129 @@ inline void require_success(const Outcome& outcome) {
   REQUIRE(outcome.status == 0);
   REQUIRE(outcome.err.empty());
 }
+
+// A text with a little to learn in it: words of a small language, lines, 20 characters or so.
+inline std::string some_text(std::size_t size) {
+  const char* words[] = {"the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "hat", "near", "oak"};
+  std::string text;
+  for (std::uint32_t state = 1; text.size() < size;) {
+    state = state * 1664525u + 1013904223u;
+    text += words[(state >> 16) % std::size(words)];
+    text += (state >> 24) % 6 == 0 ? ".\n" : " ";
+  }
+  text.resize(size);
+  return text;
+}
+
+// Flags with some values replaced or added.
+inline Arguments with(Arguments base, const Arguments& changes) {
+  for (std::size_t i = 0; i < changes.size(); i += 2) {
+    const auto flag = std::find(base.begin(), base.end(), changes[i]);
+    if (flag == base.end()) {
+      base.insert(base.end(), {changes[i], changes[i + 1]});
+    } else {
+      flag[1] = changes[i + 1];
+    }
+  }
+  return base;
+}
+
+inline const Arguments smallest = {"--layers", "1",       "--channels", "8",       "--heads", "2",        "--context",
+                                   "8",        "--batch", "2",          "--steps", "6",       "--warmup", "2"};
+
+// One thread unless told otherwise: the models are too small to share, and other tests may want the cores.
+inline Outcome train(const Arguments& flags, const RunOptions& options = {}) {
+  return run_program_of_build("train", with({"--threads", "1"}, flags), options);
+}
+
+inline Outcome generate(const Arguments& flags, const RunOptions& options = {}) {
+  return run_program_of_build("generate", with({"--threads", "1"}, flags), options);
+}
+
+// A folder with a text.
+struct Workplace : TestFolder {
+  Workplace() { write_bytes(data, some_text(3000)); }
+  std::string data = *this / "text.txt";
+  std::string run = *this / "run";
+  Arguments flags(const Arguments& changes = {}) const {
+    return with(with(smallest, {"--data", data, "--out", run}), changes);
+  }
+};
+
+// The run folder of a small model with these settings, trained once for all tests.
+inline std::string trained(const Arguments& changes = {}) {
+  static std::map<Arguments, std::unique_ptr<Workplace>> places;
+  std::unique_ptr<Workplace>& place = places[changes];
+  if (!place) {
+    place = std::make_unique<Workplace>();
+    require_success(train(place->flags(changes)));
+  }
+  return place->run;
+}
+
+// Copies the run folder `from` to `to`.
+inline void copy_run(const std::string& from, const std::string& to) {
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+// A log without the column that depends on the machine's speed.
+inline std::string log_without_speed(const std::string& run) {
+  std::istringstream log(read_bytes(run + "/log.csv"));
+  std::string text;
+  for (std::string line; std::getline(log, line);) text += line.substr(0, line.rfind(',')) + "\n";
+  return text;
+}
+
+inline const std::vector<std::string> run_files = {"log.csv", "loss.svg", "model.safetensors", "resume.safetensors",
+                                                   "sample.txt"};
+
+// No temporary file is left in a run folder.
+inline void require_no_leftovers(const std::string& run) {
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    INFO(entry.path().string());
+    CHECK(std::find(run_files.begin(), run_files.end(), entry.path().filename()) != run_files.end());
+  }
+}
+
+// Both runs ended in the same files, and in no others.
+inline void require_equal_runs(const std::string& run, const std::string& expected) {
+  for (const std::string& name : run_files) {
+    INFO(name);
+    REQUIRE(exists(run + "/" + name));
+    if (name == "log.csv") {
+      CHECK(log_without_speed(run) == log_without_speed(expected));
+    } else {
+      CHECK((read_bytes(run + "/" + name) == read_bytes(expected + "/" + name)));
+    }
+  }
+  require_no_leftovers(run);
+}
+
+inline std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == text.npos) return "";
+  const std::size_t begin = text.rfind('\n', end);
+  return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1) + 1);
+}
+
+// A safetensors file taken apart, to be put together again with something changed; the check value is made anew.
+struct OpenedFile {
+  explicit OpenedFile(const std::string& path) : file(SafetensorsFile::read(path)), metadata(file.metadata()) {
+    for (const SafetensorsTensor& tensor : file.tensors()) {
+      tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data});
+    }
+  }
+  SafetensorsOutput& tensor(const std::string& name) {
+    for (SafetensorsOutput& each : tensors) {
+      if (each.name == name) return each;
+    }
+    throw std::runtime_error("no tensor " + name);
+  }
+  void write(const std::string& path) const { write_safetensors(path, tensors, metadata); }
+
+  SafetensorsFile file;
+  std::vector<SafetensorsOutput> tensors;
+  std::map<std::string, std::string> metadata;
+};
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-// Training through the Model interface. Whole runs into a folder are tested in test_programs.cpp.
+// Training through the Model interface. Whole runs into a folder are tested in test_train_program.cpp and test_resume_program.cpp.
 
 #include <cmath>
 

@@ -1,0 +1,67 @@
+// bench as its users meet it: what it measures, prints and refuses.
+
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "program.hpp"
+
+using namespace abh;
+
+TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs]") {
+  const TestFolder folder;
+  const std::string json = folder / "bench.json";
+  std::vector<std::map<std::string, double>> steps;  // the numbers of each row
+  std::size_t layers = 0;
+  for (const std::string recompute : {"0", "1"}) {
+    const Outcome outcome = run_program_of_build(
+        "bench", {"--layers", "2", "--channels", "32", "--batch", "4", "--threads", "2", "--device", "cpu", "--seconds",
+                  "0.01", "--recompute", recompute, "--json", json});
+    require_success(outcome);
+    for (const char* words : {"device: cpu, ", "GFLOP/s multiply-add", "training step, mixer", "of peak", "saved B/tok",
+                              "peak MiB", "faults/step", "additive pooling"}) {
+      INFO(words << " in:\n" << outcome.out);
+      CHECK(outcome.out.find(words) != std::string::npos);
+    }
+    std::istringstream lines(read_bytes(json));
+    const std::regex pair("\"([a-z_]+)\": ([-+.e0-9]+)");
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("\"ms\"") == std::string::npos) continue;
+      std::map<std::string, double> row;
+      for (std::sregex_iterator each(line.begin(), line.end(), pair), end; each != end; ++each) {
+        row[(*each)[1]] = std::stod((*each)[2]);
+      }
+      INFO(line);
+      for (const char* key : {"ms", "flops", "gflop_per_s", "of_peak"}) CHECK(row[key] > 0);
+      if (line.find("\"layer\"") != std::string::npos) {
+        for (const char* key : {"bytes", "gb_per_s", "of_copy"}) CHECK(row[key] > 0);
+        ++layers;
+        continue;
+      }
+      CHECK(row["tokens_per_s"] > 0);
+      CHECK(row["peak_bytes"] > 1e6);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+      // Nothing is allocated after the first step but small things, which a sanitizer does not use again.
+      CHECK(row["page_faults_per_step"] < 1);
+#endif
+      steps.push_back(row);
+    }
+  }
+  REQUIRE(steps.size() == 8);
+  CHECK(layers == 2 * 29);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(steps[4 + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
+  }
+}
+
+TEST_CASE("programs: bench says at once where it cannot write", "[programs]") {
+  const TestFolder place;
+  const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
+  require_refusal(bench({"--json", place / "none/b.json"}), "bench", 1, {"none/b.json: cannot write"});
+  require_refusal(bench({"--json", ""}), "bench", 2, {"--json: expected a file"});
+  require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), "bench", 2, {"--json", "--peer"});
+  require_refusal(bench({"--type", "bf16", "--device", "cpu"}), "bench", 2, {"--type bf16"});
+}

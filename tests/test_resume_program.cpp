@@ -1,0 +1,326 @@
+// Runs that end early and go on: what --resume accepts and refuses, and what a killed run leaves behind.
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "files/safetensors.hpp"
+#include "program.hpp"
+#include "runs/training.hpp"
+
+using namespace abh;
+
+TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]") {
+  const Workplace place;
+  const Arguments flags =
+      place.flags({"--layers", "2", "--mixer", "additive,metric", "--dropout", "0.2", "--channels", "16", "--steps",
+                   "1500", "--eval-every", "400", "--log-every", "20", "--checkpoint-every", "300"});
+  const std::string expected = place / "uninterrupted";
+  require_success(train(with(flags, {"--out", expected})));
+  for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
+    const std::string run = place / ("run" + std::to_string(signal));
+    const Outcome stopped = train(with(flags, {"--out", run}),
+                                  {.signal = signal, .signal_at = signal == SIGINT ? "step 500/" : "step 20/"});
+    INFO(stopped.out);
+    REQUIRE(stopped.signal == 0);
+    REQUIRE(stopped.status == status);
+    CHECK(stopped.err.empty());
+    CHECK(last_line(stopped.out).find("stopped at step ") == 0);
+    CHECK_FALSE(exists(run + "/sample.txt"));
+    require_success(generate({"--checkpoint", run, "--tokens", "5"}));
+    // The resume file is enough.
+    if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
+    require_success(train({"--data", place.data, "--resume", run, "--recompute", signal == SIGINT ? "1" : "0"}));
+    require_equal_runs(run, expected);
+  }
+  // A run that is done is done again, with the same end.
+  const Outcome done = train({"--data", place.data, "--resume", expected});
+  require_success(done);
+  CHECK(last_line(done.out).find("step 1500,") != std::string::npos);
+  require_equal_runs(expected, place / ("run" + std::to_string(SIGTERM)));
+}
+
+TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
+  // The learning rate rises for longer than the run lasts, and so does not depend on the number of steps.
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "1000000", "--warmup", "1000000", "--learning-rate", "300",
+                                       "--eval-every", "20", "--log-every", "10", "--checkpoint-every", "0"});
+  const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 10/"});
+  REQUIRE(stopped.status == 143);
+  std::smatch parts;
+  const std::string line = last_line(stopped.out);
+  REQUIRE(std::regex_search(line, parts, std::regex("stopped at step ([0-9]+);")));
+  const std::string step = parts[1];
+  const Outcome ended = train({"--data", place.data, "--resume", place.run, "--steps", step});
+  require_success(ended);
+  const Outcome whole = train(with(flags, {"--out", place / "whole", "--steps", step}));
+  require_success(whole);
+  const auto losses = [](const Outcome& outcome) {
+    const std::string final_line = last_line(outcome.out);
+    return final_line.substr(0, final_line.rfind(','));  // without the speed
+  };
+  CHECK(losses(ended) == losses(whole));
+  CHECK((read_bytes(place.run + "/model.safetensors") == read_bytes(place / "whole/model.safetensors")));
+}
+
+// As a shell does with Ctrl-C for what it starts in the background.
+TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
+  const Workplace place;
+  const Outcome outcome = train(place.flags({"--steps", "3000", "--eval-every", "0", "--log-every", "10"}),
+                                {.signal = SIGINT, .signal_at = "step 10/", .ignore_signal = true});
+  require_success(outcome);
+  CHECK(last_line(outcome.out).find("final: corpus text, step 3000,") == 0);
+}
+
+namespace {
+
+// Kills `runs` runs at random moments and goes on with each.
+void kill_and_resume(int runs, unsigned seed) {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "60", "--checkpoint-every", "1", "--eval-every", "7", "--log-every",
+                                       "2", "--dropout", "0.1", "--channels", "32", "--mixer", "metric"});
+  const std::string expected = place / "uninterrupted";
+  const auto start = std::chrono::steady_clock::now();
+  require_success(train(with(flags, {"--out", expected})));
+  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::mt19937 random(seed);
+  for (int i = 0; i < runs; ++i) {
+    const std::string run = place / ("killed" + std::to_string(i));
+    Arguments arguments = with(flags, {"--out", run});
+    for (int kill = 0; kill < 2; ++kill) {
+      const double moment = whole * static_cast<double>(random() % 1000) / 1000;
+      INFO("run " << i << ", kill " << kill << ", after " << moment << " of " << whole << " s");
+      const Outcome killed = train(arguments, {.signal = SIGKILL, .signal_after_s = moment});
+      REQUIRE((killed.signal == SIGKILL || killed.status == 0));
+      CHECK(killed.err.empty());
+      // Whatever carries the name of a checkpoint is a whole one.
+      if (exists(run + "/model.safetensors")) {
+        require_success(generate({"--checkpoint", run, "--tokens", "3"}));
+      }
+      if (exists(run + "/resume.safetensors")) {
+        REQUIRE(exists(run + "/model.safetensors"));
+        SafetensorsFile::read(run + "/resume.safetensors");
+        arguments = {"--data", place.data, "--resume", run};
+      }
+    }
+    require_success(train(arguments));
+    require_equal_runs(run, expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("programs: a killed run leaves whole checkpoints and goes on from them", "[programs]") {
+  kill_and_resume(4, 1);
+}
+
+TEST_CASE("programs: thirty killed runs leave whole checkpoints and go on from them", "[programs][slow]") {
+  kill_and_resume(30, 2);
+}
+
+TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  for (const char* name : {"/model.safetensors", "/resume.safetensors", "/loss.svg"}) {
+    write_bytes(place.run + name + ".tmp", "half");
+  }
+  require_success(generate({"--checkpoint", place.run, "--tokens", "3"}));
+  require_success(train({"--data", place.data, "--resume", place.run, "--steps", "9"}));
+  require_no_leftovers(place.run);
+  std::filesystem::rename(place.run + "/model.safetensors", place.run + "/model.safetensors.tmp");
+  require_refusal(generate({"--checkpoint", place.run}), "generate", 1, {place.run + "/model.safetensors: "});
+}
+
+TEST_CASE("programs: --resume refuses what would be another run", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  const Arguments resume = {"--data", place.data, "--resume", place.run};
+  const auto all_files = [&] {
+    std::string bytes;
+    for (const std::string& name : run_files) bytes += read_bytes(place.run + "/" + name);
+    return bytes;
+  };
+  const std::string before = all_files();
+  SECTION("another text") {
+    write_bytes(place / "other.txt", some_text(2999) + "t");
+    require_refusal(train(with(resume, {"--data", place / "other.txt"})), "train", 1, {"other.txt: ", "trained on"});
+  }
+  SECTION("flags that must not change") {
+    for (const Arguments& changes : std::vector<Arguments>{{"--layers", "2"},
+                                                           {"--learning-rate", "1"},
+                                                           {"--seed", "1"},
+                                                           {"--preset", "tiny"},
+                                                           {"--out", place / "b"},
+                                                           {"--tokenizer", "byte"},
+                                                           {"--batch", "3"}}) {
+      require_refusal(train(with(resume, changes)), "train", 2, {changes[0] + ": ", "resumed"});
+    }
+    CHECK_FALSE(exists(place / "b"));
+  }
+  SECTION("fewer steps than were made") {
+    require_refusal(train(with(resume, {"--steps", "5"})), "train", 1, {"--steps: ", "6 steps", "found 5"});
+  }
+  SECTION("a folder without a run") {
+    std::filesystem::create_directory(place / "empty");
+    require_refusal(train(with(resume, {"--resume", place / "empty"})), "train", 1,
+                    {place / "empty/resume.safetensors: "});
+    require_refusal(train(with(resume, {"--resume", place / "nowhere"})), "train", 1,
+                    {place / "nowhere/resume.safetensors: "});
+    CHECK_FALSE(exists(place / "nowhere"));
+  }
+  SECTION("a model in the place of the resume file") {
+    std::filesystem::create_directory(place / "wrong");
+    std::filesystem::copy(place.run + "/model.safetensors", place / "wrong/resume.safetensors");
+    require_refusal(train(with(resume, {"--resume", place / "wrong"})), "train", 1, {"resume.safetensors: "});
+  }
+  SECTION("a log that is none") {
+    copy_run(place.run, place / "wrong");
+    write_bytes(place / "wrong/log.csv", "something else\n");
+    require_refusal(train(with(resume, {"--resume", place / "wrong"})), "train", 1, {"log.csv: line 1"});
+  }
+  CHECK((all_files() == before));
+}
+
+TEST_CASE("programs: a resumed run may be told again what it is", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  copy_run(place.run, place / "again");
+  // The very command line, and numbers written in another way.
+  require_success(train(place.flags({"--resume", place.run, "--seed", "1337", "--weight-decay", "1e-1"})));
+  require_equal_runs(place.run, place / "again");
+  Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};
+  require_success(train(preset));
+  require_success(train(with(preset, {"--resume", place / "tiny", "--steps", "2"})));
+  require_refusal(train(with(preset, {"--resume", place / "tiny", "--preset", "baby"})), "train", 2,
+                  {"--preset: ", "resumed", "found baby"});
+}
+
+TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  const std::string log = read_bytes(place.run + "/log.csv");
+  {
+    const RunLock other(place.run);
+    require_refusal(train(place.flags()), "train", 1, {place.run + ": another run"});
+    require_refusal(train({"--data", place.data, "--resume", place.run}), "train", 1, {place.run + ": another run"});
+    CHECK(read_bytes(place.run + "/log.csv") == log);
+  }
+  require_success(train(place.flags()));
+}
+
+TEST_CASE("programs: a new run spares the old one until it has a checkpoint of its own", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "40", "--log-every", "5", "--checkpoint-every", "0"});
+  require_success(train(flags));
+  const std::string model = read_bytes(place.run + "/model.safetensors");
+  const std::string state = read_bytes(place.run + "/resume.safetensors");
+  const auto require_old_run = [&] {
+    CHECK((read_bytes(place.run + "/model.safetensors") == model));
+    CHECK((read_bytes(place.run + "/resume.safetensors") == state));
+    // Its log is gone: it goes on with a new one.
+    const Outcome resumed = train({"--data", place.data, "--resume", place.run, "--steps", "45"});
+    require_success(resumed);
+    CHECK(resumed.out.find("log.csv: not the log of this run up to step 40") != std::string::npos);
+    CHECK(log_without_speed(place.run).find("\n45,") != std::string::npos);
+    CHECK(log_without_speed(place.run).find("\n40,") == std::string::npos);
+    // With that one it goes on.
+    const Outcome again = train({"--data", place.data, "--resume", place.run, "--steps", "50"});
+    require_success(again);
+    CHECK(again.out.find("not the log") == std::string::npos);
+    CHECK(log_without_speed(place.run).find("\n45,") != std::string::npos);
+  };
+  SECTION("it is lost") {
+    require_refusal(train(with(flags, {"--learning-rate", "1e6", "--init-std", "1e6", "--clip", "0"})), "train", 1,
+                    {"not finite", "no checkpoint"});
+    require_old_run();
+  }
+  SECTION("it is killed") {
+    const Outcome killed =
+        train(with(flags, {"--steps", "1000000", "--seed", "7"}), {.signal = SIGKILL, .signal_at = "step 20/"});
+    REQUIRE(killed.signal == SIGKILL);
+    require_old_run();
+  }
+}
+
+TEST_CASE("programs: a resume file with impossible contents is refused", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  copy_run(place.run, place / "bad");
+  const std::string path = place / "bad/resume.safetensors";
+  const auto require_refused = [&](const OpenedFile& file, std::initializer_list<std::string_view> words) {
+    file.write(path);
+    const std::string log = read_bytes(place / "bad/log.csv");
+    const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});
+    require_refusal(outcome, "train", 1, {path + ": "});
+    require_refusal(outcome, "train", 1, words);
+    CHECK(read_bytes(place / "bad/log.csv") == log);
+  };
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{{"training.batch", "0"},
+                                                                                   {"training.batch", "99999999"},
+                                                                                   {"training.steps", "-1"},
+                                                                                   {"training.steps", "5"},
+                                                                                   {"training.dropout", "1.5"},
+                                                                                   {"training.dropout", "nan"},
+                                                                                   {"training.learning_rate", "inf"},
+                                                                                   {"training.beta1", "1"},
+                                                                                   {"training.seed", "x"},
+                                                                                   {"training.eval_every", "-1"},
+                                                                                   {"step", "-3"},
+                                                                                   {"step", "4000000000"},
+                                                                                   {"step", "5"},
+                                                                                   {"best_step", "7"},
+                                                                                   {"best_loss", "nan"},
+                                                                                   {"last_loss", "none"},
+                                                                                   {"layers", "2"},
+                                                                                   {"tokenizer", "byte"},
+                                                                                   {"vocabulary", "abc"}}) {
+    DYNAMIC_SECTION(key << " = " << value) {
+      OpenedFile file(place.run + "/resume.safetensors");
+      REQUIRE(file.metadata.count(key) == 1);
+      file.metadata[key] = value;
+      require_refused(file, {});
+    }
+  }
+  SECTION("no data fingerprint") {
+    OpenedFile file(place.run + "/resume.safetensors");
+    file.metadata.erase("data");
+    require_refused(file, {"data"});
+  }
+  SECTION("a loss that is no number") {
+    OpenedFile file(place.run + "/resume.safetensors");
+    const std::vector<double> losses(6, std::nan(""));
+    file.tensor("recent_losses").data = losses.data();
+    require_refused(file, {"recent_losses"});
+  }
+  SECTION("a moment is missing") {
+    OpenedFile file(place.run + "/resume.safetensors");
+    std::erase_if(file.tensors, [](const auto& tensor) { return tensor.name == "second_moment.embedding.token_vd"; });
+    require_refused(file, {"second_moment.embedding.token_vd"});
+  }
+  SECTION("a vocabulary that is not the text's") {
+    // One character replaced by another that the text does not have: everything else still fits.
+    OpenedFile file(place.run + "/resume.safetensors");
+    file.metadata["vocabulary"].back() = '~';
+    file.write(path);
+    const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});
+    require_refusal(outcome, "train", 1, {"not one of the", "characters of the vocabulary"});
+  }
+}
+
+TEST_CASE("programs: rows of the log behind the checkpoint are cut on resume", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "30", "--log-every", "2", "--eval-every", "8"});
+  require_success(train(with(flags, {"--out", place / "expected"})));
+  copy_run(place / "expected", place.run);
+  std::string log = read_bytes(place.run + "/log.csv");
+  write_bytes(place.run + "/log.csv", log + "32,1.5,,0.1,1,100\n34,1.25,1.5,0.1,1,100\n36,1.");
+  require_success(train({"--data", place.data, "--resume", place.run}));
+  require_equal_runs(place.run, place / "expected");
+}

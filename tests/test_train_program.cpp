@@ -1,0 +1,591 @@
+// train as its users meet it: what it prints and writes, what it refuses, and what is left behind when a run ends
+// early.
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "files/safetensors.hpp"
+#include "program.hpp"
+#include "runs/training.hpp"
+
+using namespace abh;
+
+TEST_CASE("programs: a data file that cannot be used is refused, and nothing is written", "[programs]") {
+  const Workplace place;
+  struct Case {
+    const char* name;
+    std::string content;
+    std::vector<std::string> words;
+  };
+  std::string binary;
+  for (int i = 0; i < 3000; ++i) binary += static_cast<char>(i * i * 7 % 256);
+  const std::vector<Case> cases = {
+      {"empty.txt", "", {"empty", "expected"}},
+      {"one_character.txt", "a", {"one distinct character", "expected"}},
+      {"one_distinct.txt", std::string(2000, 'a'), {"one distinct character", "expected"}},
+      {"short.txt", "abcabca", {"too short", "training split", "9", "--context"}},
+      {"short_validation.txt", "abcabcabcabc", {"too short", "validation split", "expected 2"}},
+      {"binary.txt", binary, {"invalid UTF-8", "byte offset", "--tokenizer byte"}},
+      {"latin1.txt", some_text(500) + "caf\xe9" + some_text(500), {"byte offset 503", "--tokenizer byte"}},
+      {"cut.txt", some_text(2000) + "\xe2\x82", {"byte offset 2000", "--tokenizer byte"}},
+  };
+  for (const Case& each : cases) {
+    DYNAMIC_SECTION(each.name) {
+      const std::string path = place / each.name;
+      write_bytes(path, each.content);
+      const Outcome outcome = train(place.flags({"--data", path}));
+      require_refusal(outcome, "train", 1, {path + ": "});
+      for (const std::string& word : each.words) require_refusal(outcome, "train", 1, {word});
+      CHECK(outcome.out.empty());
+      CHECK_FALSE(exists(place.run));
+    }
+  }
+  SECTION("missing") {
+    const Outcome outcome = train(place.flags({"--data", place / "missing.txt"}));
+    require_refusal(outcome, "train", 1, {"missing.txt: ", "No such file"});
+    CHECK_FALSE(exists(place.run));
+  }
+  SECTION("a folder") {
+    require_refusal(train(place.flags({"--data", place.path()})), "train", 1, {place.path() + ": ", "directory"});
+    CHECK_FALSE(exists(place.run));
+  }
+  SECTION("no name") { require_refusal(train(place.flags({"--data", ""})), "train", 2, {"--data: expected a file"}); }
+}
+
+TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
+  const Workplace place;
+  std::string binary;
+  for (int i = 0; i < 3000; ++i) binary += static_cast<char>(i * i * 7 % 256);
+  write_bytes(place.data, binary);
+  require_success(train(place.flags({"--tokenizer", "byte"})));
+  require_success(train({"--data", place.data, "--resume", place.run, "--steps", "8"}));
+  const Outcome outcome = generate({"--checkpoint", place.run, "--prompt", "\xff", "--tokens", "7"});
+  require_success(outcome);
+  CHECK(outcome.out.size() == 1 + 7 + 1);
+  CHECK(outcome.out[0] == '\xff');
+}
+
+TEST_CASE("programs: flags that make no sense are refused with status 2, before any file is read", "[programs]") {
+  const Workplace place;
+  struct Case {
+    std::string program;
+    Arguments arguments;
+    std::vector<std::string> words;
+  };
+  const std::vector<Case> cases = {
+      {"train", {"--leyers", "2"}, {"--leyers", "did you mean --layers?"}},
+      {"train", {"--learning-rat", "2"}, {"did you mean --learning-rate?"}},
+      {"train", {"--quux", "2"}, {"--quux", "did you mean --"}},
+      {"train", {"-steps", "3"}, {"-steps", "did you mean --steps?"}},
+      {"train", {"stray"}, {"stray"}},
+      {"train", {"--layers", "two"}, {"--layers", "whole number", "two"}},
+      {"train", {"--layers", "2.5"}, {"--layers", "whole number", "2.5"}},
+      {"train", {"--layers", "-1"}, {"--layers", "from 1", "-1"}},
+      {"train", {"--layers", "0"}, {"--layers", "from 1"}},
+      {"train", {"--layers", "99999999999999999999"}, {"--layers", "whole number"}},
+      {"train", {"--layers", ""}, {"--layers", "whole number"}},
+      {"train", {"--layers"}, {"--layers", "needs a value"}},
+      {"train", {"--layers", "--heads", "2"}, {"--layers", "needs a value", "--heads"}},
+      {"train", {"--layers", "1", "--layers", "1"}, {"--layers", "twice"}},
+      {"train", {"--threads", "0"}, {"--threads", "from 1"}},
+      {"train", {"--steps", "-5"}, {"--steps", "from 0"}},
+      {"train", {"--learning-rate", "nan"}, {"--learning-rate", "nan"}},
+      {"train", {"--learning-rate", "inf"}, {"--learning-rate", "inf"}},
+      {"train", {"--learning-rate", "-1"}, {"--learning-rate", "-1"}},
+      {"train", {"--learning-rate", "1e400"}, {"--learning-rate", "1e400"}},
+      {"train", {"--dropout", "1.5"}, {"--dropout", "from 0 to 1"}},
+      {"train", {"--label-smoothing", "-0.5"}, {"--label-smoothing", "from 0 to 1"}},
+      {"train", {"--preset", "huge"}, {"--preset", "tiny, baby, fastformer", "huge"}},
+      {"train", {"--tokenizer", "word"}, {"--tokenizer", "char, byte"}},
+      {"train", {"--device", "tpu"}, {"--device", "auto, cpu, cuda, emulated"}},
+      {"train", {"--positions", "sine"}, {"--positions", "learned, none"}},
+      {"train", {"--final-norm", "yes"}, {"--final-norm", "0 or 1"}},
+      {"train", {"--additive-values", "other"}, {"--additive-values", "shared, own"}},
+      {"train", {"--additive-skip", "other"}, {"--additive-skip", "stream, normed"}},
+      {"train", {"--channels", "10", "--heads", "3"}, {"--heads", "3", "divide", "10"}},
+      {"train", {"--channels", "16", "--conv-kernel", "4", "--conv-groups", "3"}, {"--conv-groups", "divide", "16"}},
+      {"train", {"--layers", "3", "--mixer", "dot,metric"}, {"--mixer", "1 or 3 entries", "found 2"}},
+      {"train", {"--mixer", "dots"}, {"--mixer", "additive, metric, quadratic or dot", "dots"}},
+      {"train", {"--mixer", ""}, {"--mixer", "expected"}},
+      {"train", {"--layers", "2", "--mixer", "dot,"}, {"--mixer", "expected"}},
+      {"train", {"--window", "4,x", "--layers", "2"}, {"--window", "whole number", "x"}},
+      {"train", {"--window", "-4"}, {"--window", "-4"}},
+      {"train", {"--window", "4,4,4", "--layers", "2"}, {"--window", "1 or 2 entries"}},
+      {"train", {"--window", "9223372036854775808"}, {"--window", "9223372036854775808"}},
+      {"train", {"--context", "99999999999"}, {"--context", "from 1"}},
+      {"train", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
+      {"train", {"--out", ""}, {"--out", "folder"}},
+      {"train", {"--resume", ""}, {"--resume", "folder"}},
+      {"generate", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
+      {"generate", {"--temprature", "1"}, {"did you mean --temperature?"}},
+      {"generate", {"--temperature", "-1"}, {"--temperature", "-1"}},
+      {"generate", {"--temperature", "nan"}, {"--temperature", "nan"}},
+      {"generate", {"--top-k", "-1"}, {"--top-k", "at least 0"}},
+      {"generate", {"--top-p", "1.1"}, {"--top-p", "from 0 to 1"}},
+      {"generate", {"--tokens", "-1"}, {"--tokens", "at least 0"}},
+      {"generate", {"--threads", "0"}, {"--threads", "from 1"}},
+      {"generate", {"--prompt"}, {"--prompt", "needs a value"}},
+  };
+  const std::string no_such_file = place / "nowhere";
+  for (const Case& each : cases) {
+    std::string line = each.program;
+    for (const std::string& word : each.arguments) line += " " + word;
+    INFO(line);
+    // If a file were read first, the file that is not there would be the error.
+    const bool training = each.program == "train";
+    Arguments arguments = each.arguments;
+    if (training) arguments.push_back("--data=" + no_such_file);
+    if (training && line.find("--out") == line.npos) arguments.push_back("--out=" + place.run);
+    if (!training) arguments.push_back("--checkpoint=" + no_such_file);
+    if (line.ends_with("--layers") || line.ends_with("--prompt")) arguments.pop_back();
+    const Outcome outcome = run_program_of_build(each.program, arguments);
+    require_refusal(outcome, each.program, 2, {});
+    for (const std::string& word : each.words) require_refusal(outcome, each.program, 2, {word});
+    CHECK(outcome.out.empty());
+  }
+  CHECK_FALSE(exists(place.run));
+}
+
+TEST_CASE("programs: --help names every flag with its default, --version the release", "[programs]") {
+  for (const std::string name : {"train", "generate"}) {
+    const Outcome help = run_program_of_build(name, {"--help"});
+    require_success(help);
+    for (const char* flag : {"--device", "--threads", "--seed", "--help", "--version"}) {
+      CHECK(help.out.find(flag) != std::string::npos);
+    }
+    const Outcome release = run_program_of_build(name, {"--version"});
+    require_success(release);
+    CHECK(std::regex_match(release.out, std::regex(name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n")));
+  }
+}
+
+TEST_CASE("programs: more memory than there is is refused at once", "[programs]") {
+  const Workplace place;
+  const std::vector<Arguments> cases = {{"--channels", "200000", "--layers", "100"},
+                                        {"--batch", "65536", "--channels", "131072"},
+                                        {"--window", "4194303", "--channels", "262144", "--positions", "none"},
+                                        {"--conv-kernel", "1024", "--conv-groups", "1", "--channels", "262144"}};
+  for (const Arguments& changes : cases) {
+    INFO(changes[0] << ' ' << changes[1]);
+    const Outcome outcome = train(place.flags(changes), {.timeout_s = 20});
+    require_refusal(outcome, "train", 1, {"out of memory", "MiB"});
+    CHECK_FALSE(exists(place.run));
+  }
+}
+
+TEST_CASE("programs: a device that this build has not is refused", "[programs]") {
+  const Workplace place;
+  for (const std::string device : {"cuda", "emulated"}) {
+    const Outcome outcome = train(place.flags({"--device", device, "--steps", "1", "--batch", "1"}));
+    if (outcome.status == 0) continue;  // a build that has it
+    require_refusal(outcome, "train", 1, {"--device " + device});
+    CHECK_FALSE(exists(place.run));
+  }
+  require_success(train(place.flags({"--device", "cpu"})));
+}
+
+TEST_CASE("programs: bf16 is for GPUs", "[programs]") {
+  const Workplace place;
+  require_refusal(train(place.flags({"--device", "cpu", "--type", "bf16"})), "train", 2, {"--type bf16", "--device"});
+  CHECK_FALSE(exists(place.run + "/model.safetensors"));
+}
+
+#if defined(ABH_EMULATOR)
+TEST_CASE("programs: the emulated GPU trains, goes on and writes text", "[programs][gpu]") {
+  for (const std::string type : {"float", "bf16"}) {
+    const Workplace place;
+    INFO(type);
+    const Arguments changes = {"--device", "emulated", "--type", type, "--steps", "4", "--dropout", "0.1"};
+    require_success(train(place.flags(changes)));
+    const Workplace again;
+    require_success(train(again.flags(changes)));
+    CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
+    // What a resumed run computes in stands in its file.
+    const Outcome resumed = run_program_of_build(
+        "train", {"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "emulated"});
+    require_success(resumed);
+    CHECK(resumed.out.find("device emulated, " + type) != std::string::npos);
+    const Outcome text = run_program_of_build("generate", {"--checkpoint", place.run, "--device", "emulated", "--type",
+                                                           type, "--tokens", "5", "--prompt", "a"});
+    require_success(text);
+    CHECK(text.out.size() >= 6);
+  }
+}
+#endif
+
+TEST_CASE("programs: train prints its settings, progress and result, and writes the run folder", "[programs]") {
+  const Workplace place;
+  const Outcome outcome = train(place.flags({"--steps", "9", "--eval-every", "4", "--log-every", "3"}));
+  require_success(outcome);
+  for (const char* words : {"2700 tokens for training", "300 for validation", "1 layers", "8 channels", "2 heads",
+                            "context 8", "mixer additive", "9 steps of 2 x 8 tokens", "learning rate 0.003",
+                            "parameters: ", "memory: ", "step 3/9, train ", "step 4/9, train ", "step 9/9, train "}) {
+    INFO(words << " in:\n" << outcome.out);
+    CHECK(outcome.out.find(words) != std::string::npos);
+  }
+  CHECK(outcome.out.find('\x1b') == std::string::npos);
+  CHECK(outcome.out.find('\r') == std::string::npos);
+  const std::string number = "[0-9]+\\.[0-9]+";
+  const std::regex result("final: corpus text, step 9, train " + number + ", val (" + number + ") nats/char \\((" +
+                          number + ") bits/char\\), best (" + number + ") at step ([0-9]+), [0-9]+ tokens/s");
+  const std::string line = last_line(outcome.out);
+  INFO(line);
+  std::smatch parts;
+  REQUIRE(std::regex_match(line, parts, result));
+  CHECK(std::abs(std::stod(parts[2]) - std::stod(parts[1]) / std::log(2.0)) < 2e-4);
+  CHECK(outcome.out.ends_with(line + "\n"));
+
+  std::istringstream log(read_bytes(place.run + "/log.csv"));
+  std::vector<std::vector<std::string>> rows;
+  for (std::string row; std::getline(log, row);) {
+    rows.emplace_back();
+    std::istringstream fields(row);
+    for (std::string field; std::getline(fields, field, ',');) rows.back().push_back(field);
+  }
+  REQUIRE(rows.size() == 6);
+  CHECK(rows[0] ==
+        std::vector<std::string>{"step", "train_loss", "val_loss", "learning_rate", "grad_norm", "tokens_per_s"});
+  const std::vector<std::string> steps = {"3", "4", "6", "8", "9"};
+  const TrainingConfig training = read_run_state(place.run + "/resume.safetensors").training;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const std::vector<std::string>& row = rows[i + 1];
+    REQUIRE(row.size() == 6);
+    CHECK(row[0] == steps[i]);
+    CHECK(std::stod(row[1]) > 0);
+    CHECK(row[2].empty() == (steps[i] == "3" || steps[i] == "6"));
+    CHECK(std::stod(row[3]) == learning_rate_at(training, std::stoll(row[0]) - 1));
+    CHECK(std::stod(row[4]) > 0);
+    CHECK(std::stoll(row[5]) > 0);
+  }
+  require_equal_runs(place.run, place.run);  // every file is there, and none besides
+  CHECK(read_bytes(place.run + "/loss.svg").starts_with("<svg"));
+  CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
+}
+
+// A learning rate that rises until the run falls apart: the last weights are far from the best.
+TEST_CASE("programs: the model is that of the lowest validation loss", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "12", "--warmup", "12", "--learning-rate", "5", "--eval-every", "1"});
+  const Outcome outcome = train(flags);
+  require_success(outcome);
+  std::istringstream log(read_bytes(place.run + "/log.csv"));
+  std::string row;
+  std::getline(log, row);
+  double lowest = std::numeric_limits<double>::infinity(), last = 0;
+  std::string best_step;
+  while (std::getline(log, row)) {
+    const std::size_t train_loss = row.find(',') + 1, val_loss = row.find(',', train_loss) + 1;
+    last = std::stod(row.substr(val_loss));
+    if (last < lowest) lowest = last, best_step = row.substr(0, train_loss - 1);
+  }
+  REQUIRE(last > lowest + 1);
+  CHECK(last_line(outcome.out).find(" at step " + best_step + ",") != std::string::npos);
+  const Checkpoint best = read_checkpoint(place.run + "/model.safetensors");
+  CHECK(best.step == std::stoll(best_step));
+  CHECK(best.validation_loss == lowest);
+  // A run that ends there has the same weights.
+  require_success(train(with(flags, {"--steps", best_step, "--out", place / "ended"})));
+  CHECK((read_checkpoint(place / "ended/model.safetensors").weights == best.weights));
+}
+
+TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
+  const Workplace place;
+  const Outcome outcome = train(place.flags({"--steps", "0"}));
+  require_success(outcome);
+  CHECK(last_line(outcome.out).find("step 0, train -, val 2.") != std::string::npos);
+  require_equal_runs(place.run, place.run);
+  require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
+  // And training may go on from there.
+  require_success(train({"--data", place.data, "--resume", place.run, "--steps", "3"}));
+
+  // Weights of 0 know nothing: every target of the validation split, also of its last batch, costs the same.
+  require_success(train(place.flags({"--steps", "0", "--init-std", "0"})));
+  const Checkpoint model = read_checkpoint(place.run + "/model.safetensors");
+  const double nothing_known = std::log(static_cast<double>(model.config.vocabulary));
+  REQUIRE(model.validation_loss);
+  CHECK_FALSE(!(std::abs(*model.validation_loss - nothing_known) <= 1e-6));
+}
+
+TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", "[programs]") {
+  const Workplace place;
+  const Outcome outcome =
+      train(place.flags({"--eval-every", "0", "--checkpoint-every", "0", "--log-every", "0", "--steps", "30"}));
+  require_success(outcome);
+  const auto log_lines = [&] {
+    const std::string log = log_without_speed(place.run);
+    return std::count(log.begin(), log.end(), '\n');
+  };
+  CHECK(log_lines() == 2);
+  CHECK(outcome.out.find("step 29/30") == std::string::npos);
+  CHECK(outcome.out.find("best ") != std::string::npos);
+  CHECK(last_line(outcome.out).find(" at step 30,") != std::string::npos);
+  // An evaluation is logged where there is a log.
+  require_success(train(place.flags({"--eval-every", "10", "--log-every", "0", "--steps", "30"})));
+  CHECK(log_lines() == 2);
+  require_success(train(place.flags({"--eval-every", "10", "--log-every", "15", "--steps", "30"})));
+  CHECK(log_lines() == 5);
+}
+
+TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs]") {
+  const std::vector<Arguments> cases = {
+      {"--mixer", "additive"},
+      {"--mixer", "additive", "--window", "3"},
+      {"--mixer", "additive", "--window", "100", "--positions", "none"},
+      {"--mixer", "additive", "--additive-values", "own", "--additive-projection", "1", "--additive-skip", "normed"},
+      {"--mixer", "metric"},
+      {"--mixer", "quadratic"},
+      {"--mixer", "dot"},
+      {"--mixer", "dot", "--positions", "none", "--conv-kernel", "0"},
+      {"--mixer", "dot,additive,metric,quadratic", "--layers", "4", "--window", "0,2,0,0", "--conv-groups", "2"}};
+  for (const Arguments& changes : cases) {
+    INFO(changes[1]);
+    const std::string run = trained(with(changes, {"--steps", "40", "--learning-rate", "0.01"}));
+    const std::string log = read_bytes(run + "/log.csv");
+    const std::string last = last_line(log);
+    const std::string train_loss = last.substr(last.find(',') + 1);
+    CHECK(std::stod(train_loss) < 2.8);  // ln 18 = 2.89
+    const Outcome outcome = generate({"--checkpoint", run, "--prompt", "the ", "--tokens", "60"});
+    require_success(outcome);
+    CHECK(outcome.out.starts_with("the "));
+    CHECK(outcome.out.size() == 4 + 60 + 1);
+  }
+}
+
+TEST_CASE("programs: every flag of train is accepted and has an effect on the settings", "[programs]") {
+  const Workplace place;
+  const std::map<std::string, std::string> values = {{"data", place.data},
+                                                     {"tokenizer", "byte"},
+                                                     {"out", place.run},
+                                                     {"preset", "fastformer"},
+                                                     {"layers", "2"},
+                                                     {"heads", "4"},
+                                                     {"channels", "16"},
+                                                     {"context", "12"},
+                                                     {"mixer", "additive,dot"},
+                                                     {"window", "4,0"},
+                                                     {"additive-values", "own"},
+                                                     {"additive-projection", "1"},
+                                                     {"additive-skip", "normed"},
+                                                     {"conv-kernel", "3"},
+                                                     {"conv-groups", "4"},
+                                                     {"ffn-bias", "0"},
+                                                     {"embedding-norm", "1"},
+                                                     {"final-norm", "0"},
+                                                     {"logit-bias", "1"},
+                                                     {"positions", "none"},
+                                                     {"steps", "4"},
+                                                     {"batch", "3"},
+                                                     {"optimizer", "muon"},
+                                                     {"muon-rounds", "3"},
+                                                     {"learning-rate", "0.002"},
+                                                     {"warmup", "1"},
+                                                     {"weight-decay", "0.2"},
+                                                     {"clip", "0.5"},
+                                                     {"dropout", "0.3"},
+                                                     {"label-smoothing", "0.05"},
+                                                     {"init-std", "0.03"},
+                                                     {"seed", "18446744073709551615"},
+                                                     {"eval-every", "2"},
+                                                     {"checkpoint-every", "3"},
+                                                     {"log-every", "1"},
+                                                     {"device", "cpu"},
+                                                     {"gemm", "hand"},
+                                                     {"recompute", "1"},
+                                                     {"type", "float"},
+                                                     {"threads", "2"}};
+  Arguments arguments;
+  const std::string help = run_program_of_build("train", {"--help"}).out;
+  const std::regex flag("\n  --([a-z-]+) ");
+  for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) {
+    const std::string name = (*each)[1];
+    if (name == "resume" || name == "help" || name == "version") continue;
+    INFO("a flag that this test does not know: --" << name);
+    REQUIRE(values.count(name) == 1);
+    arguments.push_back("--" + name + "=" + values.at(name));
+  }
+  REQUIRE(arguments.size() == values.size());
+  require_success(run_program_of_build("train", arguments));
+  // What was given stands in the files under these keys.
+  const SafetensorsFile file = SafetensorsFile::read(place.run + "/resume.safetensors");
+  const std::map<std::string, std::string> keys = {{"layers", "layers"},
+                                                   {"heads", "heads"},
+                                                   {"channels", "channels"},
+                                                   {"context", "context"},
+                                                   {"mixer", "mixer"},
+                                                   {"window", "window"},
+                                                   {"values", "additive-values"},
+                                                   {"projection", "additive-projection"},
+                                                   {"skip", "additive-skip"},
+                                                   {"conv_kernel", "conv-kernel"},
+                                                   {"conv_groups", "conv-groups"},
+                                                   {"ffn_bias", "ffn-bias"},
+                                                   {"embedding_norm", "embedding-norm"},
+                                                   {"final_norm", "final-norm"},
+                                                   {"logit_bias", "logit-bias"},
+                                                   {"positions", "positions"},
+                                                   {"tokenizer", "tokenizer"},
+                                                   {"training.steps", "steps"},
+                                                   {"training.batch", "batch"},
+                                                   {"training.optimizer", "optimizer"},
+                                                   {"training.muon_rounds", "muon-rounds"},
+                                                   {"training.learning_rate", "learning-rate"},
+                                                   {"training.warmup", "warmup"},
+                                                   {"training.weight_decay", "weight-decay"},
+                                                   {"training.clip", "clip"},
+                                                   {"training.dropout", "dropout"},
+                                                   {"training.label_smoothing", "label-smoothing"},
+                                                   {"training.init_std", "init-std"},
+                                                   {"training.seed", "seed"},
+                                                   {"training.eval_every", "eval-every"},
+                                                   {"training.checkpoint_every", "checkpoint-every"},
+                                                   {"training.log_every", "log-every"}};
+  for (const auto& [key, name] : keys) {
+    INFO(key);
+    REQUIRE(file.metadata().count(key) == 1);
+    CHECK(file.metadata().at(key) == values.at(name));
+  }
+}
+
+TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {
+  const Workplace place;
+  const std::map<std::string, std::string> expected = {{"tiny", "4000 steps of 12 x 64 tokens"},
+                                                       {"baby", "5000 steps of 64 x 256 tokens"},
+                                                       {"fastformer", "5000 steps of 16 x 256 tokens"}};
+  for (const auto& [preset, words] : expected) {
+    INFO(preset);
+    // The settings are printed before the run is refused: the folder is a file.
+    write_bytes(place / "file", "x");
+    const Outcome shown = train({"--data", place.data, "--preset", preset, "--out", place / "file"});
+    require_refusal(shown, "train", 1, {"file"});
+    CHECK(shown.out.find(words) != std::string::npos);
+    const Outcome run = train(place.flags({"--preset", preset, "--steps", "0", "--out", place / preset}));
+    require_success(run);
+    CHECK(run.out.find("0 steps of 2 x 8 tokens") != std::string::npos);
+  }
+}
+
+TEST_CASE("programs: extreme but legal settings work", "[programs]") {
+  const Workplace place;
+  for (const Arguments& changes : std::vector<Arguments>{{"--dropout", "1"},
+                                                         {"--label-smoothing", "1"},
+                                                         {"--learning-rate", "0"},
+                                                         {"--init-std", "0"},
+                                                         {"--weight-decay", "0", "--clip", "0"},
+                                                         {"--channels", "1", "--heads", "1"},
+                                                         {"--heads", "8", "--mixer", "metric"},
+                                                         {"--context", "1", "--batch", "1"},
+                                                         {"--context", "1", "--mixer", "dot"},
+                                                         {"--conv-kernel", "40"},
+                                                         {"--warmup", "1000"},
+                                                         {"--window", "1"},
+                                                         {"--threads", "5", "--steps", "2"}}) {
+    INFO(changes[0] << ' ' << changes[1]);
+    require_success(train(place.flags(with(changes, {"--out", place / "extreme"}))));
+    require_success(generate({"--checkpoint", place / "extreme", "--tokens", "20"}));
+  }
+}
+
+TEST_CASE("programs: the same run writes the same bytes, with any number of threads", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--layers", "4", "--mixer", "additive,metric,dot,quadratic", "--window",
+                                       "3,0,0,0", "--dropout", "0.2", "--conv-groups", "2", "--steps", "25",
+                                       "--eval-every", "10", "--channels", "16", "--batch", "5"});
+  const Arguments threads = {"1", "1", "2", "3"};
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    const std::string run = place / ("run" + std::to_string(i));
+    require_success(train(with(flags, {"--out", run, "--threads", threads[i]})));
+    INFO(threads[i] << " threads");
+    require_equal_runs(run, place / "run0");
+  }
+  require_success(train(with(flags, {"--out", place / "less", "--recompute", "1"})));
+  require_equal_runs(place / "less", place / "run0");
+  require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
+  CHECK((read_bytes(place / "other/model.safetensors") != read_bytes(place / "run0/model.safetensors")));
+  // The sample is what generate makes of the model, with the run's seed.
+  const Outcome sample = generate({"--checkpoint", place / "other", "--tokens", "1000", "--seed", "2"});
+  CHECK(sample.out == read_bytes(place / "other/sample.txt") + "\n");
+}
+
+TEST_CASE("programs: a run folder that cannot be written is refused before training", "[programs]") {
+  const Workplace place;
+  SECTION("a file in its place") {
+    write_bytes(place.run, "x");
+    const Outcome outcome = train(place.flags());
+    require_refusal(outcome, "train", 1, {place.run + ": ", "Not a directory"});
+    CHECK(read_bytes(place.run) == "x");
+  }
+  SECTION("a file on the way to it") {
+    write_bytes(place / "file", "x");
+    require_refusal(train(place.flags({"--out", place / "file/run"})), "train", 1, {"file/run: ", "Not a directory"});
+  }
+  SECTION("a place where nothing can be made") {
+    require_refusal(train(place.flags({"--out", "/proc/abh_run"})), "train", 1, {"/proc/abh_run: "});
+  }
+  for (const std::string& name : run_files) {
+    DYNAMIC_SECTION("a folder in the place of " << name) {
+      std::filesystem::create_directories(place.run + "/" + name);
+      const Outcome outcome = train(place.flags({"--log-every", "1"}));
+      require_refusal(outcome, "train", 1, {place.run + "/" + name + ": ", "directory"});
+      CHECK(outcome.out.find("step 1/") == std::string::npos);
+      CHECK(std::distance(std::filesystem::directory_iterator(place.run), {}) == 1);
+    }
+  }
+}
+
+TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags()));
+  const std::string model = read_bytes(place.run + "/model.safetensors");
+  const std::string resume = read_bytes(place.run + "/resume.safetensors");
+  const Arguments go_on = {"--data", place.data, "--resume", place.run, "--steps", "40"};
+  for (const rlim_t limit :
+       {rlim_t{100}, static_cast<rlim_t>(model.size() / 2), static_cast<rlim_t>(model.size() + 8000)}) {
+    INFO("largest file " << limit);
+    const Outcome outcome = train(go_on, {.largest_file = limit});
+    require_refusal(outcome, "train", 1, {place.run + "/", "File too large"});
+    CHECK(outcome.out.find("final: ") == std::string::npos);
+    CHECK((read_bytes(place.run + "/resume.safetensors") == resume));
+    // The model comes first, so that there is one wherever there is a state to go on from.
+    CHECK((read_bytes(place.run + "/model.safetensors") == model) == (limit < model.size()));
+    require_no_leftovers(place.run);
+    require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
+  }
+  require_success(train(with(go_on, {"--threads", "2"})));
+  const Workplace other;
+  require_success(train(other.flags()));
+  require_success(train(with(go_on, {"--resume", other.run})));
+  require_equal_runs(place.run, other.run);
+}
+
+TEST_CASE("programs: a loss that is no number stops the run at a step that is named", "[programs]") {
+  for (const Arguments& changes : std::vector<Arguments>{{"--mixer", "additive", "--learning-rate", "1e6"},
+                                                         {"--mixer", "dot", "--learning-rate", "1e6"},
+                                                         {"--mixer", "metric", "--learning-rate", "1e6"},
+                                                         {"--init-std", "1e6", "--learning-rate", "1e6"}}) {
+    for (const std::string eval_every : {"0", "1"}) {
+      const Workplace place;
+      INFO(changes[1] << ", evaluation every " << eval_every);
+      const Outcome outcome =
+          train(place.flags(with(changes, {"--clip", "0", "--warmup", "20", "--steps", "400", "--checkpoint-every", "1",
+                                           "--eval-every", eval_every})));
+      require_refusal(outcome, "train", 1, {"not finite", " step ", "checkpoint"});
+      CHECK(outcome.out.find("final: ") == std::string::npos);
+      require_no_leftovers(place.run);
+      require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
+      // Going on meets the same end, and the checkpoint still stays.
+      const std::string model = read_bytes(place.run + "/model.safetensors");
+      const std::string message = outcome.err;
+      const Outcome again = train({"--data", place.data, "--resume", place.run});
+      require_refusal(again, "train", 1, {message});
+      CHECK((read_bytes(place.run + "/model.safetensors") == model));
+    }
+  }
+}
