@@ -4,62 +4,41 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "base/error.hpp"
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "files/atomic_file.hpp"
+#include "folder.hpp"
 
 namespace fs = std::filesystem;
 using abh::AtomicFile;
+using abh::read_bytes;
+using abh::TestFolder;
 using abh::write_file_atomically;
 
 namespace {
 
-// A folder of its own for each test, removed at its end.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("abh_atomic_file_" + std::to_string(::getpid()));
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directory(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const char* name) const { return (path / name).string(); }
-  long entries() const { return std::distance(fs::directory_iterator(path), fs::directory_iterator()); }
-};
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 std::string error_of(const std::string& path, std::string_view content) {
-  try {
-    write_file_atomically(path, content);
-  } catch (const abh::Error& error) {
-    CHECK(error.status() == 1);
-    return error.what();
-  }
-  return "no error";
+  return abh::error_of([&] { write_file_atomically(path, content); });
 }
 
 }  // namespace
 
 TEST_CASE("atomic_file: writes, replaces, and leaves nothing else behind", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder / "file";
   const std::string binary("\0\r\n\xff", 4);
   for (const std::string& content : {std::string("first"), std::string(), binary, std::string(3'000'000, 'x')}) {
     write_file_atomically(path, content);
-    CHECK(content_of(path) == content);
+    CHECK(read_bytes(path) == content);
     CHECK(folder.entries() == 1);
   }
 }
 
 TEST_CASE("atomic_file: who may read a new file is for the umask to say", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const mode_t before = ::umask(022);
   write_file_atomically(folder / "file", "content");
   ::umask(before);
@@ -67,30 +46,30 @@ TEST_CASE("atomic_file: who may read a new file is for the umask to say", "[atom
 }
 
 TEST_CASE("atomic_file: a name without a folder is one in the working directory", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const fs::path before = fs::current_path();
-  fs::current_path(folder.path);
+  fs::current_path(folder.path());
   write_file_atomically("plain", "content");
   fs::current_path(before);
-  CHECK(content_of(folder / "plain") == "content");
+  CHECK(read_bytes(folder / "plain") == "content");
 }
 
 TEST_CASE("atomic_file: pieces are appended, and invisible before the commit", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder / "file";
   write_file_atomically(path, "old");
   AtomicFile file(path);
   file.write("ne", 2);
   file.write(nullptr, 0);
   file.write("w", 1);
-  CHECK(content_of(path) == "old");
+  CHECK(read_bytes(path) == "old");
   file.commit();
-  CHECK(content_of(path) == "new");
+  CHECK(read_bytes(path) == "new");
   CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("atomic_file: without a commit the old file stays", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder / "file";
   write_file_atomically(path, "old");
   {
@@ -98,13 +77,13 @@ TEST_CASE("atomic_file: without a commit the old file stays", "[atomic_file]") {
     file.write("new", 3);
     CHECK(folder.entries() == 2);
   }
-  CHECK(content_of(path) == "old");
+  CHECK(read_bytes(path) == "old");
   CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("atomic_file: a run that dies while writing leaves the old file, and the next one its place",
           "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder / "file";
   write_file_atomically(path, "old");
   const pid_t child = ::fork();
@@ -116,40 +95,40 @@ TEST_CASE("atomic_file: a run that dies while writing leaves the old file, and t
   }
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(content_of(path) == "old");
-  CHECK(content_of(path + ".tmp") == "half of a long new content");
+  CHECK(read_bytes(path) == "old");
+  CHECK(read_bytes(path + ".tmp") == "half of a long new content");
   write_file_atomically(path, "new");
-  CHECK(content_of(path) == "new");
+  CHECK(read_bytes(path) == "new");
   CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("atomic_file: a symbolic link stays and its file is replaced", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   fs::create_directory(folder / "elsewhere");
   write_file_atomically(folder / "elsewhere/file", "old");
   fs::create_symlink("elsewhere/file", folder / "link");
   write_file_atomically(folder / "link", "new");
   CHECK(fs::is_symlink(folder / "link"));
-  CHECK(content_of(folder / "elsewhere/file") == "new");
+  CHECK(read_bytes(folder / "elsewhere/file") == "new");
   fs::create_symlink("nowhere", folder / "dangling");
   CHECK(error_of(folder / "dangling", "x") == folder / "dangling" + ": cannot write: No such file or directory");
 }
 
 TEST_CASE("atomic_file: what stands at the temporary's name is not followed", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   write_file_atomically(folder / "precious", "old");
   fs::create_symlink("precious", folder / "file.tmp");
   write_file_atomically(folder / "file", "new");
-  CHECK(content_of(folder / "precious") == "old");
-  CHECK(content_of(folder / "file") == "new");
+  CHECK(read_bytes(folder / "precious") == "old");
+  CHECK(read_bytes(folder / "file") == "new");
   REQUIRE(::mkfifo((folder / "file.tmp").c_str(), 0600) == 0);
   write_file_atomically(folder / "file", "newer");  // opening a pipe would wait for a reader
-  CHECK(content_of(folder / "file") == "newer");
+  CHECK(read_bytes(folder / "file") == "newer");
   CHECK(folder.entries() == 2);
 }
 
 TEST_CASE("atomic_file: errors name the path and the reason", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   fs::create_directory(folder / "sub");
   write_file_atomically(folder / "file", "old");
   CHECK(error_of(folder / "missing/file", "x") ==
@@ -164,21 +143,21 @@ TEST_CASE("atomic_file: errors name the path and the reason", "[atomic_file]") {
   fs::create_directory(folder / "file.tmp");
   CHECK(error_of(folder / "file", "x") == folder / "file" + ": cannot write: Is a directory");
   CHECK(fs::is_directory(folder / "file.tmp"));
-  CHECK(content_of(folder / "file") == "old");
+  CHECK(read_bytes(folder / "file") == "old");
 }
 
 TEST_CASE("atomic_file: a folder without permission to write", "[atomic_file]") {
-  const Folder folder;
-  fs::permissions(folder.path, fs::perms::owner_read | fs::perms::owner_exec);
+  const TestFolder folder;
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
   // Root may write anywhere.
   const std::string expected =
       ::geteuid() == 0 ? "no error" : folder / "file" + std::string(": cannot write: Permission denied");
   CHECK(error_of(folder / "file", "x") == expected);
-  fs::permissions(folder.path, fs::perms::owner_all);
+  fs::permissions(folder.path(), fs::perms::owner_all);
 }
 
 TEST_CASE("atomic_file: a size limit becomes an Error and keeps the old file", "[atomic_file]") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder / "file";
   write_file_atomically(path, "old");
   const std::string large(100'000, 'x');
@@ -201,6 +180,6 @@ TEST_CASE("atomic_file: a size limit becomes an Error and keeps the old file", "
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  CHECK(content_of(path) == "old");
+  CHECK(read_bytes(path) == "old");
   CHECK(folder.entries() == 1);
 }

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <random>
 
-#include "base/error.hpp"
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "files/safetensors.hpp"
+#include "folder.hpp"
 #include "network/model.hpp"
-#include "program.hpp"
 #include "runs/checkpoint.hpp"
 
 using namespace abh;
@@ -79,17 +79,6 @@ RunState some_state() {
   state.recent_losses = {1, 0.1, 1e-300, 5e-324, 2.5, 6, 7.25};
   state.last_loss = 2.0 / 7;
   return state;
-}
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.status() == 1);
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace

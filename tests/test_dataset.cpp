@@ -1,44 +1,19 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "catch.hpp"
+#include "error_of.hpp"
+#include "folder.hpp"
 #include "tasks/text/dataset.hpp"
 
 using namespace abh;
 
 namespace {
-
-namespace fs = std::filesystem;
-
-// A folder of its own, gone at the end of the test.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("abh_test_dataset_" + std::to_string(getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path / name, std::ios::binary) << bytes;
-    return (path / name).string();
-  }
-};
-
-template <class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.status() == 1);
-    CHECK(std::string(error.what()).find('\n') == std::string::npos);
-    return error.what();
-  }
-  return "";
-}
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -66,31 +41,35 @@ Dataset dataset_of(const std::string& text, Index context) {
 }  // namespace
 
 TEST_CASE("a file is read byte for byte", "[dataset]") {
-  const Folder folder;
+  const TestFolder folder;
   std::string bytes = "a\r\n\xFF";
   bytes += '\0';
   bytes += std::string(200'000, 'x');
-  CHECK(read_text_file(folder.write("x.txt", bytes)) == bytes);
-  CHECK(read_text_file(folder.write("one.txt", "x")) == "x");
+  for (const std::string& content : {bytes, std::string("x")}) {
+    write_bytes(folder / "x.txt", content);
+    CHECK(read_text_file(folder / "x.txt") == content);
+  }
 }
 
 TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
-  const Folder folder;
-  const std::string missing = (folder.path / "none.txt").string();
-  CHECK(contains(message_of([&] { return read_text_file(missing); }), missing + ": cannot be opened: No such file"));
-  const std::string directory = folder.path.string();
-  CHECK(contains(message_of([&] { return read_text_file(directory); }), directory + ": is a directory"));
-  CHECK(contains(message_of([&] { return read_text_file("/dev/zero"); }), "/dev/zero: is a device"));
-  const std::string empty = folder.write("empty.txt", "");
-  CHECK(contains(message_of([&] { return read_text_file(empty); }), empty + ": is empty"));
-  CHECK(contains(message_of([&] { return read_text_file(""); }), "cannot be opened"));
+  const TestFolder folder;
+  const std::string missing = folder / "none.txt";
+  CHECK(contains(error_of([&] { return read_text_file(missing); }), missing + ": cannot be opened: No such file"));
+  const std::string directory = folder.path();
+  CHECK(contains(error_of([&] { return read_text_file(directory); }), directory + ": is a directory"));
+  CHECK(contains(error_of([&] { return read_text_file("/dev/zero"); }), "/dev/zero: is a device"));
+  const std::string empty = folder / "empty.txt";
+  write_bytes(empty, "");
+  CHECK(contains(error_of([&] { return read_text_file(empty); }), empty + ": is empty"));
+  CHECK(contains(error_of([&] { return read_text_file(""); }), "cannot be opened"));
   // Opens, but nothing is mapped at address 0: not the same as an empty file.
   const std::string broken = "/proc/self/mem";
-  CHECK(contains(message_of([&] { return read_text_file(broken); }), broken + ": cannot be read: Input/output error"));
+  CHECK(contains(error_of([&] { return read_text_file(broken); }), broken + ": cannot be read: Input/output error"));
   if (geteuid() != 0) {
-    const std::string locked = folder.write("locked.txt", "text");
-    fs::permissions(locked, fs::perms::none);
-    CHECK(contains(message_of([&] { return read_text_file(locked); }), locked + ": cannot be opened: Permission"));
+    const std::string locked = folder / "locked.txt";
+    write_bytes(locked, "text");
+    std::filesystem::permissions(locked, std::filesystem::perms::none);
+    CHECK(contains(error_of([&] { return read_text_file(locked); }), locked + ": cannot be opened: Permission"));
   }
 }
 
@@ -114,26 +93,26 @@ TEST_CASE("the first nine tenths are for training", "[dataset]") {
 TEST_CASE("a text that is too short is refused", "[dataset]") {
   // 20 characters: 18 for training, 2 for validation.
   const std::string text = "abcdefghijklmnopqrst";
-  CHECK(message_of([&] { return dataset_of(text, 17); }).empty());
-  const std::string training = message_of([&] { return dataset_of(text, 18); });
+  CHECK(error_of([&] { return dataset_of(text, 17); }) == "no error");
+  const std::string training = error_of([&] { return dataset_of(text, 18); });
   CHECK(contains(training, "data/play.v2.txt: too short: the training split has 18 characters"));
   CHECK(contains(training, "context + 1 = 19"));
-  const std::string validation = message_of([&] { return dataset_of(text.substr(0, 19), 4); });
+  const std::string validation = error_of([&] { return dataset_of(text.substr(0, 19), 4); });
   CHECK(contains(validation, "the validation split, the last tenth, has 1 of 19 characters"));
-  CHECK(contains(message_of([&] { return dataset_of("ab", 1); }), "too short"));
+  CHECK(contains(error_of([&] { return dataset_of("ab", 1); }), "too short"));
   const auto bytes = [](const std::string& some) { return Dataset("x", some, Tokenizer::of_bytes(), 4); };
-  CHECK(contains(message_of([&] { return bytes("abcdefgh"); }), "has 0 of 8 bytes"));
-  CHECK(contains(message_of([&] { return bytes(""); }), "x: is empty"));
+  CHECK(contains(error_of([&] { return bytes("abcdefgh"); }), "has 0 of 8 bytes"));
+  CHECK(contains(error_of([&] { return bytes(""); }), "x: is empty"));
 }
 
 TEST_CASE("a text of one distinct character teaches nothing", "[dataset]") {
-  CHECK(contains(message_of([] { return dataset_of(std::string(100, 'a'), 4); }), "one distinct character"));
-  CHECK(message_of([] { return Dataset("x", std::string(100, 'a'), Tokenizer::of_bytes(), 4); }).empty());
+  CHECK(contains(error_of([] { return dataset_of(std::string(100, 'a'), 4); }), "one distinct character"));
+  CHECK(error_of([] { return Dataset("x", std::string(100, 'a'), Tokenizer::of_bytes(), 4); }) == "no error");
 }
 
 TEST_CASE("a text with a character outside a given vocabulary is refused", "[dataset]") {
   const Tokenizer tokenizer = Tokenizer::of_characters("ab", "x");
-  CHECK(contains(message_of([&] { return Dataset("y.txt", "abc", tokenizer, 1); }), "y.txt: character 3, 'c'"));
+  CHECK(contains(error_of([&] { return Dataset("y.txt", "abc", tokenizer, 1); }), "y.txt: character 3, 'c'"));
 }
 
 TEST_CASE("training windows lie in the training split, targets one later", "[dataset]") {

@@ -4,37 +4,29 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/crc32.hpp"
-#include "base/error.hpp"
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "files/safetensors.hpp"
+#include "folder.hpp"
 
 namespace fs = std::filesystem;
 using abh::Dtype;
+using abh::error_of;
 using abh::Index;
+using abh::read_bytes;
 using abh::SafetensorsFile;
 using abh::SafetensorsOutput;
 using abh::SafetensorsTensor;
+using abh::TestFolder;
+using abh::write_bytes;
 using abh::write_safetensors;
 
 namespace {
-
-struct TemporaryPath {
-  std::string path = (fs::temp_directory_path() / ("abh_test_" + std::to_string(::getpid()) + ".safetensors")).string();
-  TemporaryPath() { fs::remove_all(path); }
-  ~TemporaryPath() { fs::remove_all(path); }
-};
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::string length_bytes(std::uint64_t length) {
   std::string text(8, '\0');
@@ -51,19 +43,6 @@ SafetensorsFile parse(const std::string& file) {
   std::vector<std::byte> bytes(file.size());
   for (std::size_t i = 0; i < file.size(); ++i) bytes[i] = static_cast<std::byte>(file[i]);
   return SafetensorsFile::parse(std::move(bytes), "x.st");
-}
-
-template <class Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const abh::Error& error) {
-    const std::string message = error.what();
-    CHECK(error.status() == 1);
-    CHECK(message.find('\n') == std::string::npos);
-    return message;
-  }
-  return "no error";
 }
 
 std::string parse_error(const std::string& file) {
@@ -90,21 +69,23 @@ std::string data_of(const SafetensorsFile& file) {
 
 // A small file with everything in it, as the writer makes it.
 std::string small_file() {
-  const TemporaryPath temporary;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   const float weight_oi[2][3] = {{1.5F, -2, 3}, {0.25F, 0, -1e30F}};
   const std::int16_t token = 77;
-  write_safetensors(temporary.path,
+  write_safetensors(path,
                     {{"weight_oi", Dtype::F32, {2, 3}, weight_oi},
                      {"nothing", Dtype::F32, {0, 4}, nullptr},
                      {"scalar", Dtype::I16, {}, &token}},
                     {{"note", "a \"b\""}});
-  return content_of(temporary.path);
+  return read_bytes(path);
 }
 
 }  // namespace
 
 TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
-  const TemporaryPath temporary;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   unsigned char bytes[6 * 8];
   for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<unsigned char>(i * 37 + 11);
   const std::vector<std::pair<Dtype, Index>> sizes = {
@@ -113,10 +94,10 @@ TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
       {Dtype::U16, 2}, {Dtype::U8, 1},  {Dtype::BOOL, 1}};
   std::vector<SafetensorsOutput> outputs;
   for (const auto& [dtype, size] : sizes) outputs.push_back({abh::dtype_name(dtype), dtype, {2, 3}, bytes});
-  write_safetensors(temporary.path, outputs, {{"format", "test"}});
+  write_safetensors(path, outputs, {{"format", "test"}});
 
-  const SafetensorsFile file = SafetensorsFile::read(temporary.path);
-  CHECK(file.path() == temporary.path);
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  CHECK(file.path() == path);
   CHECK(file.metadata().at("format") == "test");
   CHECK(file.metadata().at("crc32").size() == 8);
   CHECK(file.tensors().size() == sizes.size());
@@ -152,7 +133,8 @@ TEST_CASE("safetensors: typed access", "[safetensors]") {
 }
 
 TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
-  const TemporaryPath temporary;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   const std::uint8_t narrow[3] = {1, 2, 3};
   const std::uint16_t wide[2] = {0x0504, 0x0706};
   const std::vector<SafetensorsOutput> outputs = {{"n", Dtype::U8, {3}, narrow},
@@ -160,7 +142,7 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
                                                   {"a", Dtype::U16, {1}, wide + 1},
                                                   {"m", Dtype::U8, {0}, nullptr}};
   // A check value that comes with the metadata, as from a file that was read, is replaced.
-  write_safetensors(temporary.path, outputs, {{"k", "v"}, {"crc32", "old"}});
+  write_safetensors(path, outputs, {{"k", "v"}, {"crc32", "old"}});
 
   // Wide before narrow, otherwise in the order given; header padded with spaces to a multiple of 8.
   const std::string data = "\x04\x05\x06\x07\x01\x02\x03";
@@ -173,15 +155,16 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
                        "\"n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4, 7]},"
                        "\"m\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[7, 7]}}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  const std::string first = content_of(temporary.path);
+  const std::string first = read_bytes(path);
   CHECK(first == file_of(header, data));
 
-  write_safetensors(temporary.path, outputs, {{"k", "v"}});
-  CHECK(content_of(temporary.path) == first);
+  write_safetensors(path, outputs, {{"k", "v"}});
+  CHECK(read_bytes(path) == first);
 }
 
 TEST_CASE("safetensors: names and metadata of any text come back", "[safetensors]") {
-  const TemporaryPath temporary;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   const float value = 1;
   std::vector<std::string> texts = {"plain.0.weight",
                                     "quote\" back\\slash /",
@@ -200,8 +183,8 @@ TEST_CASE("safetensors: names and metadata of any text come back", "[safetensors
     outputs.push_back({text, Dtype::F32, {}, &value});
     metadata[text] = text + text;
   }
-  write_safetensors(temporary.path, outputs, metadata);
-  const SafetensorsFile file = SafetensorsFile::read(temporary.path);
+  write_safetensors(path, outputs, metadata);
+  const SafetensorsFile file = SafetensorsFile::read(path);
   REQUIRE(file.tensors().size() == texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     CHECK(file.tensors()[i].name == texts[i]);
@@ -210,14 +193,15 @@ TEST_CASE("safetensors: names and metadata of any text come back", "[safetensors
 }
 
 TEST_CASE("safetensors: what the writer refuses", "[safetensors]") {
-  const TemporaryPath temporary;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   const float value = 1;
   const auto write_error = [&](const std::vector<SafetensorsOutput>& outputs, const std::string& text = "") {
-    const std::string message = error_of([&] { write_safetensors(temporary.path, outputs, {{"k", text}}); });
-    CHECK_FALSE(fs::exists(temporary.path));
+    const std::string message = error_of([&] { write_safetensors(path, outputs, {{"k", text}}); });
+    CHECK_FALSE(fs::exists(path));
     return message;
   };
-  const std::string who = temporary.path + ": cannot write: ";
+  const std::string who = path + ": cannot write: ";
   const SafetensorsOutput good{"a", Dtype::F32, {1}, &value};
   CHECK(write_error({good, good}) == who + "a second tensor \"a\"");
   CHECK(write_error({{"__metadata__", Dtype::F32, {1}, &value}}) == who + "a second tensor \"__metadata__\"");
@@ -485,15 +469,16 @@ TEST_CASE("safetensors: hostile names cannot spoil a message", "[safetensors]") 
 }
 
 TEST_CASE("safetensors: a file cut short anywhere is an Error", "[safetensors]") {
-  const TemporaryPath temporary;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   const std::string whole = small_file();
   REQUIRE(parse_error(whole) == "no error");
   for (std::size_t size = 0; size < whole.size(); ++size) {
     CAPTURE(size);
     const std::string message = parse_error(whole.substr(0, size));
     CHECK(message.find("x.st: ") == 0);
-    std::ofstream(temporary.path, std::ios::binary) << whole.substr(0, size);
-    CHECK(error_of([&] { SafetensorsFile::read(temporary.path); }).find(temporary.path + ": ") == 0);
+    write_bytes(path, whole.substr(0, size));
+    CHECK(error_of([&] { SafetensorsFile::read(path); }).find(path + ": ") == 0);
   }
   CHECK(parse_error(whole + '\0') == "x.st: bytes 26 to 27 of the data section belong to no tensor, expected no holes");
 }
@@ -525,8 +510,8 @@ TEST_CASE("safetensors: a flipped bit is an Error or leaves the data as it was",
 }
 
 TEST_CASE("safetensors: paths that cannot be read", "[safetensors]") {
-  const TemporaryPath temporary;
-  const std::string& path = temporary.path;
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   const auto read_error = [&] { return error_of([&] { SafetensorsFile::read(path); }); };
   CHECK(read_error() == path + ": cannot read: No such file or directory");
   fs::create_directory(path);
@@ -535,6 +520,6 @@ TEST_CASE("safetensors: paths that cannot be read", "[safetensors]") {
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);  // must not wait for a writer
   CHECK(read_error() == path + ": cannot read: not a regular file");
   fs::remove(path);
-  std::ofstream(path, std::ios::binary) << "";
+  write_bytes(path, "");
   CHECK(read_error() == path + ": not a safetensors file: 0 bytes, expected at least 8 with the length of the header");
 }
