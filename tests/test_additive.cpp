@@ -5,17 +5,16 @@ namespace abh {
 namespace {
 
 struct MakeAdditive {
-  Index window = 0;
   template <class Device, class T>
   std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
                                                const BlockOptions& options) const {
-    return std::make_unique<AdditiveBlock<Device, T>>(layout, "mixer.", config, window, extent, options);
+    return std::make_unique<AdditiveBlock<Device, T>>(layout, "mixer.", config, extent, options);
   }
 };
 
 BlockCase<MakeAdditive> additive_case(Index N, Index K, Index B, Index C, Index window = 0) {
   BlockCase<MakeAdditive> block;
-  block.make.window = window;
+  block.options.window = window;
   block.config.heads = N;
   block.config.channels = N * K;
   block.B = B;

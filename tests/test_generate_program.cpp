@@ -9,6 +9,7 @@
 
 #include "catch.hpp"
 #include "files/safetensors.hpp"
+#include "network/mixers.hpp"
 #include "program.hpp"
 
 using namespace abh;
@@ -70,7 +71,8 @@ TEST_CASE("programs: a text without line breaks has a default prompt too", "[pro
 }
 
 TEST_CASE("programs: every mixer writes on beyond its context", "[programs]") {
-  for (const std::string mixer : {"additive", "metric", "quadratic", "dot"}) {
+  for (const MixerProperties& properties : Mixers::properties) {
+    const std::string mixer = properties.name;
     for (const std::string positions : {"learned", "none"}) {
       INFO(mixer << ", positions " << positions);
       const std::string run = trained({"--mixer", mixer, "--positions", positions});

@@ -395,7 +395,7 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   for (const char* key : {"layers", "mixer", "heads"}) check_unusable(network, "is missing", without(key));
   for (const char* layers : {"0", "-1", "1000000000000"}) check_unusable(network, "layers", with("layers", layers));
   check_unusable(network, "expected 1 or 2 entries", with("mixer", "metric,additive,dot"));
-  check_unusable(network, "expected additive, metric", with("mixer", "metric,leap"));
+  check_unusable(network, "expected additive, metric", with("mixer", "metric,nothing"));
   check_unusable(network, "is missing", with("ffn_bias", "1"));
   check_unusable(network, "has no use for it", with("final_norm", "0"));
   check_unusable(network, "conv", with("conv_groups", "3"));

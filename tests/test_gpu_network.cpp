@@ -7,6 +7,7 @@
 
 #include "base/random.hpp"
 #include "catch.hpp"
+#include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "settings/config.hpp"
 #include "tests/layer_case.hpp"
@@ -76,11 +77,10 @@ Model::StepResult train(Model& model, const Setting& s, Index step) {
   return model.train_step(tokens, targets, s.training, step);
 }
 
-const char* const mixers[] = {"additive", "metric", "quadratic", "dot"};
-
 TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    for (const char* mixer : mixers) {
+    for (const MixerProperties& properties : Mixers::properties) {
+      const std::string mixer = properties.name;
       const Setting s = setting_of(mixer);
       const auto cpu = model_on("cpu", s), gpu = model_on(device, s);
       double worst = 0, first = 0, last = 0;
@@ -120,7 +120,8 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
 
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    for (const char* mixer : mixers) {
+    for (const MixerProperties& properties : Mixers::properties) {
+      const std::string mixer = properties.name;
       const Setting s = setting_of(mixer);
       const auto cpu = model_on("cpu", s), gpu = model_on(device, s, "bf16");
       double worst = 0;
@@ -183,7 +184,8 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
 
 TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    for (const char* mixer : mixers) {
+    for (const MixerProperties& properties : Mixers::properties) {
+      const std::string mixer = properties.name;
       Setting s = setting_of(mixer);
       s.model.window = "0,4";
       std::vector<std::vector<float>> logits;

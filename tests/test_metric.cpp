@@ -9,7 +9,7 @@ struct MakeMetric {
   template <class Device, class T>
   std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
                                                const BlockOptions& options) const {
-    return std::make_unique<MetricBlock<Device, T>>(layout, "mixer.", config, form, extent, options);
+    return std::make_unique<MetricBlock<Device, T>>(layout, "mixer.", config, extent, options, form);
   }
 };
 

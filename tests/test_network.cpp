@@ -467,7 +467,8 @@ TEST_CASE("network: what is computed again is the same, bit by bit", "[network]"
 
 TEST_CASE("network: computing again saves three tenths of the activations", "[network]") {
   for (const char* preset : {"tiny", "baby", "fastformer"}) {
-    for (const char* mixer : {"additive", "metric", "quadratic", "dot"}) {
+    for (const MixerProperties& properties : Mixers::properties) {
+      const char* mixer = properties.name;
       ModelConfig model;
       TrainingConfig training;
       apply_preset(preset, model, training);
@@ -713,7 +714,8 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads, bo
 }
 
 TEST_CASE("network: the estimate of its memory is what it takes", "[network][slow]") {
-  for (const char* mixer : {"additive", "metric", "quadratic", "dot"}) {
+  for (const MixerProperties& properties : Mixers::properties) {
+    const char* mixer = properties.name;
     for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
       ModelConfig model;
       TrainingConfig training;
@@ -776,7 +778,7 @@ TEST_CASE("network: what cannot be addressed is refused when it is counted", "[n
   model.channels = largest_channels;
   model.context = largest_context;
   model.vocabulary = largest_vocabulary;
-  model.check();
+  check_model(model);
   const NetworkExtent extent{.B = largest_batch, .C = largest_context, .training = true};
   CHECK_THROWS_AS((Network<Reference, float>::memory(model, extent).total()), Error);
 }

@@ -13,6 +13,7 @@
 
 #include "catch.hpp"
 #include "files/safetensors.hpp"
+#include "network/mixers.hpp"
 #include "program.hpp"
 #include "runs/training.hpp"
 
@@ -113,7 +114,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--channels", "10", "--heads", "3"}, {"--heads", "3", "divide", "10"}},
       {"train", {"--channels", "16", "--conv-kernel", "4", "--conv-groups", "3"}, {"--conv-groups", "divide", "16"}},
       {"train", {"--layers", "3", "--mixer", "dot,metric"}, {"--mixer", "1 or 3 entries", "found 2"}},
-      {"train", {"--mixer", "dots"}, {"--mixer", "additive, metric, quadratic or dot", "dots"}},
+      {"train", {"--mixer", "dots"}, {"--mixer", listed_mixers(), "dots"}},
       {"train", {"--mixer", ""}, {"--mixer", "expected"}},
       {"train", {"--layers", "2", "--mixer", "dot,"}, {"--mixer", "expected"}},
       {"train", {"--window", "4,x", "--layers", "2"}, {"--window", "whole number", "x"}},

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "runs/training.hpp"
 
@@ -61,7 +62,8 @@ Batch some_batch(Index first) {
 }  // namespace
 
 TEST_CASE("training: a model with small weights knows nothing, and learns a rule", "[training]") {
-  for (const char* mixer : {"additive", "metric", "quadratic", "dot"}) {
+  for (const MixerProperties& properties : Mixers::properties) {
+    const char* mixer = properties.name;
     INFO(mixer);
     const TrainingConfig training = small_training();
     const auto model = new_model(small_model(mixer), training);

@@ -7,7 +7,10 @@ cmake --preset tsan >/dev/null
 cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train generate built_in_corpus | tail -n 1
 build-tsan/built_in_corpus build-tsan/corpus.txt >/dev/null
 export TSAN_OPTIONS=halt_on_error=1
-for mixer in additive metric quadratic dot; do
+# Every mixer there is, as the help of --mixer lists them.
+mixers=$(build-tsan/train --help | sed -n 's/^ *--mixer LIST *\(.*\); one.*/\1/p' | sed 's/,//g; s/ or / /')
+[ -n "$mixers" ]
+for mixer in $mixers; do
   build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --threads 3 --mixer $mixer --steps 3 --batch 4 \
     --layers 2 --channels 32 --context 16 --dropout 0.1 --window 4 --eval-every 0 | tail -n 1
 done

@@ -23,6 +23,7 @@
 #include "device/peaks.hpp"
 #include "device/threads.hpp"
 #include "files/atomic_file.hpp"
+#include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
@@ -40,8 +41,8 @@ double training_flops(const ModelConfig& config, Index tokens) {
     if (parameter.kind != Kind::undecayed) parameters += static_cast<double>(parameter.count);
   }
   double attention = 0;
-  for (Mixer mixer : config.mixers()) {
-    if (mixer == Mixer::additive) continue;
+  for (const MixerProperties& mixer : mixer_properties(config)) {
+    if (!mixer.has_scores) continue;
     const Index H = config.heads * config.mixer_head_channels();
     attention += 6.0 * static_cast<double>(config.context * H);
   }
@@ -62,7 +63,10 @@ struct BenchSettings {
 // One row for each mixer.
 void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results) {
   std::vector<std::string> mixers = {s.config.mixer};
-  if (s.every_mixer) mixers = {"additive", "metric", "quadratic", "dot"};
+  if (s.every_mixer) {
+    mixers.clear();
+    for (const MixerProperties& mixer : Mixers::properties) mixers.push_back(mixer.name);
+  }
   for (const std::string& mixer : mixers) {
     ModelConfig one = s.config;
     one.mixer = mixer;
@@ -201,12 +205,8 @@ int body(int argc, char** argv) {
   Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
   flags.choice("preset", preset, preset_names, "sizes to measure at");
   flags.text("mixer", config.mixer, "LIST", "of the training step; without it every kind is measured");
-  flags.integer("layers", config.layers, "N", "layers of the training step", 1, largest_layers);
-  flags.integer("channels", config.channels, "N", "embedding channels", 1, largest_channels);
-  flags.integer("heads", config.heads, "N", "heads a layer; they divide the channels", 1, largest_channels);
-  flags.integer("batch", training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
-  flags.integer("context", config.context, "TOKENS", "length of a sequence", 1, largest_context);
-  flags.real("dropout", training.dropout, "P", "dropout of the training step", {0, 1});
+  add_model_flags(flags, config, {"layers", "channels", "heads", "context"});
+  add_training_flags(flags, training, {"batch", "dropout"});
   flags.toggle("recompute", s.recompute, "the training step saves less and computes it again");
   flags.real("seconds", s.seconds, "S", "time for each measurement", {0, 3600});
   flags.toggle("each-layer", s.each_layer, "measure the layers one by one, too");
@@ -217,7 +217,7 @@ int body(int argc, char** argv) {
   flags.seed("seed", training.seed, "of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   require_device(s.device, training.type);
-  config.check();
+  check_model(config);
   s.every_mixer = !flags.given("mixer");
   if (flags.given("peer")) {
     if (flags.given("json")) throw UsageError("--json: not with --peer, which prints what it measures");

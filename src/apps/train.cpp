@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "device/threads.hpp"
+#include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 #include "runs/training.hpp"
@@ -36,43 +38,9 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.text("resume", a.resume, "RUN", "go on in this folder; only --data, --steps and the machine may be others");
   flags.section("Model");
   flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
-  flags.integer("layers", a.model.layers, "N", "layers", 1, largest_layers);
-  flags.integer("heads", a.model.heads, "N", "heads a layer; they divide the channels", 1, largest_channels);
-  flags.integer("channels", a.model.channels, "N", "embedding channels", 1, largest_channels);
-  flags.integer("context", a.model.context, "TOKENS", "length of a training sequence", 1, largest_context);
-  flags.text("mixer", a.model.mixer, "LIST", "additive, metric, quadratic or dot; one, or a comma list, one a layer");
-  flags.text("window", a.model.window, "LIST", "tokens that additive pooling sees, 0: all; one, or one a layer");
-  flags.choice("additive-values", a.model.additive_values, {"shared", "own"}, "values of additive attention");
-  flags.toggle("additive-projection", a.model.additive_projection, "project the pooled query");
-  flags.choice("additive-skip", a.model.additive_skip, {"stream", "normed"}, "what additive attention is added to");
-  flags.integer("conv-kernel", a.model.conv_kernel, "TOKENS", "kernel of the convolution before each mixer; 0: none", 0,
-                largest_conv_kernel);
-  flags.integer("conv-groups", a.model.conv_groups, "N", "groups of the convolution; 0: one a channel (depthwise)", 0,
-                largest_channels);
-  flags.toggle("ffn-bias", a.model.ffn_bias, "biases in the feed-forward net");
-  flags.toggle("embedding-norm", a.model.embedding_norm, "layernorm after the embedding");
-  flags.toggle("final-norm", a.model.final_norm, "layernorm before the logits");
-  flags.toggle("logit-bias", a.model.logit_bias, "bias of the logits");
-  flags.choice("positions", a.model.positions, {"learned", "none"}, "position embedding");
+  add_model_flags(flags, a.model);
   flags.section("Training");
-  flags.integer("steps", a.training.steps, "STEPS", "optimizer steps", 0, largest_steps);
-  flags.integer("batch", a.training.batch, "SEQUENCES", "sequences a step", 1, largest_batch);
-  flags.choice("optimizer", a.training.optimizer, {"adamw", "muon"},
-               "of the matrices of linear maps; AdamW updates all other weights");
-  flags.integer("muon-rounds", a.training.muon_rounds, "N",
-                "how near Muon brings singular values to 1; fewer are faster", 0, largest_muon_rounds);
-  flags.real("learning-rate", a.training.learning_rate, "RATE", "highest learning rate", {0, 1e6});
-  flags.integer("warmup", a.training.warmup, "STEPS", "linear rise before the cosine falls to 10 %", 0, largest_steps);
-  flags.real("weight-decay", a.training.weight_decay, "RATE", "decay of matrices, a unit of learning rate", {0, 1e6});
-  flags.real("clip", a.training.clip, "NORM", "largest norm of the gradient; 0: no clipping", {0, 1e30});
-  flags.real("dropout", a.training.dropout, "P", "share of elements left out", {0, 1});
-  flags.real("label-smoothing", a.training.label_smoothing, "P", "share of the target spread evenly", {0, 1});
-  flags.real("init-std", a.training.init_std, "STD", "standard deviation of initial matrices", {0, 1e6});
-  flags.choice("type", a.training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
-  flags.seed("seed", a.training.seed, "of weights, batches, dropout and sample");
-  flags.integer("eval-every", a.training.eval_every, "STEPS", "0: only at the end", 0, largest_steps);
-  flags.integer("checkpoint-every", a.training.checkpoint_every, "STEPS", "0: only at the end", 0, largest_steps);
-  flags.integer("log-every", a.training.log_every, "STEPS", "0: only at the end", 0, largest_steps);
+  add_training_flags(flags, a.training);
   add_machine_flags(flags, a.device);
   flags.toggle("recompute", a.recompute,
                "save less for the backward pass and compute it again: less memory, more time");
@@ -125,7 +93,9 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
 
 std::string list_of(const ModelConfig& model) {
   std::string text = model.mixer;
-  if (model.mixer.find("additive") != std::string::npos && model.window != "0")
+  const std::vector<MixerProperties> mixers = mixer_properties(model);
+  const auto has_window = [](const MixerProperties& mixer) { return mixer.has_window; };
+  if (model.window != "0" && std::any_of(mixers.begin(), mixers.end(), has_window))
     text += " (window " + model.window + ")";
   if (model.conv_kernel) {
     text += " + convolution of kernel " + to_text(model.conv_kernel) + " in " + to_text(model.convolution_groups()) +
@@ -203,7 +173,7 @@ int body(int argc, char** argv) {
     }
   } else {
     a.model.vocabulary = 1;
-    a.model.check();  // what the command line alone decides is said before any file is read
+    check_model(a.model);  // what the command line alone decides is said before any file is read
   }
   require_device(a.device, a.training.type);
 
@@ -217,7 +187,7 @@ int body(int argc, char** argv) {
                               : a.tokenizer == "byte" ? Tokenizer::of_bytes()
                                                       : Tokenizer::of_characters(text, a.data);
   a.model.vocabulary = tokenizer.size();
-  a.model.check();
+  check_model(a.model);
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
   const NetworkMemory memory = model_memory(a.model,

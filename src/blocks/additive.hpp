@@ -42,12 +42,12 @@ namespace abh {
 template <class Device, class T>
 class AdditiveBlock : public Block<Device, T> {
  public:
-  AdditiveBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, Index window,
-                const BlockExtent& extent, const BlockOptions& options)
+  AdditiveBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+                const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
         K_(D_ / N_),
-        window_(window),
+        window_(options.window),
         own_values_(config.additive_values == "own"),
         skip_normed_(config.additive_skip == "normed"),
         projection_(config.additive_projection),
@@ -300,6 +300,17 @@ class AdditiveBlock : public Block<Device, T> {
   T* dropped_bcd_ = nullptr;
   T* mixed_bcd_ = nullptr;
   T* r_bcd_;
+};
+
+struct AdditiveMixer {
+  static constexpr MixerProperties properties = {.name = "additive",
+                                                 .summary = "running averages, weighted by one logit a position",
+                                                 .golden_case = "additive_attention",
+                                                 .golden_norm = true,
+                                                 .has_window = true,
+                                                 .is_causal_only = true};
+  template <class Device, class T>
+  using Type = AdditiveBlock<Device, T>;
 };
 
 }  // namespace abh

@@ -23,12 +23,33 @@ struct BlockExtent {
   Index positions;  // longest cache of step-by-step inference; 0: none
 };
 
+// What others must know of a mixer, said by its block. A mixer is entered in network/mixers.hpp as a type that has
+// these and makes the block:
+//
+//   struct DotMixer {
+//     static constexpr MixerProperties properties = {.name = "dot", ...};
+//     template <class Device, class T>
+//     using Type = DotBlock<Device, T>;
+//   };
+struct MixerProperties {
+  const char* name;                       // of --mixer, and in checkpoints
+  const char* summary;                    // one line
+  const char* golden_case = nullptr;      // golden files that hold the block alone, without its residual, ...
+  bool golden_norm = false;               // ... but with its norm
+  const char* head_projection = nullptr;  // the weight with N K rows, where K is free; null: K = D / N
+  bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
+  bool has_window = false;                // takes --window
+  bool has_scores = false;                // compares every position with every other one
+  bool is_causal_only = false;            // never sees later positions
+};
+
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention
 // that sees every position.
 struct BlockOptions {
   bool norm = true;
   bool residual = true;
   bool causal = true;
+  Index window = 0;  // positions that a mixer with windows sees; 0: all
   double dropout = 0;
   std::uint32_t layer = 0;  // which one, for the dropout sites
 };

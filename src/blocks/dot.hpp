@@ -192,4 +192,15 @@ class DotBlock : public Block<Device, T> {
   T* value_cache_ch_ = nullptr;
 };
 
+struct DotMixer {
+  static constexpr MixerProperties properties = {.name = "dot",
+                                                 .summary = "multi-head softmax attention",
+                                                 .golden_case = "dot_product_attention",
+                                                 .head_projection = "query_hd",
+                                                 .has_cache = true,
+                                                 .has_scores = true};
+  template <class Device, class T>
+  using Type = DotBlock<Device, T>;
+};
+
 }  // namespace abh

@@ -34,8 +34,8 @@ namespace abh {
 template <class Device, class T>
 class MetricBlock : public Block<Device, T> {
  public:
-  MetricBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, MetricForm form,
-              const BlockExtent& extent, const BlockOptions& options)
+  MetricBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+              const BlockOptions& options, MetricForm form = MetricForm::packed)
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
@@ -180,6 +180,37 @@ class MetricBlock : public Block<Device, T> {
   T* t_bch_;
   Accum<T>* lse_bnc_;
   T* cache_ch_ = nullptr;
+};
+
+struct MetricMixer {
+  static constexpr MixerProperties properties = {.name = "metric",
+                                                 .summary = "one projection, compared in a learned metric",
+                                                 .golden_case = "metric_attention",
+                                                 .head_projection = "project_hd",
+                                                 .has_cache = true,
+                                                 .has_scores = true};
+  template <class Device, class T>
+  using Type = MetricBlock<Device, T>;
+};
+
+// The same with a free matrix in the place of the metric.
+template <class Device, class T>
+class QuadraticBlock : public MetricBlock<Device, T> {
+ public:
+  QuadraticBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+                 const BlockOptions& options)
+      : MetricBlock<Device, T>(layout, prefix, config, extent, options, MetricForm::full) {}
+};
+
+struct QuadraticMixer {
+  static constexpr MixerProperties properties = {.name = "quadratic",
+                                                 .summary = "the same with a free matrix in the metric's place",
+                                                 .golden_case = "quadratic_attention",
+                                                 .head_projection = "project_hd",
+                                                 .has_cache = true,
+                                                 .has_scores = true};
+  template <class Device, class T>
+  using Type = QuadraticBlock<Device, T>;
 };
 
 }  // namespace abh

@@ -12,6 +12,7 @@
 #include "device/memory.hpp"
 #include "layers/gelu.hpp"
 #include "layers/layernorm.hpp"
+#include "network/mixers.hpp"
 #include "network/network.hpp"
 #include "settings/config.hpp"
 
@@ -36,10 +37,6 @@ class GoldenCases {
         {"causal_conv", &GoldenCases::causal_conv},
         {"ffn", &GoldenCases::ffn},
         {"additive_pooling", &GoldenCases::additive_pooling},
-        {"additive_attention", &GoldenCases::additive_attention},
-        {"dot_product_attention", &GoldenCases::dot_product_attention},
-        {"metric_attention", &GoldenCases::metric_attention},
-        {"quadratic_attention", &GoldenCases::quadratic_attention},
         {"language_model", &GoldenCases::language_model},
     };
     const std::string& wanted = file_.setting("case");
@@ -51,6 +48,15 @@ class GoldenCases {
         return std::move(results_);
       }
       known += std::string(known.empty() ? "" : ", ") + name;
+    }
+    for (const MixerProperties& properties : Mixers::properties) {
+      if (!properties.golden_case) continue;
+      if (wanted == properties.golden_case) {
+        mixer(properties);
+        file_.require_all_taken();
+        return std::move(results_);
+      }
+      known += std::string(", ") + properties.golden_case;
     }
     file_.fail("metadata case: expected one of " + known + ", found \"" + wanted + "\"");
   }
@@ -281,11 +287,11 @@ class GoldenCases {
   // y_bcd = block(x_bcd) without its residual. make(layout, extent, options) makes the block.
   template <class Make>
   void run_block(const ModelConfig& config, bool norm, bool takes_mask, const Make& make) {
-    config.check();
+    check_model(config);
     const Shape x = file_.shape("input.x_bcd", 3);
     const Index B = x[0], C = x[1];
     const BlockExtent extent{B, C, 0};
-    const BlockOptions options{.norm = norm, .residual = false, .causal = config.causal};
+    const BlockOptions options{.norm = norm, .residual = false, .causal = config.causal, .window = config.windows()[0]};
     Layout<T> measured;
     make(measured, extent, options);
     Array<T> weights(device_, measured.weight_count());
@@ -335,7 +341,7 @@ class GoldenCases {
     const Index B = x[0], N = x[1], C = x[2], K = x[3];
     ModelConfig config = block_config(C, K);
     config.heads = 1;
-    config.check();
+    check_model(config);
     const PoolingShape shape{.B = B * N, .C = C, .N = 1, .K = K, .window = config.windows()[0]};
     std::vector<Token> mask_bnc;
     if (file_.has("input.mask_bc")) {
@@ -375,23 +381,21 @@ class GoldenCases {
     give("grad_input.x_bnck", x, d_x_bnck.data());
   }
 
-  void additive_attention() { mixer("additive", true, ""); }
-  void dot_product_attention() { mixer("dot", false, "weight.query_hd"); }
-  void metric_attention() { mixer("metric", false, "weight.project_hd"); }
-  void quadratic_attention() { mixer("quadratic", false, "weight.project_hd"); }
-
-  // `projection` tells K of an attention core.
-  void mixer(const char* name, bool norm, const std::string& projection) {
+  // The block of one mixer.
+  void mixer(const MixerProperties& properties) {
     file_.setting("heads");
     const Shape x = file_.shape("input.x_bcd", 3);
     ModelConfig config = block_config(x[1], x[2]);
-    config.mixer = name;
-    if (!projection.empty()) config.head_channels = head_channels(projection, config.heads);
+    config.mixer = properties.name;
+    if (properties.head_projection) {
+      config.head_channels = head_channels(std::string("weight.") + properties.head_projection, config.heads);
+    }
     config.attention_bias = has_attention_bias("weight.");
-    config.check();
-    run_block(config, norm, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-      return make_mixer<Device, T>(config.mixers()[0], config.windows()[0], layout, "", config, extent, options);
-    });
+    check_model(config);
+    run_block(config, properties.golden_norm, true,
+              [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+                return Mixers::make<Device, T>(mixers_of(config)[0], layout, "", config, extent, options);
+              });
   }
 
   // Everything about the network that the shapes and names of its weights say.
@@ -407,24 +411,23 @@ class GoldenCases {
     config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
     config.head_channels = 0;
     config.attention_bias = false;
-    const std::vector<Mixer> mixers = checked_mixers(config);
+    const std::vector<MixerProperties> mixers = checked_mixers(config);
     for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
-      if (mixers[layer] == Mixer::additive) continue;
+      if (!mixers[layer].head_projection) continue;
       const std::string prefix = "weight.blocks." + std::to_string(layer) + ".mixer.";
-      const char* projection = mixers[layer] == Mixer::dot ? "query_hd" : "project_hd";
-      config.head_channels = head_channels(prefix + projection, config.heads);
+      config.head_channels = head_channels(prefix + mixers[layer].head_projection, config.heads);
       config.attention_bias = config.attention_bias || has_attention_bias(prefix);
     }
-    config.check();
+    check_model(config);
     return config;
   }
   // The list of mixers may be as long as `layers` says: that first.
-  std::vector<Mixer> checked_mixers(const ModelConfig& config) const {
+  std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const {
     if (config.layers < 1 || config.layers > largest_layers) {
       file_.fail("metadata layers: expected 1 to " + std::to_string(largest_layers) + ", found " +
                  std::to_string(config.layers));
     }
-    return config.mixers();
+    return mixer_properties(config);
   }
 
   void language_model() {

@@ -7,12 +7,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "blocks/additive.hpp"
 #include "blocks/conv.hpp"
-#include "blocks/dot.hpp"
 #include "blocks/ffn.hpp"
 #include "blocks/layout.hpp"
-#include "blocks/metric.hpp"
 #include "blocks/norm.hpp"
 #include "device/memory.hpp"
 #include "layers/adamw.hpp"
@@ -22,27 +19,10 @@
 #include "layers/global_norm.hpp"
 #include "layers/linear.hpp"
 #include "layers/muon.hpp"
+#include "network/mixers.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
-
-// The mixer block of one layer.
-template <class Device, class T>
-std::unique_ptr<Block<Device, T>> make_mixer(Mixer mixer, Index window, Layout<T>& layout, const std::string& prefix,
-                                             const ModelConfig& config, const BlockExtent& extent,
-                                             const BlockOptions& options) {
-  switch (mixer) {
-    case Mixer::additive:
-      return std::make_unique<AdditiveBlock<Device, T>>(layout, prefix, config, window, extent, options);
-    case Mixer::metric:
-      return std::make_unique<MetricBlock<Device, T>>(layout, prefix, config, MetricForm::packed, extent, options);
-    case Mixer::quadratic:
-      return std::make_unique<MetricBlock<Device, T>>(layout, prefix, config, MetricForm::full, extent, options);
-    case Mixer::dot:
-      break;
-  }
-  return std::make_unique<DotBlock<Device, T>>(layout, prefix, config, extent, options);
-}
 
 // The language model, from token ids to logits and back:
 //
@@ -272,7 +252,7 @@ class Network {
   struct Parts {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
         : token(layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed)),
-          position(config.positions == "learned"
+          position(config.has_position_table()
                        ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal,
                                        Kind::undecayed)
                        : Weight<T>{}),
@@ -311,25 +291,26 @@ class Network {
   static std::vector<std::unique_ptr<Block<Device, T>>> make_blocks(Layout<T>& layout, const ModelConfig& config,
                                                                     const NetworkExtent& extent, double dropout) {
     const BlockExtent block = block_extent(extent);
-    const std::vector<Mixer> mixers = config.mixers();
+    const std::vector<std::size_t> mixers = mixers_of(config);
     const std::vector<Index> windows = config.windows();
     std::vector<std::unique_ptr<Block<Device, T>>> blocks;
     for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
       const std::string prefix = "blocks." + std::to_string(layer) + ".";
-      const BlockOptions options{
-          .causal = config.causal, .dropout = dropout, .layer = static_cast<std::uint32_t>(layer)};
+      const BlockOptions options{.causal = config.causal,
+                                 .window = windows[layer],
+                                 .dropout = dropout,
+                                 .layer = static_cast<std::uint32_t>(layer)};
       if (config.conv_kernel) {
         blocks.push_back(std::make_unique<ConvBlock<Device, T>>(layout, prefix + "conv.", config, block, options));
       }
-      blocks.push_back(
-          make_mixer<Device, T>(mixers[layer], windows[layer], layout, prefix + "mixer.", config, block, options));
+      blocks.push_back(Mixers::make<Device, T>(mixers[layer], layout, prefix + "mixer.", config, block, options));
       blocks.push_back(std::make_unique<FfnBlock<Device, T>>(layout, prefix + "ffn.", config, block, options));
     }
     return blocks;
   }
 
   static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
-    if (config.positions == "learned" && extent.C > config.context) {
+    if (config.has_position_table() && extent.C > config.context) {
       throw Error("a sequence of " + std::to_string(extent.C) + " tokens is longer than the position table, " +
                   std::to_string(config.context));
     }
@@ -411,8 +392,8 @@ class Network {
       block(BC * (extent.recompute ? 3 : 2) * D,
             tap_count * D + (group_channels < causal_conv_gemm_width ? direct : gathered));
     }
-    for (const Mixer mixer : config.mixers()) {
-      if (mixer == Mixer::additive) {
+    for (const MixerProperties& mixer : mixer_properties(config)) {
+      if (!mixer.has_scores) {
         const double maps = config.additive_values == "own" ? 3 : 2;
         const double pooling = BC * N + 12 * (threads + B * N) * (C + 16) + BC * D / 8;
         block(BC * (maps + 3) * D, std::max(product(maps * D, D), pooling));

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "files/safetensors.hpp"
+#include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 
@@ -94,10 +95,10 @@ Tokenizer read_tokenizer(const SafetensorsFile& file) {
 }
 
 // Metadata that a program's own flags would not accept.
-template <class Config>
-void check_read(const Config& config, const std::string& path) {
+template <class Check>
+void check_read(const std::string& path, const Check& check) {
   try {
-    config.check();
+    check();
   } catch (const UsageError& error) {
     throw Error(path + ": metadata: " + error.what());
   }
@@ -106,7 +107,7 @@ void check_read(const Config& config, const std::string& path) {
 ModelConfig read_config(const SafetensorsFile& file, const Tokenizer& tokenizer) {
   for (const char* key : {"layers", "channels", "heads", "context", "mixer", "vocabulary_size"}) text_of(file, key);
   const ModelConfig config = ModelConfig::from_metadata(file.metadata(), file.path());
-  check_read(config, file.path());
+  check_read(file.path(), [&] { check_model(config); });
   if (config.vocabulary != tokenizer.size()) {
     throw Error(file.path() + ": metadata vocabulary_size: expected the " + std::to_string(tokenizer.size()) +
                 " of the tokenizer, found " + std::to_string(config.vocabulary));
@@ -170,7 +171,7 @@ RunState read_run_state(const std::string& path) {
     if (key.starts_with(prefix)) training[key.substr(prefix.size())] = value;
   }
   state.training = TrainingConfig::from_metadata(training, path);
-  check_read(state.training, path);
+  check_read(path, [&] { state.training.check(); });
   state.data_fingerprint = text_of(file, "data");
   state.log_position = text_of(file, "log");
   state.step = number_of<Index>(file, "step");

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "network/mixers.hpp"
 
 namespace abh {
 
@@ -47,8 +48,8 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
 Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
   const ModelConfig& config = checkpoint.config;
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
-  bool recurrent = config.positions == "none";
-  for (Mixer mixer : config.mixers()) recurrent = recurrent && mixer == Mixer::additive;
+  bool recurrent = !config.has_position_table();
+  for (const MixerProperties& mixer : mixer_properties(config)) recurrent = recurrent && !mixer.has_cache;
   limit_ = recurrent ? 0 : config.context;
   const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = config.context};
   require_memory(host_bytes(device, model_memory(config, extent, type)));

@@ -8,8 +8,17 @@
 
 #include "base/error.hpp"
 #include "program/flags.hpp"
+#include "settings/table.hpp"
 
 namespace abh {
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  }
+  return text;
+}
 
 namespace {
 
@@ -40,29 +49,30 @@ auto one_a_layer(const std::string& list, Index layers, const char* flag, const 
   return result;
 }
 
-// Reads or writes every field of a configuration under its key, so that both directions share one list of names.
+// What the table is read for.
+
 class MetadataReader {
  public:
   MetadataReader(const std::map<std::string, std::string>& metadata, const std::string& source)
       : metadata_(metadata), source_(source) {}
 
-  void operator()(const char* key, std::string& value) {
-    if (const std::string* text = find(key)) value = *text;
+  void operator()(const Setting& setting, std::string& value) const {
+    if (const std::string* text = find(setting.key)) value = *text;
   }
-  void operator()(const char* key, bool& value) {
-    const std::string* text = find(key);
+  void operator()(const Setting& setting, bool& value) const {
+    const std::string* text = find(setting.key);
     if (!text) return;
-    if (*text != "0" && *text != "1") fail(key, *text, "0 or 1");
+    if (*text != "0" && *text != "1") fail(setting.key, *text, "0 or 1");
     value = *text == "1";
   }
   template <class Number>
-  void operator()(const char* key, Number& value) {
-    const std::string* text = find(key);
+  void operator()(const Setting& setting, Number& value) const {
+    const std::string* text = find(setting.key);
     if (!text) return;
     const std::optional<Number> number = from_text<Number>(*text);
-    if (!number) fail(key, *text, "a number");
+    if (!number) fail(setting.key, *text, "a number");
     if constexpr (std::is_floating_point_v<Number>) {
-      if (!std::isfinite(*number)) fail(key, *text, "a finite number");
+      if (!std::isfinite(*number)) fail(setting.key, *text, "a finite number");
     }
     value = *number;
   }
@@ -80,73 +90,68 @@ class MetadataReader {
   const std::string& source_;
 };
 
-class MetadataWriter {
- public:
-  explicit MetadataWriter(std::map<std::string, std::string>& metadata) : metadata_(metadata) {}
-  void operator()(const char* key, const std::string& value) { metadata_[key] = value; }
-  void operator()(const char* key, bool value) { metadata_[key] = value ? "1" : "0"; }
+struct MetadataWriter {
+  std::map<std::string, std::string>& metadata;
+  void operator()(const Setting& setting, const std::string& value) const { metadata[setting.key] = value; }
+  void operator()(const Setting& setting, bool value) const { metadata[setting.key] = value ? "1" : "0"; }
   template <class Number>
-  void operator()(const char* key, Number value) {
-    metadata_[key] = to_text(value);
+  void operator()(const Setting& setting, Number value) const {
+    metadata[setting.key] = to_text(value);
   }
-
- private:
-  std::map<std::string, std::string>& metadata_;
 };
 
-template <class Visitor, class Config>
-void visit_model(Visitor& visit, Config& model) {
-  visit("layers", model.layers);
-  visit("channels", model.channels);
-  visit("heads", model.heads);
-  visit("hidden_channels", model.hidden_channels);
-  visit("head_channels", model.head_channels);
-  visit("context", model.context);
-  visit("vocabulary_size", model.vocabulary);
-  visit("mixer", model.mixer);
-  visit("window", model.window);
-  visit("values", model.additive_values);
-  visit("projection", model.additive_projection);
-  visit("skip", model.additive_skip);
-  visit("causal", model.causal);
-  visit("attention_bias", model.attention_bias);
-  visit("conv_kernel", model.conv_kernel);
-  visit("conv_groups", model.conv_groups);
-  visit("ffn_bias", model.ffn_bias);
-  visit("embedding_norm", model.embedding_norm);
-  visit("final_norm", model.final_norm);
-  visit("logit_bias", model.logit_bias);
-  visit("logit_scale", model.logit_scale);
-  visit("positions", model.positions);
-}
+struct RangeCheck {
+  void operator()(const WholeSetting& s, Index value) const {
+    if (value >= s.low && value <= s.high) return;
+    throw UsageError(name_of(s) + ": expected " + std::to_string(s.low) + " to " + std::to_string(s.high) + ", found " +
+                     std::to_string(value));
+  }
+  void operator()(const RealSetting& s, double value) const {
+    if (value >= s.low && value <= s.high && !(s.below_high && value == s.high)) return;
+    throw UsageError(name_of(s) + ": expected " + to_text(s.low) + (s.below_high ? " to below " : " to ") +
+                     to_text(s.high) + ", found " + to_text(value));
+  }
+  void operator()(const ChoiceSetting& s, const std::string& value) const {
+    if (std::find(s.choices.begin(), s.choices.end(), value) != s.choices.end()) return;
+    throw UsageError(name_of(s) + ": expected " + listed(s.choices) + ", found \"" + one_line(value) + "\"");
+  }
+  template <class Value>
+  void operator()(const Setting&, const Value&) const {}
 
-template <class Visitor, class Config>
-void visit_training(Visitor& visit, Config& training) {
-  visit("batch", training.batch);
-  visit("steps", training.steps);
-  visit("optimizer", training.optimizer);
-  visit("muon_rounds", training.muon_rounds);
-  visit("learning_rate", training.learning_rate);
-  visit("warmup", training.warmup);
-  visit("weight_decay", training.weight_decay);
-  visit("clip", training.clip);
-  visit("beta1", training.beta1);
-  visit("beta2", training.beta2);
-  visit("dropout", training.dropout);
-  visit("label_smoothing", training.label_smoothing);
-  visit("init_std", training.init_std);
-  visit("type", training.type);
-  visit("seed", training.seed);
-  visit("eval_every", training.eval_every);
-  visit("checkpoint_every", training.checkpoint_every);
-  visit("log_every", training.log_every);
-}
+  static std::string name_of(const Setting& s) { return s.flag.empty() ? s.key : "--" + s.flag; }
+};
 
-void require_range(const char* name, Index value, Index lowest, Index highest) {
-  if (value >= lowest && value <= highest) return;
-  throw UsageError(std::string(name) + ": expected " + std::to_string(lowest) + " to " + std::to_string(highest) +
-                   ", found " + std::to_string(value));
-}
+struct FlagAdder {
+  Flags& flags;
+  const std::vector<std::string>& only;
+  HelpText help = [](const std::string& text) { return text; };
+
+  void operator()(const WholeSetting& s, Index& value) const {
+    if (wanted(s)) flags.integer(s.flag, value, s.unit, s.help, s.low, s.high);
+  }
+  void operator()(const RealSetting& s, double& value) const {
+    if (wanted(s)) flags.real(s.flag, value, s.unit, s.help, {s.low, s.high});
+  }
+  void operator()(const ChoiceSetting& s, std::string& value) const {
+    if (wanted(s)) flags.choice(s.flag, value, s.choices, s.help);
+  }
+  void operator()(const Setting& s, std::string& value) const {
+    if (wanted(s)) flags.text(s.flag, value, s.unit, help(s.help));
+  }
+  void operator()(const Setting& s, bool& value) const {
+    if (wanted(s)) flags.toggle(s.flag, value, s.help);
+  }
+  void operator()(const Setting& s, std::uint64_t& value) const {
+    if (wanted(s)) flags.seed(s.flag, value, s.help);
+  }
+  void operator()(const Setting&, double&) const {}  // no flag
+
+  bool wanted(const Setting& s) const {
+    return !s.flag.empty() && (only.empty() || std::find(only.begin(), only.end(), s.flag) != only.end());
+  }
+};
+
+}  // namespace
 
 void require_divides(const char* flag, Index parts, Index channels) {
   if (channels % parts != 0) {
@@ -155,17 +160,8 @@ void require_divides(const char* flag, Index parts, Index channels) {
   }
 }
 
-}  // namespace
-
-std::vector<Mixer> ModelConfig::mixers() const {
-  return one_a_layer(mixer, layers, "--mixer", [](const std::string& name) {
-    if (name == "additive") return Mixer::additive;
-    if (name == "metric") return Mixer::metric;
-    if (name == "quadratic") return Mixer::quadratic;
-    if (name == "dot") return Mixer::dot;
-    throw UsageError("--mixer: expected additive, metric, quadratic or dot, or a comma list of them, found \"" +
-                     one_line(name) + "\"");
-  });
+std::vector<std::string> ModelConfig::mixer_names() const {
+  return one_a_layer(mixer, layers, "--mixer", [](const std::string& name) { return name; });
 }
 
 std::vector<Index> ModelConfig::windows() const {
@@ -176,95 +172,50 @@ std::vector<Index> ModelConfig::windows() const {
                        one_line(text) + "\"");
     }
     // Beyond the last position there is nothing to see, and without positions nobody gets that far.
-    return *width >= (positions == "learned" ? context : largest_context) ? Index{0} : *width;
+    return *width >= (has_position_table() ? context : largest_context) ? Index{0} : *width;
   });
 }
 
 void ModelConfig::check() const {
-  require_range("--layers", layers, 1, largest_layers);
-  require_range("--channels", channels, 1, largest_channels);
-  require_range("--heads", heads, 1, largest_channels);
-  require_range("--context", context, 1, largest_context);
-  require_range("vocabulary", vocabulary, 1, largest_vocabulary);
-  require_range("hidden_channels", hidden_channels, 0, 4 * largest_channels);
-  require_range("head_channels", head_channels, 0, largest_channels / heads);
-  require_range("--conv-kernel", conv_kernel, 0, largest_conv_kernel);
-  require_range("--conv-groups", conv_groups, 0, largest_channels);
-  bool only_cores = true;  // mixers whose H = N K is free
-  for (Mixer each : mixers()) only_cores = only_cores && each != Mixer::additive;
-  if (!head_channels || !only_cores) require_divides("--heads", heads, channels);
-  if (!causal && !only_cores) throw UsageError("causal: expected 1, additive attention never sees later positions");
+  visit_model(RangeCheck(), *this);
+  RangeCheck()(WholeSetting{{"head_channels"}, 0, largest_channels / heads}, head_channels);
   if (conv_kernel) require_divides("--conv-groups", convolution_groups(), channels);
   windows();
-  if (additive_values != "shared" && additive_values != "own") {
-    throw UsageError("--additive-values: expected shared or own, found \"" + one_line(additive_values) + "\"");
-  }
-  if (additive_skip != "stream" && additive_skip != "normed") {
-    throw UsageError("--additive-skip: expected stream or normed, found \"" + one_line(additive_skip) + "\"");
-  }
-  if (positions != "learned" && positions != "none") {
-    throw UsageError("--positions: expected learned or none, found \"" + one_line(positions) + "\"");
-  }
 }
 
 std::map<std::string, std::string> ModelConfig::metadata() const {
   std::map<std::string, std::string> result;
-  MetadataWriter writer(result);
-  visit_model(writer, *this);
+  visit_model(MetadataWriter{result}, *this);
   return result;
 }
 
 ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source) {
   ModelConfig model;
   model.ffn_bias = false;
-  MetadataReader reader(metadata, source);
-  visit_model(reader, model);
+  visit_model(MetadataReader(metadata, source), model);
   return model;
 }
 
-void TrainingConfig::check() const {
-  require_range("--batch", batch, 1, largest_batch);
-  require_range("--steps", steps, 0, largest_steps);
-  require_range("--muon-rounds", muon_rounds, 0, largest_muon_rounds);
-  require_range("--warmup", warmup, 0, largest_steps);
-  require_range("--eval-every", eval_every, 0, largest_steps);
-  require_range("--checkpoint-every", checkpoint_every, 0, largest_steps);
-  require_range("--log-every", log_every, 0, largest_steps);
-  const auto require_real = [](const char* name, double value, double lowest, double highest, bool below = false) {
-    if (!(value >= lowest && value <= highest && !(below && value == highest))) {
-      throw UsageError(std::string(name) + ": expected " + to_text(lowest) + (below ? " to below " : " to ") +
-                       to_text(highest) + ", found " + to_text(value));
-    }
-  };
-  require_real("--learning-rate", learning_rate, 0, 1e6);
-  require_real("--weight-decay", weight_decay, 0, 1e6);
-  require_real("--clip", clip, 0, 1e30);
-  require_real("beta1", beta1, 0, 1, true);
-  require_real("beta2", beta2, 0, 1, true);
-  require_real("--dropout", dropout, 0, 1);
-  require_real("--label-smoothing", label_smoothing, 0, 1);
-  require_real("--init-std", init_std, 0, 1e6);
-  if (optimizer != "adamw" && optimizer != "muon") {
-    throw UsageError("--optimizer: expected adamw or muon, found \"" + one_line(optimizer) + "\"");
-  }
-  if (type != "float" && type != "bf16") {
-    throw UsageError("--type: expected float or bf16, found \"" + one_line(type) + "\"");
-  }
-}
+void TrainingConfig::check() const { visit_training(RangeCheck(), *this); }
 
 std::map<std::string, std::string> TrainingConfig::metadata() const {
   std::map<std::string, std::string> result;
-  MetadataWriter writer(result);
-  visit_training(writer, *this);
+  visit_training(MetadataWriter{result}, *this);
   return result;
 }
 
 TrainingConfig TrainingConfig::from_metadata(const std::map<std::string, std::string>& metadata,
                                              const std::string& source) {
   TrainingConfig training;
-  MetadataReader reader(metadata, source);
-  visit_training(reader, training);
+  visit_training(MetadataReader(metadata, source), training);
   return training;
+}
+
+void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only) {
+  visit_model(FlagAdder{flags, only, help}, model);
+}
+void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only) {
+  visit_training(FlagAdder{flags, only}, training);
 }
 
 void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training) {
@@ -301,11 +252,7 @@ void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& t
     training.dropout = 0.1;
     training.label_smoothing = 0.1;
   } else {
-    std::string names;
-    for (const std::string& each : preset_names) {
-      names += (names.empty() ? "" : each == preset_names.back() ? " or " : ", ") + each;
-    }
-    throw UsageError("--preset: expected " + names + ", found \"" + one_line(name) + "\"");
+    throw UsageError("--preset: expected " + listed(preset_names) + ", found \"" + one_line(name) + "\"");
   }
 }
 

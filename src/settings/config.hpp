@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/types.hpp"
+#include "program/flags.hpp"
 
 namespace abh {
 
@@ -19,9 +21,6 @@ inline constexpr Index largest_steps = 1'000'000'000;
 inline constexpr Index largest_vocabulary = Index{1} << 21;
 inline constexpr Index largest_conv_kernel = 1024;
 inline constexpr Index largest_muon_rounds = 100;
-
-// The token mixers a layer can have.
-enum class Mixer { additive, metric, quadratic, dot };
 
 // Everything that decides the shape and the function of a network; what training needs besides is in TrainingConfig.
 // The strings that the program flags, the golden files and the checkpoints use are the same.
@@ -53,11 +52,15 @@ struct ModelConfig {
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
   Index ffn_channels() const { return hidden_channels ? hidden_channels : 4 * channels; }  // F
 
-  // One entry a layer. UsageError for an unknown name, a malformed or negative number, or a list of the wrong length.
-  std::vector<Mixer> mixers() const;
+  // Whether positions have a table of learned vectors, which ends at the context.
+  bool has_position_table() const { return positions == "learned"; }
+
+  // One entry a layer; which names there are the registry knows (network/mixers.hpp). UsageError for a malformed or
+  // negative number, or a list of the wrong length.
+  std::vector<std::string> mixer_names() const;
   std::vector<Index> windows() const;
 
-  // UsageError if the settings do not make a network (heads that do not divide the channels, ...).
+  // UsageError for values outside their range. Whether they make a network, too, says check_model.
   void check() const;
 
   // As strings, for a checkpoint's __metadata__, under the keys of the golden files, and back. Reading starts from the
@@ -93,6 +96,18 @@ struct TrainingConfig {
   std::map<std::string, std::string> metadata() const;
   static TrainingConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source);
 };
+
+// Registers the flags of a configuration, in the order of the table (settings/table.hpp), or of those named in `only`.
+// `help` turns what the table says into what --help shows.
+using HelpText = std::function<std::string(const std::string&)>;
+void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
+void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
+
+// "shared or own", "a, b or c".
+std::string listed(const std::vector<std::string>& names);
+
+// UsageError, naming the flag, if so many parts do not divide the channels.
+void require_divides(const char* flag, Index parts, Index channels);
 
 // The presets, and what they set. UsageError for another name.
 inline const std::vector<std::string> preset_names = {"tiny", "baby", "fastformer"};

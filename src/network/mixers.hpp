@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blocks/additive.hpp"
+#include "blocks/dot.hpp"
+#include "blocks/metric.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+template <class... Kinds>
+struct MixerList {
+  static constexpr std::array<MixerProperties, sizeof...(Kinds)> properties = {Kinds::properties...};
+
+  // The block of the mixer with this number; null for none.
+  template <class Device, class T>
+  static std::unique_ptr<Block<Device, T>> make(std::size_t number, Layout<T>& layout, const std::string& prefix,
+                                                const ModelConfig& config, const BlockExtent& extent,
+                                                const BlockOptions& options) {
+    std::unique_ptr<Block<Device, T>> block;
+    std::size_t i = 0;
+    ((i++ == number ? void(block = std::make_unique<typename Kinds::template Type<Device, T>>(layout, prefix, config,
+                                                                                              extent, options))
+                    : void()),
+     ...);
+    return block;
+  }
+};
+
+// Every mixer that a layer can have. This line is all that the program knows of them.
+using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer>;
+
+// Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
+std::vector<std::size_t> mixers_of(const ModelConfig& config);
+
+// What they say of themselves, one a layer.
+std::vector<MixerProperties> mixer_properties(const ModelConfig& config);
+
+// "additive, metric, quadratic or dot"; of those that keep(properties).
+template <class Keep>
+std::string listed_mixers(const Keep& keep) {
+  std::vector<std::string> names;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    if (keep(mixer)) names.push_back(mixer.name);
+  }
+  return listed(names);
+}
+std::string listed_mixers();
+
+// UsageError if the settings do not make a network: values out of range, heads that do not divide the channels, ...
+void check_model(const ModelConfig& config);
+
+// The flags of a model, with what the registry knows in their help.
+void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only = {});
+
+}  // namespace abh

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "settings/config.hpp"
+
+namespace abh {
+
+// One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
+// flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
+struct Setting {
+  const char* key;
+  std::string flag = "", unit = "", help = "";
+};
+struct WholeSetting : Setting {
+  Index low, high;
+};
+struct RealSetting : Setting {
+  double low, high;
+  bool below_high = false;  // high itself is too much
+};
+struct ChoiceSetting : Setting {
+  std::vector<std::string> choices;
+};
+
+// Calls visit(setting, field) for every field of a configuration, const or not, in the order of --help.
+template <class Visitor, class Config>
+void visit_model(Visitor&& visit, Config& m) {
+  visit(WholeSetting{{"layers", "layers", "N", "layers"}, 1, largest_layers}, m.layers);
+  visit(WholeSetting{{"heads", "heads", "N", "heads a layer; they divide the channels"}, 1, largest_channels}, m.heads);
+  visit(WholeSetting{{"channels", "channels", "N", "embedding channels"}, 1, largest_channels}, m.channels);
+  visit(WholeSetting{{"context", "context", "TOKENS", "length of a training sequence"}, 1, largest_context}, m.context);
+  visit(WholeSetting{{"vocabulary_size"}, 1, largest_vocabulary}, m.vocabulary);
+  visit(WholeSetting{{"hidden_channels"}, 0, 4 * largest_channels}, m.hidden_channels);
+  visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
+  // Which mixers there are only their registry knows (network/mixers.hpp).
+  visit(Setting{"mixer", "mixer", "LIST", "{mixers}; one, or a comma list, one a layer"}, m.mixer);
+  visit(Setting{"window", "window", "LIST", "tokens that pooling sees ({windowed}), 0: all; one, or one a layer"},
+        m.window);
+  visit(ChoiceSetting{{"values", "additive-values", "", "values of additive attention"}, {"shared", "own"}},
+        m.additive_values);
+  visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive_projection);
+  visit(ChoiceSetting{{"skip", "additive-skip", "", "what additive attention is added to"}, {"stream", "normed"}},
+        m.additive_skip);
+  visit(Setting{"causal"}, m.causal);
+  visit(Setting{"attention_bias"}, m.attention_bias);
+  visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
+                     0,
+                     largest_conv_kernel},
+        m.conv_kernel);
+  visit(WholeSetting{{"conv_groups", "conv-groups", "N", "groups of the convolution; 0: one a channel (depthwise)"},
+                     0,
+                     largest_channels},
+        m.conv_groups);
+  visit(Setting{"ffn_bias", "ffn-bias", "", "biases in the feed-forward net"}, m.ffn_bias);
+  visit(Setting{"embedding_norm", "embedding-norm", "", "layernorm after the embedding"}, m.embedding_norm);
+  visit(Setting{"final_norm", "final-norm", "", "layernorm before the logits"}, m.final_norm);
+  visit(Setting{"logit_bias", "logit-bias", "", "bias of the logits"}, m.logit_bias);
+  visit(Setting{"logit_scale"}, m.logit_scale);
+  visit(ChoiceSetting{{"positions", "positions", "", "position embedding"}, {"learned", "none"}}, m.positions);
+}
+
+template <class Visitor, class Config>
+void visit_training(Visitor&& visit, Config& t) {
+  visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps"}, 0, largest_steps}, t.steps);
+  visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences a step"}, 1, largest_batch}, t.batch);
+  visit(ChoiceSetting{{"optimizer", "optimizer", "", "of the matrices of linear maps; AdamW updates all other weights"},
+                      {"adamw", "muon"}},
+        t.optimizer);
+  visit(WholeSetting{{"muon_rounds", "muon-rounds", "N", "how near Muon brings singular values to 1; fewer are faster"},
+                     0,
+                     largest_muon_rounds},
+        t.muon_rounds);
+  visit(RealSetting{{"learning_rate", "learning-rate", "RATE", "highest learning rate"}, 0, 1e6}, t.learning_rate);
+  visit(WholeSetting{{"warmup", "warmup", "STEPS", "linear rise before the cosine falls to 10 %"}, 0, largest_steps},
+        t.warmup);
+  visit(RealSetting{{"weight_decay", "weight-decay", "RATE", "decay of matrices, a unit of learning rate"}, 0, 1e6},
+        t.weight_decay);
+  visit(RealSetting{{"clip", "clip", "NORM", "largest norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
+  visit(RealSetting{{"beta1"}, 0, 1, true}, t.beta1);
+  visit(RealSetting{{"beta2"}, 0, 1, true}, t.beta2);
+  visit(RealSetting{{"dropout", "dropout", "P", "share of elements left out"}, 0, 1}, t.dropout);
+  visit(RealSetting{{"label_smoothing", "label-smoothing", "P", "share of the target spread evenly"}, 0, 1},
+        t.label_smoothing);
+  visit(RealSetting{{"init_std", "init-std", "STD", "standard deviation of initial matrices"}, 0, 1e6}, t.init_std);
+  visit(ChoiceSetting{{"type", "type", "", "number type; bf16 on GPU devices only"}, {"float", "bf16"}}, t.type);
+  visit(Setting{"seed", "seed", "", "of weights, batches, dropout and sample"}, t.seed);
+  visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.eval_every);
+  visit(WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end"}, 0, largest_steps},
+        t.checkpoint_every);
+  visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.log_every);
+}
+
+}  // namespace abh
