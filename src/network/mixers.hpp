@@ -7,6 +7,7 @@
 
 #include "blocks/additive.hpp"
 #include "blocks/dot.hpp"
+#include "blocks/identity.hpp"
 #include "blocks/metric.hpp"
 #include "settings/config.hpp"
 
@@ -32,7 +33,7 @@ struct MixerList {
 };
 
 // Every mixer that a layer can have. This line is all that the program knows of them.
-using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer>;
+using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, IdentityMixer>;
 
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+
+#include "blocks/norm.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The identity block: the mixer that mixes nothing. A network of it sees one token at a time, which tells what the
+// other mixers are worth, and it is the smallest example of a block. Chapter: docs/blocks/identity.md.
+//
+//   y_bcd   = layernorm(x_bcd)                                        (identity.1)
+//   out_bcd = x_bcd + dropout(y_bcd)                                  (identity.2)
+//
+// Backward:
+//
+//   d_y_bcd = dropout'(d_out_bcd)                                     (identity.3)
+//   d_x_bcd = d_out_bcd + layernorm'(d_y_bcd)                         (identity.4)
+//
+// Saved: the norm's statistics and, unless it is computed again, output. Step by step: nothing.
+template <class Device, class T>
+class IdentityBlock : public Block<Device, T> {
+ public:
+  IdentityBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+                const BlockOptions& options)
+      : D_(config.channels), options_(options), norm_(layout, prefix + "norm_", options.norm, D_, extent) {}
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    const T* around_bcd = options_.residual ? in_bcd : nullptr;
+    const T* y_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());                             // (identity.1)
+    dropout_forward<Device, T>(device, out_bcd, y_bcd, around_bcd, dropout(pass), pass.BC() * D_);  // (identity.2)
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(pass.BC() * D_);
+    const T* d_around_bcd = options_.residual ? d_x_bcd : nullptr;
+    dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), pass.BC() * D_);  // (identity.3)
+    norm_.backward(device, d_x_bcd, d_y_bcd, d_around_bcd, in_bcd, pass.BC());             // (identity.4)
+  }
+
+  void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, {.B = 1, .C = 1}); }
+
+ private:
+  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }
+
+  Index D_;
+  BlockOptions options_;
+  Norm<Device, T> norm_;
+};
+
+struct IdentityMixer {
+  static constexpr MixerProperties properties = {.name = "identity", .summary = "the normed stream itself"};
+  template <class Device, class T>
+  using Type = IdentityBlock<Device, T>;
+};
+
+}  // namespace abh

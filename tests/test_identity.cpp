@@ -1,0 +1,48 @@
+#include "blocks/identity.hpp"
+#include "tests/block_case.hpp"
+
+namespace abh {
+namespace {
+
+struct MakeIdentity {
+  template <class Device, class T>
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+                                               const BlockOptions& options) const {
+    return std::make_unique<IdentityBlock<Device, T>>(layout, "mixer.", config, extent, options);
+  }
+};
+
+BlockCase<MakeIdentity> identity_case(Index D, Index B, Index C) {
+  BlockCase<MakeIdentity> block;
+  block.config.channels = D;
+  block.B = B;
+  block.C = C;
+  return block;
+}
+
+TEST_CASE("identity: every derivative, every width", "[identity]") {
+  check_layer(identity_case(5, 2, 3));
+  check_layer(identity_case(19, 1, 5));
+  check_layer(identity_case(1, 1, 1));
+}
+
+TEST_CASE("identity: with dropout, without norm, without residual", "[identity]") {
+  BlockCase<MakeIdentity> block = identity_case(7, 3, 5);
+  block.options.dropout = 0.4;
+  check_layer(block);
+  block.options.residual = false;
+  check_layer(block);
+  block.options.norm = false;
+  check_layer(block);
+  CHECK(block.inputs().size() == 1);
+}
+
+TEST_CASE("identity: causal, and step by step the same", "[identity]") {
+  check_causality(identity_case(6, 2, 5));
+  check_steps(identity_case(6, 1, 5));
+}
+
+TEST_CASE("identity: kernels", "[identity][gpu]") { check_gpu("identity", "block", identity_case(37, 3, 5)); }
+
+}  // namespace
+}  // namespace abh
