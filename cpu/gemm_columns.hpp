@@ -1,0 +1,297 @@
+#pragma once
+
+// The product where columns of `a` are contiguous: column_gemm and packed_column_gemm. For lanes of floats only.
+
+#include "cpu/gemm_reference.hpp"
+#include "cpu/gemm_tile.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+// The work of one task: steps [k, k + count) of the sums in a block of `out`.
+struct ColumnBlock {
+  Index m_begin, m_end, n_begin, n_end, k, count;
+};
+
+// The tiles of a block, from operands read where they stand. At an edge a tile reads on into the next row, and what
+// that gives is dropped; the last rows, from where it would read beyond the matrix, are copied.
+template <class Target>
+inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
+  // The most last rows that cannot be read: with rows of one number, all but the first number are beyond the row.
+  constexpr int most_copied = a_reads > lanes ? a_reads : lanes;
+  for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+    for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
+      TileTarget target = target_of(m, n);
+      TileOperands operands{.a = g.a_mk + m + block.k * g.a_col,
+                            .a_stride = g.a_col,
+                            .b = g.b_kn + n + block.k * g.b_row,
+                            .b_row = g.b_row,
+                            .K = block.count};
+      const Index b_reads = target.columns <= lanes ? lanes : tile_columns;
+      const Index last_whole =
+          g.K - greater(blocks_of(m + a_reads - g.M, g.a_col), blocks_of(n + b_reads - g.N, g.b_row));
+      if (last_whole >= block.k + block.count) {
+        tile<Order::columns>(target, operands);
+        continue;
+      }
+      operands.K = greater(last_whole - block.k, 0);
+      tile<Order::columns>(target, operands);
+      float a_copy[most_copied * a_reads], b_copy[most_copied * tile_columns];
+      std::memset(a_copy, 0, sizeof(a_copy));
+      std::memset(b_copy, 0, sizeof(b_copy));
+      for (Index row = block.k + operands.K; row < block.k + block.count; ++row) {
+        const Index copied = row - block.k - operands.K;
+        copy_few(a_copy + copied * a_reads, g.a_mk + m + row * g.a_col, target.rows);
+        copy_few(b_copy + copied * tile_columns, g.b_kn + n + row * g.b_row, target.columns);
+      }
+      target.accumulate = true;
+      tile<Order::columns>(
+          target,
+          {.a = a_copy, .a_stride = a_reads, .b = b_copy, .b_row = tile_columns, .K = block.count - operands.K});
+    }
+  }
+}
+
+// a_row = 1, b_col = 1, no bias. `out` is cut into blocks, and K, where it is long and blocks are few, into parts, each
+// with an output of its own; the parts are added up in order.
+template <class Device>
+void column_gemm(Device& device, const Gemm<float>& g) {
+  constexpr Index max_rows = 11 * 12, max_columns = 256, max_k = 256;
+  constexpr Index enough_tasks = 24, long_part = 1024, least_part = 128;
+  const Index M = g.M, N = g.N, K = g.K;
+  const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
+  Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, max_columns);
+  const auto cut_k = [&](Index least) {
+    const Index most = K / least > 0 ? K / least : 1;
+    return lesser(blocks_of(enough_tasks, m_blocks * n_blocks), most);
+  };
+  Index parts = cut_k(long_part);
+  while (parts * m_blocks * n_blocks < enough_tasks && m_blocks * n_blocks < m_tiles * n_tiles) {
+    if (m_tiles * n_blocks > n_tiles * m_blocks) {
+      m_blocks = lesser(2 * m_blocks, m_tiles);
+    } else {
+      n_blocks = lesser(2 * n_blocks, n_tiles);
+    }
+  }
+  if (parts * m_blocks * n_blocks < enough_tasks) parts = cut_k(least_part);
+  const Index block_m = blocks_of(m_tiles, m_blocks) * tile_rows, block_n = blocks_of(n_tiles, n_blocks) * tile_columns;
+  m_blocks = blocks_of(M, block_m), n_blocks = blocks_of(N, block_n);
+  const Index tasks = parts * m_blocks * n_blocks;
+
+  typename Device::Scope scratch(device.workspace);
+  float* part_pmn = parts > 1 ? scratch.template take<float>(parts * M * N) : nullptr;
+  float* part_sum_pm = parts > 1 && g.row_sum_m ? scratch.template take<float>(parts * M) : nullptr;
+
+  parallel_for(device, tasks, [&](Index task, Index) {
+    const Index part = task / (m_blocks * n_blocks);
+    const Index m_begin = task % m_blocks * block_m, m_end = lesser(M, m_begin + block_m);
+    const Index n_begin = task / m_blocks % n_blocks * block_n, n_end = lesser(N, n_begin + block_n);
+    const Index k_begin = part * K / parts, k_end = (part + 1) * K / parts;
+    for (Index k = k_begin; k < k_end; k += max_k) {
+      column_tiles(g, {m_begin, m_end, n_begin, n_end, k, lesser(max_k, k_end - k)}, [&](Index m, Index n) {
+        TileTarget target{.out_mn = g.out_mn + m * g.out_row + n,
+                          .out_row = g.out_row,
+                          .bias_n = nullptr,
+                          .rows = lesser(tile_rows, m_end - m),
+                          .columns = lesser(tile_columns, n_end - n),
+                          .scale = g.scale,
+                          .accumulate = g.accumulate || k > k_begin};
+        if (parts > 1) {
+          target.out_mn = part_pmn + (part * M + m) * N + n;
+          target.out_row = N;
+          target.scale = 1;
+          target.accumulate = k > k_begin;
+        }
+        if (g.row_sum_m && n == 0) target.row_sum_m = parts > 1 ? part_sum_pm + part * M + m : g.row_sum_m + m;
+        return target;
+      });
+    }
+  });
+
+  if (parts == 1) return;
+  const auto add_parts = [&]<class L>(float* out, const float* part, Index part_size) {
+    L sum = load<L>(part);
+    for (Index p = 1; p < parts; ++p) sum += load<L>(part + p * part_size);
+    store<L>(out, g.accumulate ? load<L>(out) + g.scale * sum : g.scale * sum);
+  };
+  parallel_rows(device, M, 16, [&](Index m) {
+    for_lanes<float>(N, [&]<class L>(Index n) {
+      add_parts.template operator()<L>(g.out_mn + m * g.out_row + n, part_pmn + m * N + n, M * N);
+    });
+    if (g.row_sum_m) add_parts.template operator()<float>(g.row_sum_m + m, part_sum_pm + m, M);
+  });
+}
+
+// The tile of a block at (m, n), m_end and n_end where its rows and columns end.
+inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Index n, Index n_end, bool first_steps) {
+  return {.out_mn = g.out_mn + m * g.out_row + n,
+          .out_row = g.out_row,
+          .bias_n = nullptr,
+          .rows = lesser(tile_rows, m_end - m),
+          .columns = lesser(tile_columns, n_end - n),
+          .scale = g.scale,
+          .accumulate = g.accumulate || !first_steps,
+          .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
+}
+
+// packed_column_gemm reads `a` where it stands if `out` has at most so many rows, as rows of `a` are short and near
+// each other then, or fewer columns than these, which read it seldom.
+inline constexpr Index narrow_rows = lanes == 16 ? 768 : 128;
+inline constexpr Index narrow_columns = lanes == 16 ? 256 : 0;
+
+// What is worked on together then: this much of `a` stays in the second-level cache, a panel of `b` in the first.
+inline constexpr Index narrow_part_rows = lanes == 16 ? 384 : narrow_rows, narrow_part_steps = 256;
+
+// The tiles of such a part. The first tile of a column leaves its panel of `b` packed for the others. Narrow lanes pack
+// `a` on the way as well where it meets many columns; the last tiles, which would read beyond the matrix, have a copy
+// of it.
+inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
+  constexpr Index many_columns = 256, last_tiles = 2;
+  constexpr Index panel_size = narrow_part_steps * tile_rows + a_reads;
+  constexpr Index panels = lanes == 16 ? last_tiles : blocks_of(narrow_part_rows, tile_rows);
+  alignas(64) float a_panels[panels * panel_size];
+  alignas(64) float b_panel[narrow_part_steps * tile_columns];
+  const bool packs_a = lanes < 16 && g.N > many_columns;
+  const float* a_mk = g.a_mk + part.k * g.a_col;
+  const float* b_kn = g.b_kn + part.k * g.b_row;
+  for (Index n = part.n_begin; n < part.n_end; n += tile_columns) {
+    float* a_panel = a_panels;
+    for (Index m = part.m_begin, rows; m < part.m_end; m += rows) {
+      // Four rows twice cost less than six and two, whose few sums wait for each other.
+      const Index left = part.m_end - m;
+      rows = left == tile_rows + 1 || left == tile_rows + 2 ? tile_rows - 2 : lesser(tile_rows, left);
+      const bool first = n == part.n_begin, a_ends = m + a_reads > g.M;
+      if (first && a_ends) pack_rows<tile_rows>(a_panel, 0, a_mk + m, g.a_col, rows, part.count);
+      TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = part.count};
+      if (!a_ends && (first || !packs_a)) {
+        operands.a = a_mk + m;
+        operands.a_stride = g.a_col;
+        if (packs_a) operands.a_panel = a_panel;
+      }
+      if (m == part.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
+      tile<Order::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
+      if (packs_a || a_ends) a_panel += panel_size;
+    }
+  }
+}
+
+// The tiles of a block, part by part.
+inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
+  const Index k_parts = blocks_of(block.count, narrow_part_steps);
+  const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
+  const Index m_parts = blocks_of(block.m_end - block.m_begin, narrow_part_rows);
+  for (Index k_part = 0; k_part < k_parts; ++k_part) {
+    for (Index m_part = 0; m_part < m_parts; ++m_part) {
+      ColumnBlock part = block;
+      part.m_begin = block.m_begin + m_part * m_tiles / m_parts * tile_rows;
+      part.m_end = lesser(block.m_end, block.m_begin + (m_part + 1) * m_tiles / m_parts * tile_rows);
+      part.k = block.k + k_part * block.count / k_parts;
+      part.count = block.k + (k_part + 1) * block.count / k_parts - part.k;
+      narrow_part_tiles(g, part);
+    }
+  }
+}
+
+// Steps that tiles of packed operands take together: a panel of `b` stays in the first-level cache for them.
+inline constexpr Index packed_steps = lanes == 16 ? 128 : 256;
+inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
+
+// Some steps in some rows of a block; of these steps, `packed` are in the panels at `a`.
+struct ColumnGroup {
+  Index k, count, m, m_end;
+  float* a;
+  Index packed = 0;
+};
+
+// The same for more rows, with room for the block's columns of `b` in b_panels. Rows of `a` stand in a page each: they
+// are packed a group of tiles ahead, a few of them between two tiles, with all columns of the group. A tile reads a
+// panel of `b` from the first-level cache, where it stays for the tiles of a group, and a panel of `a` from the second.
+inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, float* b_panels) {
+  constexpr Index group_tiles = lanes == 16 ? 8 : 11, a_group = group_tiles * packed_a_panel;
+  alignas(64) float a_panels[2 * a_group];
+  const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
+  const Index n_tiles = blocks_of(block.n_end - block.n_begin, tile_columns);
+  const Index groups = blocks_of(m_tiles, group_tiles), k_parts = blocks_of(block.count, packed_steps);
+  const auto group_at = [&](Index i) {
+    const auto k_of = [&](Index k_part) { return block.k + k_part * block.count / k_parts; };
+    const auto m_of = [&](Index group) { return block.m_begin + group * m_tiles / groups * tile_rows; };
+    const Index k = k_of(i / groups);
+    return ColumnGroup{.k = k,
+                       .count = k_of(i / groups + 1) - k,
+                       .m = m_of(i % groups),
+                       .m_end = lesser(block.m_end, m_of(i % groups + 1)),
+                       .a = a_panels + i % 2 * a_group};
+  };
+  const auto pack = [&](ColumnGroup& group, Index rows) {
+    pack_rows<tile_rows>(group.a + group.packed * tile_rows, packed_a_panel,
+                         g.a_mk + group.m + (group.k + group.packed) * g.a_col, g.a_col, group.m_end - group.m, rows);
+    group.packed += rows;
+  };
+
+  ColumnGroup group = group_at(0);
+  pack(group, group.count);
+  for (Index i = 0; i < groups * k_parts; ++i) {
+    ColumnGroup next = i + 1 < groups * k_parts ? group_at(i + 1) : ColumnGroup{};
+    const Index rows_each = blocks_of(next.count, blocks_of(group.m_end - group.m, tile_rows) * n_tiles);
+    for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
+      float* b_panel = b_panels + (n - block.n_begin) * group.count;
+      const float* b_kn = g.b_kn + n + group.k * g.b_row;
+      const float* a = group.a;
+      for (Index m = group.m; m < group.m_end; m += tile_rows, a += packed_a_panel) {
+        if (next.packed < next.count) pack(next, lesser(rows_each, next.count - next.packed));
+        TileOperands operands{.a = a, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = group.count};
+        if (m == block.m_begin) pack_in_passing(operands, b_panel, b_kn, g.b_row, g.N - n);
+        tile<Order::columns>(column_target(g, m, group.m_end, n, block.n_end, group.k == 0), operands);
+      }
+    }
+    group = next;
+  }
+}
+
+// column_gemm where a tile reads often and rows are long: those of a matrix with a power of two of columns all fall
+// into the same few places of the first-level cache. Every task packs for itself what it needs, on the way: what
+// another core has just written would come slower than it is packed again.
+template <class Device>
+void packed_column_gemm(Device& device, const Gemm<float>& g) {
+  const Index M = g.M, N = g.N, K = g.K;
+  const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
+  const bool narrow = M <= narrow_rows || N < narrow_columns;
+
+  // A task for every worker, as a rule: the fewer there are, the less is packed. The one with most tiles decides; to
+  // pack a row or a column of tiles counts as another tile. Wide lanes need more of `b` in the same time: what a task
+  // has of it stays in the second-level cache.
+  constexpr Index most_n_tiles = 24;
+  const Index workers = device.threads.count();
+  const auto most_tiles = [&](Index m_tasks) {
+    return (blocks_of(m_tiles, m_tasks) + 1) * (blocks_of(n_tiles, workers / m_tasks) + 1);
+  };
+  Index m_tasks = 1;
+  for (Index rows = 2; rows <= workers; ++rows) {
+    if (workers % rows == 0 && most_tiles(rows) <= most_tiles(m_tasks)) m_tasks = rows;
+  }
+  Index n_tasks = workers / m_tasks;
+  if (lanes == 16) n_tasks *= blocks_of(blocks_of(n_tiles, n_tasks), most_n_tiles);
+  const auto row_of = [&](Index m_task) { return m_task == m_tasks ? M : m_task * M / m_tasks / 2 * 2; };
+
+  typename Device::Scope scratch(device.workspace);
+  const Index task_elements = narrow ? 0 : lesser(K, packed_steps) * blocks_of(n_tiles, n_tasks) * tile_columns;
+  float* b_panels = scratch.template take<float>(workers * task_elements);
+  parallel_for(device, m_tasks * n_tasks, [&](Index task, Index worker) {
+    const Index m_task = task % m_tasks, n_task = task / m_tasks;
+    const ColumnBlock block{.m_begin = row_of(m_task),
+                            .m_end = row_of(m_task + 1),
+                            .n_begin = n_task * n_tiles / n_tasks * tile_columns,
+                            .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
+                            .k = 0,
+                            .count = K};
+    if (block.m_begin >= block.m_end || block.n_begin >= block.n_end) return;
+    if (narrow) {
+      narrow_column_tiles(g, block);
+    } else {
+      packed_column_tiles(g, block, b_panels + worker * task_elements);
+    }
+  });
+}
+
+}  // namespace ABH_ISA
+}  // namespace abh

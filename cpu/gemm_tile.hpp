@@ -1,0 +1,290 @@
+#pragma once
+
+// A tile of a product, held in registers, and the packing of its operands. For lanes of floats only.
+
+#include "cpu/lanes.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+inline constexpr int lanes = lane_width<float>;
+
+// A tile fills the registers: 24 sums of 32 registers with 16 lanes, 12 sums of 16 registers with fewer.
+inline constexpr int tile_rows = lanes == 16 ? 12 : 6;
+inline constexpr int tile_vectors = 2;
+inline constexpr int tile_columns = tile_vectors * lanes;
+
+// Columns of `b` that are worked on together: with a block of K of them they stay in the second-level cache.
+inline constexpr Index block_columns = lanes == 16 ? 256 : 128;
+
+// Numbers of a row of `a` that a tile by columns reads.
+inline constexpr int a_reads = (tile_rows + lanes - 1) / lanes * lanes;
+
+using Quad = LanesOf<float, 4>::type;
+inline Quad load_quad(const float* from) {
+  Quad quad;
+  std::memcpy(&quad, from, sizeof(Quad));
+  return quad;
+}
+
+// Where a tile goes. `rows` x `columns` of it are real, the rest is padding.
+struct TileTarget {
+  float* out_mn;
+  Index out_row;
+  const float* bias_n;
+  Index rows, columns;
+  float scale;
+  bool accumulate;
+  float* row_sum_m = nullptr;
+};
+
+template <bool accumulate>
+inline void finish_lanes(float* out, const Wide<float>& scale, const Wide<float>& sum) {
+  if constexpr (accumulate) {
+    store<Wide<float>>(out, load<Wide<float>>(out) + scale * sum);
+  } else {
+    store<Wide<float>>(out, scale * sum);
+  }
+}
+
+// Finishes a tile with padding, sum_rn (rows, vectors * lanes): the same operations on padded copies.
+inline __attribute__((noinline)) void finish_edge(const TileTarget& target, const float* sum_rn, Index row_floats) {
+  using L = Wide<float>;
+  for (Index r = 0; r < target.rows; ++r) {
+    for (Index n = 0; n < target.columns; n += lanes) {
+      float* out = target.out_mn + r * target.out_row + n;
+      const std::size_t bytes = static_cast<std::size_t>(lesser(lanes, target.columns - n)) * sizeof(float);
+      float padded_out[lanes] = {};
+      float padded_bias[lanes] = {};
+      std::memcpy(padded_out, out, bytes);
+      if (target.bias_n) std::memcpy(padded_bias, target.bias_n + n, bytes);
+      L sum = load<L>(sum_rn + r * row_floats + n);
+      if (target.bias_n) sum += load<L>(padded_bias);
+      if (target.accumulate) {
+        finish_lanes<true>(padded_out, splat<L>(target.scale), sum);
+      } else {
+        finish_lanes<false>(padded_out, splat<L>(target.scale), sum);
+      }
+      std::memcpy(out, padded_out, bytes);
+    }
+  }
+}
+
+// The operands of a tile: element (r, k) of `a` stands at a[r * a_stride + k] (Order::rows) or at a[r + k * a_stride]
+// (Order::columns), element (k, n) of `b` at b[k * b_row + n].
+enum class Order { rows, columns };
+struct TileOperands {
+  const float* a;
+  Index a_stride;
+  const float* b;
+  Index b_row;
+  Index K;
+  const float* ahead = nullptr;  // Order::rows: fetched in passing, K numbers that a tile to come will read
+  // Where a tile of tile_columns leaves its operands packed for the tiles to come, (K, tile_rows) and (K,
+  // tile_columns); that of `a` with Order::columns only.
+  float* a_panel = nullptr;
+  float* b_panel = nullptr;
+};
+
+// The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
+template <int rows, int vectors, Order order, bool sums, bool keep_a, bool keep_b>
+inline void tile_product(const TileTarget& target, const TileOperands& operands) {
+  using L = Wide<float>;
+  L sum[rows][vectors];
+  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] = L{}; });
+  });
+  // Every third row has a pointer of its own: with multiples of the stride, 0 to 2, an instruction reaches all rows.
+  const Index a_stride = operands.a_stride, b_row = operands.b_row;
+  const float* a[order == Order::rows ? (rows + 2) / 3 : 1];
+  unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
+                                         __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
+  // Where the sums go may be far away: it comes nearer while they are computed.
+  for (Index r = 0; r < target.rows; ++r) {
+    for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(target.out_mn + r * target.out_row + n, 1, 3);
+  }
+  const float* b = operands.b;
+  constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
+  L row_sum[sum_vectors + 1];
+  unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
+  const float* ahead = operands.ahead;
+  float* a_panel = operands.a_panel;
+  float* b_panel = operands.b_panel;
+  // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
+#pragma GCC unroll 4
+  for (Index k = 0; k < operands.K; ++k) {
+    if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
+    // Rows far apart, which the machine does not see coming. Else tiles of narrower lanes read packed operands, or rows
+    // near each other, but for an `out` of few tiles.
+    constexpr Index far = 24;
+    if constexpr (keep_a || (order == Order::columns && lanes == 16)) __builtin_prefetch(a[0] + far * a_stride, 0, 3);
+    if constexpr (keep_b || (order == Order::columns && lanes == 16)) {
+      for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(b + far * b_row + n, 0, 3);
+    }
+    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
+    L b_k[vectors];
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
+    if constexpr (keep_a) {
+      // Through integer registers, as the sums need all others.
+      unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
+        std::uint64_t two;
+        std::memcpy(&two, a[0] + 2 * i, sizeof(two));
+        std::memcpy(a_panel + 2 * i, &two, sizeof(two));
+      });
+      a_panel += tile_rows;
+    }
+    if constexpr (keep_b) {
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(b_panel + v * lanes, b_k[v]); });
+      b_panel += vectors * lanes;
+    }
+    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+      const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
+    });
+    unrolled<sizeof(a) / sizeof(a[0])>([&](auto i) __attribute__((always_inline)) {
+      a[i] += order == Order::rows ? 1 : a_stride;
+    });
+    b += b_row;
+  }
+
+  if constexpr (sums) {
+    float sum_r[sum_vectors * lanes];
+    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, row_sum[v]); });
+    for (Index r = 0; r < target.rows; ++r) {
+      float& out = target.row_sum_m[r];
+      out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+    }
+  }
+  if (target.rows == rows && target.columns == vectors * lanes) {
+    // Branches around all sums, on copies of what they need: a store could change `target` for all a compiler knows.
+    const Index out_row = target.out_row;
+    const L scale = splat<L>(target.scale);
+    float* out[(rows + 2) / 3];
+    unrolled<(rows + 2) / 3>([&](auto i) __attribute__((always_inline)) { out[i] = target.out_mn + 3 * i * out_row; });
+    if (const float* bias = target.bias_n) {
+      L bias_n[vectors];
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { bias_n[v] = load<L>(bias + v * lanes); });
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += bias_n[v]; });
+      });
+    }
+    const auto finish = [&]<bool accumulate>() __attribute__((always_inline)) {
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+          finish_lanes<accumulate>(out[r / 3] + r % 3 * out_row + v * lanes, scale, sum[r][v]);
+        });
+      });
+    };
+    if (target.accumulate) {
+      finish.template operator()<true>();
+    } else {
+      finish.template operator()<false>();
+    }
+  } else {
+    // Through memory: sums that live across a function call would be kept out of registers in the loop as well.
+    alignas(64) float sum_rn[rows * vectors * lanes];
+    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+        store<L>(sum_rn + (r * vectors + v) * lanes, sum[r][v]);
+      });
+    });
+    finish_edge(target, sum_rn, vectors * lanes);
+  }
+}
+
+// The same for the columns that `target` has, leaving packed what `operands` asks for.
+template <int rows, Order order, bool sums>
+inline void tile_of_rows(const TileTarget& target, const TileOperands& operands) {
+  const auto product = [&]<int vectors, bool keep_a, bool keep_b>() {
+    tile_product<rows, vectors, order, sums, keep_a, keep_b>(target, operands);
+  };
+  if (target.columns <= lanes) return product.template operator()<1, false, false>();
+  if constexpr (order == Order::rows) {
+    if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
+  } else {
+    if (operands.a_panel && operands.b_panel) return product.template operator()<tile_vectors, true, true>();
+    if (operands.a_panel) return product.template operator()<tile_vectors, true, false>();
+    if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
+  }
+  product.template operator()<tile_vectors, false, false>();
+}
+
+// The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
+// reads as much of the operands: where the real part is smaller, they must be padded.
+template <Order order>
+inline void tile(const TileTarget& target, const TileOperands& operands) {
+  unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
+    constexpr int rows = 2 * (i + 1);
+    if (target.rows != rows && target.rows != rows - 1) return;
+    if constexpr (order == Order::columns) {
+      if (target.row_sum_m) return tile_of_rows<rows, order, true>(target, operands);
+    }
+    tile_of_rows<rows, order, false>(target, operands);
+  });
+}
+
+inline void copy_few(float* to, const float* from, Index count) {
+  for (Index i = 0; i < count; ++i) to[i] = from[i];
+}
+
+// Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width) and `panel` numbers
+// from the next, the last one filled up with zeros. Inlined it would cost the loops around it registers.
+template <int width>
+__attribute__((noinline)) void pack_rows(float* panels, Index panel, const float* from, Index stride, Index columns,
+                                         Index K) {
+  constexpr Index line = 16, ahead = 4;
+  for (Index k = 0; k < K; ++k) {
+    const float* row = from + k * stride;
+    float* to = panels + k * width;
+    for (Index n = 0; n < columns; n += line) __builtin_prefetch(row + ahead * stride + n, 0, 3);
+    Index n = 0;
+    for (; n + width <= columns; n += width, to += panel) std::memcpy(to, row + n, width * sizeof(float));
+    if (n < columns) {
+      float padded[width] = {};
+      copy_few(padded, row + n, columns - n);
+      std::memcpy(to, padded, sizeof(padded));
+    }
+  }
+}
+
+// The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers,
+// along a cache line of every column at a time, fetched two lines ahead.
+inline void pack_transposed(float* panel, const float* from, Index stride, Index columns, Index K) {
+  constexpr Index line = 16;
+  for (Index begin = 0; begin < K; begin += line) {
+    const Index end = lesser(K, begin + line);
+    for (Index n = 0; n < columns; ++n) __builtin_prefetch(from + n * stride + begin + 2 * line, 0, 3);
+    for (Index n = 0; n < tile_columns; n += 4) {
+      Index k = begin;
+      for (; n + 4 <= columns && k + 4 <= end; k += 4) {
+        const float* corner = from + n * stride + k;
+        const Quad r0 = load_quad(corner), r1 = load_quad(corner + stride);
+        const Quad r2 = load_quad(corner + 2 * stride), r3 = load_quad(corner + 3 * stride);
+        const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+        const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+        const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+        const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+        const Quad columns_of[4] = {
+            __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+            __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+        for (int i = 0; i < 4; ++i) std::memcpy(panel + (k + i) * tile_columns + n, &columns_of[i], sizeof(Quad));
+      }
+      for (; k < end; ++k) {
+        for (Index i = n; i < n + 4; ++i) panel[k * tile_columns + i] = i < columns ? from[i * stride + k] : 0.0f;
+      }
+    }
+  }
+}
+
+// For the first tile that reads a panel of `b`: `columns` of it are left at b_kn, and rows of `b` lie b_row apart. The
+// tile reads whole panels where they stand and leaves a copy at `panel`; a narrower one is packed now.
+inline void pack_in_passing(TileOperands& operands, float* panel, const float* b_kn, Index b_row, Index columns) {
+  const bool whole = columns >= tile_columns;
+  if (!whole) pack_rows<tile_columns>(panel, 0, b_kn, b_row, columns, operands.K);
+  operands.b = whole ? b_kn : panel;
+  operands.b_row = whole ? b_row : Index{tile_columns};
+  operands.b_panel = whole ? panel : nullptr;
+}
+
+}  // namespace ABH_ISA
+}  // namespace abh
