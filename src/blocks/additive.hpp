@@ -1,12 +1,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "blocks/linear.hpp"
 #include "blocks/norm.hpp"
+#include "blocks/pooling_core.hpp"
 #include "layers/gate.hpp"
-#include "layers/linear.hpp"
-#include "layers/pooling.hpp"
-#include "layers/pooling_logits.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -17,28 +17,36 @@ namespace abh {
 //
 //   h_bcd = layernorm(x_bcd)                                          (additive.1)
 //   q, k, v = h query_dd^T, h key_dd^T, h value_dd^T                  (additive.2)   shared values: v = q
-//   a_bnc = q . query_pool_nk / sqrt(K),  P_bcd = pool(a, q)          (additive.3)
-//   p_bcd = dropout(P) mix_dd^T                                       (additive.4)   without projection: p = dropout(P)
-//   r_bcd = h + p k                                                   (additive.5)
-//   t_bcd = layernorm_mid(r)                                          (additive.6)
-//   e_bnc = t . key_pool_nk / sqrt(K),  u_bcd = pool(e, t)            (additive.7)
-//   out_bcd = x + dropout(u) v     (skip stream)                      (additive.8)
-//   out_bcd = r + dropout(u) v     (skip normed)                      (additive.9)
+//   a_bnc = q . query_pool_nk / sqrt(K)                               (additive.3)
+//   P_bcd = pool(a, q)                                                (additive.4)
+//   z_bcd = dropout(P)                                                (additive.5)
+//   p_bcd = z mix_dd^T                                                (additive.6)   without projection: p = z
+//   r_bcd = h + p k                                                   (additive.7)
+//   t_bcd = layernorm_mid(r)                                          (additive.8)
+//   e_bnc = t . key_pool_nk / sqrt(K)                                 (additive.9)
+//   u_bcd = pool(e, t)                                                (additive.10)
+//   out_bcd = x + dropout(u) v     (skip stream)                      (additive.11)
+//   out_bcd = r + dropout(u) v     (skip normed)                      (additive.12)
 //
-// Backward (the pooling's own derivatives are in layers/pooling.hpp):
+// Backward (layernorm' also adds to the gradients of the norm's weights):
 //
-//   d_u = dropout'(d_out v),  d_v = d_out dropout(u)                  (additive.10)
-//   d_t = pool'(d_u)                                                  (additive.11)
-//   d_r = layernorm_mid'(d_t) [+ d_out, skip normed]                  (additive.12)
-//   d_p = d_r k,  d_k = d_r p                                         (additive.13)
-//   d_P = dropout'(d_p mix_dd)                                        (additive.14)
-//   d_q = pool'(d_P) [+ d_v, shared values]                           (additive.15)
-//   d_h = d_r + d_q query_dd + d_k key_dd + d_v value_dd              (additive.16)
-//   d_x = layernorm'(d_h) [+ d_out, skip stream]                      (additive.17)
+//   d_u = dropout'(d_out v),  d_v = d_out dropout(u)                  (additive.13)
+//   d_t, d_e = pool'(d_u)                                             (additive.14)
+//   d_t += d_e key_pool_nk / sqrt(K),  d_key_pool_nk += sum_bc d_e t / sqrt(K)       (additive.15)
+//   d_r = layernorm_mid'(d_t) [+ d_out, skip normed]                  (additive.16)
+//   d_p = d_r k,  d_k = d_r p                                         (additive.17)
+//   d_mix_dd += sum_bc d_p z                                          (additive.18)
+//   d_z = d_p mix_dd                                                  (additive.19)  without projection: d_z = d_p
+//   d_P = dropout'(d_z)                                               (additive.20)
+//   d_q, d_a = pool'(d_P) [+ d_v for d_q, shared values]              (additive.21)
+//   d_q += d_a query_pool_nk / sqrt(K),  d_query_pool_nk += sum_bc d_a q / sqrt(K)   (additive.22)
+//   d_query_dd, d_key_dd, d_value_dd += sum_bc d_q h, sum_bc d_k h, sum_bc d_v h     (additive.23)
+//   d_h = d_r + d_q query_dd + d_k key_dd + d_v value_dd              (additive.24)
+//   d_x = layernorm'(d_h) [+ d_out, skip stream]                      (additive.25)
 //
-// Saved: q, k, v, P, p, r, u, logits, maxima and sums of both poolings; and, unless they are computed again, h, t and,
-// with projection, dropout(P). Cost: 2 D^2 flops a position and map.
-// Step by step: the two pooling states.
+// Without projection the gate does the dropout, forward and backward. Saved: q, k, v, P, p, r, u, logits, maxima and
+// sums of both poolings; and, unless they are computed again, h, t and, with projection, z. Cost: 2 D^2 flops a
+// position and map. Step by step: the two pooling states.
 template <class Device, class T>
 class AdditiveBlock : public Block<Device, T> {
  public:
@@ -46,26 +54,19 @@ class AdditiveBlock : public Block<Device, T> {
                 const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
-        K_(D_ / N_),
-        window_(options.window),
         own_values_(config.additive_values == "own"),
         skip_normed_(config.additive_skip == "normed"),
         projection_(config.additive_projection),
-        qkv_(own_values_ ? 3 * D_ : 2 * D_),
+        qkv_size_(own_values_ ? 3 * D_ : 2 * D_),
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
-        mid_norm_(layout, prefix + "mid_norm_", true, D_, extent) {
+        mid_norm_(layout, prefix + "mid_norm_", true, D_, extent),
+        query_key_value_(layout, prefix, maps(), D_, D_, Init::normal),
+        mix_(layout, prefix, projection_ ? Names{"mix_dd"} : Names{}, D_, D_, Init::normal),
+        qkv_bcq_(layout.template activation<T>(extent.B * extent.C * qkv_size_)),
+        first_(layout, prefix + "query_pool_nk", N_, D_ / N_, options.window, extent),
+        second_(layout, prefix + "key_pool_nk", N_, D_ / N_, options.window, extent) {
     const Index BC = extent.B * extent.C;
-    // Query, key, value: one (qkv, D) weight.
-    query_ = layout.weight(prefix + "query_dd", {D_, D_}, Init::normal, Kind::linear);
-    layout.weight(prefix + "key_dd", {D_, D_}, Init::normal, Kind::linear);
-    if (own_values_) layout.weight(prefix + "value_dd", {D_, D_}, Init::normal, Kind::linear);
-    if (projection_) mix_ = layout.weight(prefix + "mix_dd", {D_, D_}, Init::normal, Kind::linear);
-    query_pool_ = layout.weight(prefix + "query_pool_nk", {N_, K_}, Init::zero, Kind::undecayed);
-    key_pool_ = layout.weight(prefix + "key_pool_nk", {N_, K_}, Init::zero, Kind::undecayed);
-    qkv_bcq_ = layout.template activation<T>(BC * qkv_);
-    first_.claim(layout, extent, *this);
-    second_.claim(layout, extent, *this);
     if (projection_) {
       dropped_bcd_ = layout.template cheap_activation<T>(BC * D_);
       mixed_bcd_ = layout.template activation<T>(BC * D_);
@@ -74,231 +75,149 @@ class AdditiveBlock : public Block<Device, T> {
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    run(device, out_bcd, in_bcd, pass, [&](Pooling& pooling, const T* x_bch, Index x_stride) {
-      pooling_forward<Device, T>(device, {.out_bch = pooling.out_bcd,
-                                          .max_bnc = pooling.max_bnc,
-                                          .sum_bnc = pooling.sum_bnc,
-                                          .logit_bnc = pooling.logit_bnc,
-                                          .x_bch = x_bch,
-                                          .x_stride = x_stride,
-                                          .mask_bc = pass.mask_bc,
-                                          .shape = shape(pass)});
-    });
+    run(device, out_bcd, in_bcd, pass,
+        [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.forward(device, x, pass); });
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
-    T* d_qkv_bcq = scratch.template take<T>(BC * qkv_);
-    T* d_pooled_bcd = scratch.template take<T>(BC * D_);
+    T* d_qkv_bcq = scratch.template take<T>(BC * qkv_size_);
+    T* d_u_bcd = scratch.template take<T>(BC * D_);
     T* d_t_bcd = scratch.template take<T>(BC * D_);
     T* d_r_bcd = scratch.template take<T>(BC * D_);
-    T* d_key_bcd = d_qkv_bcq + D_;
-    T* d_value_bcd = own_values_ ? d_qkv_bcq + 2 * D_ : d_qkv_bcq;
+    const Payload<T> d_q{d_qkv_bcq, qkv_size_}, d_t{d_t_bcd};
+    T* d_k_bcd = d_qkv_bcq + D_;
+    T* d_v_bcd = own_values_ ? d_qkv_bcq + 2 * D_ : d_qkv_bcq;
+    // These take the place of what has been used by then.
+    T* d_p_bcd = d_u_bcd;
+    T* d_z_bcd = d_t_bcd;
+    T* d_P_bcd = d_p_bcd;
+    T* d_h_bcd = d_r_bcd;
 
-    gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
-                                      .d_gate_bcd = d_value_bcd,
-                                      .d_gate_stride = qkv_,
-                                      .d_out_bcd = d_x_bcd,
-                                      .pooled_bcd = second_.out_bcd,
-                                      .gate_bcd = value(),
-                                      .gate_stride = qkv_,
-                                      .dropout = second_dropout(pass),
-                                      .BC = BC,
-                                      .D = D_});  // (additive.10)
-    pool_backward(device, second_, key_pool_, d_t_bcd, 0, false, d_pooled_bcd,
-                  mid_norm_.normed(device, d_r_bcd, r_bcd_, BC), 0, pass);                       // (additive.11)
-    mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.12)
-    gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
-                                      .d_gate_bcd = d_key_bcd,
-                                      .d_gate_stride = qkv_,
-                                      .d_out_bcd = d_r_bcd,
-                                      .pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bcd,
-                                      .gate_bcd = key(),
-                                      .gate_stride = qkv_,
-                                      .dropout = projection_ ? Dropout{} : first_dropout(pass),
-                                      .BC = BC,
-                                      .D = D_});  // (additive.13)
-    if (projection_) {
-      T* d_mixed_bcd = d_t_bcd;  // no longer needed
-      linear_backward_weight<Device, T>(device,
-                                        {.d_weight_oi = mix_.gradient,
-                                         .d_out_bco = d_pooled_bcd,
-                                         .in_bci = dropped_bcd_ ? dropped_bcd_ : drop(device, d_mixed_bcd, pass),
-                                         .BC = BC,
-                                         .I = D_,
-                                         .O = D_});
-      linear_backward_input<Device, T>(device, {.d_in_bci = d_mixed_bcd,
-                                                .d_out_bco = d_pooled_bcd,
-                                                .weight_oi = mix_.value,
-                                                .BC = BC,
-                                                .I = D_,
-                                                .O = D_});  // (additive.14)
-      dropout_backward<Device, T>(device, d_pooled_bcd, d_mixed_bcd, first_dropout(pass), BC * D_);
+    gate_backward(device, d_u_bcd, d_v_bcd, d_x_bcd, u_bcd(), v_bcd(), u_dropout(pass), BC);  // (additive.13)
+    const T* t_bcd = mid_norm_.normed(device, d_r_bcd, r_bcd_, BC);
+    {
+      typename Device::Scope logits(device.workspace);
+      Accum<T>* d_e_bnc = logits.template take<Accum<T>>(BC * N_);
+      second_.backward(device, d_t, false, d_e_bnc, d_u_bcd, {t_bcd}, pass);  // (additive.14)
+      second_.logits_backward(device, d_t, d_e_bnc, {t_bcd}, pass);           // (additive.15)
     }
-    pool_backward(device, first_, query_pool_, d_qkv_bcq, qkv_, !own_values_, d_pooled_bcd, qkv_bcq_, qkv_,
-                  pass);  // (additive.15)
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = query_.gradient,
-                                               .d_out_bco = d_qkv_bcq,
-                                               .in_bci = norm_.normed(device, d_pooled_bcd, in_bcd, BC),
-                                               .BC = BC,
-                                               .I = D_,
-                                               .O = qkv_});
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_r_bcd,
-                                              .d_out_bco = d_qkv_bcq,
-                                              .weight_oi = query_.value,
-                                              .BC = BC,
-                                              .I = D_,
-                                              .O = qkv_,
-                                              .accumulate = true});  // (additive.16)
-    const bool around = !skip_normed_ && options_.residual;
-    norm_.backward(device, d_x_bcd, d_r_bcd, around ? d_x_bcd : nullptr, in_bcd, BC);  // (additive.17)
+    mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.16)
+    gate_backward(device, d_p_bcd, d_k_bcd, d_r_bcd, p_bcd(), k_bcd(), p_dropout(pass), BC);     // (additive.17)
+    if (projection_) {
+      const T* z_bcd = dropped_bcd_ ? dropped_bcd_ : drop(device, d_z_bcd, pass);
+      mix_.backward_weight(device, d_p_bcd, z_bcd, BC);                                 // (additive.18)
+      mix_.backward_input(device, d_z_bcd, d_p_bcd, BC);                                // (additive.19)
+      dropout_backward<Device, T>(device, d_P_bcd, d_z_bcd, P_dropout(pass), BC * D_);  // (additive.20)
+    }
+    {
+      typename Device::Scope logits(device.workspace);
+      Accum<T>* d_a_bnc = logits.template take<Accum<T>>(BC * N_);
+      first_.backward(device, d_q, !own_values_, d_a_bnc, d_P_bcd, q(), pass);  // (additive.21)
+      first_.logits_backward(device, d_q, d_a_bnc, q(), pass);                  // (additive.22)
+    }
+    const T* h_bcd = norm_.normed(device, d_P_bcd, in_bcd, BC);
+    query_key_value_.backward_weight(device, d_qkv_bcq, h_bcd, BC);         // (additive.23)
+    query_key_value_.add_backward_input(device, d_h_bcd, d_qkv_bcq, BC);    // (additive.24)
+    norm_.backward(device, d_x_bcd, d_h_bcd, around(d_x_bcd), in_bcd, BC);  // (additive.25)
   }
 
   void start(Device& device) override {
-    pooling_start<Device, T>(device, first_.state, shape(one_position));
-    pooling_start<Device, T>(device, second_.state, shape(one_position));
+    first_.start(device);
+    second_.start(device);
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {
-    run(device, out_d, in_d, one_position, [&](Pooling& pooling, const T* x_h, Index) {
-      pooling_step<Device, T>(device, pooling.out_bcd, pooling.state, pooling.logit_bnc, x_h, shape(one_position));
-    });
+    run(device, out_d, in_d, one_position,
+        [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.step(device, x.x_bch); });
   }
 
  private:
-  static constexpr Pass one_position{.B = 1, .C = 1};
-
-  // One pooling with what it saves for backward, and its state in step-by-step inference.
-  struct Pooling {
-    Accum<T>* logit_bnc;
-    Accum<T>* max_bnc;
-    Accum<T>* sum_bnc;
-    T* out_bcd;
-    Accum<T>* state = nullptr;
-
-    void claim(Layout<T>& layout, const BlockExtent& extent, const AdditiveBlock& block) {
-      const Index BC = extent.B * extent.C;
-      logit_bnc = layout.template activation<Accum<T>>(BC * block.N_);
-      max_bnc = layout.template activation<Accum<T>>(BC * block.N_);
-      sum_bnc = layout.template activation<Accum<T>>(BC * block.N_);
-      out_bcd = layout.template activation<T>(BC * block.D_);
-      if (extent.positions) {
-        state = layout.template state<Accum<T>>(pooling_state_size(block.shape(one_position)));
-      }
-    }
-  };
+  using Names = std::vector<std::string>;
 
   // The forward computation, shared by passes and steps, which pool differently.
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (additive.1)
-    linear_forward<Device, T>(device, {.out_bco = qkv_bcq_,
-                                       .in_bci = h_bcd,
-                                       .weight_oi = query_.value,
-                                       .BC = BC,
-                                       .I = D_,
-                                       .O = qkv_});  // (additive.2)
-    pooling_logits_forward<Device, T>(device, {.logit_bnc = first_.logit_bnc,
-                                               .x_bch = qkv_bcq_,
-                                               .x_stride = qkv_,
-                                               .pool_nk = query_pool_.value,
-                                               .B = pass.B,
-                                               .C = pass.C,
-                                               .N = N_,
-                                               .K = K_});  // (additive.3)
-    pool(first_, qkv_bcq_, qkv_);
+    query_key_value_.forward(device, qkv_bcq_, h_bcd, BC);        // (additive.2)
+    first_.logits(device, q(), pass);                             // (additive.3)
+    pool(first_, q());                                            // (additive.4)
     if (projection_) {
-      linear_forward<Device, T>(device, {.out_bco = mixed_bcd_,
-                                         .in_bci = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass),
-                                         .weight_oi = mix_.value,
-                                         .BC = BC,
-                                         .I = D_,
-                                         .O = D_});  // (additive.4)
+      const T* z_bcd = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass);  // (additive.5)
+      mix_.forward(device, mixed_bcd_, z_bcd, BC);                                // (additive.6)
     }
-    gate_forward<Device, T>(device, {.out_bcd = r_bcd_,
-                                     .residual_bcd = h_bcd,
-                                     .pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bcd,
-                                     .gate_bcd = key(),
-                                     .gate_stride = qkv_,
-                                     .dropout = projection_ ? Dropout{} : first_dropout(pass),
-                                     .BC = BC,
-                                     .D = D_});                       // (additive.5)
-    const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);  // (additive.6)
-    pooling_logits_forward<Device, T>(device, {.logit_bnc = second_.logit_bnc,
-                                               .x_bch = t_bcd,
-                                               .pool_nk = key_pool_.value,
-                                               .B = pass.B,
-                                               .C = pass.C,
-                                               .N = N_,
-                                               .K = K_});  // (additive.7)
-    pool(second_, t_bcd, 0);
-    const T* around_bcd = options_.residual ? in_bcd : nullptr;  // (additive.8)
-    if (skip_normed_) around_bcd = r_bcd_;                       // (additive.9)
+    gate(device, r_bcd_, h_bcd, p_bcd(), k_bcd(), p_dropout(pass), BC);  // (additive.7)
+    const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);     // (additive.8)
+    second_.logits(device, {t_bcd}, pass);                               // (additive.9)
+    pool(second_, {t_bcd});                                              // (additive.10)
+    if (!skip_normed_) {
+      gate(device, out_bcd, around(in_bcd), u_bcd(), v_bcd(), u_dropout(pass), BC);  // (additive.11)
+    } else {
+      gate(device, out_bcd, r_bcd_, u_bcd(), v_bcd(), u_dropout(pass), BC);  // (additive.12)
+    }
+  }
+
+  // z, the input of the projection.
+  const T* drop(Device& device, T* z_bcd, const Pass& pass) const {
+    dropout_forward<Device, T>(device, z_bcd, first_.out_bch(), nullptr, P_dropout(pass), pass.BC() * D_);
+    return z_bcd;
+  }
+
+  // out = residual + dropout(pooled) gate, where the gate, k or v, is a slice of a row of q, k and v.
+  void gate(Device& device, T* out_bcd, const T* residual_bcd, const T* pooled_bcd, const T* gate_bcd,
+            const Dropout& dropout, Index BC) const {
     gate_forward<Device, T>(device, {.out_bcd = out_bcd,
-                                     .residual_bcd = around_bcd,
-                                     .pooled_bcd = second_.out_bcd,
-                                     .gate_bcd = value(),
-                                     .gate_stride = qkv_,
-                                     .dropout = second_dropout(pass),
+                                     .residual_bcd = residual_bcd,
+                                     .pooled_bcd = pooled_bcd,
+                                     .gate_bcd = gate_bcd,
+                                     .gate_stride = qkv_size_,
+                                     .dropout = dropout,
                                      .BC = BC,
                                      .D = D_});
   }
 
-  // dropout(P), the input of the projection.
-  const T* drop(Device& device, T* dropped_bcd, const Pass& pass) {
-    dropout_forward<Device, T>(device, dropped_bcd, first_.out_bcd, nullptr, first_dropout(pass), pass.BC() * D_);
-    return dropped_bcd;
+  void gate_backward(Device& device, T* d_pooled_bcd, T* d_gate_bcd, const T* d_out_bcd, const T* pooled_bcd,
+                     const T* gate_bcd, const Dropout& dropout, Index BC) const {
+    abh::gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
+                                           .d_gate_bcd = d_gate_bcd,
+                                           .d_gate_stride = qkv_size_,
+                                           .d_out_bcd = d_out_bcd,
+                                           .pooled_bcd = pooled_bcd,
+                                           .gate_bcd = gate_bcd,
+                                           .gate_stride = qkv_size_,
+                                           .dropout = dropout,
+                                           .BC = BC,
+                                           .D = D_});
   }
 
-  // Through one pooling and its logits, both of which read the payload x.
-  void pool_backward(Device& device, const Pooling& pooling, const Weight<T>& pool_vector, T* d_x_bch, Index d_x_stride,
-                     bool accumulate, const T* d_out_bcd, const T* x_bch, Index x_stride, const Pass& pass) {
-    typename Device::Scope scratch(device.workspace);
-    Accum<T>* d_logit_bnc = scratch.template take<Accum<T>>(pass.BC() * N_);
-    pooling_backward<Device, T>(device, {.d_x_bch = d_x_bch,
-                                         .d_x_stride = d_x_stride,
-                                         .accumulate = accumulate,
-                                         .d_logit_bnc = d_logit_bnc,
-                                         .d_out_bch = d_out_bcd,
-                                         .out_bch = pooling.out_bcd,
-                                         .max_bnc = pooling.max_bnc,
-                                         .sum_bnc = pooling.sum_bnc,
-                                         .logit_bnc = pooling.logit_bnc,
-                                         .x_bch = x_bch,
-                                         .x_stride = x_stride,
-                                         .mask_bc = pass.mask_bc,
-                                         .shape = shape(pass)});
-    pooling_logits_backward<Device, T>(device, {.d_x_bch = d_x_bch,
-                                                .d_x_stride = d_x_stride,
-                                                .d_pool_nk = pool_vector.gradient,
-                                                .d_logit_bnc = d_logit_bnc,
-                                                .x_bch = x_bch,
-                                                .x_stride = x_stride,
-                                                .pool_nk = pool_vector.value,
-                                                .B = pass.B,
-                                                .C = pass.C,
-                                                .N = N_,
-                                                .K = K_});
-  }
+  Names maps() const { return own_values_ ? Names{"query_dd", "key_dd", "value_dd"} : Names{"query_dd", "key_dd"}; }
 
-  PoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_}; }
-  const T* key() const { return qkv_bcq_ + D_; }
-  const T* value() const { return own_values_ ? qkv_bcq_ + 2 * D_ : qkv_bcq_; }
-  Dropout first_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }
-  Dropout second_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second); }
+  Payload<const T> q() const { return {qkv_bcq_, qkv_size_}; }
+  const T* k_bcd() const { return qkv_bcq_ + D_; }
+  const T* v_bcd() const { return own_values_ ? qkv_bcq_ + 2 * D_ : qkv_bcq_; }
+  const T* u_bcd() const { return second_.out_bch(); }
 
-  Index D_, N_, K_, window_;
+  // What the first gate takes for p. Without projection it drops elements of P itself.
+  const T* p_bcd() const { return projection_ ? mixed_bcd_ : first_.out_bch(); }
+  Dropout p_dropout(const Pass& pass) const { return projection_ ? Dropout{} : P_dropout(pass); }
+  Dropout P_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }
+  Dropout u_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second); }
+
+  // What goes around the block, with the skip from the stream: its input and, on the way back, d_out.
+  const T* around(const T* rows_bcd) const { return options_.residual && !skip_normed_ ? rows_bcd : nullptr; }
+
+  Index D_, N_;
   bool own_values_, skip_normed_, projection_;
-  Index qkv_;  // channels of query, key and (own) value side by side
+  Index qkv_size_;  // channels of query, key and (own) value side by side
   BlockOptions options_;
   Norm<Device, T> norm_, mid_norm_;
-  Weight<T> query_, mix_, query_pool_, key_pool_;
-  Pooling first_, second_;
+  Linear<Device, T> query_key_value_, mix_;
   T* qkv_bcq_;
-  T* dropped_bcd_ = nullptr;
-  T* mixed_bcd_ = nullptr;
+  PoolingCore<Device, T> first_, second_;
+  T* dropped_bcd_ = nullptr;  // z
+  T* mixed_bcd_ = nullptr;    // p
   T* r_bcd_;
 };
 

@@ -16,6 +16,9 @@ struct Pass {
   Index BC() const { return B * C; }
 };
 
+// The pass of a step: one position of one sequence, without dropout.
+inline constexpr Pass one_position{.B = 1, .C = 1};
+
 // What a network is built for: batches with a backward pass, batches forward only, or one token after the other. Memory
 // is only laid out for what the purpose needs.
 struct BlockExtent {

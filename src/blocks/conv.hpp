@@ -3,6 +3,7 @@
 #include <string>
 
 #include "blocks/norm.hpp"
+#include "blocks/residual.hpp"
 #include "layers/causal_conv.hpp"
 #include "settings/config.hpp"
 
@@ -15,10 +16,11 @@ namespace abh {
 //   y_bcd   = causal_conv(h_bcd, weight_dgj)                                      (conv.2)
 //   out_bcd = x_bcd + dropout(y_bcd)                                              (conv.3)
 //
-// Backward, d_y = dropout'(d_out):
+// Backward (layernorm' also adds to the gradients of the norm's weights):
 //
-//   d_h_bcd = causal_conv'(d_y_bcd)                                               (conv.4)
-//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                                     (conv.5)
+//   d_y_bcd = dropout'(d_out_bcd)                                                 (conv.4)
+//   d_h_bcd = causal_conv'(d_y_bcd),  d_weight_dgj += sum_bc d_y_bcd h_{b, c-(J-1)+j, base(d)+g}   (conv.5)
+//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                                     (conv.6)
 //
 // Saved: the norm's statistics and, unless it is computed again, output. Step by step: a ring of the last kernel - 1
 // normed rows.
@@ -28,8 +30,8 @@ class ConvBlock : public Block<Device, T> {
   ConvBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
             const BlockOptions& options)
       : shape_{1, 1, config.channels, config.convolution_groups(), config.conv_kernel},
-        options_(options),
-        norm_(layout, prefix + "norm_", options.norm, config.channels, extent) {
+        norm_(layout, prefix + "norm_", options.norm, config.channels, extent),
+        residual_(options, sites::LayerUse::conv, config.channels) {
     weight_ = layout.weight(prefix + "weight_dgj", {shape_.D, shape_.D / shape_.groups, shape_.kernel},
                             Init::convolution, Kind::decayed);
     if (extent.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
@@ -39,8 +41,7 @@ class ConvBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     const T* h_bcd = norm_.forward(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
     causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));      // (conv.2)
-    dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
-                               pass.BC() * shape_.D);  // (conv.3)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                  // (conv.3)
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
@@ -48,11 +49,11 @@ class ConvBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(count);
     T* d_h_bcd = scratch.template take<T>(count);
-    dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), count);
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (conv.4)
     const T* h_bcd = norm_.normed(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());
     causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, h_bcd, weight_.value,
-                                    shape_of(pass));                                                     // (conv.4)
-    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, pass.BC());  // (conv.5)
+                                    shape_of(pass));                                         // (conv.5)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
   }
 
   void start(Device& device) override { device.set_zero(state_jd_, (shape_.kernel - 1) * shape_.D); }
@@ -61,16 +62,15 @@ class ConvBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     const T* h_d = norm_.forward(device, norm_.room(scratch, 1), in_d, 1);
     causal_conv_step<Device, T>(device, out_d, state_jd_, h_d, weight_.value, position, shape_);
-    dropout_forward<Device, T>(device, out_d, out_d, options_.residual ? in_d : nullptr, Dropout{}, shape_.D);
+    residual_.forward(device, out_d, out_d, in_d, one_position);
   }
 
  private:
   CausalConvShape shape_of(const Pass& pass) const { return {pass.B, pass.C, shape_.D, shape_.groups, shape_.kernel}; }
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::conv); }
 
   CausalConvShape shape_;
-  BlockOptions options_;
   Norm<Device, T> norm_;
+  Residual<Device, T> residual_;
   Weight<T> weight_;
   T* state_jd_ = nullptr;
 };

@@ -2,9 +2,10 @@
 
 #include <string>
 
+#include "blocks/attention_core.hpp"
+#include "blocks/linear.hpp"
 #include "blocks/norm.hpp"
-#include "layers/attention.hpp"
-#include "layers/linear.hpp"
+#include "blocks/residual.hpp"
 #include "layers/metric_attention.hpp"
 #include "settings/config.hpp"
 
@@ -17,17 +18,21 @@ namespace abh {
 //   h_bcd = layernorm(x_bcd)                                          (metric.1)
 //   p_bch = h project_hd^T                                            (metric.2)
 //   k_bch = M p, head by head                                         (metric.3)
-//   t_bch = attention(query p, key k, value p)            (metric.4)
+//   t_bch = attention(query p, key k, value p)                        (metric.4)
 //   y_bcd = t output_dh^T                                             (metric.5)
 //   out_bcd = x_bcd + dropout(y_bcd)                                  (metric.6)
 //
-// Backward, d_y = dropout'(d_out):
+// Backward (layernorm' also adds to the gradients of the norm's weights):
 //
-//   d_t_bch = d_y output_dh                                           (metric.7)
-//   d_query, d_k, d_value = attention'(d_t)               (metric.8)
-//   d_p_bch = d_query + d_value + metric_key'(d_k)                    (metric.9)
-//   d_h_bcd = d_p project_hd                                          (metric.10)
-//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (metric.11)
+//   d_y_bcd = dropout'(d_out_bcd)                                     (metric.7)
+//   d_output_dh += sum_bc d_y t                                       (metric.8)
+//   d_t_bch = d_y output_dh                                           (metric.9)
+//   d_query, d_k, d_value = attention'(d_t)                           (metric.10)
+//   d_p_bch = d_query + d_value                                       (metric.11)
+//   d_p_bch += M^T d_k,  d_M += sum_bc d_k p^T, head by head          (metric.12)
+//   d_project_hd += sum_bc d_p h                                      (metric.13)
+//   d_h_bcd = d_p project_hd                                          (metric.14)
+//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (metric.15)
 //
 // Saved: h (unless it is computed again), p, k, t and the log-sum-exp of every row of scores. Step by step: a cache of
 // p alone, half of what keys and values take.
@@ -40,39 +45,24 @@ class MetricBlock : public Block<Device, T> {
         N_(config.heads),
         K_(config.mixer_head_channels()),
         H_(N_ * K_),
-        positions_(extent.positions),
         form_(form),
-        options_(options),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent) {
-    const Index BC = extent.B * extent.C;
-    project_ = layout.weight(prefix + "project_hd", {H_, D_}, Init::normal, Kind::linear);
-    if (form == MetricForm::packed) {
-      metric_ = layout.weight(prefix + "metric_nl", {N_, K_ * (K_ + 1) / 2}, Init::identity_packed, Kind::decayed);
-    } else {
-      metric_ = layout.weight(prefix + "metric_nkk", {N_, K_, K_}, Init::identity_full, Kind::decayed);
-    }
-    output_ = layout.weight(prefix + "output_dh", {D_, H_}, Init::normal_residual, Kind::linear);
-    p_bch_ = layout.template activation<T>(BC * H_);
-    key_bch_ = layout.template activation<T>(BC * H_);
-    t_bch_ = layout.template activation<T>(BC * H_);
-    lse_bnc_ = layout.template activation<Accum<T>>(BC * N_);
-    if (positions_) cache_ch_ = layout.template state<T>(positions_ * H_);
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        project_(layout, prefix, {"project_hd"}, H_, D_, Init::normal),
+        metric_(form == MetricForm::packed
+                    ? layout.weight(prefix + "metric_nl", {N_, K_ * (K_ + 1) / 2}, Init::identity_packed, Kind::decayed)
+                    : layout.weight(prefix + "metric_nkk", {N_, K_, K_}, Init::identity_full, Kind::decayed)),
+        output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual),
+        residual_(options, sites::LayerUse::mixer, D_),
+        p_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
+        key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
+        core_(layout, N_, K_, options.causal, extent) {
+    if (extent.positions) cache_ch_ = layout.template state<T>(extent.positions * H_);
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    project(device, p_bch_, out_bcd, in_bcd, pass.BC());
+    project(device, p_bch_, out_bcd, in_bcd, pass);
     metric_key_forward<Device, T>(device, key_bch_, p_bch_, metric_.value, form_, pass.BC(), N_, K_);  // (metric.3)
-    attention_forward<Device, T>(device, {.out_bch = t_bch_,
-                                          .lse_bnc = lse_bnc_,
-                                          .query_bch = p_bch_,
-                                          .key_bch = key_bch_,
-                                          .value_bch = p_bch_,
-                                          .mask_bc = pass.mask_bc,
-                                          .causal = options_.causal,
-                                          .B = pass.B,
-                                          .C = pass.C,
-                                          .N = N_,
-                                          .K = K_});  // (metric.4)
+    core_.forward(device, rows(), pass);                                                               // (metric.4)
     leave(device, out_bcd, in_bcd, pass);
   }
 
@@ -81,34 +71,47 @@ class MetricBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_t_bch = scratch.template take<T>(BC * H_);
-    T* d_p_bch = scratch.template take<T>(BC * H_);
+    T* d_query_bch = scratch.template take<T>(BC * H_);
     T* d_key_bch = scratch.template take<T>(BC * H_);
     T* d_value_bch = scratch.template take<T>(BC * H_);
-    dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), BC * D_);
-    linear_backward_weight<Device, T>(
-        device, {.d_weight_oi = output_.gradient, .d_out_bco = d_y_bcd, .in_bci = t_bch_, .BC = BC, .I = H_, .O = D_});
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_t_bch,
-                                              .d_out_bco = d_y_bcd,
-                                              .weight_oi = output_.value,
-                                              .BC = BC,
-                                              .I = H_,
-                                              .O = D_});  // (metric.7)
-    attention_backward<Device, T>(device, {.d_query_bch = d_p_bch,
-                                           .d_key_bch = d_key_bch,
-                                           .d_value_bch = d_value_bch,
-                                           .d_out_bch = d_t_bch,
-                                           .out_bch = t_bch_,
-                                           .lse_bnc = lse_bnc_,
-                                           .query_bch = p_bch_,
-                                           .key_bch = key_bch_,
-                                           .value_bch = p_bch_,
-                                           .mask_bc = pass.mask_bc,
-                                           .causal = options_.causal,
-                                           .B = pass.B,
-                                           .C = pass.C,
-                                           .N = N_,
-                                           .K = K_});                                       // (metric.8)
-    dropout_forward<Device, T>(device, d_p_bch, d_value_bch, d_p_bch, Dropout{}, BC * H_);  // (metric.9)
+    T* d_p_bch = d_query_bch;  // to which the others are added
+    T* d_h_bcd = d_y_bcd;      // not needed before d_y has been used
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                    // (metric.7)
+    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                           // (metric.8)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                  // (metric.9)
+    core_.backward(device, {d_query_bch, d_key_bch, d_value_bch}, d_t_bch, rows(), pass);  // (metric.10)
+    add<Device, T>(device, d_p_bch, d_value_bch, d_query_bch, BC * H_);                    // (metric.11)
+    backward_key(device, d_p_bch, d_key_bch, BC);                                          // (metric.12)
+    const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
+    project_.backward_weight(device, d_p_bch, h_bcd, BC);                             // (metric.13)
+    project_.backward_input(device, d_h_bcd, d_p_bch, BC);                            // (metric.14)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.15)
+  }
+
+  // Rows beyond `position` are never read: there is nothing to forget at the start.
+  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+    T* p_h = cache_ch_ + position * H_;
+    project(device, p_h, out_d, in_d, one_position);
+    metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
+    core_.step(device, key_bch_, cache_ch_, cache_ch_, position + 1);
+    leave(device, out_d, in_d, one_position);
+  }
+
+ private:
+  void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const Pass& pass) {
+    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (metric.1)
+    project_.forward(device, p_bch, h_bcd, pass.BC());                    // (metric.2)
+  }
+
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (metric.5)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (metric.6)
+  }
+
+  QueryKeyValue<const T> rows() const { return {p_bch_, key_bch_, p_bch_}; }
+
+  void backward_key(Device& device, T* d_p_bch, const T* d_key_bch, Index BC) {
     metric_key_backward<Device, T>(device, {.d_project_bch = d_p_bch,
                                             .d_metric = metric_.gradient,
                                             .d_key_bch = d_key_bch,
@@ -118,67 +121,18 @@ class MetricBlock : public Block<Device, T> {
                                             .BC = BC,
                                             .N = N_,
                                             .K = K_});
-    T* d_h_bcd = d_y_bcd;  // no longer needed
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = project_.gradient,
-                                               .d_out_bco = d_p_bch,
-                                               .in_bci = norm_.normed(device, d_h_bcd, in_bcd, BC),
-                                               .BC = BC,
-                                               .I = D_,
-                                               .O = H_});
-    linear_backward_input<Device, T>(device, {.d_in_bci = d_h_bcd,
-                                              .d_out_bco = d_p_bch,
-                                              .weight_oi = project_.value,
-                                              .BC = BC,
-                                              .I = D_,
-                                              .O = H_});                                          // (metric.10)
-    norm_.backward(device, d_x_bcd, d_h_bcd, options_.residual ? d_x_bcd : nullptr, in_bcd, BC);  // (metric.11)
   }
 
-  // Rows beyond `position` are never read: there is nothing to forget at the start.
-  void step(Device& device, T* out_d, const T* in_d, Index position) override {
-    T* p_h = cache_ch_ + position * H_;
-    project(device, p_h, out_d, in_d, 1);
-    metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
-    attention_step<Device, T>(device, {.out_h = t_bch_,
-                                       .query_h = key_bch_,
-                                       .key_ch = cache_ch_,
-                                       .value_ch = cache_ch_,
-                                       .length = position + 1,
-                                       .N = N_,
-                                       .K = K_});
-    leave(device, out_d, in_d, {.B = 1, .C = 1});
-  }
-
- private:
-  void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, Index BC) {
-    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, BC);  // (metric.1)
-    linear_forward<Device, T>(
-        device,
-        {.out_bco = p_bch, .in_bci = h_bcd, .weight_oi = project_.value, .BC = BC, .I = D_, .O = H_});  // (metric.2)
-  }
-
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
-    linear_forward<Device, T>(device, {.out_bco = out_bcd,
-                                       .in_bci = t_bch_,
-                                       .weight_oi = output_.value,
-                                       .BC = pass.BC(),
-                                       .I = H_,
-                                       .O = D_});  // (metric.5)
-    dropout_forward<Device, T>(device, out_bcd, out_bcd, options_.residual ? in_bcd : nullptr, dropout(pass),
-                               pass.BC() * D_);  // (metric.6)
-  }
-
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }
-
-  Index D_, N_, K_, H_, positions_;
+  Index D_, N_, K_, H_;
   MetricForm form_;
-  BlockOptions options_;
   Norm<Device, T> norm_;
-  Weight<T> project_, metric_, output_;
+  Linear<Device, T> project_;
+  Weight<T> metric_;
+  Linear<Device, T> output_;
+  Residual<Device, T> residual_;
   T* p_bch_;
   T* key_bch_;
-  T* t_bch_;
-  Accum<T>* lse_bnc_;
+  AttentionCore<Device, T> core_;
   T* cache_ch_ = nullptr;
 };
 

@@ -1,0 +1,100 @@
+#pragma once
+
+#include "blocks/block.hpp"
+#include "layers/attention.hpp"
+
+namespace abh {
+
+// Queries, keys and values, or their gradients: rows of N heads of K channels. A stride is the distance between two
+// consecutive rows, 0 for rows that touch.
+template <class Element>
+struct QueryKeyValue {
+  Element* query_bch;
+  Element* key_bch;
+  Element* value_bch;
+  Index stride = 0;
+
+  // The three slices of rows in which they stand side by side, H channels each.
+  static QueryKeyValue side_by_side(Element* qkv_bcq, Index H) {
+    return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H};
+  }
+};
+
+// The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
+// scores.
+template <class Device, class T>
+class AttentionCore {
+ public:
+  AttentionCore(Layout<T>& layout, Index N, Index K, bool causal, const BlockExtent& extent)
+      : N_(N),
+        K_(K),
+        causal_(causal),
+        t_bch_(layout.template activation<T>(extent.B * extent.C * N * K)),
+        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)) {}
+
+  // What the last pass or step computed.
+  const T* t_bch() const { return t_bch_; }
+
+  // t_bch = attention(query, key, value)
+  void forward(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+    attention_forward<Device, T>(device, {.out_bch = t_bch_,
+                                          .lse_bnc = lse_bnc_,
+                                          .query_bch = rows.query_bch,
+                                          .key_bch = rows.key_bch,
+                                          .value_bch = rows.value_bch,
+                                          .query_stride = rows.stride,
+                                          .key_stride = rows.stride,
+                                          .value_stride = rows.stride,
+                                          .mask_bc = pass.mask_bc,
+                                          .causal = causal_,
+                                          .B = pass.B,
+                                          .C = pass.C,
+                                          .N = N_,
+                                          .K = K_});
+  }
+
+  // d_query, d_key, d_value = attention'(d_t); overwritten, they must not overlap.
+  void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
+                const Pass& pass) const {
+    attention_backward<Device, T>(device, {.d_query_bch = d_rows.query_bch,
+                                           .d_key_bch = d_rows.key_bch,
+                                           .d_value_bch = d_rows.value_bch,
+                                           .d_query_stride = d_rows.stride,
+                                           .d_key_stride = d_rows.stride,
+                                           .d_value_stride = d_rows.stride,
+                                           .d_out_bch = d_t_bch,
+                                           .out_bch = t_bch_,
+                                           .lse_bnc = lse_bnc_,
+                                           .query_bch = rows.query_bch,
+                                           .key_bch = rows.key_bch,
+                                           .value_bch = rows.value_bch,
+                                           .query_stride = rows.stride,
+                                           .key_stride = rows.stride,
+                                           .value_stride = rows.stride,
+                                           .mask_bc = pass.mask_bc,
+                                           .causal = causal_,
+                                           .B = pass.B,
+                                           .C = pass.C,
+                                           .N = N_,
+                                           .K = K_});
+  }
+
+  // t_h of one query over the first `length` rows of the caches, which may be one and the same.
+  void step(Device& device, const T* query_h, const T* key_ch, const T* value_ch, Index length) const {
+    attention_step<Device, T>(device, {.out_h = t_bch_,
+                                       .query_h = query_h,
+                                       .key_ch = key_ch,
+                                       .value_ch = value_ch,
+                                       .length = length,
+                                       .N = N_,
+                                       .K = K_});
+  }
+
+ private:
+  Index N_, K_;
+  bool causal_;
+  T* t_bch_;
+  Accum<T>* lse_bnc_;
+};
+
+}  // namespace abh

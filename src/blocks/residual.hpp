@@ -1,0 +1,41 @@
+#pragma once
+
+#include "blocks/block.hpp"
+
+namespace abh {
+
+// out = a + b, element by element; b is left out when null. out may be a or b. The layer that adds is dropout, here
+// with nothing to drop.
+template <class Device, class T>
+void add(Device& device, T* out, const T* a, const T* b, Index count) {
+  dropout_forward<Device, T>(device, out, a, b, Dropout{}, count);
+}
+
+// How most blocks end: dropout on what they computed, then the sum with their input, unless the block stands alone.
+template <class Device, class T>
+class Residual {
+ public:
+  Residual(const BlockOptions& options, sites::LayerUse use, Index D) : options_(options), use_(use), D_(D) {}
+
+  // out_bcd = x_bcd + dropout(y_bcd); out_bcd may be y_bcd.
+  void forward(Device& device, T* out_bcd, const T* y_bcd, const T* x_bcd, const Pass& pass) const {
+    dropout_forward<Device, T>(device, out_bcd, y_bcd, around(x_bcd), dropout(pass), pass.BC() * D_);
+  }
+
+  // d_y_bcd = dropout'(d_out_bcd)
+  void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const Pass& pass) const {
+    dropout_backward<Device, T>(device, d_y_bcd, d_out_bcd, dropout(pass), pass.BC() * D_);
+  }
+
+  // What goes around the block: its input and, on the way back, the gradient of its output.
+  const T* around(const T* rows_bcd) const { return options_.residual ? rows_bcd : nullptr; }
+
+ private:
+  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, use_); }
+
+  BlockOptions options_;
+  sites::LayerUse use_;
+  Index D_;
+};
+
+}  // namespace abh
