@@ -3,6 +3,7 @@
 #include <string>
 
 #include "blocks/norm.hpp"
+#include "blocks/residual.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -24,30 +25,28 @@ class IdentityBlock : public Block<Device, T> {
  public:
   IdentityBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
                 const BlockOptions& options)
-      : D_(config.channels), options_(options), norm_(layout, prefix + "norm_", options.norm, D_, extent) {}
+      : D_(config.channels),
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        residual_(options, sites::LayerUse::mixer, D_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    const T* around_bcd = options_.residual ? in_bcd : nullptr;
-    const T* y_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());                             // (identity.1)
-    dropout_forward<Device, T>(device, out_bcd, y_bcd, around_bcd, dropout(pass), pass.BC() * D_);  // (identity.2)
+    const T* y_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());  // (identity.1)
+    residual_.forward(device, out_bcd, y_bcd, in_bcd, pass);             // (identity.2)
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(pass.BC() * D_);
-    const T* d_around_bcd = options_.residual ? d_x_bcd : nullptr;
-    dropout_backward<Device, T>(device, d_y_bcd, d_x_bcd, dropout(pass), pass.BC() * D_);  // (identity.3)
-    norm_.backward(device, d_x_bcd, d_y_bcd, d_around_bcd, in_bcd, pass.BC());             // (identity.4)
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                      // (identity.3)
+    norm_.backward(device, d_x_bcd, d_y_bcd, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (identity.4)
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, {.B = 1, .C = 1}); }
+  void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 
  private:
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }
-
   Index D_;
-  BlockOptions options_;
   Norm<Device, T> norm_;
+  Residual<Device, T> residual_;
 };
 
 struct IdentityMixer {
