@@ -11,7 +11,8 @@
 #include "layers/pooling.hpp"
 
 namespace abh {
-inline namespace ABH_ISA {
+
+namespace {
 
 template <class T>
 T minus_infinity() {
@@ -117,5 +118,6 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
   });
 }
 
-}  // namespace ABH_ISA
+}  // namespace
+
 }  // namespace abh

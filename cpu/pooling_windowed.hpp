@@ -5,7 +5,8 @@
 #include "cpu/pooling_weights.hpp"
 
 namespace abh {
-inline namespace ABH_ISA {
+
+namespace {
 
 // Channel 0 of head bn = b N + n at position 0; the following positions lie `stride` apart.
 template <class T>
@@ -16,8 +17,8 @@ T* head_of(T* array, Index stride, const PoolingShape& s, Index bn) {
 // How the work is cut. A head is one task: it reads the payload of its block twice, the second time from cache. When
 // there are too few heads to keep threads busy, their channels are cut into parts. The rule looks at the shape only, so
 // that sums over channels are the same for any number of threads.
-inline constexpr Index enough_heads = 16;
-inline constexpr Index channels_per_part = 64;
+constexpr Index enough_heads = 16;
+constexpr Index channels_per_part = 64;
 inline Index parts_of(const PoolingShape& s) {
   return s.B * s.N >= enough_heads ? 1 : blocks_of(s.K, channels_per_part);
 }
@@ -307,5 +308,6 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   for_heads(device, s, weights, payload, finish);
 }
 
-}  // namespace ABH_ISA
+}  // namespace
+
 }  // namespace abh

@@ -1,0 +1,416 @@
+#pragma once
+
+// What the kernels of attention are made of.
+//
+// A block of threads owns a tile of 64 queries (or, for the gradients of keys and values, 64 keys) of one head, and
+// meets the keys (queries) of that head tile by tile. What it owns and what it sums stays on the chip; scores exist
+// only as a tile of 64 x 64, spread over the registers of the block:
+//
+//                        keys (tile by tile, through shared memory)
+//                      +----+----+----+
+//       own queries    | s  | -> |    |     s = q k^T in registers,  softmax,  out += weights v
+//                      +----+----+----+
+//
+// bf16 goes through tensor cores (the shape of FlashAttention-2: 4 warps of 16 rows each, so that the rows of a score
+// are a matter of one warp), float through ordinary multiply-adds; the kernels are written once over the few operations
+// in which the two differ. Channels are padded with zeros to KP = 16, 32, 64 or 128; heads with more channels than
+// that go to the kernels of attention_plain.hpp.
+
+#include "cuda/kernel.hpp"
+#include "cuda/tensor_core.hpp"
+#include "layers/attention.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr int tile = 64;
+constexpr float infinity = __builtin_inff();
+constexpr float log2_e = 1.44269504088896f;
+
+template <class T>
+constexpr bool on_tensor_cores = sizeof(T) == 2;
+template <class T>
+constexpr int threads_per_block = on_tensor_cores<T> ? 128 : 256;
+template <class T>
+constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
+
+// Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
+// Forward a block owns one tile, backward two: with 128 channels only forward has room, 87 KB. Two such blocks fit on a
+// multiprocessor of an H100, one on that of an A100.
+template <class T, int KP, int owned>
+constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
+
+// Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills. Nothing
+// that the emulator looks at.
+template <class T, int KP>
+[[maybe_unused]] constexpr int blocks = (on_tensor_cores<T> && KP <= 64) ? 3 : 2;
+
+// Columns of a score tile that are in registers at a time.
+template <class T, int KP>
+constexpr int forward_width = KP <= 64 ? 64 : 32;
+template <class T, int KP>
+constexpr int backward_width = on_tensor_cores<T> ? (KP <= 32 ? 32 : 16) : 64;
+
+// ---- Where things are ----
+
+// What the host decides for a launch.
+struct Plan {
+  int tiles, heads;  // heads of all sequences
+  int together;      // heads whose tiles take turns
+  float scale;       // 1/sqrt(K)
+};
+
+struct Place {
+  int b, n;
+  int head;   // b N + n
+  int first;  // row of the tile
+};
+
+// Blocks start in the order of their numbers. Tiles with much work come first, so that what is left at the end is
+// small; but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
+__device__ __forceinline__ Place place_of_block(const Plan& plan, int N, bool last_tile_first) {
+  const int block = int(blockIdx.x);
+  const int first_head = int(blockIdx.x / (unsigned(plan.tiles) * unsigned(plan.together))) * plan.together;
+  const int heads = plan.heads - first_head < plan.together ? plan.heads - first_head : plan.together;
+  const int i = block - first_head * plan.tiles;
+  const int head = first_head + i % heads;
+  const int t = last_tile_first ? plan.tiles - 1 - i / heads : i / heads;
+  return {head / N, head % N, head, t * tile};
+}
+
+// Rows of one head of one sequence.
+template <class T>
+struct Rows {
+  T* first;
+  int stride;
+  __device__ T* operator[](int c) const { return first + Index{c} * stride; }
+};
+template <class T, class Arguments>
+__device__ __forceinline__ Rows<T> head_rows(T* first_bch, Index stride, const Arguments& a, const Place& at) {
+  const Index step = stride_or(stride, a.N * a.K);
+  return {first_bch + at.b * a.C * step + at.n * a.K, int(step)};
+}
+
+// Which keys a query sees.
+struct Sight {
+  const Token* mask_c;
+  int C;
+  bool causal;
+  __device__ bool sees(int query, int key) const {
+    return key < C && (!causal || key <= query) && (!mask_c || mask_c[key] != 0);
+  }
+  // Every query of a tile every key of another, no question asked.
+  __device__ bool sees_all(int first_query, int first_key) const {
+    return !mask_c && first_key + tile <= C && (!causal || first_key + tile - 1 <= first_query);
+  }
+};
+template <class Arguments>
+__device__ __forceinline__ Sight sight_of(const Arguments& a, const Place& at) {
+  return {a.mask_bc ? a.mask_bc + at.b * a.C : nullptr, int(a.C), a.causal};
+}
+
+// ---- Tiles in shared memory ----
+
+// Rows are 16 bytes longer than their channels: then eight neighbouring rows lie in different banks.
+template <class T, int KP>
+struct Tile {
+  alignas(16) T row[tile][KP + widest<T>];
+};
+
+// Rows [first, first + 64) of a head; 0 where there is no row or no channel. Under way until fetched(). wide: all rows
+// can be read and written 16 bytes at a time.
+template <bool wide, class T, int KP>
+__device__ __forceinline__ void fetch(Tile<T, KP>& to, Rows<const T> from_ck, int first, int C, int K) {
+  constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
+  const T* from_tile = from_ck[first];
+  const int k = int(threadIdx.x) % pieces * at_once;
+  for (int c = int(threadIdx.x) / pieces; c < tile; c += threads_per_block<T> / pieces) {
+    const bool there = first + c < C && k < K;
+    const T* from = from_tile + (there ? c * from_ck.stride + k : 0);
+    if constexpr (wide) {
+      copy_async(to.row[c] + k, from, there);
+    } else {
+      to.row[c][k] = there ? *from : T(0.0f);
+    }
+  }
+}
+
+__device__ __forceinline__ void fetched() {
+  copy_async_commit();
+  copy_async_wait<0>();
+  __syncthreads();
+}
+
+template <bool wide, class T, int KP>
+__device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int first, int C, int K) {
+  constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
+  T* to_tile = to_ck[first];
+  const int k = int(threadIdx.x) % pieces * at_once;
+  for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads_per_block<T> / pieces) {
+    pack_at<at_once>(to_tile + c * to_ck.stride + k) = pack_at<at_once>(from.row[c] + k);
+  }
+}
+
+// What the backward pass keeps of 64 queries: written by the kernel for d_query, read by that for d_key and d_value.
+// Positions beyond the last one have lse +infinity, so that their weights are 0.
+struct Statistics {
+  alignas(16) float lse[tile];
+  float delta[tile];
+};
+
+// A float score tile on its way from the threads that made it to those that multiply by it. Tensor cores need none:
+// there a product's result lies in the very registers in which the next product wants its factor.
+template <class T>
+struct Weights {};
+template <>
+struct Weights<float> {
+  alignas(16) float row[tile][tile + 4];
+};
+
+// The shared memory of a block: at most 99 KB, what the smallest GPUs since sm_80 grant.
+template <class T, int KP, int owned>
+struct Shared {
+  Tile<T, KP> own[owned];
+  Tile<T, KP> other[stages<T, KP, owned>][2];
+  Statistics statistics[stages<T, KP, owned>];
+  Weights<T> weights;
+};
+
+// Meets tiles first = begin, begin + 64, ... < end: fetch(first, stage), then compute(first, stage). prepare() comes
+// once, when the first tile (and whatever was asked for before it) is there.
+template <int stages, class Fetch, class Prepare, class Compute>
+__device__ __forceinline__ void for_tiles(int begin, int end, const Fetch& fetch_tile, const Prepare& prepare,
+                                          const Compute& compute) {
+  fetch_tile(begin, 0);
+  fetched();
+  prepare();
+  int stage = 0;
+  for (int first = begin;;) {
+    const int next = first + tile;
+    if (stages == 2 && next < end) fetch_tile(next, 1 - stage);
+    compute(first, stage);
+    if (next >= end) break;
+    if (stages == 1) {
+      __syncthreads();  // everyone is done with this tile
+      fetch_tile(next, 0);
+    }
+    fetched();  // with two stages also: everyone is done with the tile that the fetch after this one overwrites
+    if (stages == 2) stage = 1 - stage;
+    first = next;
+  }
+}
+
+// ---- Products ----
+//
+// Part<T, W> is what one thread holds of a matrix of 64 x W sums: at(r, c) is its element (row(r), column(c)). The
+// lanes that share a row are neighbours. Left<T, KP> is the left factor of a product: this thread's rows of an own
+// tile.
+//
+//   multiply_rows     sum_rc += sum_k left_rk right_ck         columns are rows first, first + 1, ... of a tile
+//   multiply_columns  sum_rk += sum_c weight_rc right_ck       rows first, first + 1, ... of a tile, a weight each
+
+template <class T, int W>
+struct Part;
+template <class T, int KP>
+struct Left;
+
+// bf16: the fragments of cuda/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them.
+template <int W>
+struct Part<bf16, W> {
+  static constexpr int rows = 2, columns = W / 4;
+  float x[W / 8][4] = {};
+  __device__ float& at(int r, int c) { return x[c / 2][2 * r + c % 2]; }
+  __device__ static int first_row() { return int(threadIdx.x) / warp_size * 16; }
+  __device__ static int last_row() { return first_row() + 15; }
+  __device__ static int row(int r) { return first_row() + int(threadIdx.x) % warp_size / 4 + 8 * r; }
+  __device__ static int column(int c) { return c / 2 * 8 + int(threadIdx.x) % 4 * 2 + c % 2; }
+};
+
+// The addresses of four 8 x 8 matrices around (row, column), as load_matrices wants them: the two left ones first, or
+// the two upper ones first.
+template <int KP>
+__device__ __forceinline__ const bf16* left_first(const Tile<bf16, KP>& from, int row, int column) {
+  const int lane = int(threadIdx.x) % warp_size;
+  return from.row[row + lane % 16] + column + lane / 16 * 8;
+}
+template <int KP>
+__device__ __forceinline__ const bf16* upper_first(const Tile<bf16, KP>& from, int row, int column) {
+  const int lane = int(threadIdx.x) % warp_size;
+  return from.row[row + lane / 16 * 8 + lane % 8] + column + lane / 8 % 2 * 8;
+}
+
+template <int KP>
+struct Left<bf16, KP> {
+  std::uint32_t x[KP / 16][4];
+  __device__ __forceinline__ void take(const Tile<bf16, KP>& own) {
+    for (int k = 0; k < KP; k += 16) load_matrices(x[k / 16], left_first(own, Part<bf16, 16>::first_row(), k));
+  }
+};
+
+template <int W, int KP>
+__device__ __forceinline__ void multiply_rows(Part<bf16, W>& sum_rc, const Left<bf16, KP>& left_rk,
+                                              const Tile<bf16, KP>& right_ck, int first) {
+  for (int k = 0; k < KP; k += 16) {
+    for (int c = 0; c < W; c += 16) {
+      std::uint32_t right[4];
+      load_matrices(right, upper_first(right_ck, first + c, k));
+      mma(sum_rc.x[c / 8], left_rk.x[k / 16], {right[0], right[1]});
+      mma(sum_rc.x[c / 8 + 1], left_rk.x[k / 16], {right[2], right[3]});
+    }
+  }
+}
+
+template <int W, int KP>
+__device__ __forceinline__ void multiply_columns(Part<bf16, KP>& sum_rk, const Part<bf16, W>& weight_rc,
+                                                 const Tile<bf16, KP>& right_ck, int first, Weights<bf16>&) {
+  for (int c = 0; c < W; c += 16) {
+    const float(&low)[4] = weight_rc.x[c / 8], (&high)[4] = weight_rc.x[c / 8 + 1];
+    const std::uint32_t left[4] = {pack_bf16(low[0], low[1]), pack_bf16(low[2], low[3]), pack_bf16(high[0], high[1]),
+                                   pack_bf16(high[2], high[3])};
+    for (int k = 0; k < KP; k += 16) {
+      std::uint32_t right[4];
+      load_matrices_transposed(right, left_first(right_ck, first + c, k));
+      mma(sum_rk.x[k / 8], left, {right[0], right[1]});
+      mma(sum_rk.x[k / 8 + 1], left, {right[2], right[3]});
+    }
+  }
+}
+
+// product_r = left_r . right_r, the diagonal of multiply_rows, and so the very same sums. Each warp multiplies its 16
+// rows by the 16 of the other tile. Element (i, i) lies with lane i / 2 of the four that share row i.
+template <int KP>
+__device__ __forceinline__ void multiply_diagonal(float (&product_r)[2], const Left<bf16, KP>& left_rk,
+                                                  const Tile<bf16, KP>& right_rk) {
+  Part<bf16, 16> all;
+  multiply_rows(all, left_rk, right_rk, Part<bf16, 16>::first_row());
+  const int lane = int(threadIdx.x) % warp_size, row = lane / 4;
+  const int owner = row * 4 + row / 2;
+  product_r[0] = __shfl_sync(whole_warp, row % 2 ? all.at(0, 1) : all.at(0, 0), owner);
+  product_r[1] = __shfl_sync(whole_warp, row % 2 ? all.at(1, 3) : all.at(1, 2), owner);
+}
+
+// float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds for 8
+// numbers read, and four of those at a time. The 16 threads of a row are half a warp.
+template <int W>
+struct Part<float, W> {
+  static constexpr int rows = tile / 16, columns = W / 16;
+  float x[rows][columns] = {};
+  __device__ float& at(int r, int c) { return x[r][c]; }
+  __device__ float at(int r, int c) const { return x[r][c]; }
+  __device__ static int first_row() { return 0; }
+  __device__ static int last_row() { return tile - 1; }
+  __device__ static int row(int r) { return int(threadIdx.x) / 16 + 16 * r; }
+  __device__ static int column(int c) { return int(threadIdx.x) % 16 + 16 * c; }
+};
+
+template <int KP>
+struct Left<float, KP> {
+  const Tile<float, KP>* own;
+  __device__ __forceinline__ void take(const Tile<float, KP>& tile_of_block) { own = &tile_of_block; }
+};
+
+template <int W, int KP>
+__device__ __forceinline__ void multiply_rows(Part<float, W>& sum_rc, const Left<float, KP>& left_rk,
+                                              const Tile<float, KP>& right_ck, int first) {
+  using P = Part<float, W>;
+  for (int k = 0; k < KP; k += 4) {
+    Floats<4> left[P::rows], right[P::columns];
+    for (int r = 0; r < P::rows; ++r) left[r] = load<4>(left_rk.own->row[P::row(r)] + k);
+    for (int c = 0; c < P::columns; ++c) right[c] = load<4>(right_ck.row[first + P::column(c)] + k);
+    for (int i = 0; i < 4; ++i) {
+      for (int r = 0; r < P::rows; ++r) {
+        for (int c = 0; c < P::columns; ++c) sum_rc.at(r, c) = fmaf(left[r].x[i], right[c].x[i], sum_rc.at(r, c));
+      }
+    }
+  }
+}
+
+template <int W, int KP>
+__device__ __forceinline__ void multiply_columns(Part<float, KP>& sum_rk, const Part<float, W>& weight_rc,
+                                                 const Tile<float, KP>& right_ck, int first, Weights<float>& weights) {
+  using P = Part<float, KP>;
+  for (int r = 0; r < P::rows; ++r) {
+    for (int c = 0; c < Part<float, W>::columns; ++c) {
+      weights.row[P::row(r)][Part<float, W>::column(c)] = weight_rc.at(r, c);
+    }
+  }
+  __syncwarp();  // rows of weights are read by the warp that wrote them
+  for (int c = 0; c < W; c += 4) {
+    Floats<4> weight[P::rows];
+    for (int r = 0; r < P::rows; ++r) weight[r] = load<4>(weights.row[P::row(r)] + c);
+    for (int i = 0; i < 4; ++i) {
+      for (int k = 0; k < P::columns; ++k) {
+        const float right = right_ck.row[first + c + i][P::column(k)];
+        for (int r = 0; r < P::rows; ++r) sum_rk.at(r, k) = fmaf(weight[r].x[i], right, sum_rk.at(r, k));
+      }
+    }
+  }
+  __syncwarp();
+}
+
+// product_r = left_r . right_r, channel after channel as in multiply_rows, and so the very same sums.
+template <int KP>
+__device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16], const Left<float, KP>& left_rk,
+                                                  const Tile<float, KP>& right_rk) {
+  for (int r = 0; r < Part<float, KP>::rows; ++r) {
+    const int row = Part<float, KP>::row(r);
+    product_r[r] = 0;
+    for (int k = 0; k < KP; ++k) product_r[r] = fmaf(left_rk.own->row[row][k], right_rk.row[row][k], product_r[r]);
+  }
+}
+
+// Maximum and sum over the lanes that share a row.
+template <class T>
+constexpr int lanes_of_row = on_tensor_cores<T> ? 4 : 16;
+template <class T>
+__device__ __forceinline__ float row_max(float x) {
+  for (int other = lanes_of_row<T> / 2; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(whole_warp, x, other));
+  return x;
+}
+template <class T>
+__device__ __forceinline__ float row_sum(float x) {
+  for (int other = lanes_of_row<T> / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
+  return x;
+}
+
+// Which of this thread's scores exist, a bit each: asked before the scores are made, when registers are free.
+constexpr std::uint32_t all_seen = 0xFFFFFFFF;
+template <class P>
+__device__ __forceinline__ std::uint32_t seen_scores(const Sight& sight, int first_query, int first_key,
+                                                     bool rows_are_queries) {
+  static_assert(P::rows * P::columns <= 32);
+  std::uint32_t seen = 0;
+  for (int r = 0; r < P::rows; ++r) {
+    for (int c = 0; c < P::columns; ++c) {
+      const int query = first_query + (rows_are_queries ? P::row(r) : P::column(c));
+      const int key = first_key + (rows_are_queries ? P::column(c) : P::row(r));
+      seen |= std::uint32_t{sight.sees(query, key)} << (r * P::columns + c);
+    }
+  }
+  return seen;
+}
+
+// The others become -infinity, which no maximum and no sum notices.
+template <class P>
+__device__ __forceinline__ void hide_others(P& score, std::uint32_t seen) {
+  if (seen == all_seen) return;
+  for (int r = 0; r < P::rows; ++r) {
+    for (int c = 0; c < P::columns; ++c) {
+      if ((seen >> (r * P::columns + c) & 1) == 0) score.at(r, c) = -infinity;
+    }
+  }
+}
+
+// Rounds the sums, times a factor, into the rows of an own tile that only this warp has read.
+template <class T, int KP>
+__device__ __forceinline__ void lay_down(Tile<T, KP>& own, Part<T, KP>& sum, float factor) {
+  using P = Part<T, KP>;
+  for (int r = 0; r < P::rows; ++r) {
+    for (int c = 0; c < P::columns; ++c) own.row[P::row(r)][P::column(c)] = T(sum.at(r, c) * factor);
+  }
+}
+
+}  // namespace
+
+}  // namespace abh
