@@ -70,55 +70,19 @@ void add_row_sums(Gpu& device, float* to_o, const T* x_bco, Index stride, Index 
 
 template <class Device, class T>
 void linear_forward(Device& device, const LinearForward<T>& a) {
-  gemm<T, T>(device, {.out_mn = a.out_bco,  // (linear.1)
-                      .a_mk = a.in_bci,
-                      .b_kn = a.weight_oi,
-                      .bias_n = a.bias_o,
-                      .M = a.BC,
-                      .N = a.O,
-                      .K = a.I,
-                      .out_row = stride_or(a.out_stride, a.O),
-                      .a_row = stride_or(a.in_stride, a.I),
-                      .a_col = 1,
-                      .b_row = 1,
-                      .b_col = a.I,
-                      .scale = float(a.scale)});
+  gemm(device, output_product<Gemm<T, T>>(a));  // (linear.1)
 }
 
 template <class Device, class T>
 void linear_backward_input(Device& device, const LinearBackwardInput<T>& a) {
-  gemm<T, T>(device, {.out_mn = a.d_in_bci,  // (linear.2)
-                      .a_mk = a.d_out_bco,
-                      .b_kn = a.weight_oi,
-                      .M = a.BC,
-                      .N = a.I,
-                      .K = a.O,
-                      .out_row = stride_or(a.in_stride, a.I),
-                      .a_row = stride_or(a.out_stride, a.O),
-                      .a_col = 1,
-                      .b_row = a.I,
-                      .b_col = 1,
-                      .scale = float(a.scale),
-                      .accumulate = a.accumulate});
+  gemm(device, input_gradient_product<Gemm<T, T>>(a));  // (linear.2)
 }
 
 template <class Device, class T>
 void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
-  const Index out_stride = stride_or(a.out_stride, a.O);
-  gemm<T, Accum<T>>(device, {.out_mn = a.d_weight_oi,  // (linear.3)
-                             .a_mk = a.d_out_bco,
-                             .b_kn = a.in_bci,
-                             .M = a.O,
-                             .N = a.I,
-                             .K = a.BC,
-                             .out_row = a.I,
-                             .a_row = 1,
-                             .a_col = out_stride,
-                             .b_row = stride_or(a.in_stride, a.I),
-                             .b_col = 1,
-                             .scale = float(a.scale),
-                             .accumulate = true});
-  if (a.d_bias_o) add_row_sums(device, a.d_bias_o, a.d_out_bco, out_stride, a.BC, a.O, float(a.scale));  // (linear.4)
+  gemm(device, weight_gradient_product<Gemm<T, Accum<T>>>(a));  // (linear.3)
+  if (!a.d_bias_o) return;
+  add_row_sums(device, a.d_bias_o, a.d_out_bco, stride_or(a.out_stride, a.O), a.BC, a.O, float(a.scale));  // (linear.4)
 }
 
 #define INSTANTIATE(T)                                                            \

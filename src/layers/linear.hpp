@@ -61,4 +61,58 @@ struct LinearBackwardWeight {
 template <class Device, class T>
 void linear_backward_weight(Device&, const LinearBackwardWeight<T>&);
 
+// The products behind these functions, as the matrix product of a device takes them: out_mn = scale (a_mk b_kn +
+// bias_n), or the same added to out_mn, with element (m, k) of `a` at a_mk[m * a_row + k * a_col]. `Gemm` is that of
+// cpu/gemm.hpp or cuda/gemm.hpp.
+template <class Gemm, class T>
+Gemm output_product(const LinearForward<T>& a) {
+  return {.out_mn = a.out_bco,
+          .a_mk = a.in_bci,
+          .b_kn = a.weight_oi,
+          .bias_n = a.bias_o,
+          .M = a.BC,
+          .N = a.O,
+          .K = a.I,
+          .out_row = stride_or(a.out_stride, a.O),
+          .a_row = stride_or(a.in_stride, a.I),
+          .a_col = 1,
+          .b_row = 1,
+          .b_col = a.I,
+          .scale = decltype(Gemm::scale)(a.scale)};
+}
+
+template <class Gemm, class T>
+Gemm input_gradient_product(const LinearBackwardInput<T>& a) {
+  return {.out_mn = a.d_in_bci,
+          .a_mk = a.d_out_bco,
+          .b_kn = a.weight_oi,
+          .M = a.BC,
+          .N = a.I,
+          .K = a.O,
+          .out_row = stride_or(a.in_stride, a.I),
+          .a_row = stride_or(a.out_stride, a.O),
+          .a_col = 1,
+          .b_row = a.I,
+          .b_col = 1,
+          .scale = decltype(Gemm::scale)(a.scale),
+          .accumulate = a.accumulate};
+}
+
+template <class Gemm, class T>
+Gemm weight_gradient_product(const LinearBackwardWeight<T>& a) {
+  return {.out_mn = a.d_weight_oi,
+          .a_mk = a.d_out_bco,
+          .b_kn = a.in_bci,
+          .M = a.O,
+          .N = a.I,
+          .K = a.BC,
+          .out_row = a.I,
+          .a_row = 1,
+          .a_col = stride_or(a.out_stride, a.O),
+          .b_row = stride_or(a.in_stride, a.I),
+          .b_col = 1,
+          .scale = decltype(Gemm::scale)(a.scale),
+          .accumulate = true};
+}
+
 }  // namespace abh
