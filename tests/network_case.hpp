@@ -1,0 +1,139 @@
+#pragma once
+
+// Networks that tests train.
+
+#include "network/network.hpp"
+#include "tests/block_case.hpp"
+
+namespace abh {
+
+using Reference = CpuDevice<Isa::baseline>;
+
+// A network with a batch that it is trained on.
+struct NetworkCase {
+  ModelConfig config;
+  Index B = 2, C = 5;
+  double dropout = 0, label_smoothing = 0;
+  bool masked = false, recompute = false;
+  StepState state = {.seed = 9, .step = 4};  // read only where dropout > 0
+
+  std::vector<Token> tokens_bc() const {
+    std::vector<Token> tokens;
+    for (Index i = 0; i < B * C; ++i) tokens.push_back(static_cast<Token>((i * i + 3 * i + 1) % config.vocabulary));
+    return tokens;
+  }
+  std::vector<Token> targets_bc() const {
+    std::vector<Token> targets = tokens_bc();
+    for (std::size_t i = 0; i + 1 < targets.size(); ++i) targets[i] = targets[i + 1];
+    targets[1] = targets.back() = -100;
+    return targets;
+  }
+  // The last position of the first sequence and the first two of the second one are padding.
+  std::vector<Token> mask_bc() const {
+    std::vector<Token> mask(static_cast<std::size_t>(B * C), 1);
+    mask[static_cast<std::size_t>(C) - 1] = 0;
+    mask[static_cast<std::size_t>(C)] = mask[static_cast<std::size_t>(C) + 1] = 0;
+    return mask;
+  }
+  std::vector<Parameter> parameters() const { return Network<Reference, double>::parameter_table(config); }
+  // Weights at the scale of slot_of, in the order of the arena.
+  Array<double> weights(std::uint64_t seed = 1) const {
+    Array<double> all;
+    std::uint32_t index = 0;
+    for (const Parameter& parameter : parameters()) {
+      all.resize(std::max(all.size(), static_cast<std::size_t>(parameter.offset + parameter.count)));
+      const Array<double> values = random_values(slot_of(parameter), seed, index++);
+      for (std::size_t i = 0; i < values.size(); ++i) all[static_cast<std::size_t>(parameter.offset) + i] = values[i];
+    }
+    return all;
+  }
+};
+
+inline NetworkCase network_case(const std::string& mixer, const std::string& window = "0", Index conv_kernel = 0) {
+  NetworkCase network;
+  network.config.layers = 2;
+  network.config.channels = 6;
+  network.config.heads = 2;
+  network.config.context = 7;
+  network.config.vocabulary = 11;
+  network.config.mixer = mixer;
+  network.config.window = window;
+  network.config.conv_kernel = conv_kernel;
+  network.config.conv_groups = 0;
+  return network;
+}
+
+// Every mixer, with what is switched on and off around it.
+inline std::vector<NetworkCase> all_cases() {
+  std::vector<NetworkCase> cases;
+  cases.push_back(network_case("additive"));
+  cases.push_back(network_case("additive", "2,3"));
+  cases.push_back(network_case("metric"));
+  cases.push_back(network_case("quadratic"));
+  cases.push_back(network_case("dot"));
+  const std::size_t plain = cases.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    NetworkCase full = cases[i];
+    full.config.conv_kernel = 3;
+    full.config.conv_groups = i % 2 == 0 ? 0 : 2;
+    full.config.embedding_norm = true;
+    full.config.final_norm = i % 3 != 0;
+    full.config.logit_bias = true;
+    full.config.logit_scale = 0.5;
+    full.config.ffn_bias = i % 2 == 0;
+    full.config.attention_bias = true;
+    full.config.additive_values = i % 2 == 0 ? "own" : "shared";
+    full.config.additive_projection = i % 2 == 0;
+    full.config.additive_skip = i % 2 == 0 ? "normed" : "stream";
+    full.label_smoothing = 0.1;
+    full.masked = true;
+    full.dropout = 0.2;
+    cases.push_back(full);
+  }
+  NetworkCase mixed = network_case("dot,additive,metric,quadratic", "0,2,0,0", 2);
+  mixed.config.layers = 4;
+  mixed.config.positions = "none";
+  mixed.dropout = 0.3;
+  cases.push_back(mixed);
+  cases.back().config.conv_groups = 1;
+  return cases;
+}
+
+// A network of one case on a device of its own.
+template <class Device, class T>
+class Built {
+ public:
+  explicit Built(const NetworkCase& network, const Array<double>& weights, Index threads = 1)
+      : case_(network),
+        tokens_(network.tokens_bc()),
+        targets_(network.targets_bc()),
+        mask_(network.mask_bc()),
+        device(threads),
+        net(device, network.config, {.B = network.B, .C = network.C, .training = true, .recompute = network.recompute},
+            network.dropout) {
+    for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = static_cast<T>(weights[i]);
+  }
+  Pass pass() const {
+    return {case_.B, case_.C, case_.masked ? mask_.data() : nullptr, case_.dropout > 0 ? &case_.state : nullptr};
+  }
+  T forward() {
+    net.forward(tokens_.data(), pass());
+    return *net.loss(targets_.data(), case_.label_smoothing, pass()).mean;
+  }
+  void backward() { net.backward(tokens_.data(), targets_.data(), case_.label_smoothing, pass()); }
+  Array<double> gradients() {
+    Array<double> all;
+    for (Index i = 0; i < net.weight_count(); ++i) all.push_back(static_cast<double>(net.gradients()[i]));
+    return all;
+  }
+
+ private:
+  NetworkCase case_;
+  std::vector<Token> tokens_, targets_, mask_;
+
+ public:
+  Device device;
+  Network<Device, T> net;
+};
+
+}  // namespace abh
