@@ -57,7 +57,7 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
 
     T loss = log_sum - q.on_target * (logits_v[target] - max);  // (cross_entropy.3)
     // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-    if (a.label_smoothing > 0) loss -= q.on_each * sum_shifted.total();
+    if (a.label_smoothing > 0) loss -= q.on_each * sum_shifted.total();  // (cross_entropy.3), the share of all
     a.loss_bc[bc] = loss;
   });
 
@@ -86,9 +86,9 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
     const T lse = a.lse_bc[bc];
     for_lanes<T>(V, [&]<class L>(Index v) {
       const L probability = exponential<L>(load<L>(logits_v + v) - lse);
-      store<L>(d_logits_v + v, (probability - q.on_each) * row_weight);  // (cross_entropy.5)
+      store<L>(d_logits_v + v, (probability - q.on_each) * row_weight);  // (cross_entropy.5), the share of all
     });
-    d_logits_v[target] -= q.on_target * row_weight;
+    d_logits_v[target] -= q.on_target * row_weight;  // (cross_entropy.5), the share of the target
   });
 }
 

@@ -91,7 +91,7 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
       lse = sums.max + log_sum;                                             // (cross_entropy.2)
       loss = log_sum - q.on_target * (float(logits_v[target]) - sums.max);  // (cross_entropy.3)
       // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;
+      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;  // (cross_entropy.3), the share of all
       ++count_of_warp;
     }
     if (lane == 0) {
