@@ -13,9 +13,10 @@
 //
 // in[i], out[i] belong to inputs()[i], outputs()[i]. check_layer(case) then checks, for unit-scale data and a random
 // upstream gradient:
-//   - backward in double against Dual numbers (1e-12) and central differences (1e-7), for every element of every input;
-//   - float in every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a real one)
-//     against double (1e-5 forward, 2e-5 backward);
+//   - backward in double against Dual numbers (1e-12) and central differences (1e-7), for every element of every input,
+//     on the CPU and in the plain loops (plain/), each by itself; and the two against each other (1e-11);
+//   - float in plain loops, every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a
+//     real one) against double (1e-5 forward, 2e-5 backward);
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
 // check_gpu(layer, what, case) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
 //
@@ -38,6 +39,7 @@
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
 #include "device/isa.hpp"
+#include "plain/plain.hpp"
 #include "tests/device_array.hpp"
 #include "tests/dual.hpp"
 #if defined(ABH_EMULATOR)
@@ -66,10 +68,12 @@ inline Slot weight(std::string name, Index count, double scale = 1, double offse
 template <class T>
 using Values = std::vector<Array<T>>;
 
-// Runs body(device) on every CPU device that can compute T = float here: width 1, baseline, and what this machine
-// and this build have.
+// Runs body(device) on every CPU device that can compute T = float here: the plain loops, width 1, baseline, and what
+// this machine and this build have.
 template <class Body>
 void for_each_cpu(Index threads, const Body& body) {
+  PlainDevice plain;
+  body(plain, "plain");
   CpuDevice<Isa::scalar> scalar(threads);
   body(scalar, "scalar");
   CpuDevice<Isa::baseline> baseline(threads);
@@ -117,6 +121,7 @@ void for_each_gpu([[maybe_unused]] const Body& body) {
 }
 
 // Waits until the results of a device can be read.
+inline void wait_for(PlainDevice&) {}
 template <Isa isa>
 void wait_for(CpuDevice<isa>&) {}
 #if defined(ABH_EMULATOR) || defined(ABH_CUDA)
@@ -235,9 +240,8 @@ inline double dot(const Values<double>& a, const Values<double>& b) {
 }
 
 // The derivative of dot(outputs, d_out) along one direction of the inputs, by Dual numbers.
-template <class Case>
-double dual_derivative(const Case& layer, CpuDevice<Isa::scalar>& device, const Values<Dual>& in,
-                       const Values<double>& d_out) {
+template <class Case, class Device>
+double dual_derivative(const Case& layer, Device& device, const Values<Dual>& in, const Values<double>& d_out) {
   const Values<Dual> out = run_forward<Dual>(layer, device, in);
   double sum = 0;
   for (std::size_t s = 0; s < out.size(); ++s) {
@@ -246,12 +250,10 @@ double dual_derivative(const Case& layer, CpuDevice<Isa::scalar>& device, const 
   return sum;
 }
 
-template <class Case>
-void check_gradients(const Case& layer, std::uint64_t seed) {
+template <class Case, class Device, class DualDevice>
+void check_gradients(const Case& layer, std::uint64_t seed, Device& device, DualDevice& dual_device) {
   const Values<double> in = random_values(layer.inputs(), seed);
   const Values<double> d_out = random_values(layer.outputs(), seed + 1);
-  CpuDevice<Isa::baseline> device(1);
-  CpuDevice<Isa::scalar> dual_device(1);
   const Values<double> gradients = run_backward<double>(layer, device, in, d_out);
 
   Values<double> by_dual, by_difference;
@@ -276,6 +278,28 @@ void check_gradients(const Case& layer, std::uint64_t seed) {
   }
   require_close(layer.inputs(), gradients, by_dual, 1e-12, "backward against dual numbers");
   require_close(layer.inputs(), gradients, by_difference, 1e-7, "backward against central differences");
+}
+
+template <class Case>
+void check_gradients(const Case& layer, std::uint64_t seed) {
+  CpuDevice<Isa::baseline> device(1);
+  CpuDevice<Isa::scalar> dual_device(1);
+  check_gradients(layer, seed, device, dual_device);
+}
+
+// The plain loops prove themselves, and the CPU in double computes what they do.
+template <class Case>
+void check_plain(const Case& layer, std::uint64_t seed) {
+  INFO("plain");
+  PlainDevice plain;
+  check_gradients(layer, seed, plain, plain);
+  const Values<double> in = random_values(layer.inputs(), seed);
+  const Values<double> d_out = random_values(layer.outputs(), seed + 1);
+  CpuDevice<Isa::baseline> cpu(1);
+  require_close(layer.outputs(), run_forward<double>(layer, cpu, in), run_forward<double>(layer, plain, in), 1e-11,
+                "cpu against plain, forward");
+  require_close(layer.inputs(), run_backward<double>(layer, cpu, in, d_out),
+                run_backward<double>(layer, plain, in, d_out), 1e-11, "cpu against plain, backward");
 }
 
 template <class Case>
@@ -440,6 +464,7 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
 template <class Case>
 void check_layer(const Case& layer, std::uint64_t seed = 1) {
   check_gradients(layer, seed);
+  check_plain(layer, seed);
   check_float(layer, seed);
   check_threads(layer, seed);
 }

@@ -99,6 +99,15 @@ inline std::vector<NetworkCase> all_cases() {
   return cases;
 }
 
+template <class Device>
+Device device_of(Index threads) {
+  if constexpr (std::is_same_v<Device, PlainDevice>) {
+    return {};  // one thread
+  } else {
+    return Device(threads);
+  }
+}
+
 // A network of one case on a device of its own.
 template <class Device, class T>
 class Built {
@@ -108,7 +117,7 @@ class Built {
         tokens_(network.tokens_bc()),
         targets_(network.targets_bc()),
         mask_(network.mask_bc()),
-        device(threads),
+        device(device_of<Device>(threads)),
         net(device, network.config, {.B = network.B, .C = network.C, .training = true, .recompute = network.recompute},
             network.dropout) {
     for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = static_cast<T>(weights[i]);

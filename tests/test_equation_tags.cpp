@@ -216,7 +216,9 @@ class TagCheck {
 
   void check_layer(const std::string& name) {
     const std::string header = "src/layers/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
-    for (const std::string& room : {"cpu/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter}) require(room);
+    for (const std::string& room :
+         {"plain/" + name + ".cpp", "cpu/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter})
+      require(room);
     check_numbering(name, header);
     for (const std::string& room : {"plain/" + name + ".cpp", "cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
       compare(name, header, room);
@@ -358,6 +360,7 @@ TEST_CASE("equation tags: the parser", "[equation_tags]") {
 // One layer and one block as they should be.
 Sources good_sources() {
   return {{"src/layers/gelu.hpp", "// y  (gelu.1)\n// d_x  (gelu.2)\n"},
+          {"plain/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\n"},
           {"cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\n"},
           {"tests/test_gelu.cpp", ""},
           {"docs/layers/gelu.md", "(gelu.1)\n(gelu.2)\n"},
@@ -406,7 +409,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\n";
   CHECK(TagCheck(definition).faults() ==
         std::vector<std::string>{"plain/gelu.cpp: lacks (gelu.3) of src/layers/gelu.hpp"});
-  definition.erase("plain/gelu.cpp");
+  definition["plain/gelu.cpp"] += "c;  // (gelu.3)\n";
   definition["cpu/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
   CHECK(TagCheck(definition).faults() == std::vector<std::string>{"cpu/gelu.cpp: holds (gelu.3), a definition"});
 
@@ -424,12 +427,13 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   Sources alike = good_sources();
   for (const char* path : {"src/layers/gelu_wide.hpp", "docs/layers/gelu_wide.md"}) alike[path] = "(gelu_wide.1)\n";
   alike["tests/test_gelu_wide.cpp"] = "";
-  alike["cpu/gelu_wide.cpp"] = "a;  // (gelu_wide.1)\n";
+  for (const char* path : {"plain/gelu_wide.cpp", "cpu/gelu_wide.cpp"}) alike[path] = "a;  // (gelu_wide.1)\n";
   CHECK(TagCheck(alike).faults().empty());
   alike["cpu/gelu_wide.cpp"] += "b;  // (gelu.2)\n";
   CHECK(TagCheck(alike).faults() ==
         std::vector<std::string>{"cpu/gelu_wide.cpp: (gelu.2) belongs into a file named gelu"});
 
+  CHECK(fault_with("plain/gelu.cpp", "missing") == "plain/gelu.cpp: is missing");
   CHECK(fault_with("cpu/gelu.cpp", "missing") == "cpu/gelu.cpp: is missing");
   CHECK(fault_with("tests/test_gelu.cpp", "missing") == "tests/test_gelu.cpp: is missing");
   CHECK(fault_with("docs/layers/gelu.md", "missing") == "docs/layers/gelu.md: is missing");
@@ -438,7 +442,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   CHECK(fault_with("cuda/relu.cu", "a;  // (relu.1)\n") == "src/layers/relu.hpp: is missing");
 
   Sources hole = good_sources();
-  for (const char* path : {"src/layers/gelu.hpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
+  for (const char* path : {"src/layers/gelu.hpp", "plain/gelu.cpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
     hole[path] = "a;  // (gelu.2)\n";
   CHECK(TagCheck(hole).faults() ==
         std::vector<std::string>{"src/layers/gelu.hpp: lacks (gelu.1), numbering has a hole"});

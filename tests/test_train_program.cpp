@@ -106,7 +106,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--label-smoothing", "-0.5"}, {"--label-smoothing", "from 0 to 1"}},
       {"train", {"--preset", "huge"}, {"--preset", "tiny, baby, fastformer", "huge"}},
       {"train", {"--tokenizer", "word"}, {"--tokenizer", "char, byte"}},
-      {"train", {"--device", "tpu"}, {"--device", "auto, cpu, cuda, emulated"}},
+      {"train", {"--device", "tpu"}, {"--device", "auto, plain, cpu, cuda, emulated"}},
       {"train", {"--positions", "sine"}, {"--positions", "learned, none"}},
       {"train", {"--final-norm", "yes"}, {"--final-norm", "0 or 1"}},
       {"train", {"--additive-values", "other"}, {"--additive-values", "shared, own"}},
@@ -197,6 +197,42 @@ TEST_CASE("programs: bf16 is for GPUs", "[programs]") {
   const Workplace place;
   require_refusal(train(place.flags({"--device", "cpu", "--type", "bf16"})), "train", 2, {"--type bf16", "--device"});
   CHECK_FALSE(exists(place.run + "/model.safetensors"));
+}
+
+TEST_CASE("programs: the plain loops train, go on, write text and are measured", "[programs]") {
+  const Workplace place;
+  const Arguments changes = {"--device", "plain", "--steps", "4", "--dropout", "0.1"};
+  const Outcome trained = train(place.flags(changes));
+  require_success(trained);
+  CHECK(trained.out.find("device plain") != std::string::npos);
+  const Workplace again;
+  require_success(train(again.flags(changes)));
+  CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
+  // A run may change its device; 4 steps of plain loops end where the CPU's do but for rounding.
+  require_success(run_program_of_build(
+      "train", {"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "plain"}));
+  const Workplace on_cpu;
+  const Outcome other = train(on_cpu.flags({"--device", "cpu", "--steps", "4", "--dropout", "0.1"}));
+  require_success(other);
+  const auto loss_of = [](const Outcome& outcome) {
+    return std::stod(outcome.out.substr(outcome.out.find("train ", outcome.out.find("final: ")) + 6));
+  };
+  CHECK(std::abs(loss_of(trained) - loss_of(other)) < 1e-3);
+  const Arguments text = {"--checkpoint",  place.run, "--tokens", "5", "--prompt", "a",
+                          "--temperature", "0",       "--device"};
+  const auto text_on = [&](const std::string& device) {
+    Arguments arguments = text;
+    arguments.push_back(device);
+    const Outcome outcome = run_program_of_build("generate", arguments);
+    require_success(outcome);
+    return outcome.out;
+  };
+  CHECK(text_on("plain") == text_on("cpu"));
+  const Outcome bench = run_program_of_build("bench", {"--layers", "1", "--channels", "16", "--heads", "2", "--context",
+                                                       "8", "--batch", "1", "--device", "plain", "--seconds", "0.001"});
+  require_success(bench);
+  CHECK(bench.out.find("device: plain") != std::string::npos);
+  require_refusal(train(place.flags({"--device", "plain", "--type", "bf16"})), "train", 2, {"--type bf16", "--device"});
 }
 
 #if defined(ABH_EMULATOR)

@@ -25,6 +25,7 @@
 #include "files/atomic_file.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
+#include "plain/plain.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
@@ -94,8 +95,8 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
       if (++step == 1) faults_before = page_faults();
     };
     const double flops = training_flops(one, tokens);
-    const Timing timing =
-        median_timing((peak ? 8 : 4) * s.seconds, flops, peak, make_step, s.device.device == "emulated" ? 1 : 5);
+    const bool slow = s.device.device == "emulated" || s.device.device == "plain";
+    const Timing timing = median_timing((peak ? 8 : 4) * s.seconds, flops, peak, make_step, slow ? 1 : 5);
     const double faults = static_cast<double>(page_faults() - faults_before) / static_cast<double>(step - 1);
     results.steps.push_back({mixer, timing, static_cast<Index>(1e3 * static_cast<double>(tokens) / timing.milliseconds),
                              flops, static_cast<double>(memory.activation_bytes) / static_cast<double>(tokens),
@@ -115,6 +116,15 @@ void bench_cpu(const BenchSettings& s, Results& results) {
   results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{64} << 20);
   if (!s.each_layer) return;
   LayerBench<CpuDevice<isa>, float>(device, s.config, s.training.batch, s.seconds, peak, results.layers).run();
+}
+
+// Beside no peaks: the plain loops are there to be read.
+void bench_plain(const BenchSettings& s, Results& results) {
+  PlainDevice device;
+  const PeakRate no_peak;
+  bench_steps(s, no_peak, results);
+  if (!s.each_layer) return;
+  LayerBench<PlainDevice, float>(device, s.config, s.training.batch, s.seconds, no_peak, results.layers).run();
 }
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
@@ -150,6 +160,7 @@ void bench(const BenchSettings& s, Results& results) {
 #if defined(ABH_EMULATOR)
   if (s.device.device == "emulated") return bench_gpu<Backend::emulated>(s, results);
 #endif
+  if (s.device.device == "plain") return bench_plain(s, results);
   switch (best_isa()) {
 #if defined(ABH_AVX512)
     case Isa::avx512:

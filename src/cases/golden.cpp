@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "cases/golden_cases.hpp"
 #include "device/isa.hpp"
+#include "plain/plain.hpp"
 #include "program/flags.hpp"
 
 namespace abh {
@@ -78,6 +79,7 @@ std::string error_text(double error) {
 
 // The devices of this build.
 const std::vector<std::string> devices = {
+    "plain",
     "cpu",
 #if defined(ABH_CUDA)
     "cuda",
@@ -107,6 +109,10 @@ GoldenResults results_of(const GoldenSettings& settings, GoldenFile& file) {
   using Emulated = GpuDevice<Backend::emulated>;
   if (settings.device == "emulated") return results_on<Emulated, float>(Emulated(), file);
 #endif
+  if (settings.device == "plain") {
+    return settings.type == "double" ? results_on<PlainDevice, double>(PlainDevice(), file)
+                                     : results_on<PlainDevice, float>(PlainDevice(), file);
+  }
   if (settings.type == "double") return results_on<CpuDevice<Isa::baseline>, double>(CpuDevice<Isa::baseline>(1), file);
   switch (best_isa()) {
 #if defined(ABH_AVX512)
@@ -261,7 +267,7 @@ int golden_main(int argc, char** argv) {
   GoldenSettings settings;
   double tolerance = default_tolerance;
   Flags flags("golden", "checks this code against numbers computed by other code (docs/golden.md)", "FILE...");
-  flags.choice("device", settings.device, {"cpu", "emulated", "cuda"}, "where to compute");
+  flags.choice("device", settings.device, {"plain", "cpu", "emulated", "cuda"}, "where to compute");
   flags.choice("type", settings.type, {"double", "float"}, "number type; emulated and cuda compute in float");
   flags.real("tolerance", tolerance, "X",
              "largest error that passes, relative to the largest number of a tensor; in float the default is 2e-5, or "
@@ -269,7 +275,7 @@ int golden_main(int argc, char** argv) {
              {.low = 0});
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.positionals().empty()) throw UsageError("expected FILE..., found no file; see --help");
-  if (settings.device != "cpu") {
+  if (settings.device != "cpu" && settings.device != "plain") {
     if (flags.given("type") && settings.type == "double") {
       throw UsageError("--type: expected float, which is what --device " + settings.device +
                        " computes in, found double");

@@ -91,6 +91,13 @@ struct PoolingBackward {
 template <class Device, class T>
 void pooling_backward(Device&, const PoolingBackward<T>&);
 
+// (pooling.1) itself and its gradients, as sums over every window: in plain/ alone, where the recurrences have what
+// they are compared with. Neither max_bnc nor sum_bnc is written or read, and backward does not read out_bch.
+template <class Device, class T>
+void pooling_definition_forward(Device&, const PoolingForward<T>&);
+template <class Device, class T>
+void pooling_definition_backward(Device&, const PoolingBackward<T>&);
+
 // Step-by-step inference for one sequence. Shape's B and C are not read, so that only a window of 0 is global here. The
 // state is an array of triples (max, sum, K numbers) for every head: one running triple, and for a window w of them
 // plus a counter. It takes N (K + 2) numbers, or 1 + (w + 1) N (K + 2): constant, however long the sequence becomes.

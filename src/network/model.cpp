@@ -15,6 +15,7 @@
 #include "base/random.hpp"
 #include "device/isa.hpp"
 #include "network/network.hpp"
+#include "plain/plain.hpp"
 
 namespace abh {
 
@@ -156,8 +157,9 @@ std::size_t number_in(const char* path) {
 
 void add_machine_flags(Flags& flags, DeviceChoice& choice) {
   flags.section("Machine");
-  flags.choice("device", choice.device, {"auto", "cpu", "cuda", "emulated"},
-               "where to compute; auto: cuda if it is there");
+  flags.choice(
+      "device", choice.device, {"auto", "plain", "cpu", "cuda", "emulated"},
+      "where to compute; plain: the loops as the equations have them, slowly; auto: cuda if it is there, else cpu");
   flags.integer("threads", choice.threads, "N", "threads of the CPU device", 1, 1024);
   flags.choice("gemm", choice.gemm, {"library", "hand"}, "matrix products of the CUDA device: cuBLASLt's or ours");
 }
@@ -186,10 +188,10 @@ void require_device(const DeviceChoice& choice, const std::string& type) {
     throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
   }
 #endif
-  if (device == "cpu" && type != "float") {
+  if ((device == "cpu" || device == "plain") && type != "float") {
     // Unless the device is what `auto` found.
     throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
-                choice.device == "cpu" ? 2 : 1);
+                choice.device == device ? 2 : 1);
   }
 }
 
@@ -204,6 +206,10 @@ std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig&
 #if defined(ABH_EMULATOR)
   if (choice.device == "emulated") return make_gpu_model<Backend::emulated>(choice, config, extent, dropout, type);
 #endif
+  if (choice.device == "plain") {
+    return std::make_unique<ModelOn<PlainDevice, float>>(std::make_unique<PlainDevice>(), "plain", config, extent,
+                                                         dropout);
+  }
   switch (best_isa()) {
 #if defined(ABH_AVX512)
     case Isa::avx512:

@@ -53,7 +53,7 @@ class Model {
 // Where to compute.
 struct DeviceChoice {
   std::string device =
-      "auto";  // cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
+      "auto";  // plain, cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
   Index threads = available_threads();  // of the CPU device
   std::string gemm = "library";         // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
 };

@@ -32,7 +32,9 @@ void print(const Results& r) {
     std::printf("device: %s; measured peaks: %.1f GFLOP/s %s, %.1f GB/s copy\n\n", r.device.c_str(),
                 r.peaks.flops_per_s / 1e9, r.peaks.arithmetic.c_str(), r.peaks.copy_bytes_per_s / 1e9);
   } else {
-    std::printf("device: %s; an emulator has no peaks, and its times say nothing about a GPU\n\n", r.device.c_str());
+    std::printf("device: %s; %s\n\n", r.device.c_str(),
+                r.device == "plain" ? "loops that are there to be read, not to be fast"
+                                    : "an emulator has no peaks, and its times say nothing about a GPU");
   }
   std::printf("%-22s %10s %12s %10s %8s %11s %9s %11s\n", "training step, mixer", "ms", "tokens/s", "GFLOP/s",
               "of peak", "saved B/tok", "peak MiB", "faults/step");

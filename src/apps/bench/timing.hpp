@@ -11,6 +11,7 @@
 
 #include "base/types.hpp"
 #include "cpu/cpu.hpp"
+#include "plain/plain.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu.hpp"
 #endif
@@ -82,6 +83,10 @@ template <Isa isa>
 Index sets_wanted(const CpuDevice<isa>&, std::size_t) {
   return 1;
 }
+inline Timing call_timing(PlainDevice&, double seconds, double, const PeakRate&, const Calls& calls) {
+  return {median_milliseconds(seconds, calls.front(), 1)};
+}
+inline Index sets_wanted(const PlainDevice&, std::size_t) { return 1; }
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 // A GPU works behind the host's back, and a launch can take longer than its kernel: what is timed is a recording of

@@ -1,0 +1,30 @@
+#include "layers/adamw.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void adamw_update(Device&, const AdamwUpdate<T>& a) {
+  const StepState& state = *a.state;
+  if (std::isnan(state.clip_scale)) return;
+  // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
+  const T beta1 = T(a.settings.beta1), complement1 = T(1 - a.settings.beta1);
+  const T beta2 = T(a.settings.beta2), complement2 = T(1 - a.settings.beta2);
+  const T epsilon = T(a.settings.epsilon);
+  const T learning_rate = T(state.learning_rate), decay = T(state.learning_rate * a.settings.weight_decay);
+
+  for (Index i = 0; i < a.count; ++i) {
+    const T gradient = T(state.clip_scale) * a.d_weight[i];                                  // (adamw.1)
+    a.first_moment[i] = beta1 * a.first_moment[i] + complement1 * gradient;                  // (adamw.2)
+    a.second_moment[i] = beta2 * a.second_moment[i] + complement2 * (gradient * gradient);   // (adamw.3)
+    const T mean = a.first_moment[i] * T(state.first_moment_correction);                     // (adamw.4)
+    const T square = a.second_moment[i] * T(state.second_moment_correction);                 // (adamw.5)
+    a.weight[i] -= learning_rate * (mean / (sqrt(square) + epsilon)) + decay * a.weight[i];  // (adamw.6)
+  }
+}
+
+#define INSTANTIATE(T) template decltype(adamw_update<PlainDevice, T>) adamw_update<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,60 @@
+#include "layers/cross_entropy.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// The target distribution of a row.
+template <class T>
+T share_of_target(Index v, Token target, double label_smoothing, Index V) {
+  return T((v == target ? 1 - label_smoothing : 0) + label_smoothing / static_cast<double>(V));
+}
+
+}  // namespace
+
+template <class Device, class T>
+void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
+  const auto logits = array(a.logits_bcv, a.V);
+  Index count = 0;
+  T total = T(0);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    a.loss_bc[bc] = a.lse_bc[bc] = T(0);
+    if (a.targets_bc[bc] == ignored_target) continue;
+    T max = T(-infinity), sum = T(0), hit = T(0);
+    for (Index v = 0; v < a.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;
+    for (Index v = 0; v < a.V; ++v) sum += exp(logits(bc, v) - max);
+    a.lse_bc[bc] = max + log(sum);  // (cross_entropy.2)
+    for (Index v = 0; v < a.V; ++v) {
+      const T q = share_of_target<T>(v, a.targets_bc[bc], a.label_smoothing, a.V);  // (cross_entropy.1)
+      if (q != T(0)) hit += q * (logits(bc, v) - max);  // a logit of -infinity cannot occur, and 0 times it is NaN
+    }
+    a.loss_bc[bc] = log(sum) - hit;  // (cross_entropy.3)
+    total += a.loss_bc[bc];
+    ++count;
+  }
+  *a.loss = count > 0 ? total / T(count) : T(0);  // (cross_entropy.4)
+  *a.count = count;
+}
+
+template <class Device, class T>
+void cross_entropy_backward(Device&, const CrossEntropyBackward<T>& a) {
+  const auto logits = array(a.logits_bcv, a.V);
+  const auto d_logits = array(a.d_logits_bcv, a.V);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    for (Index v = 0; v < a.V; ++v) {
+      const Token target = a.targets_bc[bc];
+      const T q = share_of_target<T>(v, target, a.label_smoothing, a.V);
+      const T d = (exp(logits(bc, v) - a.lse_bc[bc]) - q) / T(*a.count);  // (cross_entropy.5)
+      d_logits(bc, v) = target == ignored_target ? T(0) : d;
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                            \
+  template decltype(cross_entropy_forward<PlainDevice, T>) cross_entropy_forward<PlainDevice, T>; \
+  template decltype(cross_entropy_backward<PlainDevice, T>) cross_entropy_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,38 @@
+#include "layers/dropout.hpp"
+
+#include "base/random.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// Without dropout the state is not read: there may be none.
+template <class T>
+T factor_of(const Dropout& dropout, Index i) {
+  if (dropout.p == 0) return T(1);
+  const StepState& state = *dropout.state;
+  const std::uint32_t word = philox_word(state.seed, static_cast<std::uint64_t>(i), state.step, dropout.site);
+  return T(word >= std::ceil(dropout.p * 0x1p32) ? 1 / (1 - dropout.p) : 0);  // (dropout.1)
+}
+
+}  // namespace
+
+template <class Device, class T>
+void dropout_forward(Device&, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
+  for (Index i = 0; i < count; ++i) {
+    out[i] = factor_of<T>(dropout, i) * in[i] + (residual ? residual[i] : T(0));  // (dropout.2)
+  }
+}
+
+template <class Device, class T>
+void dropout_backward(Device&, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
+  for (Index i = 0; i < count; ++i) d_in[i] = factor_of<T>(dropout, i) * d_out[i];  // (dropout.3)
+}
+
+#define INSTANTIATE(T)                                                                \
+  template decltype(dropout_forward<PlainDevice, T>) dropout_forward<PlainDevice, T>; \
+  template decltype(dropout_backward<PlainDevice, T>) dropout_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

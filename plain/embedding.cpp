@@ -1,0 +1,44 @@
+#include "layers/embedding.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void embedding_forward(Device&, T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd, Index B,
+                       Index C, Index D, Index first_position) {
+  const auto out = array(out_bcd, C, D);
+  const auto tokens = array(tokens_bc, C);
+  const auto token = array(token_vd, D), position = array(position_cd, D);
+  for (Index b = 0; b < B; ++b) {
+    for (Index c = 0; c < C; ++c) {
+      for (Index d = 0; d < D; ++d) {
+        out(b, c, d) =
+            token(tokens(b, c), d) + (position_cd ? position(first_position + c, d) : T(0));  // (embedding.1)
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void embedding_backward(Device&, Accum<T>* d_token_vd, Accum<T>* d_position_cd, const T* d_out_bcd,
+                        const Token* tokens_bc, Index B, Index C, Index D, Index) {
+  const auto d_token = array(d_token_vd, D), d_position = array(d_position_cd, D);
+  const auto d_out = array(d_out_bcd, C, D);
+  const auto tokens = array(tokens_bc, C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index c = 0; c < C; ++c) {
+      for (Index d = 0; d < D; ++d) {
+        d_token(tokens(b, c), d) += d_out(b, c, d);             // (embedding.2)
+        if (d_position_cd) d_position(c, d) += d_out(b, c, d);  // (embedding.3)
+      }
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                    \
+  template decltype(embedding_forward<PlainDevice, T>) embedding_forward<PlainDevice, T>; \
+  template decltype(embedding_backward<PlainDevice, T>) embedding_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

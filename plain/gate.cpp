@@ -1,0 +1,44 @@
+#include "layers/gate.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void gate_forward(Device& device, const GateForward<T>& a) {
+  const auto out = array(a.out_bcd, a.D);
+  const auto residual = array(a.residual_bcd, a.D), gate = array(a.gate_bcd, stride_or(a.gate_stride, a.D));
+  typename Device::Scope scratch(device.workspace);
+  const auto dropped = array(scratch.template take<T>(a.BC * a.D), a.D);
+  dropout_forward<Device, T>(device, dropped.first, a.pooled_bcd, nullptr, a.dropout, a.BC * a.D);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    for (Index d = 0; d < a.D; ++d) {
+      out(bc, d) = (a.residual_bcd ? residual(bc, d) : T(0)) + dropped(bc, d) * gate(bc, d);  // (gate.1)
+    }
+  }
+}
+
+template <class Device, class T>
+void gate_backward(Device& device, const GateBackward<T>& a) {
+  const Index count = a.BC * a.D;
+  const auto d_gate = array(a.d_gate_bcd, stride_or(a.d_gate_stride, a.D));
+  const auto d_out = array(a.d_out_bcd, a.D), gate = array(a.gate_bcd, stride_or(a.gate_stride, a.D));
+  typename Device::Scope scratch(device.workspace);
+  const auto dropped = array(scratch.template take<T>(count), a.D);
+  const auto d_dropped = array(scratch.template take<T>(count), a.D);
+  dropout_forward<Device, T>(device, dropped.first, a.pooled_bcd, nullptr, a.dropout, count);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    for (Index d = 0; d < a.D; ++d) {
+      d_gate(bc, d) = d_out(bc, d) * dropped(bc, d);  // (gate.3)
+      d_dropped(bc, d) = d_out(bc, d) * gate(bc, d);
+    }
+  }
+  dropout_backward<Device, T>(device, a.d_pooled_bcd, d_dropped.first, a.dropout, count);  // (gate.2)
+}
+
+#define INSTANTIATE(T)                                                          \
+  template decltype(gate_forward<PlainDevice, T>) gate_forward<PlainDevice, T>; \
+  template decltype(gate_backward<PlainDevice, T>) gate_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

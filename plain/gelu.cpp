@@ -1,0 +1,65 @@
+#include "layers/gelu.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr double inv_sqrt_two_pi = 0.39894228040143267794;
+constexpr double sqrt_half = 0.70710678118654752440;
+constexpr double kappa = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double alpha = 0.044715;
+
+// Beyond +-64 every factor has its limit, and an infinite one would bring infinity times 0. NaN stays.
+template <class T>
+T bounded(T x) {
+  return x < T(-64) ? T(-64) : x > T(64) ? T(64) : x;
+}
+
+template <class T>
+T normal_distribution(T x) {
+  return (T(1) + erf(x * T(sqrt_half))) / T(2);
+}
+template <class T>
+T normal_density(T x) {
+  return T(inv_sqrt_two_pi) * exp(-x * x / T(2));
+}
+template <class T>
+T tau(T x) {
+  return tanh(T(kappa) * (x + T(alpha) * x * x * x));
+}
+
+}  // namespace
+
+template <class Device, class T>
+void gelu_forward(Device&, T* out, const T* in, Index count, GeluForm form) {
+  for (Index i = 0; i < count; ++i) {
+    const T x = bounded(in[i]), rest = in[i] > x ? in[i] - x : T(0);  // what is above 64 passes
+    if (form == GeluForm::erf) {
+      out[i] = x * normal_distribution(x) + rest;  // (gelu.1)
+    } else {
+      out[i] = x / T(2) * (T(1) + tau(x)) + rest;  // (gelu.2)
+    }
+  }
+}
+
+template <class Device, class T>
+void gelu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count, GeluForm form) {
+  for (Index i = 0; i < count; ++i) {
+    const T x = bounded(in[i]), t = tau(x);
+    if (form == GeluForm::erf) {
+      d_in[i] = d_out[i] * (normal_distribution(x) + x * normal_density(x));  // (gelu.3)
+    } else {
+      const T d_argument = T(kappa) * (T(1) + T(3 * alpha) * x * x);
+      d_in[i] = d_out[i] * ((T(1) + t) / T(2) + x / T(2) * (T(1) - t * t) * d_argument);  // (gelu.4)
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                          \
+  template decltype(gelu_forward<PlainDevice, T>) gelu_forward<PlainDevice, T>; \
+  template decltype(gelu_backward<PlainDevice, T>) gelu_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,21 @@
+#include "layers/global_norm.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void global_norm(Device&, StepState* state, const Accum<T>* gradient, double clip, Index count) {
+  double sum = 0;
+  for (Index i = 0; i < count; ++i) sum += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
+  const double norm = std::sqrt(sum);                             // (global_norm.1)
+  double clip_scale = clip > 0 && norm > clip ? clip / norm : 1;  // (global_norm.2)
+  if (!std::isfinite(norm)) clip_scale = std::numeric_limits<double>::quiet_NaN();
+  state->gradient_norm = norm;
+  state->clip_scale = clip_scale;
+}
+
+#define INSTANTIATE(T) template decltype(global_norm<PlainDevice, T>) global_norm<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

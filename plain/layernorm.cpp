@@ -1,0 +1,52 @@
+#include "layers/layernorm.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void layernorm_forward(Device&, T* out_bcd, Accum<T>* mean_bc, Accum<T>* rstd_bc, const T* in_bcd, const T* weight_d,
+                       const T* bias_d, Index BC, Index D) {
+  const auto out = array(out_bcd, D);
+  const auto in = array(in_bcd, D);
+  for (Index bc = 0; bc < BC; ++bc) {
+    T sum = T(0), squares = T(0);
+    for (Index d = 0; d < D; ++d) sum += in(bc, d);
+    const T mean = sum / T(D);  // (layernorm.1)
+    for (Index d = 0; d < D; ++d) squares += (in(bc, d) - mean) * (in(bc, d) - mean);
+    const T rstd = T(1) / sqrt(squares / T(D) + T(layernorm_epsilon));                                 // (layernorm.2)
+    for (Index d = 0; d < D; ++d) out(bc, d) = weight_d[d] * ((in(bc, d) - mean) * rstd) + bias_d[d];  // (layernorm.3)
+    mean_bc[bc] = mean;
+    rstd_bc[bc] = rstd;
+  }
+}
+
+template <class Device, class T>
+void layernorm_backward(Device&, const LayernormBackward<T>& a) {
+  const Index D = a.D;
+  const auto d_in = array(a.d_in_bcd, D);
+  const auto in = array(a.in_bcd, D), d_out = array(a.d_out_bcd, D), d_residual = array(a.d_residual_bcd, D);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    const T mean = a.mean_bc[bc], rstd = a.rstd_bc[bc];
+    T mean_u = T(0), mean_u_normed = T(0);
+    for (Index d = 0; d < D; ++d) {
+      const T normed = (in(bc, d) - mean) * rstd, u = a.weight_d[d] * d_out(bc, d);
+      mean_u += u / T(D);
+      mean_u_normed += u * normed / T(D);
+      a.d_weight_d[d] += d_out(bc, d) * normed;  // (layernorm.5)
+      a.d_bias_d[d] += d_out(bc, d);             // (layernorm.6)
+    }
+    for (Index d = 0; d < D; ++d) {
+      const T normed = (in(bc, d) - mean) * rstd, u = a.weight_d[d] * d_out(bc, d);
+      const T around = a.d_residual_bcd ? d_residual(bc, d) : T(0);
+      d_in(bc, d) = rstd * (u - mean_u - normed * mean_u_normed) + around;  // (layernorm.4)
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                    \
+  template decltype(layernorm_forward<PlainDevice, T>) layernorm_forward<PlainDevice, T>; \
+  template decltype(layernorm_backward<PlainDevice, T>) layernorm_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

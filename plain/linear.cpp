@@ -1,0 +1,56 @@
+#include "layers/linear.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void linear_forward(Device&, const LinearForward<T>& a) {
+  const auto out = array(a.out_bco, stride_or(a.out_stride, a.O));
+  const auto in = array(a.in_bci, stride_or(a.in_stride, a.I)), weight = array(a.weight_oi, a.I);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    for (Index o = 0; o < a.O; ++o) {
+      T sum = T(0);
+      for (Index i = 0; i < a.I; ++i) sum += in(bc, i) * weight(o, i);
+      out(bc, o) = T(a.scale) * (sum + (a.bias_o ? a.bias_o[o] : T(0)));  // (linear.1)
+    }
+  }
+}
+
+template <class Device, class T>
+void linear_backward_input(Device&, const LinearBackwardInput<T>& a) {
+  const auto d_in = array(a.d_in_bci, stride_or(a.in_stride, a.I));
+  const auto d_out = array(a.d_out_bco, stride_or(a.out_stride, a.O)), weight = array(a.weight_oi, a.I);
+  for (Index bc = 0; bc < a.BC; ++bc) {
+    for (Index i = 0; i < a.I; ++i) {
+      T sum = T(0);
+      for (Index o = 0; o < a.O; ++o) sum += d_out(bc, o) * weight(o, i);
+      d_in(bc, i) = T(a.scale) * sum + (a.accumulate ? d_in(bc, i) : T(0));  // (linear.2)
+    }
+  }
+}
+
+template <class Device, class T>
+void linear_backward_weight(Device&, const LinearBackwardWeight<T>& a) {
+  const auto d_weight = array(a.d_weight_oi, a.I);
+  const auto d_out = array(a.d_out_bco, stride_or(a.out_stride, a.O)),
+             in = array(a.in_bci, stride_or(a.in_stride, a.I));
+  for (Index o = 0; o < a.O; ++o) {
+    for (Index i = 0; i < a.I; ++i) {
+      T sum = T(0);
+      for (Index bc = 0; bc < a.BC; ++bc) sum += d_out(bc, o) * in(bc, i);
+      d_weight(o, i) += T(a.scale) * sum;  // (linear.3)
+    }
+    T sum = T(0);
+    for (Index bc = 0; bc < a.BC; ++bc) sum += d_out(bc, o);
+    if (a.d_bias_o) a.d_bias_o[o] += T(a.scale) * sum;  // (linear.4)
+  }
+}
+
+#define INSTANTIATE(T)                                                                            \
+  template decltype(linear_forward<PlainDevice, T>) linear_forward<PlainDevice, T>;               \
+  template decltype(linear_backward_input<PlainDevice, T>) linear_backward_input<PlainDevice, T>; \
+  template decltype(linear_backward_weight<PlainDevice, T>) linear_backward_weight<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

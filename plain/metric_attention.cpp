@@ -1,0 +1,82 @@
+#include "layers/metric_attention.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// Where M_nkk' stands among the numbers of head n; m is k'.
+Index place_of(MetricForm form, Index k, Index m, Index K) {
+  if (form == MetricForm::full) return k * K + m;
+  return k <= m ? k * K - k * (k - 1) / 2 + (m - k) : place_of(form, m, k, K);  // (metric_attention.1)
+}
+
+// All heads' numbers: metric(n, place).
+template <class T>
+View<T, 2> metric_of(T* first, MetricForm form, Index K) {
+  return array(first, metric_count(form, 1, K));
+}
+
+}  // namespace
+
+template <class Device, class T>
+void metric_key_forward(Device&, T* key_bch, const T* project_bch, const T* metric_nl, MetricForm form, Index BC,
+                        Index N, Index K) {
+  const auto key = array(key_bch, N, K);
+  const auto project = array(project_bch, N, K);
+  const auto metric = metric_of(metric_nl, form, K);
+  for (Index bc = 0; bc < BC; ++bc) {
+    for (Index n = 0; n < N; ++n) {
+      for (Index k = 0; k < K; ++k) {
+        T sum = T(0);
+        for (Index m = 0; m < K; ++m) sum += metric(n, place_of(form, k, m, K)) * project(bc, n, m);
+        key(bc, n, k) = sum;  // (metric_attention.2)
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
+  const Index N = a.N, K = a.K;
+  const auto d_project = array(a.d_project_bch, N, K);
+  const auto d_key = array(a.d_key_bch, N, K), project = array(a.project_bch, N, K);
+  const auto metric = metric_of(a.metric, a.form, K);
+  const auto d_metric = metric_of(a.d_metric, a.form, K);
+  for (Index n = 0; n < N; ++n) {
+    for (Index k = 0; k < K; ++k) {
+      for (Index m = 0; m < K; ++m) {
+        const Index place = place_of(a.form, k, m, K);
+        T gradient = T(0);
+        for (Index bc = 0; bc < a.BC; ++bc) {
+          d_project(bc, n, m) += d_key(bc, n, k) * metric(n, place);  // (metric_attention.3)
+          gradient += d_key(bc, n, k) * project(bc, n, m);            // (metric_attention.4)
+        }
+        d_metric(n, place) += gradient;  // (metric_attention.5): packed, k k' and k' k have one place
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric_nl, MetricForm form, Index N, Index K) {
+  const auto query = array(query_h, K);
+  const auto project = array(project_h, K);
+  const auto metric = metric_of(metric_nl, form, K);
+  for (Index n = 0; n < N; ++n) {
+    for (Index m = 0; m < K; ++m) {
+      T sum = T(0);
+      for (Index k = 0; k < K; ++k) sum += project(n, k) * metric(n, place_of(form, k, m, K));
+      query(n, m) = sum;  // (metric_attention.6)
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                        \
+  template decltype(metric_key_forward<PlainDevice, T>) metric_key_forward<PlainDevice, T>;   \
+  template decltype(metric_key_backward<PlainDevice, T>) metric_key_backward<PlainDevice, T>; \
+  template decltype(metric_query_step<PlainDevice, T>) metric_query_step<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

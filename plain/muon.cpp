@@ -1,0 +1,82 @@
+#include "layers/muon.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// A matrix of O rows, read the other way where it has more rows than columns: from here on O <= I, and the step of the
+// transposed matrix is the transposed step.
+template <class T>
+View<T, 2> wide_matrix(T* first, Index O, Index I) {
+  return O <= I ? View<T, 2>{first, {I, 1}} : View<T, 2>{first, {1, I}};
+}
+
+}  // namespace
+
+template <class Device, class T>
+void muon_update(Device& device, const MuonUpdate<T>& u) {
+  const StepState& state = *u.state;
+  if (std::isnan(state.clip_scale)) return;
+  const Index O = u.O < u.I ? u.O : u.I, I = u.O < u.I ? u.I : u.O;
+  // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
+  const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
+  const T decay = T(state.learning_rate * u.settings.weight_decay);
+  const T step = T(state.learning_rate * muon_step * std::sqrt(static_cast<double>(I)));
+  typename Device::Scope scratch(device.workspace);
+  const auto x = array(scratch.template take<T>(O * I), I), next = array(scratch.template take<T>(O * I), I);
+  const auto gram = array(scratch.template take<T>(O * O), O), polynomial = array(scratch.template take<T>(O * O), O);
+
+  for (Index m = 0; m < u.matrices; ++m) {
+    const auto weight = wide_matrix(u.weight + u.offset_m[m], u.O, u.I);
+    const auto first_moment = wide_matrix(u.first_moment + u.offset_m[m], u.O, u.I);
+    const auto d_weight = wide_matrix(u.d_weight + u.offset_m[m], u.O, u.I);
+    double squares = 0;  // where no square of a float overflows or vanishes
+    for (Index o = 0; o < O; ++o) {
+      for (Index i = 0; i < I; ++i) {
+        const T gradient = T(state.clip_scale) * d_weight(o, i);                 // (muon.1)
+        first_moment(o, i) = beta * first_moment(o, i) + complement * gradient;  // (muon.2)
+        x(o, i) = beta * first_moment(o, i) + complement * gradient;             // (muon.3)
+        squares += static_cast<double>(x(o, i)) * static_cast<double>(x(o, i));
+      }
+    }
+    const T scale = T(1 / (std::sqrt(squares) + u.settings.epsilon));
+    for (Index o = 0; o < O; ++o) {
+      for (Index i = 0; i < I; ++i) x(o, i) = scale * x(o, i);  // (muon.4)
+    }
+
+    // p and q are o' and o".
+    for (Index round = 0; round < u.settings.rounds; ++round) {
+      for (Index o = 0; o < O; ++o) {
+        for (Index p = 0; p < O; ++p) {
+          gram(o, p) = T(0);
+          for (Index i = 0; i < I; ++i) gram(o, p) += x(o, i) * x(p, i);  // (muon.5)
+        }
+      }
+      for (Index o = 0; o < O; ++o) {
+        for (Index p = 0; p < O; ++p) {
+          T square = T(0);
+          for (Index q = 0; q < O; ++q) square += gram(o, q) * gram(q, p);
+          const T linear = T(o == p ? muon_linear : 0);
+          polynomial(o, p) = linear + T(muon_cubic) * gram(o, p) + T(muon_quintic) * square;  // (muon.6)
+        }
+      }
+      for (Index o = 0; o < O; ++o) {
+        for (Index i = 0; i < I; ++i) {
+          next(o, i) = T(0);
+          for (Index p = 0; p < O; ++p) next(o, i) += polynomial(o, p) * x(p, i);  // (muon.7)
+        }
+      }
+      device.copy(x.first, next.first, O * I);
+    }
+    for (Index o = 0; o < O; ++o) {
+      for (Index i = 0; i < I; ++i) weight(o, i) -= step * x(o, i) + decay * weight(o, i);  // (muon.8)
+    }
+  }
+}
+
+#define INSTANTIATE(T) template decltype(muon_update<PlainDevice, T>) muon_update<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,51 @@
+#include "layers/pooling_logits.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void pooling_logits_forward(Device&, const PoolingLogitsForward<T>& a) {
+  const auto logit = array(a.logit_bnc, a.N, a.C);
+  const auto x = heads(a.x_bch, a.x_stride, a.C, a.N, a.K);
+  const auto pool = array(a.pool_nk, a.K);
+  const T scale = T(1 / std::sqrt(static_cast<double>(a.K)));
+  for (Index b = 0; b < a.B; ++b) {
+    for (Index n = 0; n < a.N; ++n) {
+      for (Index c = 0; c < a.C; ++c) {
+        T sum = T(0);
+        for (Index k = 0; k < a.K; ++k) sum += x(b, c, n, k) * pool(n, k);
+        logit(b, n, c) = sum * scale;  // (pooling_logits.1)
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void pooling_logits_backward(Device&, const PoolingLogitsBackward<T>& a) {
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, a.C, a.N, a.K);
+  const auto d_pool = array(a.d_pool_nk, a.K);
+  const auto d_logit = array(a.d_logit_bnc, a.N, a.C);
+  const auto x = heads(a.x_bch, a.x_stride, a.C, a.N, a.K);
+  const auto pool = array(a.pool_nk, a.K);
+  const T scale = T(1 / std::sqrt(static_cast<double>(a.K)));
+  for (Index n = 0; n < a.N; ++n) {
+    for (Index k = 0; k < a.K; ++k) {
+      T sum = T(0);
+      for (Index b = 0; b < a.B; ++b) {
+        for (Index c = 0; c < a.C; ++c) {
+          d_x(b, c, n, k) += d_logit(b, n, c) * pool(n, k) * scale;  // (pooling_logits.2)
+          sum += d_logit(b, n, c) * x(b, c, n, k);
+        }
+      }
+      d_pool(n, k) += sum * scale;  // (pooling_logits.3)
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                              \
+  template decltype(pooling_logits_forward<PlainDevice, T>) pooling_logits_forward<PlainDevice, T>; \
+  template decltype(pooling_logits_backward<PlainDevice, T>) pooling_logits_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

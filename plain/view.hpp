@@ -1,0 +1,62 @@
+#pragma once
+
+// What the loops of plain/ are written with: arrays indexed by their letters, and the elementary functions.
+
+#include <cmath>
+#include <limits>
+
+#include "plain/plain.hpp"
+
+namespace abh {
+
+// For the number types that a layer is instantiated for: in the tests' own build Dual, a number that carries its
+// derivative.
+#if defined(ABH_PLAIN_DUAL)
+#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(Dual)
+#else
+#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(double)
+#endif
+
+// Those of Dual stand beside it.
+using std::erf;
+using std::exp;
+using std::log;
+using std::sqrt;
+using std::tanh;
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// An array that is indexed by its letters: x(b, c, n, k).
+template <class T, int letters>
+struct View {
+  T* first;
+  Index strides[letters];  // between neighbours, one a letter
+
+  template <class... Indices>
+  T& operator()(Indices... indices) const {
+    static_assert(sizeof...(Indices) == letters);
+    Index at = 0;
+    int letter = 0;
+    ((at += indices * strides[letter++]), ...);
+    return first[at];
+  }
+};
+
+// A row-major array. The first extent is not needed: `array(x_bcd, C, D)` is x(b, c, d).
+template <class T>
+View<T, 2> array(T* first, Index extent1) {
+  return {first, {extent1, 1}};
+}
+template <class T>
+View<T, 3> array(T* first, Index extent1, Index extent2) {
+  return {first, {extent1 * extent2, extent2, 1}};
+}
+
+// Rows of N heads of K channels side by side, `stride` apart (0: N K): x(b, c, n, k).
+template <class T>
+View<T, 4> heads(T* first, Index stride, Index C, Index N, Index K) {
+  const Index row = stride_or(stride, N * K);
+  return {first, {C * row, row, K, 1}};
+}
+
+}  // namespace abh
