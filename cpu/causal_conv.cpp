@@ -39,13 +39,15 @@ void transpose_rows(Device& device, T* out, const T* in, Index BC, Index X, Inde
 // Narrow groups. Lanes run over the groups: neighbouring lanes do the same with different data, and no lane needs what
 // another has. That asks for activations as (B, C, G, U) and taps as (J, O, G, U), groups last. With one channel a
 // group (depthwise), or one group, activations have that order as they are.
-template <class T>
-void direct_weight(T* weight_jogu, const T* weight_dgj, Index U, Index G, Index J) {
-  for (Index j = 0; j < J; ++j) {
-    for (Index og = 0; og < G * G; ++og) {
-      for (Index u = 0; u < U; ++u) weight_jogu[(j * G * G + og) * U + u] = weight_dgj[(u * G * G + og) * J + j];
+template <class Device, class T>
+void direct_weight(Device& device, T* weight_jogu, const T* weight_dgj, Index U, Index G, Index J) {
+  on_one_thread(device, [=] {
+    for (Index j = 0; j < J; ++j) {
+      for (Index og = 0; og < G * G; ++og) {
+        for (Index u = 0; u < U; ++u) weight_jogu[(j * G * G + og) * U + u] = weight_dgj[(u * G * G + og) * J + j];
+      }
     }
-  }
+  });
 }
 
 // Both ways of the convolution. Output channel y of a group at position c sums, over taps j and channels x of the
@@ -271,7 +273,7 @@ void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* w
     return;
   }
 
-  direct_weight(weight, weight_dgj, U, G, J);
+  direct_weight(device, weight, weight_dgj, U, G, J);
   if (G == 1 || U == 1) {
     direct_forward(device, out_bcd, in_bcd, weight, s);
     return;
@@ -320,7 +322,7 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
     return;
   }
 
-  direct_weight(weight, weight_dgj, U, G, J);
+  direct_weight(device, weight, weight_dgj, U, G, J);
   if (G == 1 || U == 1) {
     direct_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight, s);
     return;

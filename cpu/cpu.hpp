@@ -22,14 +22,19 @@ struct CpuDevice {
     }
   };
 
-  explicit CpuDevice(Index thread_count) : threads(thread_count) {}
+  explicit CpuDevice(Index thread_count, Work work = Work::done) : threads(thread_count, work) {}
 
-  MemorySource memory() const { return host_memory(); }
+  // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
+  bool counts() const { return threads.work() == Work::counted; }
+  CpuDevice counter() const { return CpuDevice(threads.count(), Work::counted); }
+
+  MemorySource memory() const { return counts() ? no_memory() : host_memory(); }
 
   template <class T>
   void set_zero(T* to, Index count);
   template <class T>
   void copy(T* to, const T* from, Index count) {
+    if (counts()) return;
     for (Index i = 0; i < count; ++i) to[i] = from[i];
   }
   // The same between the device and the host; on the CPU they share one memory.
@@ -47,7 +52,7 @@ struct CpuDevice {
   }
 
   Threads threads;
-  Workspace workspace{host_memory()};
+  Workspace workspace{memory()};
 };
 
 // In place of the standard library's templates, which these files do without (cpu/lanes.hpp).
@@ -79,6 +84,12 @@ void parallel_rows(CpuDevice<isa>& device, Index rows, Index rows_per_task, cons
   parallel_pieces(device, rows, rows_per_task, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) body(row);
   });
+}
+
+// Runs body() on the calling thread: what has one order for all of an array, such as a sum over tasks.
+template <Isa isa, class Body>
+void on_one_thread(CpuDevice<isa>& device, const Body& body) {
+  if (!device.counts()) body();
 }
 
 template <Isa isa>

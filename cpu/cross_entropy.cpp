@@ -61,20 +61,24 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     a.loss_bc[bc] = loss;
   });
 
-  // On one thread, so in one order.
-  Index count = 0;
-  for (Index bc = 0; bc < a.BC; ++bc) count += a.targets_bc[bc] != ignored_target;
-  RowSum<T> sum;
-  for_lanes<T>(a.BC, [&]<class L>(Index bc) { sum += load<L>(a.loss_bc + bc); });
-  *a.loss = count > 0 ? sum.total() / T(count) : T(0);  // (cross_entropy.4)
-  *a.count = count;
+  on_one_thread(device, [&] {
+    Index count = 0;
+    for (Index bc = 0; bc < a.BC; ++bc) count += a.targets_bc[bc] != ignored_target;
+    RowSum<T> sum;
+    for_lanes<T>(a.BC, [&]<class L>(Index bc) { sum += load<L>(a.loss_bc + bc); });
+    *a.loss = count > 0 ? sum.total() / T(count) : T(0);  // (cross_entropy.4)
+    *a.count = count;
+  });
 }
 
 template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   const Index V = a.V;
   const TargetShare<T> q(a.label_smoothing, V);
-  const T row_weight = *a.count > 0 ? T(1) / T(*a.count) : T(0);
+  T row_weight = T(0);
+  on_one_thread(device, [&] {
+    if (*a.count > 0) row_weight = T(1) / T(*a.count);
+  });
   parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
     const T* logits_v = a.logits_bcv + bc * V;
     T* d_logits_v = a.d_logits_bcv + bc * V;

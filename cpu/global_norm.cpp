@@ -49,17 +49,19 @@ void global_norm(Device& device, StepState* state, const Accum<T>* gradient, dou
     task_sum[begin / elements_per_task] = sum_of_squares<T>(gradient + begin, end - begin);
   });
 
-  double sum = 0;
-  for (Index task = 0; task < tasks; ++task) sum += task_sum[task];
-  const double norm = square_root<double>(sum);  // (global_norm.1)
-  double clip_scale = 1;
-  if (!__builtin_isfinite(norm)) {
-    clip_scale = __builtin_nan("");
-  } else if (clip > 0 && norm > clip) {
-    clip_scale = clip / norm;  // (global_norm.2)
-  }
-  state->gradient_norm = norm;
-  state->clip_scale = clip_scale;
+  on_one_thread(device, [&] {
+    double sum = 0;
+    for (Index task = 0; task < tasks; ++task) sum += task_sum[task];
+    const double norm = square_root<double>(sum);  // (global_norm.1)
+    double clip_scale = 1;
+    if (!__builtin_isfinite(norm)) {
+      clip_scale = __builtin_nan("");
+    } else if (clip > 0 && norm > clip) {
+      clip_scale = clip / norm;  // (global_norm.2)
+    }
+    state->gradient_norm = norm;
+    state->clip_scale = clip_scale;
+  });
 }
 
 #define INSTANTIATE(T) template decltype(global_norm<Cpu, T>) global_norm<Cpu, T>;

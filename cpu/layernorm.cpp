@@ -117,12 +117,14 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
     }
   });
 
-  for (Index task = 0; task < tasks; ++task) {
-    for_lanes<T>(D, [&]<class L>(Index d) {
-      store<L>(a.d_weight_d + d, load<L>(a.d_weight_d + d) + load<L>(d_weight_td + task * D + d));
-      store<L>(a.d_bias_d + d, load<L>(a.d_bias_d + d) + load<L>(d_bias_td + task * D + d));
-    });
-  }
+  on_one_thread(device, [&] {
+    for (Index task = 0; task < tasks; ++task) {
+      for_lanes<T>(D, [&]<class L>(Index d) {
+        store<L>(a.d_weight_d + d, load<L>(a.d_weight_d + d) + load<L>(d_weight_td + task * D + d));
+        store<L>(a.d_bias_d + d, load<L>(a.d_bias_d + d) + load<L>(d_bias_td + task * D + d));
+      });
+    }
+  });
 }
 
 #define INSTANTIATE(T)                                                    \

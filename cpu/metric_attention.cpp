@@ -53,7 +53,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   Accum<T>* gradient_nkk = a.d_metric;  // G; a full metric's gradient is G itself
   if (a.form == MetricForm::packed) {
     gradient_nkk = scratch.template take<Accum<T>>(N * K * K);
-    for (Index i = 0; i < N * K * K; ++i) gradient_nkk[i] = Accum<T>(0);
+    device.set_zero(gradient_nkk, N * K * K);
   }
 
   for (Index n = 0; n < N; ++n) {

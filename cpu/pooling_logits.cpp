@@ -101,11 +101,13 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
     while (bc < end) advance.template operator()<1>();
   });
 
-  for (Index task = 0; task < tasks; ++task) {
-    for_lanes<Accum<T>>(H, [&]<class L>(Index h) {
-      store<L>(a.d_pool_nk + h, load<L>(a.d_pool_nk + h) + load<L>(d_pool_th + task * H + h));
-    });
-  }
+  on_one_thread(device, [&] {
+    for (Index task = 0; task < tasks; ++task) {
+      for_lanes<Accum<T>>(H, [&]<class L>(Index h) {
+        store<L>(a.d_pool_nk + h, load<L>(a.d_pool_nk + h) + load<L>(d_pool_th + task * H + h));
+      });
+    }
+  });
 }
 
 #define INSTANTIATE(T)                                                              \

@@ -46,7 +46,11 @@ bool gpu_available() {
 }
 
 template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice gemm) : gemm_(gemm) {
+GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work) : gemm_(gemm), work_(work) {
+  if (counts()) {
+    stream_ = idle_stream();
+    return;
+  }
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
@@ -61,6 +65,7 @@ GpuDevice<backend>::GpuDevice(GemmChoice gemm) : gemm_(gemm) {
 
 template <Backend backend>
 GpuDevice<backend>::~GpuDevice() {
+  if (counts()) return;
   static_cast<void>(cudaStreamSynchronize(stream_));
   static_cast<void>(cudaStreamDestroy(stream_));
 }
@@ -115,7 +120,9 @@ bool gpu_available() {
 }
 
 template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice) : name_("emulator"), gemm_(GemmChoice::hand) {}
+GpuDevice<backend>::GpuDevice(GemmChoice, Work work) : name_("emulator"), gemm_(GemmChoice::hand), work_(work) {
+  if (counts()) stream_ = idle_stream();
+}
 
 template <Backend backend>
 GpuDevice<backend>::~GpuDevice() {}
@@ -143,17 +150,17 @@ void GpuDevice<backend>::Recording::abandon(GpuDevice&) {}
 
 template <Backend backend>
 void GpuDevice<backend>::synchronize() {
-  require(cudaStreamSynchronize(stream_), "a kernel");
+  if (!counts()) require(cudaStreamSynchronize(stream_), "a kernel");
 }
 
 template <Backend backend>
 void GpuDevice<backend>::set_zero_bytes(void* to, std::size_t bytes) {
-  if (bytes > 0) require(cudaMemsetAsync(to, 0, bytes, stream_), "memset");
+  if (bytes > 0 && !counts()) require(cudaMemsetAsync(to, 0, bytes, stream_), "memset");
 }
 
 template <Backend backend>
 void GpuDevice<backend>::copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copy");
+  if (bytes > 0 && !counts()) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copy");
 }
 
 template MemorySource gpu_memory<Backend::ABH_BACKEND>();

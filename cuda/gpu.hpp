@@ -4,6 +4,7 @@
 #include <string>
 
 #include "device/memory.hpp"
+#include "device/work.hpp"
 
 struct CUstream_st;
 
@@ -34,7 +35,7 @@ class GpuDevice {
  public:
   using Scope = Workspace::Scope;
 
-  explicit GpuDevice(GemmChoice gemm = GemmChoice::library);
+  explicit GpuDevice(GemmChoice gemm = GemmChoice::library, Work work = Work::done);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
@@ -44,7 +45,11 @@ class GpuDevice {
   CUstream_st* stream() const { return stream_; }
   GemmChoice gemm() const { return gemm_; }
 
-  MemorySource memory() const { return gpu_memory<backend>(); }
+  // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
+  bool counts() const { return work_ == Work::counted; }
+  GpuDevice counter() const { return GpuDevice(gemm_, Work::counted); }
+
+  MemorySource memory() const { return counts() ? no_memory() : gpu_memory<backend>(); }
 
   template <class T>
   void set_zero(T* to, Index count) {
@@ -121,6 +126,7 @@ class GpuDevice {
   std::string name_;
   CUstream_st* stream_ = nullptr;
   GemmChoice gemm_;
+  Work work_;
 
  public:
   Workspace workspace{memory()};

@@ -4,6 +4,7 @@
 // name that may differ between the two lives in a namespace of the backend, so that one program can hold both.
 //
 //   launch(kernel, grid, block, shared_bytes, stream, args...)   kernel<<<grid, block, shared_bytes, stream>>>(args...)
+//   idle_stream()                                                a stream in which a launch does nothing
 //   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
 //   dynamic_shared_memory()                                      the shared_bytes of the launch
 //   ABH_UNROLL(8)                                                #pragma unroll 8, before a loop
@@ -39,11 +40,16 @@ inline void require(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
 }
 
+inline cudaStream_t idle_stream() {
+  static char place;
+  return reinterpret_cast<cudaStream_t>(&place);
+}
+
 // A grid without blocks is nothing to do, not an error.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (stream == idle_stream() || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   if (shared_bytes > 0) {  // a block gets more than 48 KB only on request
     require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
             "dynamic shared memory");
@@ -69,6 +75,7 @@ __device__ __forceinline__ void require_aligned(const void*, std::size_t) {}
 #else
 
 using emulator::dynamic_shared_memory;
+using emulator::idle_stream;
 using emulator::launch;
 using emulator::require_aligned;
 using emulator::shared_memory;

@@ -1,4 +1,9 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -215,6 +220,46 @@ TEST_CASE("memory: a source that refuses leaves the workspace as it was", "[memo
     CHECK_THROWS_AS(inner.take<char>(static_cast<Index>(2 * mebibyte)), Error);
   }
   CHECK(scope.take<char>(64) == first + 64);
+}
+
+// Whether a process that does this ends by itself and well.
+template <class Body>
+bool ends_well(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGSEGV, SIG_DFL);
+    std::signal(SIGBUS, SIG_DFL);
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_CASE("memory: addresses without memory", "[memory]") {
+  const MemorySource source = no_memory();
+  constexpr std::size_t terabyte = std::size_t{1} << 40;
+  void* first = source.allocate(1000 * terabyte + 1);
+  void* second = source.allocate(1);
+  CHECK(address(first) % 64 == 0);
+  CHECK(address(second) % 64 == 0);
+  CHECK(address(second) - address(first) == 1000 * terabyte + 64);
+  CHECK(ends_well([] {}));
+  for (void* place : {first, static_cast<void*>(static_cast<char*>(first) + 999 * terabyte), second}) {
+    CHECK_FALSE(ends_well([=] { static_cast<void>(*static_cast<volatile char*>(place)); }));
+    CHECK_FALSE(ends_well([=] { *static_cast<volatile char*>(place) = 1; }));
+  }
+  source.release(first);
+  // All that can be addressed, once; and again when all was given back.
+  for (int time = 0; time < 2; ++time) {
+    CHECK_THROWS_AS(source.allocate(std::numeric_limits<std::size_t>::max()), Error);
+    CHECK_THROWS_AS(source.allocate(std::size_t{1} << 55), Error);
+    source.release(second);
+    second = source.allocate(std::size_t{1} << 55);
+    CHECK(second == first);
+  }
+  source.release(second);
 }
 
 }  // namespace

@@ -161,5 +161,13 @@ TEST_CASE("threads: two teams at once", "[threads]") {
   CHECK(b.every_task_ran(200));
 }
 
+TEST_CASE("threads: a team whose work is only counted starts nothing and runs nothing", "[threads]") {
+  Threads threads(1'000'000, Work::counted);
+  CHECK(threads.count() == 1'000'000);
+  for (const Index tasks : {1, 2, 100}) {
+    threads.run([](void*, Index, Index) { FAIL("a task ran"); }, nullptr, tasks);
+  }
+}
+
 }  // namespace
 }  // namespace abh

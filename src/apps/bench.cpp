@@ -74,9 +74,9 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
     const NetworkExtent extent{.B = s.training.batch,
                                .C = one.context,
                                .training = true,
-                               .threads = s.device.threads,
+                               .muon = s.training.optimizer == "muon",
                                .recompute = s.recompute};
-    const NetworkMemory memory = model_memory(one, extent, s.training.type);
+    const NetworkMemory memory = model_memory(s.device, one, extent, s.training.type);
     require_memory(host_bytes(s.device, memory));
     reset_peak_memory();
     const std::unique_ptr<Model> model = make_model(s.device, one, extent, s.training.dropout, s.training.type);

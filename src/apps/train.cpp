@@ -190,17 +190,17 @@ int body(int argc, char** argv) {
   check_model(a.model);
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
-  const NetworkMemory memory = model_memory(a.model,
+  const NetworkMemory memory = model_memory(a.device, a.model,
                                             {.B = a.training.batch,
                                              .C = a.model.context,
                                              .training = true,
-                                             .threads = a.device.threads,
+                                             .muon = a.training.optimizer == "muon",
                                              .recompute = a.recompute},
                                             a.training.type);
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =
-      model_memory(a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
+      model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
   require_memory(host_bytes(a.device, memory) + 5 * sampling.weight_bytes + sampling.total());
   if (!lock) {
     make_folder(a.out);

@@ -141,7 +141,7 @@ struct NetworkExtent {
   Index B = 1, C = 1;      // largest batch
   bool training = false;   // gradients and optimizer moments too
   Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
-  Index threads = 1;       // each has scratch memory of its own, which counts in the estimate
+  bool muon = false;       // that updates the matrices of linear maps, and asks for scratch memory
   bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
 };
 
@@ -149,7 +149,7 @@ struct NetworkExtent {
 struct NetworkMemory {
   Index weights = 0;  // how many
   std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
-  // Scratch memory of one training step, an upper bound for the layers of this project on the CPU.
+  // Scratch memory of one training step on the largest batch, on the device that it was counted for.
   std::size_t workspace_bytes = 0;
   // Error if it is more than can be addressed.
   std::size_t total() const {

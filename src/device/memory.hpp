@@ -15,6 +15,11 @@ struct MemorySource {
 
 MemorySource host_memory();
 
+// Addresses without memory, to be counted: every allocation has its own, and whoever reads or writes there is stopped
+// by the machine. allocate throws Error beyond what any machine can address. Given back by the thread that asked for
+// them.
+MemorySource no_memory();
+
 // Of this process, as Linux counts it; 0 where it does not. The most bytes of memory in use at one time since the
 // start or the last reset, and how often a page had to be fetched or made when it was touched. (getrusage has a peak,
 // too, but that one begins with what the process was before it ran this program.)

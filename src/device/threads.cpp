@@ -33,10 +33,11 @@ bool spin_until(Changed changed) {
 
 }  // namespace
 
-Threads::Threads(Index count) : count_(std::max<Index>(count, 1)) {
+Threads::Threads(Index count, Work work) : count_(std::max<Index>(count, 1)), work_(work) {
+  if (work_ == Work::counted) return;
   workers_.reserve(static_cast<std::size_t>(count_ - 1));
   try {
-    for (Index worker = 1; worker < count_; ++worker) workers_.emplace_back(&Threads::work, this, worker);
+    for (Index worker = 1; worker < count_; ++worker) workers_.emplace_back(&Threads::wait_and_run, this, worker);
   } catch (const std::system_error&) {
     stop_ = true;
     generation_.fetch_add(1, std::memory_order_release);
@@ -61,6 +62,7 @@ void Threads::run_share(Index worker) const {
 }
 
 void Threads::run(Task task, void* context, Index tasks) {
+  if (work_ == Work::counted) return;
   task_ = task;
   context_ = context;
   tasks_ = tasks;
@@ -79,7 +81,7 @@ void Threads::run(Task task, void* context, Index tasks) {
   }
 }
 
-void Threads::work(Index worker) {
+void Threads::wait_and_run(Index worker) {
   std::uint32_t seen = 0;
   for (;;) {
     const auto moved = [&] { return generation_.load(std::memory_order_acquire) != seen; };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "device/work.hpp"
 
 namespace abh {
 
@@ -16,22 +17,25 @@ class Threads {
  public:
   using Task = void (*)(void* context, Index task, Index worker);
 
-  // count: workers including the calling thread, at least 1. Throws Error when the system refuses to start them.
-  explicit Threads(Index count);
+  // count: workers including the calling thread, at least 1. Throws Error when the system refuses to start them. Where
+  // work is only counted none are started and run() returns at once.
+  explicit Threads(Index count, Work work = Work::done);
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
   Index count() const { return count_; }
+  Work work() const { return work_; }
 
   // Runs task(context, i, worker) for i in [0, tasks) and returns when all are done. Tasks must not throw or call run.
   void run(Task task, void* context, Index tasks);
 
  private:
-  void work(Index worker);
+  void wait_and_run(Index worker);
   void run_share(Index worker) const;
 
   Index count_;
+  Work work_;
   Task task_ = nullptr;
   void* context_ = nullptr;
   Index tasks_ = 0;

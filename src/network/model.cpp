@@ -124,25 +124,66 @@ class ModelOn : public Model {
 };
 
 template <Isa isa>
-std::unique_ptr<Model> make_cpu_model(Index threads, const ModelConfig& config, const NetworkExtent& extent,
-                                      double dropout) {
-  const std::string name =
-      std::string("cpu, ") + isa_name(isa) + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
-  return std::make_unique<ModelOn<CpuDevice<isa>, float>>(std::make_unique<CpuDevice<isa>>(threads), name, config,
-                                                          extent, dropout);
+std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Work work) {
+  return std::make_unique<CpuDevice<isa>>(choice.threads, work);
 }
+template <Isa isa>
+std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string&) {
+  const Index threads = device.threads.count();
+  return std::string("cpu, ") + isa_name(isa) + ", " + std::to_string(threads) +
+         (threads == 1 ? " thread" : " threads");
+}
+
+std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Work) {
+  return std::make_unique<PlainDevice>();
+}
+std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&) { return "plain"; }
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 template <Backend backend>
-std::unique_ptr<Model> make_gpu_model(const DeviceChoice& choice, const ModelConfig& config,
-                                      const NetworkExtent& extent, double dropout, const std::string& type) {
-  using Device = GpuDevice<backend>;
-  auto device = std::make_unique<Device>(choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
-  const std::string name = choice.device + ", " + device->name() + ", " + type;
-  if (type == "bf16") return std::make_unique<ModelOn<Device, bf16>>(std::move(device), name, config, extent, dropout);
-  return std::make_unique<ModelOn<Device, float>>(std::move(device), name, config, extent, dropout);
+std::unique_ptr<GpuDevice<backend>> make_device(std::type_identity<GpuDevice<backend>>, const DeviceChoice& choice,
+                                                Work work) {
+  return std::make_unique<GpuDevice<backend>>(choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library, work);
+}
+template <Backend backend>
+std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice, const std::string& type) {
+  return resolved_device(choice.device) + ", " + device.name() + ", " + type;
 }
 #endif
+
+// body.operator()<T>(device): the number type and the device that are chosen.
+template <class Body>
+auto with_device(const DeviceChoice& choice, const std::string& type, Work work, const Body& body) {
+  require_device(choice, type);
+  const auto with = [&]<class Device, class T>() {
+    return body.template operator()<T>(make_device(std::type_identity<Device>(), choice, work));
+  };
+#if defined(ABH_CUDA)
+  if (resolved_device(choice.device) == "cuda") {
+    if (type == "bf16") return with.template operator()<GpuDevice<Backend::cuda>, bf16>();
+    return with.template operator()<GpuDevice<Backend::cuda>, float>();
+  }
+#endif
+#if defined(ABH_EMULATOR)
+  if (choice.device == "emulated") {
+    if (type == "bf16") return with.template operator()<GpuDevice<Backend::emulated>, bf16>();
+    return with.template operator()<GpuDevice<Backend::emulated>, float>();
+  }
+#endif
+  if (choice.device == "plain") return with.template operator()<PlainDevice, float>();
+  switch (best_isa()) {
+#if defined(ABH_AVX512)
+    case Isa::avx512:
+      return with.template operator()<CpuDevice<Isa::avx512>, float>();
+#endif
+#if defined(ABH_X86)
+    case Isa::avx2:
+      return with.template operator()<CpuDevice<Isa::avx2>, float>();
+#endif
+    default:
+      return with.template operator()<CpuDevice<Isa::baseline>, float>();
+  }
+}
 
 using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is the same on every device
 
@@ -195,45 +236,25 @@ void require_device(const DeviceChoice& choice, const std::string& type) {
   }
 }
 
-std::unique_ptr<Model> make_model(const DeviceChoice& wanted, const ModelConfig& config, const NetworkExtent& extent,
+std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
                                   double dropout, const std::string& type) {
-  require_device(wanted, type);
-  DeviceChoice choice = wanted;
-  choice.device = resolved_device(wanted.device);
-#if defined(ABH_CUDA)
-  if (choice.device == "cuda") return make_gpu_model<Backend::cuda>(choice, config, extent, dropout, type);
-#endif
-#if defined(ABH_EMULATOR)
-  if (choice.device == "emulated") return make_gpu_model<Backend::emulated>(choice, config, extent, dropout, type);
-#endif
-  if (choice.device == "plain") {
-    return std::make_unique<ModelOn<PlainDevice, float>>(std::make_unique<PlainDevice>(), "plain", config, extent,
-                                                         dropout);
-  }
-  switch (best_isa()) {
-#if defined(ABH_AVX512)
-    case Isa::avx512:
-      return make_cpu_model<Isa::avx512>(choice.threads, config, extent, dropout);
-#endif
-#if defined(ABH_X86)
-    case Isa::avx2:
-      return make_cpu_model<Isa::avx2>(choice.threads, config, extent, dropout);
-#endif
-    default:
-      return make_cpu_model<Isa::baseline>(choice.threads, config, extent, dropout);
-  }
+  return with_device(choice, type, Work::done,
+                     [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
+                       const std::string name = name_of(*device, choice, type);
+                       return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, extent, dropout);
+                     });
 }
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }
 
-NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent, const std::string& type) {
-#if defined(ABH_CUDA)
-  if (type == "bf16") return Network<GpuDevice<Backend::cuda>, bf16>::memory(config, extent);
-#elif defined(ABH_EMULATOR)
-  if (type == "bf16") return Network<GpuDevice<Backend::emulated>, bf16>::memory(config, extent);
-#endif
-  static_cast<void>(type);  // a build without a GPU device has floats only
-  return AnyNetwork::memory(config, extent);
+NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
+                           const std::string& type) {
+  DeviceChoice counted = choice;
+  // Plain loops take no step without numbers: what the CPU's layers take stands for them.
+  if (counted.device == "plain") counted.device = "cpu";
+  return with_device(counted, type, Work::counted, [&]<class T, class Device>(const std::unique_ptr<Device>& device) {
+    return Network<Device, T>::memory(*device, config, extent);
+  });
 }
 
 std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory) {

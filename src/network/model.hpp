@@ -70,9 +70,11 @@ void require_device(const DeviceChoice& choice, const std::string& type);
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
                                   double dropout = 0, const std::string& type = "float");
 
-// The table of weights of a network that is not built, in the order of its arena, and the memory that one takes.
+// The table of weights of a network that is not built, in the order of its arena, and the memory that one takes on a
+// device that require_device accepts.
 std::vector<Parameter> parameter_table(const ModelConfig& config);
-NetworkMemory model_memory(const ModelConfig& config, const NetworkExtent& extent, const std::string& type = "float");
+NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
+                           const std::string& type = "float");
 
 // How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.
 std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -53,7 +52,9 @@ class Network {
         parts_(layout_, config, extent, dropout) {
     device_.set_zero(weights(), weight_count());
     if (extent.training) {
-      device_.workspace.expect(workspace_bytes(config, extent));
+      if constexpr (can_count) {
+        if (!device_.counts()) device_.workspace.expect(workspace_bytes(device_, config, extent));
+      }
       device_.set_zero(gradients(), weight_count());
       device_.set_zero(first_moments(), weight_count());
       device_.set_zero(second_moments(), weight_count());
@@ -63,6 +64,9 @@ class Network {
   // Where T is narrower than Accum<T> (bf16), training keeps the weights in full precision too: the optimizer updates
   // these, and what the layers read is their rounded copy.
   static constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
+
+  // Whether a step can be walked on such a device without computing it.
+  static constexpr bool can_count = requires(const Device& device) { device.counter(); };
 
   std::vector<Parameter> parameters() const { return measured_.parameters(); }
   Index weight_count() const { return measured_.weight_count(); }
@@ -101,8 +105,8 @@ class Network {
     return measure(config, NetworkExtent{}).parameters();
   }
 
-  // Memory of a network that is not built. Error if it cannot even be counted.
-  static NetworkMemory memory(const ModelConfig& config, const NetworkExtent& extent) {
+  // Memory of a network that is not built, on a device like this one. Error if it cannot even be counted.
+  static NetworkMemory memory(const Device& device, const ModelConfig& config, const NetworkExtent& extent) {
     const Layout<T> layout = measure(config, extent);
     NetworkMemory memory;
     memory.weights = layout.weight_count();
@@ -111,7 +115,7 @@ class Network {
       memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
       memory.moment_bytes = 2 * memory.gradient_bytes;
       if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(layout.weight_count());
-      memory.workspace_bytes = workspace_bytes(config, extent);
+      if constexpr (can_count) memory.workspace_bytes = workspace_bytes(device, config, extent);
     }
     memory.activation_bytes = layout.activation_bytes();
     memory.state_bytes = layout.state_bytes();
@@ -353,58 +357,22 @@ class Network {
     }
   }
 
-  static std::size_t workspace_bytes(const ModelConfig& config, const NetworkExtent& extent) {
-    const double bytes = 64 * std::ceil(workspace_bound(config, extent) * sizeof(T) / 64);
-    if (!(bytes < 0x1p62)) throw Error("the network asks for more memory than any machine can address");
-    return static_cast<std::size_t>(bytes);
-  }
-
-  // Elements of scratch memory in a training step: the gradient of the stream, and beside it the most that a block
-  // holds with the most that one of its layers takes. In floating point, where no product of sizes overflows.
-  static double workspace_bound(const ModelConfig& config, const NetworkExtent& extent) {
-    const double B = static_cast<double>(extent.B), C = static_cast<double>(extent.C), BC = B * C;
-    const double D = static_cast<double>(config.channels), F = static_cast<double>(config.ffn_channels());
-    const double N = static_cast<double>(config.heads), K = static_cast<double>(config.mixer_head_channels()),
-                 H = N * K;
-    const double threads = static_cast<double>(extent.threads);
-    // A matrix product packs its weight or, for the weight's gradient, some rows of its input for every thread, or sums
-    // in parts when its sums have many terms and there are few blocks; O and I in either order. A norm sums its
-    // weights' gradients over one row in 32.
-    const double norm = (BC / 32 + 1) * 2 * (D + 16);
-    const auto product_over = [&](double terms, double O, double I) {
-      const double block = std::max(I * std::min(O + 32, 256.0), O * std::min(I + 32, 256.0));
-      const double rows = std::min(terms, 256.0) * (std::max(O, I) + 16);
-      const double parts = std::min(terms / 128 * O * (I + 1), O * (I + 1) + 24 * 132 * 256);
-      return std::max({threads * block, threads * rows, parts, norm});
-    };
-    const auto product = [&](double O, double I) { return product_over(BC, O, I); };
-    double most = product(static_cast<double>(config.vocabulary), D);
-    const auto block = [&](double arrays, double layer) { most = std::max(most, arrays + layer); };
-    const double longest = std::max({F, D, H});  // of the linear maps that Muon updates
-    block(2 * D * (longest + D), product_over(longest, longest, D));
-    block(BC * (D + F), product(F, D));
-    if (config.conv_kernel) {
-      const Index group_channels = config.channels / config.convolution_groups();  // exact, see ModelConfig::check
-      const auto G = static_cast<double>(group_channels);
-      const double tap_count = static_cast<double>(config.conv_kernel) * G;  // inputs of one output
-      const double direct = 2 * BC * D + (BC / 64 + B) * tap_count * D;
-      const double gathered = BC * tap_count + tap_count * D + product(G, tap_count);
-      block(BC * (extent.recompute ? 3 : 2) * D,
-            tap_count * D + (group_channels < causal_conv_gemm_width ? direct : gathered));
-    }
-    for (const MixerProperties& mixer : mixer_properties(config)) {
-      if (!mixer.has_scores) {
-        const double maps = config.additive_values == "own" ? 3 : 2;
-        const double pooling = BC * N + 12 * (threads + B * N) * (C + 16) + BC * D / 8;
-        block(BC * (maps + 3) * D, std::max(product(maps * D, D), pooling));
-      } else {
-        // d_query for each piece of a head; for a thread, a block of rows and a tile beside it.
-        const double rows = std::min({512.0, 2 * C + 64, 32768 / K + 64}) + 32;
-        const double core = (16 + B * N) * C * (K + 17) + threads * 5 * rows * (K + 16);
-        block(BC * (D + 4 * H), std::max({product(3 * H, D), product(D, H), core, 2 * H * K}));
-      }
-    }
-    return BC * D + most;
+  // Scratch memory of a training step on the largest batch: the same step on a device that only counts.
+  static std::size_t workspace_bytes(const Device& device, const ModelConfig& config, const NetworkExtent& extent) {
+    Device counter = device.counter();
+    Network network(counter, config, extent);
+    const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
+    const Token* tokens_bc = memory_bc.as<Token>();
+    StepState state;
+    const Pass pass{.B = extent.B, .C = extent.C, .state = &state};
+    TrainingConfig training;
+    training.optimizer = extent.muon ? "muon" : "adamw";
+    network.forward(tokens_bc, pass);
+    network.loss(tokens_bc, 0, pass);
+    network.backward(tokens_bc, tokens_bc, 0, pass);
+    network.measure_gradient(training, &state);
+    network.update(training, &state);
+    return counter.workspace.peak();
   }
 
   void project_to_logits(Index BC) {

@@ -52,7 +52,7 @@ Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, c
   for (const MixerProperties& mixer : mixer_properties(config)) recurrent = recurrent && !mixer.has_cache;
   limit_ = recurrent ? 0 : config.context;
   const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = config.context};
-  require_memory(host_bytes(device, model_memory(config, extent, type)));
+  require_memory(host_bytes(device, model_memory(device, config, extent, type)));
   model_ = make_model(device, config, extent, 0, type);
   model_->write(Model::Arena::weights, checkpoint.weights);
   model_->start();

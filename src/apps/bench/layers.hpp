@@ -331,7 +331,7 @@ class LayerBench {
   }
 
   void optimizer() {
-    const Index count = model_memory(config_, {}).weights;
+    const Index count = model_memory({.device = "cpu"}, config_, {}).weights;
     constexpr bool narrow = !std::is_same_v<T, Sum>;  // then there are weights in full precision beside the narrow ones
     T* weight = array(count);
     Sum *master = narrow ? array<Sum>(count) : nullptr, *first = array<Sum>(count), *second = array<Sum>(count, true);
