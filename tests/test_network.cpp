@@ -574,6 +574,7 @@ TEST_CASE("network: a step on a device that computes nothing asks for the memory
     CAPTURE(threads);
     for_each_cpu(threads, [&](auto& device, const std::string& name) {
       INFO(name);
+      if (name == "plain") return;                // takes no step without numbers
       if (name == "scalar" && s.C > 100) return;  // no scratch memory of its own, and slow
       const NetworkMemory memory = Network<std::decay_t<decltype(device)>, float>::memory(device, config, extent);
       CHECK(device.workspace.peak() == 0);
@@ -636,7 +637,9 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
       }
     }
   };
-  for_each_cpu(3, [&](auto& device, const std::string&) { check.template operator()<float>(device); });
+  for_each_cpu(3, [&](auto& device, const std::string& name) {
+    if (name != "plain") check.template operator()<float>(device);  // which takes no step without numbers
+  });
 #if defined(ABH_EMULATOR)
   GpuDevice<Backend::emulated> emulated;
   check.template operator()<float>(emulated);
