@@ -146,7 +146,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
                      .lanes = lanes,
                      .steps = K});
       };
-      multiply_keys(0, keys_of_both, 0, group_queries > width ? group<T> : width);
+      multiply_keys(0, keys_of_both, 0, group_queries > width ? group<T> : width);  // (attention.1), without its factor
       multiply_keys(keys_of_both, keys, width, width);
 
       for (Index half = 0; half < group_queries; half += width) {
@@ -165,7 +165,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         for (Index key = 0; key < seen; ++key) max = larger(max, load<L>(weight_c + key * group<T>));
         // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
         const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
-        const T to_exponent = scale * T(log2_e);  // (attention.1), and to the base 2
+        const T to_exponent = scale * T(log2_e);  // (attention.1), its factor, and to the base 2
         L shrink[] = {(old_max - base) * to_exponent};
         powers_of_two(shrink);
         L sum = splat<L>(T(0));

@@ -301,7 +301,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
             const A d = sum_of_parts(out_dot[slot], parts, C, last);
             pulled = weighted_sum<A>(d, &pulled, starts, keep_up[slot][last], add_up[slot][last]);
           }
-          d_logit_c[c] -= weight_up[slot][c] * pulled;
+          d_logit_c[c] -= weight_up[slot][c] * pulled;  // (pooling.18), the next block
         });
   };
 

@@ -312,8 +312,8 @@ void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, c
       here.max() = logit_n[n];
       for (Index k = 0; k < s.K; ++k) here.out(k) = x(n, k);
       start(seen, s.K);
-      for (Index r = 1; r <= w;
-           ++r) {  // the oldest first; places that nothing has filled yet have a logit of -infinity
+      // The oldest first. Places that nothing has filled yet have a logit of -infinity.
+      for (Index r = 1; r <= w; ++r) {
         const State<T> position = state_of<T>(state, 1 + (newest + r) % w, n, s);
         push(seen, seen, position.max(), &position.out(0), s.K);
       }

@@ -99,6 +99,16 @@ class BuiltBlock {
 //   template <class Device, class T>
 //   std::unique_ptr<Block<Device, T>> operator()(Layout<T>&, const ModelConfig&, const BlockExtent&,
 //                                                const BlockOptions&) const;
+// MakeBlock<DotBlock> is that of a block with nothing to choose.
+template <template <class, class> class Type>
+struct MakeBlock {
+  template <class Device, class T>
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+                                               const BlockOptions& options) const {
+    return std::make_unique<Type<Device, T>>(layout, "", config, extent, options);
+  }
+};
+
 template <class Make>
 struct BlockCase {
   Make make;

@@ -4,13 +4,7 @@
 namespace abh {
 namespace {
 
-struct MakeAdditive {
-  template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<AdditiveBlock<Device, T>>(layout, "mixer.", config, extent, options);
-  }
-};
+using MakeAdditive = MakeBlock<AdditiveBlock>;
 
 BlockCase<MakeAdditive> additive_case(Index N, Index K, Index B, Index C, Index window = 0) {
   BlockCase<MakeAdditive> block;
@@ -110,7 +104,7 @@ TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[addi
     Values<double> in = random_values(block.inputs(), 9);
     const Array<double> out = run_forward<double>(block, device, in)[0];
     std::size_t key = 0;
-    while (block.inputs()[key].name != "mixer.key_dd") ++key;
+    while (block.inputs()[key].name != "key_dd") ++key;
     // Row d of the key matrix matters exactly where element d of the first mask is kept, or anything with a projection.
     bool any_kept = false, any_dropped = false;
     for (std::size_t d = 0; d < 6; ++d) {
@@ -146,7 +140,7 @@ TEST_CASE("additive: against its definition", "[additive]") {
     const auto tensor = [&](const std::string& name) {
       const std::vector<Slot> slots = block.inputs();
       std::size_t s = 0;
-      while (slots[s].name != "mixer." + name) ++s;
+      while (slots[s].name != name) ++s;
       return in[s];
     };
     const std::size_t C = 3, D = 4, K = 2;

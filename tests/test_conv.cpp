@@ -4,13 +4,7 @@
 namespace abh {
 namespace {
 
-struct MakeConv {
-  template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<ConvBlock<Device, T>>(layout, "conv.", config, extent, options);
-  }
-};
+using MakeConv = MakeBlock<ConvBlock>;
 
 BlockCase<MakeConv> conv_case(Index D, Index groups, Index kernel, Index B, Index C) {
   BlockCase<MakeConv> block;
@@ -60,7 +54,7 @@ TEST_CASE("conv: what lies before the first position is 0 after the norm", "[con
   // bias is not 0; the next one gets what the norm made of position 0.
   const BlockCase<MakeConv> block = conv_case(3, 0, 3, 1, 4);
   Values<double> in = random_values(block.inputs(), 11);
-  REQUIRE(block.inputs()[3].name == "conv.weight_dgj");
+  REQUIRE(block.inputs()[3].name == "weight_dgj");
   for (std::size_t d = 0; d < 3; ++d) in[3][3 * d + 0] = 1, in[3][3 * d + 1] = 0, in[3][3 * d + 2] = 0;
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];

@@ -4,16 +4,10 @@
 namespace abh {
 namespace {
 
-struct MakeDotProduct {
-  template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<DotBlock<Device, T>>(layout, "mixer.", config, extent, options);
-  }
-};
+using MakeDot = MakeBlock<DotBlock>;
 
-BlockCase<MakeDotProduct> dot_case(Index D, Index N, Index K, Index B, Index C) {
-  BlockCase<MakeDotProduct> block;
+BlockCase<MakeDot> dot_case(Index D, Index N, Index K, Index B, Index C) {
+  BlockCase<MakeDot> block;
   block.config.channels = D;
   block.config.heads = N;
   block.config.head_channels = K;
@@ -24,7 +18,7 @@ BlockCase<MakeDotProduct> dot_case(Index D, Index N, Index K, Index B, Index C) 
 
 // With and without biases, causal or not.
 template <class Body>
-void for_each_form(BlockCase<MakeDotProduct> block, const Body& body) {
+void for_each_form(BlockCase<MakeDot> block, const Body& body) {
   for (const bool bias : {false, true}) {
     for (const bool causal : {false, true}) {
       block.config.attention_bias = bias;
@@ -43,7 +37,7 @@ TEST_CASE("dot: every derivative, every width, every form", "[dot]") {
 }
 
 TEST_CASE("dot: with a mask", "[dot]") {
-  BlockCase<MakeDotProduct> block = dot_case(4, 2, 2, 2, 5);
+  BlockCase<MakeDot> block = dot_case(4, 2, 2, 2, 5);
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_form(block, [](const auto& each) { check_layer(each); });
 
@@ -56,7 +50,7 @@ TEST_CASE("dot: with a mask", "[dot]") {
 }
 
 TEST_CASE("dot: with dropout and its fixed mask", "[dot]") {
-  BlockCase<MakeDotProduct> block = dot_case(6, 2, 3, 2, 3);
+  BlockCase<MakeDot> block = dot_case(6, 2, 3, 2, 3);
   block.options.dropout = 0.25;
   block.options.layer = 1;
   check_layer(block);
@@ -71,7 +65,7 @@ TEST_CASE("dot: with dropout and its fixed mask", "[dot]") {
 }
 
 TEST_CASE("dot: without norm, without residual", "[dot]") {
-  BlockCase<MakeDotProduct> block = dot_case(4, 1, 4, 1, 4);
+  BlockCase<MakeDot> block = dot_case(4, 1, 4, 1, 4);
   block.options.norm = false;
   check_layer(block);
   block.options.residual = false;
@@ -81,15 +75,15 @@ TEST_CASE("dot: without norm, without residual", "[dot]") {
 }
 
 TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot]") {
-  BlockCase<MakeDotProduct> block = dot_case(5, 1, 5, 2, 6);
+  BlockCase<MakeDot> block = dot_case(5, 1, 5, 2, 6);
   block.config.attention_bias = true;
   const Values<double> in = random_values(block.inputs(), 7);
   CpuDevice<Isa::baseline> device(1);
   const Values<double> d_in = run_backward<double>(block, device, in, random_values(block.outputs(), 8));
   const std::vector<Slot> slots = block.inputs();
   for (std::size_t s = 0; s < slots.size(); ++s) {
-    if (slots[s].name == "mixer.key_bias_h") CHECK_FALSE(!(largest(d_in[s]) <= 1e-13));
-    if (slots[s].name == "mixer.query_bias_h") CHECK(largest(d_in[s]) > 1e-3);
+    if (slots[s].name == "key_bias_h") CHECK_FALSE(!(largest(d_in[s]) <= 1e-13));
+    if (slots[s].name == "query_bias_h") CHECK(largest(d_in[s]) > 1e-3);
   }
 }
 

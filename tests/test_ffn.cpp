@@ -4,13 +4,7 @@
 namespace abh {
 namespace {
 
-struct MakeFfn {
-  template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<FfnBlock<Device, T>>(layout, "ffn.", config, extent, options);
-  }
-};
+using MakeFfn = MakeBlock<FfnBlock>;
 
 BlockCase<MakeFfn> ffn_case(Index D, Index B, Index C) {
   BlockCase<MakeFfn> block;

@@ -4,13 +4,7 @@
 namespace abh {
 namespace {
 
-struct MakeIdentity {
-  template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<IdentityBlock<Device, T>>(layout, "mixer.", config, extent, options);
-  }
-};
+using MakeIdentity = MakeBlock<IdentityBlock>;
 
 BlockCase<MakeIdentity> identity_case(Index D, Index B, Index C) {
   BlockCase<MakeIdentity> block;

@@ -9,7 +9,7 @@ struct MakeMetric {
   template <class Device, class T>
   std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
                                                const BlockOptions& options) const {
-    return std::make_unique<MetricBlock<Device, T>>(layout, "mixer.", config, extent, options, form);
+    return std::make_unique<MetricBlock<Device, T>>(layout, "", config, extent, options, form);
   }
 };
 
@@ -90,8 +90,8 @@ TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
   const BlockCase<MakeMetric> full = metric_case(MetricForm::full, 5, 2, 3, 2, 4);
   const std::vector<Slot> slots = packed.inputs();
   std::size_t metric = 0;
-  while (slots[metric].name != "mixer.metric_nl") ++metric;
-  REQUIRE(full.inputs()[metric].name == "mixer.metric_nkk");
+  while (slots[metric].name != "metric_nl") ++metric;
+  REQUIRE(full.inputs()[metric].name == "metric_nkk");
   const Values<double> in = random_values(slots, 21);
   const Values<double> d_out = random_values(packed.outputs(), 22);
   Values<double> in_full = in;

@@ -50,40 +50,32 @@ struct OwnLogitsCase {
 
 // The definition.
 
-// Outputs and gradients straight from out_c = sum over the window of softmax(logit) x, position by position.
+// Outputs and gradients as (pooling.1) has them, a weighted sum for each position, which shares nothing with the fast
+// code.
 struct Definition {
   Values<double> out, d_in;
 };
 Definition by_definition(const PoolingCase& layer, const Values<double>& in, const Values<double>& d_out) {
-  const Index B = layer.shape.B, C = layer.shape.C, N = layer.shape.N, K = layer.shape.K;
-  const Index w = layer.shape.window > 0 ? layer.shape.window : C;
   const Array<double>&logit = in[0], &x = in[1];
   Definition result{{Array<double>(x.size())}, {Array<double>(logit.size()), Array<double>(x.size())}};
-  Array<double>& out = result.out[0];
-  for (Index bn = 0; bn < B * N; ++bn) {
-    const auto row = [&](Index c) { return (bn / N * C + c) * N * K + bn % N * K; };
-    const auto real = [&](Index c) { return layer.mask_bc.empty() || layer.mask_bc[size(bn / N * C + c)] != 0; };
-    for (Index c = 0; c < C; ++c) {
-      const Index first = std::max<Index>(0, c - w + 1);
-      double most = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (Index i = first; i <= c; ++i) most = real(i) ? std::max(most, logit[size(bn * C + i)]) : most;
-      Array<double> share(size(C), 0.0);
-      for (Index i = first; i <= c; ++i) {
-        if (real(i)) sum += share[size(i)] = std::exp(logit[size(bn * C + i)] - most);
-      }
-      if (sum == 0) continue;
-      for (Index i = first; i <= c; ++i) {
-        for (Index k = 0; k < K; ++k) out[size(row(c) + k)] += share[size(i)] / sum * x[size(row(i) + k)];
-      }
-      for (Index i = first; i <= c; ++i) {
-        for (Index k = 0; k < K; ++k) {
-          const double pulled = share[size(i)] / sum * d_out[0][size(row(c) + k)];
-          result.d_in[1][size(row(i) + k)] += pulled;
-          result.d_in[0][size(bn * C + i)] += pulled * (x[size(row(i) + k)] - out[size(row(c) + k)]);
-        }
-      }
-    }
-  }
+  PlainDevice plain;
+  pooling_definition_forward<PlainDevice, double>(plain, {.out_bch = result.out[0].data(),
+                                                          .max_bnc = nullptr,
+                                                          .sum_bnc = nullptr,
+                                                          .logit_bnc = logit.data(),
+                                                          .x_bch = x.data(),
+                                                          .mask_bc = layer.mask(),
+                                                          .shape = layer.shape});
+  pooling_definition_backward<PlainDevice, double>(plain, {.d_x_bch = result.d_in[1].data(),
+                                                           .d_logit_bnc = result.d_in[0].data(),
+                                                           .d_out_bch = d_out[0].data(),
+                                                           .out_bch = nullptr,
+                                                           .max_bnc = nullptr,
+                                                           .sum_bnc = nullptr,
+                                                           .logit_bnc = logit.data(),
+                                                           .x_bch = x.data(),
+                                                           .mask_bc = layer.mask(),
+                                                           .shape = layer.shape});
   return result;
 }
 

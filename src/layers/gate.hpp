@@ -12,8 +12,8 @@ namespace abh {
 //   d_pooled_bcd = dropout'(d_out_bcd gate_bcd)                                               (gate.2)
 //   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                              (gate.3)
 
-// The residual is left out when null. An element is kept or dropped
-// as dropout.hpp says. out may be residual_bcd or pooled_bcd itself. Reads each operand once, writes once.
+// The residual is left out when null. An element is kept or dropped as dropout.hpp says. out may be residual_bcd or
+// pooled_bcd itself. Reads each operand once, writes once.
 template <class T>
 struct GateForward {
   T* out_bcd;

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
+
+class Flags;
 
 // The largest sizes that are accepted anywhere. Within them no product of sizes overflows an Index, and whatever is too
 // large for a machine is found when its memory is counted.
