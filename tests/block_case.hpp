@@ -21,13 +21,13 @@ namespace abh {
 inline Slot slot_of(const Parameter& parameter) {
   Index fan_in = 1;
   for (std::size_t i = 1; i < parameter.shape.size(); ++i) fan_in *= parameter.shape[i];
-  if (parameter.init == Init::one) return weight(parameter.name, parameter.count, 0.3, 1);
-  if (parameter.name.find("pool_nk") != std::string::npos) return weight(parameter.name, parameter.count);
-  if (parameter.init == Init::zero) return weight(parameter.name, parameter.count, 0.3);
+  if (parameter.init == Init::one) return weight(parameter.name, parameter.shape, 0.3, 1);
+  if (parameter.name.find("pool_nk") != std::string::npos) return weight(parameter.name, parameter.shape);
+  if (parameter.init == Init::zero) return weight(parameter.name, parameter.shape, 0.3);
   // A metric's rows are K wide, whether the table holds them packed or not.
   const bool metric = parameter.init == Init::identity_packed || parameter.init == Init::identity_full;
   if (metric) fan_in = parameter.init == Init::identity_full ? parameter.shape.back() : parameter.shape.back() / 2 + 1;
-  return weight(parameter.name, parameter.count, 1 / std::sqrt(static_cast<double>(fan_in)));
+  return weight(parameter.name, parameter.shape, 1 / std::sqrt(static_cast<double>(fan_in)));
 }
 
 // A block on memory of its own. What its forward pass saves starts as NaN, so that nothing unwritten is used.
@@ -122,34 +122,31 @@ struct BlockCase {
   Pass pass() const {
     return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? state.data() : nullptr};
   }
-  Index activation_count() const { return B * C * config.channels; }
 
   std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("in_bcd", activation_count())};
+    std::vector<Slot> slots = {activation("in_bcd", {B, C, config.channels})};
     const Layout<double> layout =
         BuiltBlock<Make, CpuDevice<Isa::baseline>, double>::measure(make, config, {B, C, 0}, options);
     for (const Parameter& parameter : layout.parameters()) slots.push_back(slot_of(parameter));
     return slots;
   }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", activation_count())}; }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", {B, C, config.channels})}; }
 
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
     BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options, recompute);
-    block.put_weights(in);
-    block->forward(device, out[0].data(), in[0].data(), pass());
+    block.put_weights(a.in);
+    block->forward(device, a.out[0].data(), a.in[0].data(), pass());
   }
-
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
     BuiltBlock<Make, Device, T> block(device, make, config, {B, C, 0}, options, recompute);
-    block.put_weights(in);
-    block.put_gradients(d_in);
-    Array<T> out_bcd(in[0].size());
-    block->forward(device, out_bcd.data(), in[0].data(), pass());
-    d_in[0] = d_out[0];  // a block's backward works in place
-    block->backward(device, d_in[0].data(), in[0].data(), pass());
-    block.get_gradients(d_in);
+    block.put_weights(a.in);
+    block.put_gradients(a.d_in);
+    block->forward(device, a.out[0].data(), a.in[0].data(), pass());
+    a.d_in[0] = a.d_out[0];  // a block's backward works in place
+    block->backward(device, a.d_in[0].data(), a.in[0].data(), pass());
+    block.get_gradients(a.d_in);
   }
 };
 

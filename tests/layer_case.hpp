@@ -1,18 +1,7 @@
 #pragma once
 
-// How every layer and block is proved. A test describes its layer once, as a Case:
-//
-//   struct LayernormCase {
-//     std::vector<Slot> inputs() const;    // activations and weights that the outputs depend on
-//     std::vector<Slot> outputs() const;
-//     template <class Device, class T>
-//     void forward(Device&, const Values<T>& in, Values<T>& out) const;             // writes every out[i]
-//     template <class Device, class T>
-//     void backward(Device&, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const;
-//   };                                                                  // runs its own forward pass for what it saves
-//
-// in[i], out[i] belong to inputs()[i], outputs()[i]. check_layer(case) then checks, for unit-scale data and a random
-// upstream gradient:
+// How every layer and block is proved, as a Case (src/cases/case.hpp). check_layer(case) checks, for unit-scale data
+// and a random upstream gradient:
 //   - backward in double against Dual numbers (1e-12) and central differences (1e-7), for every element of every input,
 //     on the CPU and in the plain loops (plain/), each by itself; and the two against each other (1e-11);
 //   - float in plain loops, every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a
@@ -20,14 +9,13 @@
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
 // check_gpu(layer, what, case) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
 //
-// So that a case runs on any device, its arrays are Arrays (and a StepState stands in an Array too), statistics, logits
-// and weight gradients are Array<Accum<T>>, and it touches elements only before it calls layers and after run(...).
-// Backward must overwrite the gradient of an activation (it is handed NaN) and add to that of a weight (handed
-// numbers).
+// What must be written is handed over as NaN, what must be added to as a number. So that a case runs on any device, its
+// arrays are Arrays, and whatever else a layer reads is kept().
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -36,6 +24,7 @@
 
 #include "base/random.hpp"
 #include "base/types.hpp"
+#include "cases/case.hpp"
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
 #include "device/isa.hpp"
@@ -51,22 +40,15 @@
 
 namespace abh {
 
-struct Slot {
-  std::string name;
-  Index count;
-  bool weight = false;
-  double scale = 1;   // standard deviation of the test data
-  double offset = 0;  // mean of the test data
-};
-inline Slot activation(std::string name, Index count, double scale = 1, double offset = 0) {
-  return {std::move(name), count, false, scale, offset};
-}
-inline Slot weight(std::string name, Index count, double scale = 1, double offset = 0) {
-  return {std::move(name), count, true, scale, offset};
-}
-
 template <class T>
 using Values = std::vector<Array<T>>;
+
+// Where every device finds values that a case points to, until the tests end.
+template <class Element>
+Element* kept(Array<Element> values) {
+  static std::deque<Array<Element>> all;
+  return all.emplace_back(std::move(values)).data();
+}
 
 // Runs body(device) on every CPU device that can compute T = float here: the plain loops, width 1, baseline, and what
 // this machine and this build have.
@@ -133,7 +115,7 @@ void wait_for(GpuDevice<backend>& device) {
 
 // Normal random numbers for slot `index` of a case.
 inline Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
-  Array<double> values(static_cast<std::size_t>(slot.count));
+  Array<double> values(static_cast<std::size_t>(slot.count()));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = slot.offset + slot.scale * normal_number(seed, i, index, 1000);
   return values;
@@ -200,32 +182,95 @@ inline void require_close(const std::vector<Slot>& slots, const Values<double>& 
   }
 }
 
+// The arrays of a case.
+template <class T>
+struct CaseArrays {
+  using Number = T;
+  Values<T> in, out, saved, d_out, d_in;
+};
+
+// The rows of a slot with `gap` elements of `fill` behind each, and back again.
+template <class T>
+Array<T> with_gaps(const Array<T>& rows, const Slot& slot, Index gap, double fill) {
+  if (gap == 0) return rows;
+  const Index width = slot.shape.back(), stride = width + gap;
+  Array<T> spread_rows(static_cast<std::size_t>(slot.count() / width * stride), static_cast<T>(fill));
+  for (Index i = 0; i < slot.count(); ++i) {
+    spread_rows[static_cast<std::size_t>(i / width * stride + i % width)] = rows[static_cast<std::size_t>(i)];
+  }
+  return spread_rows;
+}
+template <class T>
+Array<T> without_gaps(const Array<T>& spread_rows, const Slot& slot, Index gap, double fill) {
+  if (gap == 0) return spread_rows;
+  const Index width = slot.shape.back(), stride = width + gap;
+  Array<T> rows;
+  Index touched = 0;  // of the elements between the rows
+  for (Index i = 0; i < static_cast<Index>(spread_rows.size()); ++i) {
+    const T& x = spread_rows[static_cast<std::size_t>(i)];
+    if (i % stride < width) {
+      rows.push_back(x);
+    } else {
+      touched += !(static_cast<double>(x) == fill);
+    }
+  }
+  INFO("between rows of " << slot.name);
+  CHECK(touched == 0);
+  return rows;
+}
+
+constexpr double not_written = std::numeric_limits<float>::quiet_NaN(), between_rows = 5;
+
+template <class T>
+Array<T> filled(const Slot& slot, double fill) {
+  return Array<T>(static_cast<std::size_t>(slot.count()), static_cast<T>(fill));
+}
+
+// What a case's forward pass reads and writes.
+template <class T, class Case>
+CaseArrays<T> arrays_of(const Case& layer, const Values<T>& in) {
+  CaseArrays<T> a;
+  const std::vector<Slot> inputs = layer.inputs();
+  for (std::size_t s = 0; s < in.size(); ++s) a.in.push_back(with_gaps(in[s], inputs[s], inputs[s].gap, not_written));
+  for (const Slot& slot : layer.outputs()) {
+    a.out.push_back(with_gaps(filled<T>(slot, not_written), slot, slot.gap, between_rows));
+  }
+  for (const Slot& slot : saved_slots(layer)) a.saved.push_back(filled<T>(slot, not_written));
+  return a;
+}
+
 template <class T, class Device, class Case>
 Values<T> run_forward(const Case& layer, Device& device, const Values<T>& in) {
+  CaseArrays<T> a = arrays_of(layer, in);
+  layer.forward(device, a);
+  wait_for(device);
   Values<T> out;
   for (const Slot& slot : layer.outputs()) {
-    out.emplace_back(static_cast<std::size_t>(slot.count), static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+    out.push_back(without_gaps(a.out[out.size()], slot, slot.gap, between_rows));
   }
-  layer.template forward<Device, T>(device, in, out);
-  wait_for(device);
   return out;
 }
 
-// Gradients as the layer leaves them, less what the weights' gradients held before.
+// Gradients as the layer leaves them, less what those that are added to held before.
 template <class T, class Device, class Case>
 Values<double> run_backward(const Case& layer, Device& device, const Values<T>& in, const Values<T>& d_out) {
   const double before = 0.25;
-  Values<T> d_in;
-  for (const Slot& slot : layer.inputs()) {
-    const double fill = slot.weight ? before : std::numeric_limits<double>::quiet_NaN();
-    d_in.emplace_back(static_cast<std::size_t>(slot.count), static_cast<T>(fill));
+  CaseArrays<T> a = arrays_of(layer, in);
+  if (!a.saved.empty()) layer.forward(device, a);
+  for (const Slot& slot : layer.outputs()) {
+    a.d_out.push_back(with_gaps(d_out[a.d_out.size()], slot, slot.gap, not_written));
   }
-  layer.template backward<Device, T>(device, in, d_out, d_in);
+  const std::vector<Slot> inputs = layer.inputs();
+  for (const Slot& slot : inputs) {
+    a.d_in.push_back(with_gaps(filled<T>(slot, slot.adds ? before : not_written), slot, slot.d_gap, between_rows));
+  }
+  layer.backward(device, a);
   wait_for(device);
+  Values<T> d_in;
+  for (const Slot& slot : inputs) d_in.push_back(without_gaps(a.d_in[d_in.size()], slot, slot.d_gap, between_rows));
   Values<double> result = converted<double>(d_in);
-  const std::vector<Slot> slots = layer.inputs();
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    if (!slots[s].weight) continue;
+  for (std::size_t s = 0; s < inputs.size(); ++s) {
+    if (!inputs[s].adds) continue;
     for (double& x : result[s]) x -= before;
   }
   return result;

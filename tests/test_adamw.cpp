@@ -45,7 +45,7 @@ void for_each_device(const Body& body) {
 }
 
 Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
-  return random_values(activation("numbers", count, scale), seed, 0);
+  return random_values(activation("numbers", {count}, scale), seed, 0);
 }
 
 StepState state_of(std::uint32_t step, const AdamwSettings& settings, float learning_rate, double clip_scale = 1) {
@@ -101,8 +101,8 @@ TEST_CASE("adamw: float in every instruction set against double, any number of t
   const Index count = 2 * 8192 + 29;
   CpuDevice<Isa::baseline> reference_device(1);
   const Tensor<double> reference = run<double>(reference_device, count, settings);
-  const std::vector<Slot> slots = {activation("weight", count), activation("first_moment", count),
-                                   activation("second_moment", count)};
+  const std::vector<Slot> slots = {activation("weight", {count}), activation("first_moment", {count}),
+                                   activation("second_moment", {count})};
   std::vector<Tensor<float>> results;
   for (Index threads : {1, 2, 3}) {
     for_each_cpu(threads, [&](auto& device, const std::string& isa) {
@@ -215,8 +215,8 @@ TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
       CpuDevice<Isa::baseline> reference_device(1);
       const Tensor<double> reference = run<double>(reference_device, count, settings, begin);
       const Tensor<float> got = run<float>(device, count, settings, begin);
-      const std::vector<Slot> slots = {activation("weight", count), activation("first_moment", count),
-                                       activation("second_moment", count)};
+      const std::vector<Slot> slots = {activation("weight", {count}), activation("first_moment", {count}),
+                                       activation("second_moment", {count})};
       for (const Comparison& comparison :
            compare(slots, converted<double>(Values<float>{got.weight, got.first_moment, got.second_moment}),
                    {reference.weight, reference.first_moment, reference.second_moment}, true)) {
@@ -254,7 +254,7 @@ TEST_CASE("adamw: on the GPU, betas near 1", "[adamw][gpu]") {
   const Tensor<double> reference = run<double>(reference_device, count, settings);
   for_each_gpu([&](auto& device, const std::string& name) {
     const Tensor<float> got = run<float>(device, count, settings);
-    require_close({activation("first_moment", count), activation("second_moment", count)},
+    require_close({activation("first_moment", {count}), activation("second_moment", {count})},
                   converted<double>(Values<float>{got.first_moment, got.second_moment}),
                   {reference.first_moment, reference.second_moment}, 1e-5, name);
   });

@@ -1,3 +1,4 @@
+#include "cases/cross_entropy.hpp"
 #include "layers/cross_entropy.hpp"
 #include "tests/layer_case.hpp"
 
@@ -16,75 +17,42 @@ Array<Token> some_targets(Index BC, Index V, std::uint64_t seed = 7) {
   return targets_bc;
 }
 
+CrossEntropyCase cross_entropy(Index BC, Index V, double label_smoothing = 0) {
+  return {BC, V, kept(some_targets(BC, V)), kept(Array<Index>(1)), label_smoothing};
+}
+
 template <class T>
 struct Result {
-  Accum<T> loss;
-  Array<Accum<T>> loss_bc, lse_bc;
-  Array<T> d_logits_bcv;
+  T loss;
+  Array<T> loss_bc, lse_bc, d_logits_bcv;
   Index count;
 };
 
-// Forward and backward; everything that must be written holds NaN before.
+// Forward and backward.
 template <class T, class Device>
 Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& targets_bc, Index V,
               double label_smoothing = 0) {
-  const auto nan = static_cast<Accum<T>>(std::numeric_limits<float>::quiet_NaN());
-  const Index BC = static_cast<Index>(targets_bc.size());
-  const Array<Accum<T>> nan_bc(targets_bc.size(), nan);
-  Result<T> result{nan, nan_bc, nan_bc, Array<T>(logits_bcv.size(), T(nan)), -1};
-  Array<Accum<T>> loss = {nan};
   Array<Index> count = {-1};
-  cross_entropy_forward<Device, T>(device, {.loss = loss.data(),
-                                            .loss_bc = result.loss_bc.data(),
-                                            .lse_bc = result.lse_bc.data(),
-                                            .count = count.data(),
-                                            .logits_bcv = logits_bcv.data(),
-                                            .targets_bc = targets_bc.data(),
-                                            .label_smoothing = label_smoothing,
-                                            .BC = BC,
-                                            .V = V});
-  cross_entropy_backward<Device, T>(device, {.d_logits_bcv = result.d_logits_bcv.data(),
-                                             .logits_bcv = logits_bcv.data(),
-                                             .lse_bc = result.lse_bc.data(),
-                                             .count = count.data(),
-                                             .targets_bc = targets_bc.data(),
-                                             .label_smoothing = label_smoothing,
-                                             .BC = BC,
-                                             .V = V});
+  const CrossEntropyCase layer{static_cast<Index>(targets_bc.size()), V, targets_bc.data(), count.data(),
+                               label_smoothing};
+  CaseArrays<T> a = arrays_of(layer, Values<T>{logits_bcv});
+  a.d_in.push_back(filled<T>(layer.inputs()[0], not_written));
+  layer.forward(device, a);
+  layer.backward(device, a);
   wait_for(device);
-  result.loss = loss[0];
-  result.count = count[0];
-  return result;
+  return {a.out[0][0], a.out[1], a.saved[0], a.d_in[0], count[0]};
 }
 
-struct CrossEntropyCase {
-  Index BC, V;
-  double label_smoothing = 0;
-
-  std::vector<Slot> inputs() const { return {activation("logits_bcv", BC * V)}; }
-  std::vector<Slot> outputs() const { return {activation("loss", 1)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    out[0][0] = T(run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).loss);
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    d_in[0] = run<T>(device, in[0], some_targets(BC, V), V, label_smoothing).d_logits_bcv;
-    for (T& x : d_in[0]) x = T(x * d_out[0][0]);
-  }
-};
-
 Array<double> random_logits(Index count, double scale = 1) {
-  return random_values(activation("logits_bcv", count, scale), 11, 0);
+  return random_values(activation("logits_bcv", {count}, scale), 11, 0);
 }
 
 TEST_CASE("cross_entropy: every derivative, every width", "[cross_entropy]") {
-  check_layer(CrossEntropyCase{5, 65});
-  check_layer(CrossEntropyCase{7, 21, 0.1});
-  check_layer(CrossEntropyCase{3, 256, 0.05});
-  check_layer(CrossEntropyCase{70, 3, 0.3});
-  check_layer(CrossEntropyCase{4, 2});
+  check_layer(cross_entropy(5, 65));
+  check_layer(cross_entropy(7, 21, 0.1));
+  check_layer(cross_entropy(3, 256, 0.05));
+  check_layer(cross_entropy(70, 3, 0.3));
+  check_layer(cross_entropy(4, 2));
 }
 
 TEST_CASE("cross_entropy: the definition, row by row", "[cross_entropy]") {
@@ -278,20 +246,20 @@ TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cros
 }
 
 TEST_CASE("cross_entropy: lane widths agree at every odd size", "[cross_entropy]") {
-  check_widths([](Index size) { return CrossEntropyCase{5, size, 0.1}; });
+  check_widths([](Index size) { return cross_entropy(5, size, 0.1); });
 }
 
 TEST_CASE("cross_entropy: on the GPU", "[cross_entropy][gpu]") {
-  check_gpu("cross_entropy", "3 x 37, V 65", CrossEntropyCase{3 * 37, 65});
-  check_gpu("cross_entropy", "3 x 37, V 40, smoothing", CrossEntropyCase{3 * 37, 40, 0.1});
-  check_gpu("cross_entropy", "3 x 1, V 65, smoothing", CrossEntropyCase{3, 65, 0.1});
-  check_gpu("cross_entropy", "1 x 1025, V 21", CrossEntropyCase{1025, 21, 0.05});
-  check_gpu("cross_entropy", "1 x 1, V 1", CrossEntropyCase{1, 1});
+  check_gpu("cross_entropy", "3 x 37, V 65", cross_entropy(3 * 37, 65));
+  check_gpu("cross_entropy", "3 x 37, V 40, smoothing", cross_entropy(3 * 37, 40, 0.1));
+  check_gpu("cross_entropy", "3 x 1, V 65, smoothing", cross_entropy(3, 65, 0.1));
+  check_gpu("cross_entropy", "1 x 1025, V 21", cross_entropy(1025, 21, 0.05));
+  check_gpu("cross_entropy", "1 x 1, V 1", cross_entropy(1, 1));
   // Logits of a row that a warp does not hold in its registers all at once, read in wide accesses and one by one.
-  check_gpu("cross_entropy", "5, V 2056, smoothing", CrossEntropyCase{5, 2056, 0.1});
-  check_gpu("cross_entropy", "5, V 1601, smoothing", CrossEntropyCase{5, 1601, 0.1});
+  check_gpu("cross_entropy", "5, V 2056, smoothing", cross_entropy(5, 2056, 0.1));
+  check_gpu("cross_entropy", "5, V 1601, smoothing", cross_entropy(5, 1601, 0.1));
   // More rows than there may be blocks, and parts of the mean than threads that add them.
-  check_gpu("cross_entropy", "16385, V 2, smoothing", CrossEntropyCase{16385, 2, 0.1});
+  check_gpu("cross_entropy", "16385, V 2, smoothing", cross_entropy(16385, 2, 0.1));
 }
 
 // The rows whose maximum comes late, early, from one lane alone, or rises in every step, against the CPU in double.

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cases/dropout.hpp"
 #include "cpu/dropout_mask.hpp"
 #include "layers/dropout.hpp"
 #include "tests/layer_case.hpp"
@@ -19,32 +20,6 @@ const StepState* state_for_devices() {
 }
 
 // out = dropout(in), or residual + dropout(in) with the residual as a second input.
-struct DropoutCase {
-  Index count;
-  double p;
-  bool residual = false;
-
-  Dropout dropout() const { return {p, 23, p == 0 ? nullptr : state_for_devices()}; }
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("in", count)};
-    if (residual) slots.push_back(activation("residual", count));
-    return slots;
-  }
-  std::vector<Slot> outputs() const { return {activation("out", count)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    dropout_forward<Device, T>(device, out[0].data(), in[0].data(), residual ? in[1].data() : nullptr, dropout(),
-                               count);
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>&, const Values<T>& d_out, Values<T>& d_in) const {
-    dropout_backward<Device, T>(device, d_in[0].data(), d_out[0].data(), dropout(), count);
-    wait_for(device);
-    if (residual) d_in[1] = d_out[0];
-  }
-};
-
 // The contract, word by word: an element is kept when its word >= ceil(p 2^32).
 bool kept_by_contract(const Dropout& dropout, Index element) {
   const std::uint64_t word =
@@ -52,14 +27,18 @@ bool kept_by_contract(const Dropout& dropout, Index element) {
   return word >= static_cast<std::uint64_t>(std::ceil(dropout.p * 4294967296.0));
 }
 
+DropoutCase dropout(Index count, double p, bool residual = false) {
+  return {count, {p, 23, p == 0 ? nullptr : state_for_devices()}, residual};
+}
+
 TEST_CASE("dropout: every derivative, every width", "[dropout]") {
-  check_layer(DropoutCase{1, 0.5});
-  check_layer(DropoutCase{37, 0.3});
-  check_layer(DropoutCase{261, 0.1, true});
-  check_layer(DropoutCase{37, 0, true});
+  check_layer(dropout(1, 0.5));
+  check_layer(dropout(37, 0.3));
+  check_layer(dropout(261, 0.1, true));
+  check_layer(dropout(37, 0, true));
   // Long enough for several tasks and threads.
-  check_float(DropoutCase{20011, 0.2, true}, 5);
-  check_threads(DropoutCase{20011, 0.2, true}, 5);
+  check_float(dropout(20011, 0.2, true), 5);
+  check_threads(dropout(20011, 0.2, true), 5);
 }
 
 TEST_CASE("dropout: the mask is the one that the words say, on every device, both ways", "[dropout]") {
@@ -185,21 +164,21 @@ TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing an
 
 TEST_CASE("dropout: in place", "[dropout]") {
   const Index count = 301;
-  const DropoutCase layer{count, GENERATE(0.0, 0.3), true};
+  const DropoutCase layer = dropout(count, GENERATE(0.0, 0.3), true);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
   const auto check = [&](auto& device, const std::string& name) {
-    INFO(name << ", p " << layer.p);
+    INFO(name << ", p " << layer.dropout.p);
     using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> apart = run_forward<float>(layer, device, in)[0];
     Array<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
-    dropout_forward<Device, float>(device, over_in.data(), over_in.data(), in[1].data(), layer.dropout(), count);
-    dropout_forward<Device, float>(device, over_residual.data(), in[0].data(), over_residual.data(), layer.dropout(),
+    dropout_forward<Device, float>(device, over_in.data(), over_in.data(), in[1].data(), layer.dropout, count);
+    dropout_forward<Device, float>(device, over_residual.data(), in[0].data(), over_residual.data(), layer.dropout,
                                    count);
     wait_for(device);
     CHECK(over_in == apart);
     CHECK(over_residual == apart);
-    dropout_backward<Device, float>(device, gradient_apart.data(), in[0].data(), layer.dropout(), count);
-    dropout_backward<Device, float>(device, gradient.data(), gradient.data(), layer.dropout(), count);
+    dropout_backward<Device, float>(device, gradient_apart.data(), in[0].data(), layer.dropout, count);
+    dropout_backward<Device, float>(device, gradient.data(), gradient.data(), layer.dropout, count);
     wait_for(device);
     CHECK(gradient == gradient_apart);
   };
@@ -208,21 +187,21 @@ TEST_CASE("dropout: in place", "[dropout]") {
 }
 
 TEST_CASE("dropout: lane widths agree at every odd size", "[dropout]") {
-  check_widths([](Index size) { return DropoutCase{size, 0.3, true}; });
+  check_widths([](Index size) { return dropout(size, 0.3, true); });
 }
 
 TEST_CASE("dropout: on the GPU", "[dropout][gpu]") {
-  check_gpu("dropout", "3 x 37 x 40, p 0.1", DropoutCase{3 * 37 * 40, 0.1});
-  check_gpu("dropout", "1025 x 3, p 0.5, residual", DropoutCase{1025 * 3, 0.5, true});
-  check_gpu("dropout", "3 x 37, p 0, residual", DropoutCase{3 * 37, 0, true});
-  check_gpu("dropout", "3 x 37, p 1, residual", DropoutCase{3 * 37, 1, true});
+  check_gpu("dropout", "3 x 37 x 40, p 0.1", dropout(3 * 37 * 40, 0.1));
+  check_gpu("dropout", "1025 x 3, p 0.5, residual", dropout(1025 * 3, 0.5, true));
+  check_gpu("dropout", "3 x 37, p 0, residual", dropout(3 * 37, 0, true));
+  check_gpu("dropout", "3 x 37, p 1, residual", dropout(3 * 37, 1, true));
   for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
-    check_gpu("dropout", std::to_string(count) + ", p 0.3, residual", DropoutCase{count, 0.3, true});
+    check_gpu("dropout", std::to_string(count) + ", p 0.3, residual", dropout(count, 0.3, true));
   }
 }
 
 TEST_CASE("dropout: on the GPU, a residual that is not aligned as the rest", "[dropout][gpu]") {
-  const DropoutCase layer{301, 0.3, true};
+  const DropoutCase layer = dropout(301, 0.3, true);
   for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
     const auto check = [&]<class T>(T) {
       const Values<T> in = converted<T>(random_values(layer.inputs(), 9));
@@ -231,7 +210,7 @@ TEST_CASE("dropout: on the GPU, a residual that is not aligned as the rest", "[d
         INFO(name << ", offset " << offset);
         Array<T> residual(offset, T(0)), out(expected.size());
         for (const T x : in[1]) residual.push_back(x);
-        dropout_forward<Device, T>(device, out.data(), in[0].data(), residual.data() + offset, layer.dropout(),
+        dropout_forward<Device, T>(device, out.data(), in[0].data(), residual.data() + offset, layer.dropout,
                                    layer.count);
         wait_for(device);
         CHECK((out == expected));

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "cases/embedding.hpp"
 #include "layers/embedding.hpp"
 #include "tests/layer_case.hpp"
 
@@ -7,45 +8,23 @@ namespace abh {
 namespace {
 
 // P: rows of the position table, at least C.
-struct EmbeddingCase {
-  Index B, C, D, V, P;
-  bool positions = true;
-
-  // Ids that repeat within and between sequences, the first and the last of the vocabulary among them.
-  Array<Token> tokens() const {
-    Array<Token> ids;
-    for (Index i = 0; i < B * C; ++i) ids.push_back(static_cast<Token>((i * i + i / 3) % V));
-    ids.front() = 0;
-    ids.back() = static_cast<Token>(V - 1);
-    return ids;
-  }
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {weight("token_vd", V * D)};
-    if (positions) slots.push_back(weight("position_cd", P * D));
-    return slots;
-  }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", B * C * D)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    embedding_forward<Device, T>(device, out[0].data(), tokens().data(), in[0].data(),
-                                 positions ? in[1].data() : nullptr, B, C, D);
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>&, const Values<T>& d_out, Values<T>& d_in) const {
-    embedding_backward<Device, T>(device, d_in[0].data(), positions ? d_in[1].data() : nullptr, d_out[0].data(),
-                                  tokens().data(), B, C, D, V);
-  }
-};
+// Ids that repeat within and between sequences, the first and the last of the vocabulary among them.
+EmbeddingCase embedding(Index B, Index C, Index D, Index V, Index P, bool positions = true) {
+  Array<Token> tokens_bc;
+  for (Index i = 0; i < B * C; ++i) tokens_bc.push_back(static_cast<Token>((i * i + i / 3) % V));
+  tokens_bc.front() = 0;
+  tokens_bc.back() = static_cast<Token>(V - 1);
+  return {B, C, D, V, P, kept(std::move(tokens_bc)), positions};
+}
 
 TEST_CASE("embedding: every derivative, every width", "[embedding]") {
-  check_layer(EmbeddingCase{3, 5, 7, 11, 5});
-  check_layer(EmbeddingCase{2, 7, 19, 3, 9});
-  check_layer(EmbeddingCase{1, 1, 1, 1, 1});
-  check_layer(EmbeddingCase{2, 3, 5, 4, 0, false});
+  check_layer(embedding(3, 5, 7, 11, 5));
+  check_layer(embedding(2, 7, 19, 3, 9));
+  check_layer(embedding(1, 1, 1, 1, 1));
+  check_layer(embedding(2, 3, 5, 4, 0, false));
   // More channels and rows than one task takes.
-  check_float(EmbeddingCase{3, 67, 101, 13, 67}, 2);
-  check_threads(EmbeddingCase{3, 67, 101, 13, 67}, 2);
+  check_float(embedding(3, 67, 101, 13, 67), 2);
+  check_threads(embedding(3, 67, 101, 13, 67), 2);
 }
 
 TEST_CASE("embedding: out is the token's row and the position's row", "[embedding]") {
@@ -79,15 +58,14 @@ TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alon
 }
 
 TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding]") {
-  const EmbeddingCase layer{1, 9, 21, 5, 9};
+  const EmbeddingCase layer = embedding(1, 9, 21, 5, 9);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 4));
-  const Array<Token> tokens_bc = layer.tokens();
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
     Array<float> steps(static_cast<std::size_t>(layer.C * layer.D));
     for (Index c = 0; c < layer.C; ++c) {
       embedding_forward<std::remove_reference_t<decltype(device)>, float>(
-          device, steps.data() + c * layer.D, tokens_bc.data() + c, in[0].data(), in[1].data(), 1, 1, layer.D, c);
+          device, steps.data() + c * layer.D, layer.tokens_bc + c, in[0].data(), in[1].data(), 1, 1, layer.D, c);
     }
     CHECK(steps == run_forward<float>(layer, device, in)[0]);
   };
@@ -111,27 +89,27 @@ TEST_CASE("embedding: no sequences", "[embedding]") {
 }
 
 TEST_CASE("embedding: lane widths agree at every odd size", "[embedding]") {
-  check_widths([](Index size) { return EmbeddingCase{2, 5, size, 7, 5}; });
+  check_widths([](Index size) { return embedding(2, 5, size, 7, 5); });
 }
 
 TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
-  check_gpu("embedding", "3 x 37 x 40, 13 tokens", EmbeddingCase{3, 37, 40, 13, 37});
-  check_gpu("embedding", "3 x 1 x 40, 13 tokens", EmbeddingCase{3, 1, 40, 13, 1});
-  check_gpu("embedding", "1 x 1025 x 8, 65 tokens", EmbeddingCase{1, 1025, 8, 65, 1025});
+  check_gpu("embedding", "3 x 37 x 40, 13 tokens", embedding(3, 37, 40, 13, 37));
+  check_gpu("embedding", "3 x 1 x 40, 13 tokens", embedding(3, 1, 40, 13, 1));
+  check_gpu("embedding", "1 x 1025 x 8, 65 tokens", embedding(1, 1025, 8, 65, 1025));
   // An odd number of channels, positions that are not reached, and none.
-  check_gpu("embedding", "5 x 7 x 37, 3 tokens, 9 positions", EmbeddingCase{5, 7, 37, 3, 9});
-  check_gpu("embedding", "2 x 29 x 66, 11 tokens, no positions", EmbeddingCase{2, 29, 66, 11, 0, false});
-  check_gpu("embedding", "1 x 1 x 1, 1 token", EmbeddingCase{1, 1, 1, 1, 1});
+  check_gpu("embedding", "5 x 7 x 37, 3 tokens, 9 positions", embedding(5, 7, 37, 3, 9));
+  check_gpu("embedding", "2 x 29 x 66, 11 tokens, no positions", embedding(2, 29, 66, 11, 0, false));
+  check_gpu("embedding", "1 x 1 x 1, 1 token", embedding(1, 1, 1, 1, 1));
   // More sequences than are summed at once, all with the same token.
-  check_gpu("embedding", "21 x 19 x 5, 1 token", EmbeddingCase{21, 19, 5, 1, 19});
+  check_gpu("embedding", "21 x 19 x 5, 1 token", embedding(21, 19, 5, 1, 19));
   // Two tiles of the table, and chunks that are cut by the size of the vocabulary: 2 groups of rows, the last has 1.
-  check_gpu("embedding", "3 x 200 x 6, 150 tokens", EmbeddingCase{3, 200, 6, 150, 200});
+  check_gpu("embedding", "3 x 200 x 6, 150 tokens", embedding(3, 200, 6, 150, 200));
   // A large vocabulary: one chunk, added to the gradient directly, with 8 tiles of which the last is not full.
-  check_gpu("embedding", "2 x 167 x 34, 1000 tokens", EmbeddingCase{2, 167, 34, 1000, 167});
+  check_gpu("embedding", "2 x 167 x 34, 1000 tokens", embedding(2, 167, 34, 1000, 167));
 }
 
 TEST_CASE("embedding: on the GPU, gradients that are not aligned", "[embedding][gpu]") {
-  const EmbeddingCase layer{2, 9, 8, 5, 9};
+  const EmbeddingCase layer = embedding(2, 9, 8, 5, 9);
   for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
     const auto check = [&]<class T>(T) {
       const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
@@ -142,7 +120,7 @@ TEST_CASE("embedding: on the GPU, gradients that are not aligned", "[embedding][
         for (const T x : d_out[0]) moved.push_back(x);
         Array<Accum<T>> d_token_vd(expected[0].size(), 0.25f), d_position_cd(expected[1].size(), 0.25f);
         embedding_backward<Device, T>(device, d_token_vd.data(), d_position_cd.data(), moved.data() + offset,
-                                      layer.tokens().data(), layer.B, layer.C, layer.D, layer.V);
+                                      layer.tokens_bc, layer.B, layer.C, layer.D, layer.V);
         wait_for(device);
         const Values<double> got = converted<double>(Values<Accum<T>>{d_token_vd, d_position_cd});
         for (std::size_t s = 0; s < got.size(); ++s) {

@@ -1,26 +1,9 @@
+#include "cases/gelu.hpp"
 #include "layers/gelu.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
-
-struct GeluCase {
-  Index count;
-  GeluForm form;
-  double scale = 1;
-
-  std::vector<Slot> inputs() const { return {activation("in", count, scale)}; }
-  std::vector<Slot> outputs() const { return {activation("out", count)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    gelu_forward<Device, T>(device, out[0].data(), in[0].data(), count, form);
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    gelu_backward<Device, T>(device, d_in[0].data(), d_out[0].data(), in[0].data(), count, form);
-  }
-};
 
 constexpr GeluForm forms[] = {GeluForm::erf, GeluForm::tanh};
 
@@ -168,7 +151,7 @@ TEST_CASE("gelu: slices that are not aligned, on the GPU", "[gelu][gpu]") {
     for (const GeluForm form : forms) {
       for (const Index offset : {1, 2, 3}) {
         INFO(name << ", form " << static_cast<int>(form) << ", offset " << offset);
-        const Values<float> in = converted<float>(random_values({activation("in", count)}, 5));
+        const Values<float> in = converted<float>(random_values({activation("in", {count})}, 5));
         Array<float> shifted(static_cast<std::size_t>(offset), 1.0f), out(in[0].size() + 8, -7.0f), d_in = out;
         shifted.insert(shifted.end(), in[0].begin(), in[0].end());
         Array<float> expected(in[0].size()), d_expected(in[0].size());

@@ -26,7 +26,7 @@ struct Stored {
   Stored(Index rows_, Index columns_, Index gap, Index batches, std::uint64_t seed)
       : rows(rows_), columns(columns_), stride(columns_ + gap), size(rows_ * stride) {
     x.resize(static_cast<std::size_t>(batches * size), T(std::numeric_limits<float>::quiet_NaN()));
-    const Array<double> values = random_values(activation("x", batches * rows * columns), seed, 0);
+    const Array<double> values = random_values(activation("x", {batches * rows * columns}), seed, 0);
     for (Index i = 0; i < batches * rows * columns; ++i) {
       const Index row = i / columns;
       x[static_cast<std::size_t>(row * stride + i % columns)] = T(values[static_cast<std::size_t>(i)]);

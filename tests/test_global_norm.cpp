@@ -27,7 +27,7 @@ void for_each_device(Index threads, const Body& body) {
 }
 
 Array<float> gradient_of(Index count, double scale = 1) {
-  return converted<float>(Values<double>{random_values(activation("gradient", count, scale), 3, 0)})[0];
+  return converted<float>(Values<double>{random_values(activation("gradient", {count}, scale), 3, 0)})[0];
 }
 
 TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global_norm]") {

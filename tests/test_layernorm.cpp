@@ -1,49 +1,9 @@
+#include "cases/layernorm.hpp"
 #include "layers/layernorm.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
-
-struct LayernormCase {
-  Index BC, D;
-  bool residual = false;
-
-  std::vector<Slot> inputs() const {
-    return {activation("in_bcd", BC * D), weight("weight_d", D), weight("bias_d", D)};
-  }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", BC * D)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    Array<Accum<T>> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
-    layernorm_forward<Device, T>(device, out[0].data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
-                                 in[2].data(), BC, D);
-    // With a residual the case is out = in + layernorm(in), as in a block.
-    if (residual) {
-      wait_for(device);
-      for (std::size_t i = 0; i < out[0].size(); ++i) out[0][i] = T(out[0][i] + in[0][i]);
-    }
-  }
-
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    Array<T> out_bcd(in[0].size());
-    Array<Accum<T>> mean_bc(static_cast<std::size_t>(BC)), rstd_bc(static_cast<std::size_t>(BC));
-    layernorm_forward<Device, T>(device, out_bcd.data(), mean_bc.data(), rstd_bc.data(), in[0].data(), in[1].data(),
-                                 in[2].data(), BC, D);
-    layernorm_backward<Device, T>(device, {.d_in_bcd = d_in[0].data(),
-                                           .d_weight_d = d_in[1].data(),
-                                           .d_bias_d = d_in[2].data(),
-                                           .d_out_bcd = d_out[0].data(),
-                                           .d_residual_bcd = residual ? d_out[0].data() : nullptr,
-                                           .in_bcd = in[0].data(),
-                                           .mean_bc = mean_bc.data(),
-                                           .rstd_bc = rstd_bc.data(),
-                                           .weight_d = in[1].data(),
-                                           .BC = BC,
-                                           .D = D});
-  }
-};
 
 TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
   check_layer(LayernormCase{5, 7});
@@ -111,7 +71,7 @@ TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
 TEST_CASE("layernorm: on the GPU, a residual that is not aligned as the rest", "[layernorm][gpu]") {
   const Index BC = 3, D = 16;
   for_each_gpu([&](auto& device, const std::string& name) {
-    const Array<float> in = converted<float>(random_values({activation("in_bcd", BC * D)}, 1))[0];
+    const Array<float> in = converted<float>(random_values({activation("in_bcd", {BC * D})}, 1))[0];
     const Array<float> mean_bc(BC, 0.0f), rstd_bc(BC, 1.0f), weight_d(D, 1.0f);
     Array<float> expected;
     for (const std::size_t offset : {0u, 1u, 2u}) {
@@ -133,7 +93,7 @@ TEST_CASE("layernorm: on the GPU, a residual that is not aligned as the rest", "
       wait_for(device);
       if (offset == 0) expected = d_in;
       // Sums over a row come in another order.
-      require_close({activation("d_in_bcd", BC * D)}, converted<double>(Values<float>{d_in}),
+      require_close({activation("d_in_bcd", {BC * D})}, converted<double>(Values<float>{d_in}),
                     converted<double>(Values<float>{expected}), 1e-5, name);
     }
   });

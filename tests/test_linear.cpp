@@ -1,3 +1,4 @@
+#include "cases/linear.hpp"
 #include "layers/linear.hpp"
 #include "tests/layer_case.hpp"
 
@@ -5,99 +6,6 @@ namespace abh {
 namespace {
 
 // Rows of in_bci and out_bco may be slices of wider rows: `in_gap` and `out_gap` elements lie between them.
-struct LinearCase {
-  Index BC, I, O;
-  bool bias = false;
-  double scale = 1;
-  bool accumulate = false;  // of the gradient of the input: the case is then the sum of two equal maps
-  Index in_gap = 0, out_gap = 0;
-
-  Index in_stride() const { return in_gap ? I + in_gap : 0; }
-  Index out_stride() const { return out_gap ? O + out_gap : 0; }
-
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("in_bci", BC * I), weight("weight_oi", O * I)};
-    if (bias) slots.push_back(weight("bias_o", O));
-    return slots;
-  }
-  std::vector<Slot> outputs() const { return {activation("out_bco", BC * O)}; }
-
-  // Spread rows out, with `fill` between them, and gather them again.
-  template <class T>
-  static Array<T> spread(const Array<T>& rows, Index BC, Index width, Index gap, double fill) {
-    Array<T> spread_rows(static_cast<std::size_t>(BC * (width + gap)), static_cast<T>(fill));
-    for (Index bc = 0; bc < BC; ++bc) {
-      for (Index i = 0; i < width; ++i) {
-        spread_rows[static_cast<std::size_t>(bc * (width + gap) + i)] = rows[static_cast<std::size_t>(bc * width + i)];
-      }
-    }
-    return spread_rows;
-  }
-  template <class T>
-  static void gather(Array<T>& rows, const Array<T>& spread_rows, Index BC, Index width, Index gap, double fill) {
-    for (Index bc = 0; bc < BC; ++bc) {
-      for (Index i = 0; i < width + gap; ++i) {
-        const T x = spread_rows[static_cast<std::size_t>(bc * (width + gap) + i)];
-        if (i < width) {
-          rows[static_cast<std::size_t>(bc * width + i)] = x;
-        } else {
-          REQUIRE(static_cast<double>(x) == fill);  // nothing between the rows is touched
-        }
-      }
-    }
-  }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    const Array<T> in_rows = spread(in[0], BC, I, in_gap, std::numeric_limits<double>::quiet_NaN());
-    Array<T> out_rows = spread(out[0], BC, O, out_gap, 5);
-    linear_forward<Device, T>(device, {.out_bco = out_rows.data(),
-                                       .in_bci = in_rows.data(),
-                                       .weight_oi = in[1].data(),
-                                       .bias_o = bias ? in[2].data() : nullptr,
-                                       .BC = BC,
-                                       .I = I,
-                                       .O = O,
-                                       .in_stride = in_stride(),
-                                       .out_stride = out_stride(),
-                                       .scale = accumulate ? 2 * scale : scale});
-    wait_for(device);
-    gather(out[0], out_rows, BC, O, out_gap, 5);
-  }
-
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    const Array<T> in_rows = spread(in[0], BC, I, in_gap, nan);
-    const Array<T> d_out_rows = spread(d_out[0], BC, O, out_gap, nan);
-    Array<T> d_in_rows = spread(d_in[0], BC, I, in_gap, 5);
-    LinearBackwardInput<T> to_input{.d_in_bci = d_in_rows.data(),
-                                    .d_out_bco = d_out_rows.data(),
-                                    .weight_oi = in[1].data(),
-                                    .BC = BC,
-                                    .I = I,
-                                    .O = O,
-                                    .in_stride = in_stride(),
-                                    .out_stride = out_stride(),
-                                    .scale = scale};
-    linear_backward_input<Device, T>(device, to_input);
-    to_input.accumulate = accumulate;
-    if (accumulate) linear_backward_input<Device, T>(device, to_input);
-    wait_for(device);
-    gather(d_in[0], d_in_rows, BC, I, in_gap, 5);
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = d_in[1].data(),
-                                               .d_bias_o = bias ? d_in[2].data() : nullptr,
-                                               .d_out_bco = d_out_rows.data(),
-                                               .in_bci = in_rows.data(),
-                                               .BC = BC,
-                                               .I = I,
-                                               .O = O,
-                                               .in_stride = in_stride(),
-                                               .out_stride = out_stride(),
-                                               .scale = accumulate ? 2 * scale : scale});
-  }
-};
-
 TEST_CASE("linear forward and backward", "[linear]") {
   check_layer(LinearCase{.BC = 1, .I = 1, .O = 1, .bias = true});
   check_layer(LinearCase{.BC = 1, .I = 19, .O = 7, .bias = true});
@@ -151,8 +59,8 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
                (static_cast<Index>(draw) * factor[which] + static_cast<Index>(draw / 40) * (3 + factor[which])) % 40;
       };
       const Index M = size(0), K = size(1), N = size(2);
-      const std::vector<Slot> slots = {activation("a_mk", M * K), activation("b_nk", N * K), activation("c_mn", M * N),
-                                       activation("bias_n", N)};
+      const std::vector<Slot> slots = {activation("a_mk", {M * K}), activation("b_nk", {N * K}),
+                                       activation("c_mn", {M * N}), activation("bias_n", {N})};
       const Values<float> in = converted<float>(random_values(slots, 40 + draw));
       const auto at = [](const Array<float>& matrix, Index row, Index column, Index width) {
         return static_cast<double>(matrix[static_cast<std::size_t>(row * width + column)]);
@@ -221,7 +129,7 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
 // bits out, for every position in and at the edge of a tile.
 TEST_CASE("linear gives equal rows equal bits", "[linear]") {
   const Index BC = 29, I = 71, O = 45;
-  const std::vector<Slot> slots = {activation("in_i", I), weight("weight_oi", O * I), activation("d_out_o", O)};
+  const std::vector<Slot> slots = {activation("in_i", {I}), weight("weight_oi", {O * I}), activation("d_out_o", {O})};
   const Values<float> values = converted<float>(random_values(slots, 3));
   Array<float> in_bci, d_out_bco;
   for (Index bc = 0; bc < BC; ++bc) {

@@ -1,3 +1,5 @@
+#include "blocks/residual.hpp"
+#include "cases/metric_attention.hpp"
 #include "layers/attention.hpp"
 #include "layers/metric_attention.hpp"
 #include "tests/layer_case.hpp"
@@ -15,103 +17,56 @@ struct MetricAttentionCase {
   bool causal = true;
 
   Index H() const { return N * K; }
-  Index rows_count() const { return B * C * H(); }
 
   std::vector<Slot> inputs() const {
-    return {activation("project_bch", rows_count()), weight("metric", metric_count(form, N, K), 0.5)};
+    return {activation("project_bch", {B, C, H()}), weight("metric", {metric_count(form, N, K)}, 0.5)};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", rows_count())}; }
+  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
+  std::vector<Slot> saved() const {
+    return {activation("key_bch", {B, C, H()}), statistic("lse_bnc", {B, N, C}), activation("d_key_bch", {B, C, H()}),
+            activation("d_value_bch", {B, C, H()})};
+  }
 
-  // What forward leaves for backward.
-  template <class T>
-  struct Saved {
-    Array<T> key_bch;
-    Array<Accum<T>> lse_bnc;
-  };
-
-  template <class Device, class T>
-  Saved<T> forward_and_save(Device& device, const Values<T>& in, T* out_bch) const {
-    Saved<T> saved{Array<T>(size_of(rows_count())), Array<Accum<T>>(size_of(B * N * C))};
-    metric_key_forward<Device, T>(device, saved.key_bch.data(), in[0].data(), in[1].data(), form, B * C, N, K);
-    attention_forward<Device, T>(device, {.out_bch = out_bch,
-                                          .lse_bnc = saved.lse_bnc.data(),
-                                          .query_bch = in[0].data(),
-                                          .key_bch = saved.key_bch.data(),
-                                          .value_bch = in[0].data(),
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    metric_key_forward<Device, T>(device, a.saved[0].data(), a.in[0].data(), a.in[1].data(), form, B * C, N, K);
+    attention_forward<Device, T>(device, {.out_bch = a.out[0].data(),
+                                          .lse_bnc = a.saved[1].data(),
+                                          .query_bch = a.in[0].data(),
+                                          .key_bch = a.saved[0].data(),
+                                          .value_bch = a.in[0].data(),
                                           .causal = causal,
                                           .B = B,
                                           .C = C,
                                           .N = N,
                                           .K = K});
-    return saved;
   }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    forward_and_save<Device, T>(device, in, out[0].data());
-  }
-
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    Array<T> out_bch(in[0].size()), d_value_bch(in[0].size()), d_key_bch(in[0].size());
-    const Saved<T> saved = forward_and_save<Device, T>(device, in, out_bch.data());
-    attention_backward<Device, T>(device, {.d_query_bch = d_in[0].data(),
-                                           .d_key_bch = d_key_bch.data(),
-                                           .d_value_bch = d_value_bch.data(),
-                                           .d_out_bch = d_out[0].data(),
-                                           .out_bch = out_bch.data(),
-                                           .lse_bnc = saved.lse_bnc.data(),
-                                           .query_bch = in[0].data(),
-                                           .key_bch = saved.key_bch.data(),
-                                           .value_bch = in[0].data(),
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    attention_backward<Device, T>(device, {.d_query_bch = a.d_in[0].data(),
+                                           .d_key_bch = a.saved[2].data(),
+                                           .d_value_bch = a.saved[3].data(),
+                                           .d_out_bch = a.d_out[0].data(),
+                                           .out_bch = a.out[0].data(),
+                                           .lse_bnc = a.saved[1].data(),
+                                           .query_bch = a.in[0].data(),
+                                           .key_bch = a.saved[0].data(),
+                                           .value_bch = a.in[0].data(),
                                            .causal = causal,
                                            .B = B,
                                            .C = C,
                                            .N = N,
                                            .K = K});
-    wait_for(device);
-    for (std::size_t i = 0; i < d_value_bch.size(); ++i) d_in[0][i] = T(d_in[0][i] + d_value_bch[i]);
-    metric_key_backward<Device, T>(device, {.d_project_bch = d_in[0].data(),
-                                            .d_metric = d_in[1].data(),
-                                            .d_key_bch = d_key_bch.data(),
-                                            .project_bch = in[0].data(),
-                                            .metric = in[1].data(),
+    add<Device, T>(device, a.d_in[0].data(), a.d_in[0].data(), a.saved[3].data(), B * C * H());
+    metric_key_backward<Device, T>(device, {.d_project_bch = a.d_in[0].data(),
+                                            .d_metric = a.d_in[1].data(),
+                                            .d_key_bch = a.saved[2].data(),
+                                            .project_bch = a.in[0].data(),
+                                            .metric = a.in[1].data(),
                                             .form = form,
                                             .BC = B * C,
                                             .N = N,
                                             .K = K});
-  }
-};
-
-// The keys alone.
-struct MetricKeyCase {
-  Index BC, N, K;
-  MetricForm form = MetricForm::packed;
-
-  std::vector<Slot> inputs() const {
-    return {activation("project_bch", BC * N * K), weight("metric", metric_count(form, N, K))};
-  }
-  std::vector<Slot> outputs() const { return {activation("key_bch", BC * N * K)}; }
-
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    metric_key_forward<Device, T>(device, out[0].data(), in[0].data(), in[1].data(), form, BC, N, K);
-  }
-  // The gradient of p takes a part from elsewhere first, here 3 for every element and then -3 at the end.
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    std::fill(d_in[0].begin(), d_in[0].end(), T(3));
-    metric_key_backward<Device, T>(device, {.d_project_bch = d_in[0].data(),
-                                            .d_metric = d_in[1].data(),
-                                            .d_key_bch = d_out[0].data(),
-                                            .project_bch = in[0].data(),
-                                            .metric = in[1].data(),
-                                            .form = form,
-                                            .BC = BC,
-                                            .N = N,
-                                            .K = K});
-    wait_for(device);
-    for (T& x : d_in[0]) x = T(x - 3);
   }
 };
 
@@ -268,7 +223,7 @@ TEST_CASE("metric attention: later tokens change no bit of earlier outputs", "[m
     for (const Index from : {1, 37, 64, 99}) {
       Values<float> changed = in;
       const Index begin = from * layer.H();
-      for (Index i = begin; i < layer.rows_count(); ++i) changed[0][size_of(i)] = 3 - 20 * in[0][size_of(i)];
+      for (Index i = begin; i < layer.C * layer.H(); ++i) changed[0][size_of(i)] = 3 - 20 * in[0][size_of(i)];
       const Values<float> after = run_forward<float>(layer, device, changed);
       INFO(isa << ", changed from position " << from);
       CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
@@ -300,7 +255,7 @@ TEST_CASE("metric attention: the query of one step on the GPU", "[metric_attenti
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const auto& size : {std::pair<Index, Index>{1, 1}, {5, 8}, {2, 67}}) {
       const Index N = size.first, K = size.second;
-      const std::vector<Slot> slots = {activation("project_h", N * K), weight("metric", metric_count(form, N, K))};
+      const std::vector<Slot> slots = {activation("project_h", {N * K}), weight("metric", {metric_count(form, N, K)})};
       for_each_gpu([&](auto& device, const std::string& name) {
         using Device = std::remove_reference_t<decltype(device)>;
         const auto check = [&]<class T>(T, double tolerance) {
@@ -312,7 +267,7 @@ TEST_CASE("metric attention: the query of one step on the GPU", "[metric_attenti
           Values<T> query_h = {Array<T>(size_of(N * K))};
           metric_query_step<Device, T>(device, query_h[0].data(), in[0].data(), in[1].data(), form, N, K);
           wait_for(device);
-          require_close({activation("query_h", N * K)}, converted<double>(query_h), {expected_h}, tolerance, name);
+          require_close({activation("query_h", {N * K})}, converted<double>(query_h), {expected_h}, tolerance, name);
         };
         check(float{}, 1e-5);
         check(bf16{}, 1e-2);

@@ -43,7 +43,7 @@ struct Matrices {
 };
 
 Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
-  return random_values(activation("numbers", count, scale), seed, 0);
+  return random_values(activation("numbers", {count}, scale), seed, 0);
 }
 
 StepState state_of(float learning_rate, double clip_scale = 1) {
@@ -133,7 +133,7 @@ TEST_CASE("muon: every singular value of the gradient goes through the polynomia
     matrix.update(device, product(product(left, values, O), right, I), {.epsilon = 1e-300, .rounds = rounds},
                   state_of(0.5f));
     const Array<double> wanted = product(product(left, moved, O), right, I);
-    require_close({weight("weight", shape.O * shape.I)}, {matrix.weight}, {wanted}, 1e-12, "double");
+    require_close({weight("weight", {shape.O * shape.I})}, {matrix.weight}, {wanted}, 1e-12, "double");
   }
 }
 
@@ -161,8 +161,8 @@ TEST_CASE("muon: moments and steps as published", "[muon]") {
       w[i] -= learning_rate * 0.2 * std::sqrt(7.0) * x * ahead[i] / std::sqrt(square);
     }
   }
-  require_close({weight("weight", I), weight("first_moment", I)}, {got.weight, got.first_moment}, {w, momentum}, 1e-13,
-                "double");
+  require_close({weight("weight", {I}), weight("first_moment", {I})}, {got.weight, got.first_moment}, {w, momentum},
+                1e-13, "double");
 }
 
 TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") {
@@ -174,7 +174,7 @@ TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") 
     Matrices<double> other(1, shape.I, shape.O, transposed(numbers(count, 1), I));
     one.update(device, numbers(count, 2), {}, state_of(0.5f));
     other.update(device, transposed(numbers(count, 2), I), {}, state_of(0.5f));
-    require_close({weight("weight", count)}, {transposed(other.weight, O)}, {one.weight}, 1e-12, "transposed");
+    require_close({weight("weight", {count})}, {transposed(other.weight, O)}, {one.weight}, 1e-12, "transposed");
   }
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("muon: float in every instruction set against double, any number of th
     const Index matrices = 2, gap = 3;
     CpuDevice<Isa::baseline> reference_device(1);
     const Matrices<double> reference = run<double>(reference_device, matrices, shape, settings, gap);
-    const std::vector<Slot> slots = {weight("weight", 0), weight("first_moment", 0)};
+    const std::vector<Slot> slots = {weight("weight", {0}), weight("first_moment", {0})};
     std::vector<Matrices<float>> results;
     for (Index threads : {1, 2, 3}) {
       for_each_cpu(threads, [&](auto& device, const std::string& isa) {
@@ -213,7 +213,7 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
       matrix.update(device, d_weight, {}, state_of(1));
       moved.push_back(converted<double>(Values<float>{matrix.weight})[0]);
     }
-    const std::vector<Slot> slots = {weight("weight", count)};
+    const std::vector<Slot> slots = {weight("weight", {count})};
     require_close(slots, {moved[1]}, {moved[0]}, 5e-3, "1e-5");  // epsilon is 1e-8
     require_close(slots, {moved[2]}, {moved[0]}, 1e-4, "1e30");
     CHECK(moved[3] == Array<double>(static_cast<std::size_t>(count), 0));
@@ -302,7 +302,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
       CpuDevice<Isa::baseline> reference_device(1);
       const Matrices<double> reference = run<double>(reference_device, l.matrices, l.shape, settings, l.gap);
       const Matrices<float> got = run<float>(device, l.matrices, l.shape, settings, l.gap);
-      const std::vector<Slot> slots = {weight("weight", 0), weight("first_moment", 0)};
+      const std::vector<Slot> slots = {weight("weight", {0}), weight("first_moment", {0})};
       for (const Comparison& comparison : compare(slots, converted<double>(Values<float>{got.weight, got.first_moment}),
                                                   {reference.weight, reference.first_moment}, true)) {
         record_gradcheck(

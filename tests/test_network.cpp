@@ -37,7 +37,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
     for (const Parameter& parameter : parameters) {
       // 64 elements drawn by the seed, or all if there are fewer.
       const Index count = std::min<Index>(parameter.count, 64);
-      slots.push_back(weight(parameter.name, count));
+      slots.push_back(weight(parameter.name, {count}));
       got.emplace_back();
       by_dual.emplace_back();
       for (Index i = 0; i < count; ++i) {
@@ -82,7 +82,7 @@ TEST_CASE("network: gradients add up over passes, and float is near double", "[n
     reference.backward();
     Array<double> twice = once;
     for (double& x : twice) x *= 2;
-    const std::vector<Slot> slot = {weight("all", static_cast<Index>(once.size()))};
+    const std::vector<Slot> slot = {weight("all", {static_cast<Index>(once.size())})};
     require_close(slot, {reference.gradients()}, {twice}, 1e-14, "two passes");
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       Built<std::decay_t<decltype(device)>, float> built(network, weights);
@@ -231,7 +231,7 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
   const Array<double> weights = network.weights();
   const std::vector<Token> tokens = network.tokens_bc();
   const Index V = network.config.vocabulary;
-  const std::vector<Slot> slots = {activation("logits_cv", network.C * V)};
+  const std::vector<Slot> slots = {activation("logits_cv", {network.C * V})};
   Built<Reference, double> parallel(network, weights);
   parallel.net.forward(tokens.data(), {1, network.C});
   const Values<double> logits = {{parallel.net.logits_bcv(), parallel.net.logits_bcv() + network.C * V}};

@@ -1,83 +1,77 @@
+#include "cases/pooling.hpp"
+#include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
-#include "tests/pooling_case.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
+
+std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
 // Logits made from the payload they pool, as in the block: the gradient of x has two parts.
 struct OwnLogitsCase {
   PoolingShape shape;
 
   std::vector<Slot> inputs() const {
-    return {activation("x_bch", shape.B * shape.C * shape.N * shape.K), weight("pool_nk", shape.N * shape.K)};
+    return {activation("x_bch", {shape.B, shape.C, shape.N * shape.K}), weight("pool_nk", {shape.N, shape.K})};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", shape.B * shape.C * shape.N * shape.K)}; }
+  std::vector<Slot> outputs() const { return PoolingCase{shape}.outputs(); }
+  std::vector<Slot> saved() const {
+    const Index count = shape.B * shape.N * shape.C;
+    return {statistic("max_bnc", {count}), statistic("sum_bnc", {count}), statistic("logit_bnc", {count}),
+            statistic("d_logit_bnc", {count})};
+  }
 
-  template <class Device, class T>
-  Array<T> logits(Device& device, const Values<T>& in) const {
-    Array<T> logit_bnc(size(shape.B * shape.N * shape.C));
-    pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc.data(),
-                                               .x_bch = in[0].data(),
-                                               .pool_nk = in[1].data(),
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    pooling_logits_forward<Device, T>(device, {.logit_bnc = a.saved[2].data(),
+                                               .x_bch = a.in[0].data(),
+                                               .pool_nk = a.in[1].data(),
                                                .B = shape.B,
                                                .C = shape.C,
                                                .N = shape.N,
                                                .K = shape.K});
-    wait_for(device);
-    return logit_bnc;
+    pooling_forward<Device, T>(device, {.out_bch = a.out[0].data(),
+                                        .max_bnc = a.saved[0].data(),
+                                        .sum_bnc = a.saved[1].data(),
+                                        .logit_bnc = a.saved[2].data(),
+                                        .x_bch = a.in[0].data(),
+                                        .shape = shape});
   }
-  template <class Device, class T>
-  void forward(Device& device, const Values<T>& in, Values<T>& out) const {
-    PoolingCase{shape}.forward(device, Values<T>{logits(device, in), in[0]}, out);
-  }
-  template <class Device, class T>
-  void backward(Device& device, const Values<T>& in, const Values<T>& d_out, Values<T>& d_in) const {
-    Values<T> d_pooling = {Array<T>(size(shape.B * shape.N * shape.C)), d_in[0]};
-    PoolingCase{shape}.backward(device, Values<T>{logits(device, in), in[0]}, d_out, d_pooling);
-    d_in[0] = d_pooling[1];
-    pooling_logits_backward<Device, T>(device, {.d_x_bch = d_in[0].data(),
-                                                .d_pool_nk = d_in[1].data(),
-                                                .d_logit_bnc = d_pooling[0].data(),
-                                                .x_bch = in[0].data(),
-                                                .pool_nk = in[1].data(),
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    pooling_backward<Device, T>(device, {.d_x_bch = a.d_in[0].data(),
+                                         .d_logit_bnc = a.saved[3].data(),
+                                         .d_out_bch = a.d_out[0].data(),
+                                         .out_bch = a.out[0].data(),
+                                         .max_bnc = a.saved[0].data(),
+                                         .sum_bnc = a.saved[1].data(),
+                                         .logit_bnc = a.saved[2].data(),
+                                         .x_bch = a.in[0].data(),
+                                         .shape = shape});
+    pooling_logits_backward<Device, T>(device, {.d_x_bch = a.d_in[0].data(),
+                                                .d_pool_nk = a.d_in[1].data(),
+                                                .d_logit_bnc = a.saved[3].data(),
+                                                .x_bch = a.in[0].data(),
+                                                .pool_nk = a.in[1].data(),
                                                 .B = shape.B,
                                                 .C = shape.C,
                                                 .N = shape.N,
                                                 .K = shape.K});
-    wait_for(device);
   }
 };
 
-// The definition.
-
-// Outputs and gradients as (pooling.1) has them, a weighted sum for each position, which shares nothing with the fast
-// code.
-struct Definition {
-  Values<double> out, d_in;
+// (pooling.1) as it stands, a weighted sum for each position, which shares nothing with the fast code.
+struct PoolingDefinition : PoolingCase {
+  template <class Arrays, class T = typename Arrays::Number>
+  void forward(PlainDevice& device, Arrays& a) const {
+    pooling_definition_forward<PlainDevice, T>(device, forward_of<T>(a));
+  }
+  template <class Arrays, class T = typename Arrays::Number>
+  void backward(PlainDevice& device, Arrays& a) const {
+    pooling_definition_backward<PlainDevice, T>(device, backward_of<T>(a));
+  }
 };
-Definition by_definition(const PoolingCase& layer, const Values<double>& in, const Values<double>& d_out) {
-  const Array<double>&logit = in[0], &x = in[1];
-  Definition result{{Array<double>(x.size())}, {Array<double>(logit.size()), Array<double>(x.size())}};
-  PlainDevice plain;
-  pooling_definition_forward<PlainDevice, double>(plain, {.out_bch = result.out[0].data(),
-                                                          .max_bnc = nullptr,
-                                                          .sum_bnc = nullptr,
-                                                          .logit_bnc = logit.data(),
-                                                          .x_bch = x.data(),
-                                                          .mask_bc = layer.mask(),
-                                                          .shape = layer.shape});
-  pooling_definition_backward<PlainDevice, double>(plain, {.d_x_bch = result.d_in[1].data(),
-                                                           .d_logit_bnc = result.d_in[0].data(),
-                                                           .d_out_bch = d_out[0].data(),
-                                                           .out_bch = nullptr,
-                                                           .max_bnc = nullptr,
-                                                           .sum_bnc = nullptr,
-                                                           .logit_bnc = logit.data(),
-                                                           .x_bch = x.data(),
-                                                           .mask_bc = layer.mask(),
-                                                           .shape = layer.shape});
-  return result;
-}
 
 // Gradients in float. The windowed d_logit is a difference of sums as large as x . d_x, which may vanish while they do
 // not (a position that outweighs all others): its error is measured against them.
@@ -103,15 +97,18 @@ void require_close_gradients(const PoolingCase& layer, const Values<double>& in,
 void check_definition(const PoolingCase& layer, const Values<float>& in, double tolerance_float = 1e-5) {
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 99));
   const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
-  const Definition expected = by_definition(layer, in_double, d_out_double);
+  PlainDevice plain;
+  const PoolingDefinition definition{layer};
+  const Values<double> expected = run_forward<double>(definition, plain, in_double);
+  const Values<double> d_expected = run_backward<double>(definition, plain, in_double, d_out_double);
   CpuDevice<Isa::baseline> device(1);
-  require_close(layer.outputs(), run_forward<double>(layer, device, in_double), expected.out, 1e-12, "forward");
-  require_close(layer.inputs(), run_backward<double>(layer, device, in_double, d_out_double), expected.d_in, 1e-12,
+  require_close(layer.outputs(), run_forward<double>(layer, device, in_double), expected, 1e-12, "forward");
+  require_close(layer.inputs(), run_backward<double>(layer, device, in_double, d_out_double), d_expected, 1e-12,
                 "backward", false);
   const auto check = [&](auto& any, const std::string& isa) {
-    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), expected.out, tolerance_float,
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), expected, tolerance_float,
                   "float forward, " + isa);
-    require_close_gradients(layer, in_double, run_backward<float>(layer, any, in, d_out), expected.d_in,
+    require_close_gradients(layer, in_double, run_backward<float>(layer, any, in, d_out), d_expected,
                             2 * tolerance_float, isa);
   };
   for_each_cpu(1, check);
@@ -124,10 +121,10 @@ void check_definition(const PoolingCase& layer, double logit_scale = 1) {
 }
 
 // Two rows of C positions: one with a masked beginning, a masked end and holes, one masked throughout.
-Array<Token> holes_and_nothing(Index C) {
+const Token* holes_and_nothing(Index C) {
   Array<Token> mask_bc(size(2 * C), 0);
   for (Index c = 0; c < C; ++c) mask_bc[size(c)] = c >= C / 4 && c % 3 != 1 && c < C - 2;
-  return mask_bc;
+  return kept(std::move(mask_bc));
 }
 
 // Derivatives.
@@ -151,9 +148,9 @@ TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling]
 TEST_CASE("pooling: masks, strides, gradients added up", "[pooling]") {
   for (Index window : {0, 1, 2, 4, 10}) {
     check_layer(PoolingCase{{2, 11, 2, 3, window}, holes_and_nothing(11)});
-    check_layer(PoolingCase{{2, 11, 2, 3, window}, {}, true});
+    check_layer(PoolingCase{{2, 11, 2, 3, window}, nullptr, true});
     check_layer(PoolingCase{{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9});
-    check_layer(PoolingCase{{2, 7, 2, 3, window}, {}, false, 1, 5});
+    check_layer(PoolingCase{{2, 7, 2, 3, window}, nullptr, false, 1, 5});
   }
 }
 
@@ -219,7 +216,7 @@ TEST_CASE("pooling: few long sequences, extreme logits", "[pooling][slow]") {
 
 TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling]") {
   check_long_sequences(1);
-  const PoolingCase strided{{2, 700, 2, 11}, {}, true, 5, 9};
+  const PoolingCase strided{{2, 700, 2, 11}, nullptr, true, 5, 9};
   check_float(strided, 1);
   check_threads(strided, 1);
   check_threads(PoolingCase{{1, 4099, 2, 20}}, 1);
@@ -400,7 +397,7 @@ TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling]") {
     for_each_gpu([&](auto& gpu, const std::string& name) {
       require_close(layer.outputs(), {steps<float>(gpu, layer.shape, in)}, expected, 1e-5, name);
     });
-    layer.mask_bc.clear();
+    layer.mask_bc = nullptr;
     require_close(layer.outputs(), run_forward<double>(layer, device, in), expected, 0, "all at once");
   }
 }
@@ -425,7 +422,7 @@ PoolingCase pooling(Index B, Index C, Index N, Index K, Index window = 0) { retu
 std::string described(const PoolingCase& layer) {
   const PoolingShape& s = layer.shape;
   return "pooling, " + std::to_string(s.C) + " positions, " + std::to_string(s.N) + " heads of " + std::to_string(s.K) +
-         (s.window > 0 ? ", window " + std::to_string(s.window) : "") + (layer.mask_bc.empty() ? "" : ", masked");
+         (s.window > 0 ? ", window " + std::to_string(s.window) : "") + (layer.mask_bc ? ", masked" : "");
 }
 void check_pooling(const PoolingCase& layer) { check_gpu("pooling", described(layer), layer); }
 
@@ -471,8 +468,9 @@ TEST_CASE("pooling: on the GPU, masks and strides", "[pooling][gpu]") {
   }
   // More than a tile left out at the beginning, and in the middle.
   PoolingCase layer = pooling(1, 800, 1, 4);
-  layer.mask_bc = Array<Token>(800, 0);
-  for (Index c : {300, 301, 302, 700}) layer.mask_bc[size(c)] = 1;
+  Array<Token> mask_bc(800, 0);
+  for (Index c : {300, 301, 302, 700}) mask_bc[size(c)] = 1;
+  layer.mask_bc = mask_bc.data();
   for (Index window : {0, 3, 100, 300}) {
     layer.shape.window = window;
     check_pooling(layer);

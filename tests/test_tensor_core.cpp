@@ -25,7 +25,7 @@ __global__ void mma_kernel(float* d_mn, const bf16* a_mk, const bf16* b_kn) {
 }
 
 Array<bf16> random_bf16(Index count, std::uint32_t seed) {
-  return converted<bf16>(Values<double>{random_values(activation("x", count), seed, 0)})[0];
+  return converted<bf16>(Values<double>{random_values(activation("x", {count}), seed, 0)})[0];
 }
 
 TEST_CASE("tensor core: a product of fragments", "[tensor_core][gpu]") {
@@ -107,7 +107,7 @@ __global__ void copy_kernel(float* seen, const float* from) {
 
 // On a GPU a copy may be there before it is waited for; the emulator's is not, so that a missing wait is noticed.
 TEST_CASE("tensor core: copies arrive when they are waited for", "[tensor_core][gpu]") {
-  const Array<float> from = converted<float>(Values<double>{random_values(activation("x", 128), 4, 0)})[0];
+  const Array<float> from = converted<float>(Values<double>{random_values(activation("x", {128}), 4, 0)})[0];
   Array<float> seen(32 * 6);
   GpuDevice<Backend::emulated> device;
   launch(copy_kernel, 1, 32, 0, device.stream(), seen.data(), from.data());

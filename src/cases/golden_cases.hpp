@@ -8,10 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "cases/cross_entropy.hpp"
+#include "cases/device_arrays.hpp"
+#include "cases/gelu.hpp"
 #include "cases/golden.hpp"
+#include "cases/layernorm.hpp"
+#include "cases/linear.hpp"
+#include "cases/pooling.hpp"
 #include "device/memory.hpp"
-#include "layers/gelu.hpp"
-#include "layers/layernorm.hpp"
 #include "network/mixers.hpp"
 #include "network/network.hpp"
 #include "settings/config.hpp"
@@ -115,81 +119,56 @@ class GoldenCases {
   // Whether the backward pass has to run, which starts from `upstream`.
   bool goes_back(const std::string& upstream) const { return file_.has(upstream) || file_.compares_gradients(); }
 
+  // A tensor of the file that an array of a case takes or is compared with.
+  struct Tensor {
+    std::string name;
+    Shape shape;
+  };
+  using LayerArray = DeviceArray<Device, T>;
+
+  void fill(LayerArray& array, const Tensor& tensor) {
+    const std::vector<T> values = rounded(file_.reals(tensor.name, tensor.shape));
+    device_.copy_from_host(array.template as<T>(), values.data(), array.count());
+  }
+  void give(const std::string& prefix, const Tensor& tensor, const LayerArray& array) {
+    give(prefix + tensor.name, tensor.shape, array.template as<T>());
+  }
+
+  // One layer, forward, and backward where the file has gradients. inputs, outputs: the tensors of its slots.
+  template <class Case>
+  void run_layer(const Case& layer, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+    DeviceArrays<Device, T> a(device_, layer);
+    for (std::size_t i = 0; i < a.in.size(); ++i) fill(a.in[i], inputs[i]);
+    layer.forward(device_, a);
+    for (std::size_t i = 0; i < a.out.size(); ++i) give("", outputs[i], a.out[i]);
+    const std::vector<Slot> slots = layer.outputs();
+    if (!file_.compares_gradients() && !file_.has("grad_" + outputs[0].name)) return;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].scale > 0) fill(a.d_out[i], {"grad_" + outputs[i].name, outputs[i].shape});
+    }
+    layer.backward(device_, a);
+    for (std::size_t i = 0; i < a.in.size(); ++i) give("grad_", inputs[i], a.d_in[i]);
+  }
+
   void linear() {
     const Shape x = file_.shape("input.x_bci", 3), weight = file_.shape("weight.weight_oi", 2);
-    const Index BC = x[0] * x[1], I = x[2], O = weight[0];
-    const Shape y = {x[0], x[1], O};
-    Array<T> in_bci = read("input.x_bci", x), weight_oi = read("weight.weight_oi", {O, I});
-    Array<T> bias_o = is_left_out("weight.bias_o") ? Array<T>(device_, 0) : read("weight.bias_o", {O});
-    Array<T> out_bco = zeros<T>(y);
-    linear_forward<Device, T>(device_, {.out_bco = out_bco.data(),
-                                        .in_bci = in_bci.data(),
-                                        .weight_oi = weight_oi.data(),
-                                        .bias_o = bias_o.data(),
-                                        .BC = BC,
-                                        .I = I,
-                                        .O = O});
-    give("output.y_bco", y, out_bco.data());
-    if (!goes_back("grad_output.y_bco")) return;
-    Array<T> d_out_bco = read("grad_output.y_bco", y), d_in_bci = zeros<T>(x);
-    Array<Accum<T>> d_weight_oi = zeros<Accum<T>>({O, I}), d_bias_o = zeros<Accum<T>>({O});
-    linear_backward_input<Device, T>(device_, {.d_in_bci = d_in_bci.data(),
-                                               .d_out_bco = d_out_bco.data(),
-                                               .weight_oi = weight_oi.data(),
-                                               .BC = BC,
-                                               .I = I,
-                                               .O = O});
-    linear_backward_weight<Device, T>(device_, {.d_weight_oi = d_weight_oi.data(),
-                                                .d_bias_o = d_bias_o.data(),
-                                                .d_out_bco = d_out_bco.data(),
-                                                .in_bci = in_bci.data(),
-                                                .BC = BC,
-                                                .I = I,
-                                                .O = O});
-    give("grad_input.x_bci", x, d_in_bci.data());
-    give("grad_weight.weight_oi", {O, I}, d_weight_oi.data());
-    give("grad_weight.bias_o", {O}, d_bias_o.data());
+    const LinearCase layer{.BC = x[0] * x[1], .I = x[2], .O = weight[0], .bias = !is_left_out("weight.bias_o")};
+    run_layer(layer, {{"input.x_bci", x}, {"weight.weight_oi", {layer.O, layer.I}}, {"weight.bias_o", {layer.O}}},
+              {{"output.y_bco", {x[0], x[1], layer.O}}});
   }
 
   void gelu() {
     const std::string& name = file_.setting("form");
     if (name != "erf" && name != "tanh") file_.fail("metadata form: expected erf or tanh, found \"" + name + "\"");
-    const GeluForm form = name == "erf" ? GeluForm::erf : GeluForm::tanh;
     const Shape x = file_.shape("input.x_bcd", 3);
-    Array<T> in = read("input.x_bcd", x), out = zeros<T>(x);
-    gelu_forward<Device, T>(device_, out.data(), in.data(), in.count(), form);
-    give("output.y_bcd", x, out.data());
-    if (!goes_back("grad_output.y_bcd")) return;
-    Array<T> d_out = read("grad_output.y_bcd", x), d_in = zeros<T>(x);
-    gelu_backward<Device, T>(device_, d_in.data(), d_out.data(), in.data(), in.count(), form);
-    give("grad_input.x_bcd", x, d_in.data());
+    run_layer(GeluCase{element_count(x), name == "erf" ? GeluForm::erf : GeluForm::tanh}, {{"input.x_bcd", x}},
+              {{"output.y_bcd", x}});
   }
 
   void layernorm() {
-    const Shape x = file_.shape("input.x_bcd", 3);
-    const Index BC = x[0] * x[1], D = x[2];
-    Array<T> in_bcd = read("input.x_bcd", x), out_bcd = zeros<T>(x);
-    Array<T> weight_d = read("weight.weight_d", {D}), bias_d = read("weight.bias_d", {D});
-    Array<Accum<T>> mean_bc = zeros<Accum<T>>({BC}), rstd_bc = zeros<Accum<T>>({BC});
-    layernorm_forward<Device, T>(device_, out_bcd.data(), mean_bc.data(), rstd_bc.data(), in_bcd.data(),
-                                 weight_d.data(), bias_d.data(), BC, D);
-    give("output.y_bcd", x, out_bcd.data());
-    if (!goes_back("grad_output.y_bcd")) return;
-    Array<T> d_out_bcd = read("grad_output.y_bcd", x), d_in_bcd = zeros<T>(x);
-    Array<Accum<T>> d_weight_d = zeros<Accum<T>>({D}), d_bias_d = zeros<Accum<T>>({D});
-    layernorm_backward<Device, T>(device_, {.d_in_bcd = d_in_bcd.data(),
-                                            .d_weight_d = d_weight_d.data(),
-                                            .d_bias_d = d_bias_d.data(),
-                                            .d_out_bcd = d_out_bcd.data(),
-                                            .in_bcd = in_bcd.data(),
-                                            .mean_bc = mean_bc.data(),
-                                            .rstd_bc = rstd_bc.data(),
-                                            .weight_d = weight_d.data(),
-                                            .BC = BC,
-                                            .D = D});
-    give("grad_input.x_bcd", x, d_in_bcd.data());
-    give("grad_weight.weight_d", {D}, d_weight_d.data());
-    give("grad_weight.bias_d", {D}, d_bias_d.data());
+    const Shape x = file_.shape("input.x_bcd", 3), d = {x[2]};
+    run_layer(LayernormCase{x[0] * x[1], x[2]}, {{"input.x_bcd", x}, {"weight.weight_d", d}, {"weight.bias_d", d}},
+              {{"output.y_bcd", x}});
   }
 
   Array<Token> read_targets(Index B, Index C, Index V) {
@@ -200,33 +179,12 @@ class GoldenCases {
   }
 
   void cross_entropy() {
-    const Shape logits = file_.shape("input.logits_bcv", 3);
-    const Index B = logits[0], C = logits[1], BC = B * C, V = logits[2];
+    const Shape x = file_.shape("input.logits_bcv", 3);
     const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
-    Array<T> logits_bcv = read("input.logits_bcv", logits), d_logits_bcv = zeros<T>(logits);
-    Array<Token> targets_bc = read_targets(B, C, V);
-    Array<Accum<T>> loss = zeros<Accum<T>>({}), loss_bc = zeros<Accum<T>>({BC}), lse_bc = zeros<Accum<T>>({BC});
+    Array<Token> targets_bc = read_targets(x[0], x[1], x[2]);
     Array<Index> count = zeros<Index>({});
-    cross_entropy_forward<Device, T>(device_, {.loss = loss.data(),
-                                               .loss_bc = loss_bc.data(),
-                                               .lse_bc = lse_bc.data(),
-                                               .count = count.data(),
-                                               .logits_bcv = logits_bcv.data(),
-                                               .targets_bc = targets_bc.data(),
-                                               .label_smoothing = smoothing,
-                                               .BC = BC,
-                                               .V = V});
-    cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv.data(),
-                                                .logits_bcv = logits_bcv.data(),
-                                                .lse_bc = lse_bc.data(),
-                                                .count = count.data(),
-                                                .targets_bc = targets_bc.data(),
-                                                .label_smoothing = smoothing,
-                                                .BC = BC,
-                                                .V = V});
-    give("output.loss", {}, loss.data());
-    give("output.loss_bc", {B, C}, loss_bc.data());
-    give("grad_input.logits_bcv", logits, d_logits_bcv.data());
+    run_layer(CrossEntropyCase{x[0] * x[1], x[2], targets_bc.data(), count.data(), smoothing},
+              {{"input.logits_bcv", x}}, {{"output.loss", {}}, {"output.loss_bc", {x[0], x[1]}}});
   }
 
   // The settings of one block on `D` channels.
@@ -352,33 +310,8 @@ class GoldenCases {
       }
     }
     Array<Token> mask(device_, mask_bnc);
-    const std::vector<T> logits = rounded(file_.reals("input.a_bnc", {B, N, C}));
-    Array<Accum<T>> logit_bnc(device_, std::vector<Accum<T>>(logits.begin(), logits.end()));
-    Array<Accum<T>> max_bnc = zeros<Accum<T>>({B, N, C}), sum_bnc = zeros<Accum<T>>({B, N, C});
-    Array<T> x_bnck = read("input.x_bnck", x), out_bnck = zeros<T>(x);
-    pooling_forward<Device, T>(device_, {.out_bch = out_bnck.data(),
-                                         .max_bnc = max_bnc.data(),
-                                         .sum_bnc = sum_bnc.data(),
-                                         .logit_bnc = logit_bnc.data(),
-                                         .x_bch = x_bnck.data(),
-                                         .mask_bc = mask.data(),
-                                         .shape = shape});
-    give("output.g_bnck", x, out_bnck.data());
-    if (!goes_back("grad_output.g_bnck")) return;
-    Array<T> d_out_bnck = read("grad_output.g_bnck", x), d_x_bnck = zeros<T>(x);
-    Array<Accum<T>> d_logit_bnc = zeros<Accum<T>>({B, N, C});
-    pooling_backward<Device, T>(device_, {.d_x_bch = d_x_bnck.data(),
-                                          .d_logit_bnc = d_logit_bnc.data(),
-                                          .d_out_bch = d_out_bnck.data(),
-                                          .out_bch = out_bnck.data(),
-                                          .max_bnc = max_bnc.data(),
-                                          .sum_bnc = sum_bnc.data(),
-                                          .logit_bnc = logit_bnc.data(),
-                                          .x_bch = x_bnck.data(),
-                                          .mask_bc = mask.data(),
-                                          .shape = shape});
-    give("grad_input.a_bnc", {B, N, C}, d_logit_bnc.data());
-    give("grad_input.x_bnck", x, d_x_bnck.data());
+    run_layer(PoolingCase{shape, mask.data()}, {{"input.a_bnc", {B, N, C}}, {"input.x_bnck", x}},
+              {{"output.g_bnck", x}});
   }
 
   // The block of one mixer.

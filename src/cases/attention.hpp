@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+
+#include "cases/case.hpp"
+#include "layers/attention.hpp"
+
+namespace abh {
+
+// out_bch = attention(query_bch, key_bch, value_bch).
+struct AttentionCase {
+  Index B, C, N, K;
+  bool causal = true;
+  bool side_by_side = false;  // query, key and value are slices of one array
+  const Token* mask_bc = nullptr;
+  double query_scale = 1;
+  std::array<Index, 6> gap = {};  // between rows of query, key and value as arrays of their own, and of their gradients
+
+  Index H() const { return N * K; }
+  std::vector<Slot> inputs() const {
+    if (side_by_side) return {activation("query_key_value", {B, C, 3 * H()})};
+    return {spread(activation("query_bch", {B, C, H()}, query_scale), gap[0], gap[3]),
+            spread(activation("key_bch", {B, C, H()}), gap[1], gap[4]),
+            spread(activation("value_bch", {B, C, H()}), gap[2], gap[5])};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
+  std::vector<Slot> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
+
+  // Part 0: query, 1: key, 2: value. Their gradients are parts 3 to 5.
+  template <class Parts>
+  auto part(Parts& arrays, std::size_t i) const {
+    return side_by_side ? arrays[0].data() + static_cast<Index>(i % 3) * H() : arrays[i % 3].data();
+  }
+  Index stride(std::size_t i) const { return side_by_side ? 3 * H() : stride_with(H(), gap[i]); }
+
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    attention_forward<Device, T>(device, {.out_bch = a.out[0].data(),
+                                          .lse_bnc = a.saved[0].data(),
+                                          .query_bch = part(a.in, 0),
+                                          .key_bch = part(a.in, 1),
+                                          .value_bch = part(a.in, 2),
+                                          .query_stride = stride(0),
+                                          .key_stride = stride(1),
+                                          .value_stride = stride(2),
+                                          .mask_bc = mask_bc,
+                                          .causal = causal,
+                                          .B = B,
+                                          .C = C,
+                                          .N = N,
+                                          .K = K});
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    attention_backward<Device, T>(device, {.d_query_bch = part(a.d_in, 3),
+                                           .d_key_bch = part(a.d_in, 4),
+                                           .d_value_bch = part(a.d_in, 5),
+                                           .d_query_stride = stride(3),
+                                           .d_key_stride = stride(4),
+                                           .d_value_stride = stride(5),
+                                           .d_out_bch = a.d_out[0].data(),
+                                           .out_bch = a.out[0].data(),
+                                           .lse_bnc = a.saved[0].data(),
+                                           .query_bch = part(a.in, 0),
+                                           .key_bch = part(a.in, 1),
+                                           .value_bch = part(a.in, 2),
+                                           .query_stride = stride(0),
+                                           .key_stride = stride(1),
+                                           .value_stride = stride(2),
+                                           .mask_bc = mask_bc,
+                                           .causal = causal,
+                                           .B = B,
+                                           .C = C,
+                                           .N = N,
+                                           .K = K});
+  }
+};
+
+}  // namespace abh

@@ -1,0 +1,72 @@
+#pragma once
+
+// A layer as a case: its sizes, its arrays by name, and how its functions are called. Tests, bench and golden files run
+// the same cases.
+//
+//   struct LayernormCase {
+//     std::vector<Slot> inputs() const;   // activations and weights that the outputs depend on
+//     std::vector<Slot> outputs() const;
+//     std::vector<Slot> saved() const;    // what backward needs of forward beside the outputs
+//     template <class Device, class Arrays>
+//     void forward(Device&, Arrays& a) const;   // reads a.in, writes a.out and a.saved
+//     template <class Device, class Arrays>
+//     void backward(Device&, Arrays& a) const;  // reads those and a.d_out, writes a.d_in
+//   };
+//
+// a.in[i].data() is the array of inputs()[i], and so on; Arrays::Number is T. A case without saved() needs no forward
+// pass before its backward pass. The gradient of an activation is overwritten, that of a weight added to.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// One array of a case.
+struct Slot {
+  std::string name;
+  std::vector<Index> shape;
+  bool weight = false;  // its gradient is added to, and held in Accum<T>
+  double scale = 1;     // standard deviation of the numbers to try the layer with; for an output, of its gradient
+  double offset = 0;    // their mean
+  bool wide = false;    // held in Accum<T> though no weight: logits, statistics
+  bool adds = weight;   // whether its gradient is added to
+  // Elements between rows, the last dimension of the shape, and between those of its gradient.
+  Index gap = 0, d_gap = gap;
+
+  Index count() const {
+    Index product = 1;
+    for (Index extent : shape) product *= extent;
+    return product;
+  }
+};
+inline Slot activation(std::string name, std::vector<Index> shape, double scale = 1, double offset = 0) {
+  return {.name = std::move(name), .shape = std::move(shape), .scale = scale, .offset = offset};
+}
+inline Slot weight(std::string name, std::vector<Index> shape, double scale = 1, double offset = 0) {
+  return {.name = std::move(name), .shape = std::move(shape), .weight = true, .scale = scale, .offset = offset};
+}
+inline Slot statistic(std::string name, std::vector<Index> shape) {
+  return {.name = std::move(name), .shape = std::move(shape), .wide = true};
+}
+inline Slot spread(Slot slot, Index gap, Index d_gap) {
+  slot.gap = gap;
+  slot.d_gap = d_gap;
+  return slot;
+}
+
+// The stride of rows with a gap between them, as layers take it: 0 for rows that touch.
+inline Index stride_with(Index width, Index gap) { return gap > 0 ? width + gap : 0; }
+
+template <class Case>
+std::vector<Slot> saved_slots(const Case& layer) {
+  if constexpr (requires { layer.saved(); }) {
+    return layer.saved();
+  } else {
+    return {};
+  }
+}
+
+}  // namespace abh

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "cases/case.hpp"
+#include "layers/cross_entropy.hpp"
+
+namespace abh {
+
+// loss = mean of loss_bc over the rows that count. Backward begins with a gradient of 1 of the loss. The device reads
+// targets_bc, and keeps the number of rows that count in `count`.
+struct CrossEntropyCase {
+  Index BC, V;
+  const Token* targets_bc;
+  Index* count;
+  double label_smoothing = 0;
+
+  std::vector<Slot> inputs() const { return {activation("logits_bcv", {BC, V})}; }
+  std::vector<Slot> outputs() const {
+    Slot loss = statistic("loss", {}), loss_bc = statistic("loss_bc", {BC});
+    loss.offset = 1;
+    loss.scale = loss_bc.scale = 0;
+    return {loss, loss_bc};
+  }
+  std::vector<Slot> saved() const { return {statistic("lse_bc", {BC})}; }
+
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    cross_entropy_forward<Device, T>(device, {.loss = a.out[0].data(),
+                                              .loss_bc = a.out[1].data(),
+                                              .lse_bc = a.saved[0].data(),
+                                              .count = count,
+                                              .logits_bcv = a.in[0].data(),
+                                              .targets_bc = targets_bc,
+                                              .label_smoothing = label_smoothing,
+                                              .BC = BC,
+                                              .V = V});
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    cross_entropy_backward<Device, T>(device, {.d_logits_bcv = a.d_in[0].data(),
+                                               .logits_bcv = a.in[0].data(),
+                                               .lse_bc = a.saved[0].data(),
+                                               .count = count,
+                                               .targets_bc = targets_bc,
+                                               .label_smoothing = label_smoothing,
+                                               .BC = BC,
+                                               .V = V});
+  }
+};
+
+}  // namespace abh

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <type_traits>
+
+#include "cases/case.hpp"
+#include "device/memory.hpp"
+
+namespace abh {
+
+// An array in the memory of a device, zeros at first, of T or, where it is `wide`, of Accum<T>.
+template <class Device, class T>
+class DeviceArray {
+ public:
+  DeviceArray(Device& device, Index count, bool wide)
+      : memory_(device.memory(), static_cast<std::size_t>(count) * (wide ? sizeof(Accum<T>) : sizeof(T))),
+        count_(count),
+        wide_(wide && !std::is_same_v<T, Accum<T>>) {
+    if (count == 0) return;
+    wide_ ? device.set_zero(as<Accum<T>>(), count) : device.set_zero(as<T>(), count);
+  }
+
+  Index count() const { return count_; }
+  bool wide() const { return wide_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(count_) * (wide_ ? sizeof(Accum<T>) : sizeof(T)); }
+  template <class Element>
+  Element* as() const {
+    return memory_.template as<Element>();
+  }
+  // A pointer to what the array holds: T, or Accum<T> where the two differ.
+  auto data() const {
+    if constexpr (std::is_same_v<T, Accum<T>>) {
+      return as<T>();
+    } else {
+      return Either(this, 0);
+    }
+  }
+
+ private:
+  struct Either {
+    const DeviceArray* array = nullptr;
+    Index offset = 0;
+    Either(std::nullptr_t) {}
+    Either(const DeviceArray* held, Index begin) : array(held), offset(begin) {}
+    operator T*() const { return array ? array->as<T>() + offset : nullptr; }
+    operator Accum<T>*() const { return array ? array->as<Accum<T>>() + offset : nullptr; }
+    Either operator+(Index elements) const { return {array, offset + elements}; }
+  };
+
+  DeviceMemory memory_;
+  Index count_;
+  bool wide_;
+};
+
+// The arrays of a case on a device.
+template <class Device, class T>
+struct DeviceArrays {
+  using Number = T;
+  std::deque<DeviceArray<Device, T>> in, out, saved, d_out, d_in;
+
+  template <class Case>
+  DeviceArrays(Device& device, const Case& layer) {
+    for (const Slot& slot : layer.inputs()) {
+      in.emplace_back(device, slot.count(), slot.wide);
+      d_in.emplace_back(device, slot.count(), slot.wide || slot.weight);
+    }
+    for (const Slot& slot : layer.outputs()) {
+      out.emplace_back(device, slot.count(), slot.wide);
+      d_out.emplace_back(device, slot.count(), slot.wide);
+    }
+    for (const Slot& slot : saved_slots(layer)) saved.emplace_back(device, slot.count(), slot.wide);
+  }
+
+  template <class Body>
+  void for_each(const Body& body) {
+    for (auto* arrays : {&in, &out, &saved, &d_out, &d_in}) {
+      for (DeviceArray<Device, T>& array : *arrays) body(array);
+    }
+  }
+  std::size_t bytes() {
+    std::size_t sum = 0;
+    for_each([&](const DeviceArray<Device, T>& array) { sum += array.bytes(); });
+    return sum;
+  }
+};
+
+}  // namespace abh

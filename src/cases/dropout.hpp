@@ -1,0 +1,34 @@
+#pragma once
+
+#include "cases/case.hpp"
+#include "layers/dropout.hpp"
+
+namespace abh {
+
+// out = dropout(in) [+ residual].
+struct DropoutCase {
+  Index count;
+  Dropout dropout;
+  bool residual = false;
+
+  std::vector<Slot> inputs() const {
+    std::vector<Slot> slots = {activation("in", {count})};
+    if (residual) slots.push_back(activation("residual", {count}));
+    return slots;
+  }
+  std::vector<Slot> outputs() const { return {activation("out", {count})}; }
+
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    dropout_forward<Device, T>(device, a.out[0].data(), a.in[0].data(), residual ? a.in[1].data() : nullptr, dropout,
+                               count);
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    const T* d_out = a.d_out[0].data();
+    dropout_backward<Device, T>(device, a.d_in[0].data(), d_out, dropout, count);
+    if (residual) device.copy(static_cast<T*>(a.d_in[1].data()), d_out, count);
+  }
+};
+
+}  // namespace abh

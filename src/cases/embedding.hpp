@@ -1,0 +1,33 @@
+#pragma once
+
+#include "cases/case.hpp"
+#include "layers/embedding.hpp"
+
+namespace abh {
+
+// out_bcd = token_vd [+ position_cd] of the ids in tokens_bc, which the device reads. P: rows of position_cd.
+struct EmbeddingCase {
+  Index B, C, D, V, P;
+  const Token* tokens_bc;
+  bool positions = true;
+
+  std::vector<Slot> inputs() const {
+    std::vector<Slot> slots = {weight("token_vd", {V, D})};
+    if (positions) slots.push_back(weight("position_cd", {P, D}));
+    return slots;
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bcd", {B, C, D})}; }
+
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    embedding_forward<Device, T>(device, a.out[0].data(), tokens_bc, a.in[0].data(),
+                                 positions ? a.in[1].data() : nullptr, B, C, D);
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    embedding_backward<Device, T>(device, a.d_in[0].data(), positions ? a.d_in[1].data() : nullptr, a.d_out[0].data(),
+                                  tokens_bc, B, C, D, V);
+  }
+};
+
+}  // namespace abh

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "cases/case.hpp"
+#include "layers/pooling.hpp"
+
+namespace abh {
+
+// out_bch = pooling(logit_bnc, x_bch).
+struct PoolingCase {
+  PoolingShape shape;
+  const Token* mask_bc = nullptr;
+  bool accumulate = false;   // the gradient of x is added to
+  Index gap = 0, d_gap = 0;  // between rows of x, and of its gradient
+
+  Index H() const { return shape.N * shape.K; }
+  std::vector<Slot> inputs() const {
+    Slot x = spread(activation("x_bch", {shape.B, shape.C, H()}), gap, d_gap);
+    x.adds = accumulate;
+    return {statistic("logit_bnc", {shape.B, shape.N, shape.C}), x};
+  }
+  std::vector<Slot> outputs() const { return {activation("out_bch", {shape.B, shape.C, H()})}; }
+  std::vector<Slot> saved() const {
+    return {statistic("max_bnc", {shape.B, shape.N, shape.C}), statistic("sum_bnc", {shape.B, shape.N, shape.C})};
+  }
+
+  template <class T, class Arrays>
+  PoolingForward<T> forward_of(Arrays& a) const {
+    return {.out_bch = a.out[0].data(),
+            .max_bnc = a.saved[0].data(),
+            .sum_bnc = a.saved[1].data(),
+            .logit_bnc = a.in[0].data(),
+            .x_bch = a.in[1].data(),
+            .x_stride = stride_with(H(), gap),
+            .mask_bc = mask_bc,
+            .shape = shape};
+  }
+  template <class T, class Arrays>
+  PoolingBackward<T> backward_of(Arrays& a) const {
+    return {.d_x_bch = a.d_in[1].data(),
+            .d_x_stride = stride_with(H(), d_gap),
+            .accumulate = accumulate,
+            .d_logit_bnc = a.d_in[0].data(),
+            .d_out_bch = a.d_out[0].data(),
+            .out_bch = a.out[0].data(),
+            .max_bnc = a.saved[0].data(),
+            .sum_bnc = a.saved[1].data(),
+            .logit_bnc = a.in[0].data(),
+            .x_bch = a.in[1].data(),
+            .x_stride = stride_with(H(), gap),
+            .mask_bc = mask_bc,
+            .shape = shape};
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    pooling_forward<Device, T>(device, forward_of<T>(a));
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    pooling_backward<Device, T>(device, backward_of<T>(a));
+  }
+};
+
+}  // namespace abh
