@@ -4,21 +4,21 @@
 // of `a` stands at a_mk[m * a_row + k * a_col], so that a transposed matrix is one with its strides exchanged.
 //
 // gemm() picks a version of the product:
-//   reference_gemm  the readable one, for any scalar and any strides; what the others are tested against
-//   row_gemm        floats, rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of
-//                   `b` that it reads, unless `b` is small and stands right and lanes are wide
+//   row_gemm        rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of `b` that
+//                   it reads, unless `b` is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
-//   column_gemm     floats, columns of `a` contiguous (gradient of the weight), `out` of few tiles: operands are read
-//                   where they stand
+//   column_gemm     columns of `a` contiguous (gradient of the weight), `out` of few tiles: operands are read where
+//   they
+//                   stand
 //   packed_column_gemm  the same for all else: `b`, or both operands, are packed on the way
 //
-// All but the first and dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
+// All but dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
 // lane vectors and multiplies it by a column of `a`, element by element. Every element is summed in the order of k
 // within a block of K and over the blocks in order, whichever thread computes it; in row_gemm also whichever row it
 // stands in.
 
-#include "cpu/gemm_reference.hpp"
-#include "cpu/math.hpp"
+#include "cpu/gemm_tile.hpp"
+#include "plain/plain.hpp"
 
 #if ABH_LANE_BYTES > 4
 #include "cpu/gemm_columns.hpp"
@@ -28,14 +28,20 @@
 namespace abh {
 inline namespace ABH_ISA {
 
-// M, N, K >= 0, no element of `out` written where M or N is 0.
-template <class Device, class T>
-void gemm(Device& device, const Gemm<T>& g) {
-#if ABH_LANE_BYTES > 4
-  if constexpr (is_float<T>) {
+// M, N, K >= 0, no element of `out` written where M or N is 0. Double, Dual and floats of width 1 take
+// definition(plain), the plain loops.
+template <class Device, class T, class Definition>
+void gemm(Device& device, const Gemm<T>& g, [[maybe_unused]] const Definition& definition) {
+  if constexpr (lane_width < T >> 1) {
     if (g.M == 0 || g.N == 0) return;
-    if (g.K == 0) return reference_gemm(device, g);
-    if (g.a_col != 1 || g.row_sum_m) {
+    if (g.K == 0) {
+      parallel_rows(device, g.M, 16, [&](Index m) {
+        for (Index n = 0; n < g.N; ++n) {
+          float& out = g.out_mn[m * g.out_row + n];
+          out = (g.accumulate ? out : 0) + (g.bias_n ? g.scale * g.bias_n[n] : 0);
+        }
+      });
+    } else if (g.a_col != 1 || g.row_sum_m) {
       constexpr Index few_tiles = lanes == 16 ? 80 : 16;
       if (blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles) {
         column_gemm(device, g);
@@ -47,10 +53,12 @@ void gemm(Device& device, const Gemm<T>& g) {
     } else {
       row_gemm(device, g);
     }
-    return;
+  } else {
+    on_one_thread(device, [&] {
+      PlainDevice plain;
+      definition(plain);
+    });
   }
-#endif
-  reference_gemm(device, g);
 }
 
 }  // namespace ABH_ISA
