@@ -99,7 +99,7 @@ TEST_CASE("adamw: against the algorithm as published", "[adamw]") {
 TEST_CASE("adamw: float in every instruction set against double, any number of threads", "[adamw]") {
   const AdamwSettings settings{.weight_decay = 0.1};
   const Index count = 2 * 8192 + 29;
-  CpuDevice<Isa::baseline> reference_device(1);
+  PlainDevice reference_device;
   const Tensor<double> reference = run<double>(reference_device, count, settings);
   const std::vector<Slot> slots = {activation("weight", {count}), activation("first_moment", {count}),
                                    activation("second_moment", {count})};
@@ -212,7 +212,7 @@ TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
   for_each_gpu([&](auto& device, const std::string& name) {
     for (const auto& [count, begin] : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 0}, {2077, 3}}) {
       INFO(name << ", " << count << " weights, the first " << begin << " left alone");
-      CpuDevice<Isa::baseline> reference_device(1);
+      PlainDevice reference_device;
       const Tensor<double> reference = run<double>(reference_device, count, settings, begin);
       const Tensor<float> got = run<float>(device, count, settings, begin);
       const std::vector<Slot> slots = {activation("weight", {count}), activation("first_moment", {count}),
@@ -250,7 +250,7 @@ TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
 TEST_CASE("adamw: on the GPU, betas near 1", "[adamw][gpu]") {
   const AdamwSettings settings{.beta1 = 0.9999, .beta2 = 0.9999};
   const Index count = 37;
-  CpuDevice<Isa::baseline> reference_device(1);
+  PlainDevice reference_device;
   const Tensor<double> reference = run<double>(reference_device, count, settings);
   for_each_gpu([&](auto& device, const std::string& name) {
     const Tensor<float> got = run<float>(device, count, settings);

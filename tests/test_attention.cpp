@@ -72,7 +72,7 @@ TEST_CASE("dot product attention: every remainder of rows, lanes and channels", 
   const auto check = [](const AttentionCase& layer) {
     const Values<float> in = converted<float>(random_values(layer.inputs(), 11));
     const Values<float> d_out = converted<float>(random_values(layer.outputs(), 12));
-    CpuDevice<Isa::baseline> reference(1);
+    PlainDevice reference;
     const Values<double> out = run_forward<double>(layer, reference, converted<double>(in));
     const Values<double> d_in = run_backward<double>(layer, reference, converted<double>(in), converted<double>(d_out));
     for_each_cpu(1, [&](auto& device, const std::string& name) {
@@ -303,12 +303,13 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[attent
         AttentionCase{.B = 1, .C = 30, .N = 2, .K = 1, .query_scale = 3000}}) {
     const Values<double> in = random_values(layer.inputs(), 1);
     CpuDevice<Isa::baseline> baseline(2);
-    const Values<double> reference = run_forward<double>(layer, baseline, in);
+    PlainDevice plain;
+    const Values<double> reference = run_forward<double>(layer, plain, in);
     require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
     if (layer.query_scale > 1) continue;  // scores of thousands have 3 digits behind the point in float
     for_each_device([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> narrow_in = converted<T>(in);
-      const Values<double> expected = run_forward<double>(layer, baseline, converted<double>(narrow_in));
+      const Values<double> expected = run_forward<double>(layer, plain, converted<double>(narrow_in));
       require_close(layer.outputs(), converted<double>(step_by_step<T>(layer, device, narrow_in)), expected,
                     std::is_same_v<T, float> ? 1e-5 : 4e-3, name);  // bf16: the rounding of the result, 2^-9
     });
@@ -321,10 +322,10 @@ TEST_CASE("dot product attention: a step over scores of thousands", "[attention]
   Values<double> in = random_values(layer.inputs(), 1);
   for (double& x : in[0]) x = 1024 * std::round(x);
   for (double& x : in[1]) x = std::round(x);
-  CpuDevice<Isa::baseline> baseline(1);
+  PlainDevice plain;
   for_each_device([&]<class T>(auto& device, const std::string& name, T) {
     const Values<T> narrow_in = converted<T>(in);
-    const Values<double> expected = run_forward<double>(layer, baseline, converted<double>(narrow_in));
+    const Values<double> expected = run_forward<double>(layer, plain, converted<double>(narrow_in));
     require_close(layer.outputs(), converted<double>(step_by_step<T>(layer, device, narrow_in)), expected,
                   std::is_same_v<T, float> ? 1e-6 : 4e-3, name);
   });

@@ -26,6 +26,11 @@ void for_each_device(Index threads, const Body& body) {
   for_each_gpu(body);
 }
 
+double norm_of(const Array<float>& gradient) {
+  PlainDevice plain;
+  return run(plain, converted<double>(Values<float>{gradient})[0], 0).gradient_norm;
+}
+
 Array<float> gradient_of(Index count, double scale = 1) {
   return converted<float>(Values<double>{random_values(activation("gradient", {count}, scale), 3, 0)})[0];
 }
@@ -33,9 +38,7 @@ Array<float> gradient_of(Index count, double scale = 1) {
 TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global_norm]") {
   for (Index count : {1, 7, 31, 33, 127, 193, 16384, 16385, 5 * 16384 + 19}) {
     const Array<float> gradient = gradient_of(count);
-    long double sum = 0;
-    for (float x : gradient) sum += static_cast<long double>(x) * static_cast<long double>(x);
-    const double norm = static_cast<double>(std::sqrt(sum));
+    const double norm = norm_of(gradient);
     Array<double> norms;
     for (Index threads : {1, 1, 2, 3, 7}) {
       for_each_cpu(threads, [&](auto& device, const std::string& isa) {
@@ -90,12 +93,6 @@ TEST_CASE("global_norm: double gradients", "[global_norm]") {
   CpuDevice<Isa::baseline> device(1);
   const StepState state = run(device, Array<double>{3e100, 4e100}, 1);
   CHECK_FALSE(!(std::abs(state.gradient_norm / 5e100 - 1) <= 1e-15));
-}
-
-double norm_of(const Array<float>& gradient) {
-  long double sum = 0;
-  for (float x : gradient) sum += static_cast<long double>(x) * static_cast<long double>(x);
-  return static_cast<double>(std::sqrt(sum));
 }
 
 // Less than an access, than a block, than a part; more than one of each, with a rest.

@@ -49,8 +49,33 @@ TEST_CASE("linear over several blocks", "[linear]") {
 // Every size around the tile: BC, I and O each take all values from 1 to 40, in combinations drawn at random. The sums
 // are bounded element by element: |error| <= 2^-23 (terms + 4) sum |products|.
 TEST_CASE("linear of every edge size is the product by definition", "[linear]") {
+  // out_mn, d_in_mk, d_weight_nk and d_bias_n from a_mk, b_nk, c_mn and bias_n; all but the first are added to.
+  const auto products = []<class T, class Device>(Device& device, const Values<T>& in, Index M, Index N, Index K) {
+    Values<T> out = {Array<T>(in[2].size(), T(std::numeric_limits<float>::quiet_NaN())), in[0], in[1], in[3]};
+    linear_forward<Device, T>(device, {.out_bco = out[0].data(),
+                                       .in_bci = in[0].data(),
+                                       .weight_oi = in[1].data(),
+                                       .bias_o = in[3].data(),
+                                       .BC = M,
+                                       .I = K,
+                                       .O = N});
+    linear_backward_input<Device, T>(device, {.d_in_bci = out[1].data(),
+                                              .d_out_bco = in[2].data(),
+                                              .weight_oi = in[1].data(),
+                                              .BC = M,
+                                              .I = K,
+                                              .O = N,
+                                              .accumulate = true});
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = out[2].data(),
+                                               .d_bias_o = out[3].data(),
+                                               .d_out_bco = in[2].data(),
+                                               .in_bci = in[0].data(),
+                                               .BC = M,
+                                               .I = K,
+                                               .O = N});
+    return converted<double>(out);
+  };
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    using Device = std::remove_reference_t<decltype(device)>;
     for (std::uint32_t draw = 0; draw < 240; ++draw) {
       const auto size = [&](std::uint64_t which) {
         // Each of the three runs through 1..40 in its own order, six times.
@@ -59,66 +84,25 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
                (static_cast<Index>(draw) * factor[which] + static_cast<Index>(draw / 40) * (3 + factor[which])) % 40;
       };
       const Index M = size(0), K = size(1), N = size(2);
-      const std::vector<Slot> slots = {activation("a_mk", {M * K}), activation("b_nk", {N * K}),
-                                       activation("c_mn", {M * N}), activation("bias_n", {N})};
-      const Values<float> in = converted<float>(random_values(slots, 40 + draw));
-      const auto at = [](const Array<float>& matrix, Index row, Index column, Index width) {
-        return static_cast<double>(matrix[static_cast<std::size_t>(row * width + column)]);
-      };
+      const Values<float> in = converted<float>(random_values({activation("a_mk", {M * K}), activation("b_nk", {N * K}),
+                                                               activation("c_mn", {M * N}), activation("bias_n", {N})},
+                                                              40 + draw));
+      const Values<double> wide = converted<double>(in);
+      Values<double> magnitude = wide;
+      for (Array<double>& array : magnitude) {
+        for (double& x : array) x = std::abs(x);
+      }
+      PlainDevice plain;
+      const Values<double> got = products(device, in, M, N, K), sum = products(plain, wide, M, N, K),
+                           size_of_sum = products(plain, magnitude, M, N, K);
+      const Index terms[] = {K, N, M, M};
       Index wrong = 0;
-      const auto compare_with = [&](const Array<float>& got, Index rows, Index columns, Index terms, auto term,
-                                    auto start) {
-        for (Index r = 0; r < rows; ++r) {
-          for (Index c = 0; c < columns; ++c) {
-            double sum = start(r, c), size_of_sum = std::abs(sum);
-            for (Index t = 0; t < terms; ++t) {
-              sum += term(r, c, t);
-              size_of_sum += std::abs(term(r, c, t));
-            }
-            const double bound = std::ldexp(static_cast<double>(terms + 4), -23) * size_of_sum;
-            wrong += !(std::abs(at(got, r, c, columns) - sum) <= bound);
-          }
+      for (std::size_t s = 0; s < got.size(); ++s) {
+        for (std::size_t i = 0; i < got[s].size(); ++i) {
+          const double bound = std::ldexp(static_cast<double>(terms[s] + 4), -23) * size_of_sum[s][i];
+          wrong += !(std::abs(got[s][i] - sum[s][i]) <= bound);
         }
-      };
-
-      Array<float> out_mn(in[2].size(), std::numeric_limits<float>::quiet_NaN());
-      linear_forward<Device, float>(device, {.out_bco = out_mn.data(),
-                                             .in_bci = in[0].data(),
-                                             .weight_oi = in[1].data(),
-                                             .bias_o = in[3].data(),
-                                             .BC = M,
-                                             .I = K,
-                                             .O = N});
-      compare_with(
-          out_mn, M, N, K, [&](Index m, Index n, Index k) { return at(in[0], m, k, K) * at(in[1], n, k, K); },
-          [&](Index, Index n) { return at(in[3], 0, n, N); });
-
-      Array<float> d_in_mk = in[0];
-      linear_backward_input<Device, float>(device, {.d_in_bci = d_in_mk.data(),
-                                                    .d_out_bco = in[2].data(),
-                                                    .weight_oi = in[1].data(),
-                                                    .BC = M,
-                                                    .I = K,
-                                                    .O = N,
-                                                    .accumulate = true});
-      compare_with(
-          d_in_mk, M, K, N, [&](Index m, Index k, Index n) { return at(in[2], m, n, N) * at(in[1], n, k, K); },
-          [&](Index m, Index k) { return at(in[0], m, k, K); });
-
-      Array<float> d_weight_nk = in[1], d_bias_n = in[3];
-      linear_backward_weight<Device, float>(device, {.d_weight_oi = d_weight_nk.data(),
-                                                     .d_bias_o = d_bias_n.data(),
-                                                     .d_out_bco = in[2].data(),
-                                                     .in_bci = in[0].data(),
-                                                     .BC = M,
-                                                     .I = K,
-                                                     .O = N});
-      compare_with(
-          d_weight_nk, N, K, M, [&](Index n, Index k, Index m) { return at(in[2], m, n, N) * at(in[0], m, k, K); },
-          [&](Index n, Index k) { return at(in[1], n, k, K); });
-      compare_with(
-          d_bias_n, 1, N, M, [&](Index, Index n, Index m) { return at(in[2], m, n, N); },
-          [&](Index, Index n) { return at(in[3], 0, n, N); });
+      }
       INFO(isa << ", M " << M << ", N " << N << ", K " << K);
       CHECK(wrong == 0);
     }

@@ -183,7 +183,7 @@ TEST_CASE("muon: float in every instruction set against double, any number of th
   for (const Shape& shape : std::vector<Shape>{{7, 13}, {66, 35}, {24, 300}}) {
     CAPTURE(shape.O, shape.I);
     const Index matrices = 2, gap = 3;
-    CpuDevice<Isa::baseline> reference_device(1);
+    PlainDevice reference_device;
     const Matrices<double> reference = run<double>(reference_device, matrices, shape, settings, gap);
     const std::vector<Slot> slots = {weight("weight", {0}), weight("first_moment", {0})};
     std::vector<Matrices<float>> results;
@@ -299,7 +299,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
       const std::string what = std::to_string(l.matrices) + " of " + std::to_string(l.shape.O) + " x " +
                                std::to_string(l.shape.I) + ", gap " + std::to_string(l.gap);
       INFO(name << ", " << what);
-      CpuDevice<Isa::baseline> reference_device(1);
+      PlainDevice reference_device;
       const Matrices<double> reference = run<double>(reference_device, l.matrices, l.shape, settings, l.gap);
       const Matrices<float> got = run<float>(device, l.matrices, l.shape, settings, l.gap);
       const std::vector<Slot> slots = {weight("weight", {0}), weight("first_moment", {0})};

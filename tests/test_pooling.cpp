@@ -346,7 +346,8 @@ TEST_CASE("pooling: step by step equals all at once", "[pooling]") {
       slots[0].scale = scale;
       const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
       CpuDevice<Isa::baseline> device(1);
-      const Values<double> expected = run_forward<double>(layer, device, in);
+      PlainDevice plain;
+      const Values<double> expected = run_forward<double>(layer, plain, in);
       INFO("window " << window << ", logits of " << scale);
       require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
       const auto check = [&](auto& any, const std::string& name) {
@@ -364,12 +365,12 @@ TEST_CASE("pooling: lane widths agree at every odd size", "[pooling]") {
 }
 
 TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") {
-  CpuDevice<Isa::baseline> cpu(1);
+  PlainDevice plain;
   for (Index window : {0, 1, 4}) {
     for (Index K : {1, 64, 130}) {  // fewer channels than threads, as many, more
       const PoolingCase layer{{1, 11, 2, K, window}};
       const Values<double> in = converted<double>(converted<bf16>(random_values(layer.inputs(), 4)));
-      const Values<double> expected = run_forward<double>(layer, cpu, in);
+      const Values<double> expected = run_forward<double>(layer, plain, in);
       for_each_gpu([&](auto& device, const std::string& name) {
         for (int order : {0, 1, 2}) {
           set_thread_order(order);
@@ -410,8 +411,9 @@ TEST_CASE("pooling: the state does not grow, and a long stream stays right", "[p
     const PoolingCase layer{{1, 5000, 1, 3, window}};
     const Values<double> in = random_values(layer.inputs(), 4);
     CpuDevice<Isa::baseline> device(1);
-    require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, run_forward<double>(layer, device, in),
-                  1e-5, "5000 steps");
+    PlainDevice plain;
+    require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, run_forward<double>(layer, plain, in), 1e-5,
+                  "5000 steps");
   }
 }
 
