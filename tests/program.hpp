@@ -60,16 +60,21 @@ inline Arguments operator+(Arguments first, const Arguments& second) {
   return first;
 }
 
+// A command line cut at its spaces.
+inline Arguments words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 // Runs `name` (train, generate, ...) of the build folder until it ends. A program that hangs is killed: timed_out.
 inline Outcome run_program_of_build(const std::string& name, const Arguments& arguments,
                                     const RunOptions& options = {}) {
   // Everything is prepared before the fork: the child may only make system calls.
   const std::string path = std::string(ABH_PROGRAM_DIR) + "/" + name;
-  std::vector<std::string> words = {path};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  Arguments command = Arguments{path} + arguments;
   for (const auto& [key, value] : options.environment) ::setenv(key.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
 
   int in[2], out[2], err[2];
@@ -194,8 +199,7 @@ inline Arguments with(Arguments base, const Arguments& changes) {
   return base;
 }
 
-inline const Arguments smallest = {"--layers", "1",       "--channels", "8",       "--heads", "2",        "--context",
-                                   "8",        "--batch", "2",          "--steps", "6",       "--warmup", "2"};
+inline const Arguments smallest = words("--layers 1 --channels 8 --heads 2 --context 8 --batch 2 --steps 6 --warmup 2");
 
 // One thread unless told otherwise: the models are too small to share, and other tests may want the cores.
 inline Outcome train(const Arguments& flags, const RunOptions& options = {}) {

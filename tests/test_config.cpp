@@ -142,70 +142,53 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
 
 TEST_CASE("config: metadata there and back", "[config]") {
   // Every field away from its default, so that one that is forgotten shows.
-  ModelConfig model;
-  model.layers = 2;
-  model.channels = 30;
-  model.heads = 5;
-  model.hidden_channels = 77;
-  model.head_channels = 9;
-  model.context = 33;
-  model.vocabulary = 12;
-  model.mixer = "dot,metric";
-  model.window = "3,0";
-  model.additive_values = "own";
-  model.additive_projection = true;
-  model.additive_skip = "normed";
-  model.causal = false;
-  model.attention_bias = true;
-  model.conv_kernel = 3;
-  model.conv_groups = 2;
-  model.ffn_bias = false;
-  model.embedding_norm = true;
-  model.final_norm = false;
-  model.logit_bias = true;
-  model.logit_scale = 0.1;
-  model.positions = "none";
-  const std::map<std::string, std::string> defaults = ModelConfig().metadata();
-  const std::map<std::string, std::string> written = model.metadata();
-  CHECK(written.size() == defaults.size());
-  for (const auto& [key, value] : written) {
-    INFO(key);
-    CHECK(value != defaults.at(key));
-  }
-  CHECK(ModelConfig::from_metadata(written, "file").metadata() == written);
-  CHECK(ModelConfig::from_metadata(written, "file").logit_scale == 0.1);
-  CHECK(mixers_of(ModelConfig::from_metadata(written, "file")) == mixers_of(model));
+  using Metadata = std::map<std::string, std::string>;
+  const auto require_complete = [](const Metadata& written, const Metadata& defaults) {
+    CHECK(written.size() == defaults.size());
+    for (const auto& [key, value] : written) {
+      INFO(key);
+      CHECK(value != defaults.at(key));
+    }
+  };
+  const Metadata written = {{"layers", "2"},           {"channels", "30"},      {"heads", "5"},
+                            {"hidden_channels", "77"}, {"head_channels", "9"},  {"context", "33"},
+                            {"vocabulary_size", "12"}, {"mixer", "dot,metric"}, {"window", "3,0"},
+                            {"values", "own"},         {"projection", "1"},     {"skip", "normed"},
+                            {"causal", "0"},           {"attention_bias", "1"}, {"conv_kernel", "3"},
+                            {"conv_groups", "2"},      {"ffn_bias", "0"},       {"embedding_norm", "1"},
+                            {"final_norm", "0"},       {"logit_bias", "1"},     {"logit_scale", "0.1"},
+                            {"positions", "none"}};
+  require_complete(written, ModelConfig().metadata());
+  const ModelConfig model = ModelConfig::from_metadata(written, "file");
+  CHECK(model.metadata() == written);
+  CHECK(model.logit_scale == 0.1);
+  CHECK(mixers_of(model).size() == 2);
 
-  TrainingConfig training;
-  training.batch = 3;
-  training.steps = 17;
-  training.optimizer = "muon";
-  training.muon_rounds = 3;
-  training.learning_rate = 0.1 + 0.2;
-  training.warmup = 5;
-  training.weight_decay = 1e-300;
-  training.clip = 0;
-  training.beta1 = 0.5;
-  training.beta2 = 0.75;
-  training.dropout = 1.0 / 3;
-  training.label_smoothing = 0.05;
-  training.init_std = 0.5;
-  training.type = "bf16";
-  training.seed = ~std::uint64_t{0};
-  training.eval_every = 1;
-  training.checkpoint_every = 2;
-  training.log_every = 3;
-  const std::map<std::string, std::string> kept = training.metadata();
-  for (const auto& [key, value] : kept) {
-    INFO(key);
-    CHECK(value != TrainingConfig().metadata().at(key));
-  }
-  const TrainingConfig read = TrainingConfig::from_metadata(kept, "file");
-  CHECK(read.metadata() == kept);
-  CHECK(read.learning_rate == 0.1 + 0.2);
-  CHECK(read.dropout == 1.0 / 3);
-  CHECK(read.weight_decay == 1e-300);
-  CHECK(read.seed == ~std::uint64_t{0});
+  const Metadata kept = {{"batch", "3"},
+                         {"steps", "17"},
+                         {"optimizer", "muon"},
+                         {"muon_rounds", "3"},
+                         {"learning_rate", "0.30000000000000004"},
+                         {"warmup", "5"},
+                         {"weight_decay", "1e-300"},
+                         {"clip", "0"},
+                         {"beta1", "0.5"},
+                         {"beta2", "0.75"},
+                         {"dropout", "0.3333333333333333"},
+                         {"label_smoothing", "0.05"},
+                         {"init_std", "0.5"},
+                         {"type", "bf16"},
+                         {"seed", "18446744073709551615"},
+                         {"eval_every", "1"},
+                         {"checkpoint_every", "2"},
+                         {"log_every", "3"}};
+  require_complete(kept, TrainingConfig().metadata());
+  const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
+  CHECK(training.metadata() == kept);
+  CHECK(training.learning_rate == 0.1 + 0.2);
+  CHECK(training.dropout == 1.0 / 3);
+  CHECK(training.weight_decay == 1e-300);
+  CHECK(training.seed == ~std::uint64_t{0});
 }
 
 TEST_CASE("config: metadata of golden files", "[config]") {
@@ -237,14 +220,14 @@ TEST_CASE("config: metadata that is not what it should be", "[config]") {
     }
     return "no error";
   };
-  CHECK(error("layers", "four") == "dir/model.safetensors: metadata layers: expected a number, found \"four\"");
-  CHECK(error("layers", "4.5") == "dir/model.safetensors: metadata layers: expected a number, found \"4.5\"");
-  CHECK(error("layers", "") == "dir/model.safetensors: metadata layers: expected a number, found \"\"");
-  CHECK(error("ffn_bias", "yes\n") == "dir/model.safetensors: metadata ffn_bias: expected 0 or 1, found \"yes \"");
-  CHECK(error("logit_scale", "inf") ==
-        "dir/model.safetensors: metadata logit_scale: expected a finite number, found \"inf\"");
-  CHECK(error("dropout", "nan") == "dir/model.safetensors: metadata dropout: expected a finite number, found \"nan\"");
-  CHECK(error("seed", "-1") == "dir/model.safetensors: metadata seed: expected a number, found \"-1\"");
+  const std::string metadata = "dir/model.safetensors: metadata ";
+  CHECK(error("layers", "four") == metadata + "layers: expected a number, found \"four\"");
+  CHECK(error("layers", "4.5") == metadata + "layers: expected a number, found \"4.5\"");
+  CHECK(error("layers", "") == metadata + "layers: expected a number, found \"\"");
+  CHECK(error("ffn_bias", "yes\n") == metadata + "ffn_bias: expected 0 or 1, found \"yes \"");
+  CHECK(error("logit_scale", "inf") == metadata + "logit_scale: expected a finite number, found \"inf\"");
+  CHECK(error("dropout", "nan") == metadata + "dropout: expected a finite number, found \"nan\"");
+  CHECK(error("seed", "-1") == metadata + "seed: expected a number, found \"-1\"");
 }
 
 TEST_CASE("config: presets", "[config]") {
@@ -286,10 +269,7 @@ TEST_CASE("config: presets", "[config]") {
 }
 
 TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth", "[config]") {
-  TrainingConfig training;
-  training.learning_rate = 2;
-  training.warmup = 10;
-  training.steps = 101;
+  TrainingConfig training{.steps = 101, .learning_rate = 2, .warmup = 10};
   for (Index step = 0; step < 10; ++step) {
     CHECK_FALSE(!(std::abs(learning_rate_at(training, step) - 2.0 * static_cast<double>(step + 1) / 11) <= 1e-15));
   }

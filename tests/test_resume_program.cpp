@@ -20,8 +20,8 @@ using namespace abh;
 TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]") {
   const Workplace place;
   const Arguments flags =
-      place.flags({"--layers", "2", "--mixer", "additive,metric", "--dropout", "0.2", "--channels", "16", "--steps",
-                   "1500", "--eval-every", "400", "--log-every", "20", "--checkpoint-every", "300"});
+      place.flags(words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16 --steps 1500 --eval-every 400 "
+                        "--log-every 20 --checkpoint-every 300"));
   const std::string expected = place / "uninterrupted";
   require_success(train(with(flags, {"--out", expected})));
   for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
@@ -50,8 +50,9 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
 TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
   // The learning rate rises for longer than the run lasts, and so does not depend on the number of steps.
   const Workplace place;
-  const Arguments flags = place.flags({"--steps", "1000000", "--warmup", "1000000", "--learning-rate", "300",
-                                       "--eval-every", "20", "--log-every", "10", "--checkpoint-every", "0"});
+  const Arguments flags =
+      place.flags(words("--steps 1000000 --warmup 1000000 --learning-rate 300 --eval-every 20 "
+                        "--log-every 10 --checkpoint-every 0"));
   const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 10/"});
   REQUIRE(stopped.status == 143);
   std::smatch parts;
@@ -84,8 +85,9 @@ namespace {
 // Kills `runs` runs at random moments and goes on with each.
 void kill_and_resume(int runs, unsigned seed) {
   const Workplace place;
-  const Arguments flags = place.flags({"--steps", "60", "--checkpoint-every", "1", "--eval-every", "7", "--log-every",
-                                       "2", "--dropout", "0.1", "--channels", "32", "--mixer", "metric"});
+  const Arguments flags =
+      place.flags(words("--steps 60 --checkpoint-every 1 --eval-every 7 --log-every 2 "
+                        "--dropout 0.1 --channels 32 --mixer metric"));
   const std::string expected = place / "uninterrupted";
   const auto start = std::chrono::steady_clock::now();
   require_success(train(with(flags, {"--out", expected})));
@@ -153,14 +155,10 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
     require_refusal(train(with(resume, {"--data", place / "other.txt"})), "train", 1, {"other.txt: ", "trained on"});
   }
   SECTION("flags that must not change") {
-    for (const Arguments& changes : std::vector<Arguments>{{"--layers", "2"},
-                                                           {"--learning-rate", "1"},
-                                                           {"--seed", "1"},
-                                                           {"--preset", "tiny"},
-                                                           {"--out", place / "b"},
-                                                           {"--tokenizer", "byte"},
-                                                           {"--batch", "3"}}) {
-      require_refusal(train(with(resume, changes)), "train", 2, {changes[0] + ": ", "resumed"});
+    const Arguments changes = {"--layers 2",           "--learning-rate 1", "--seed 1", "--preset tiny",
+                               "--out " + place / "b", "--tokenizer byte",  "--batch 3"};
+    for (const std::string& change : changes) {
+      require_refusal(train(with(resume, words(change))), "train", 2, {words(change)[0] + ": ", "resumed"});
     }
     CHECK_FALSE(exists(place / "b"));
   }
@@ -262,51 +260,45 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
     require_refusal(outcome, "train", 1, words);
     CHECK(read_bytes(place / "bad/log.csv") == log);
   };
-  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{{"training.batch", "0"},
-                                                                                   {"training.batch", "99999999"},
-                                                                                   {"training.steps", "-1"},
-                                                                                   {"training.steps", "5"},
-                                                                                   {"training.dropout", "1.5"},
-                                                                                   {"training.dropout", "nan"},
-                                                                                   {"training.learning_rate", "inf"},
-                                                                                   {"training.beta1", "1"},
-                                                                                   {"training.seed", "x"},
-                                                                                   {"training.eval_every", "-1"},
-                                                                                   {"step", "-3"},
-                                                                                   {"step", "4000000000"},
-                                                                                   {"step", "5"},
-                                                                                   {"best_step", "7"},
-                                                                                   {"best_loss", "nan"},
-                                                                                   {"last_loss", "none"},
-                                                                                   {"layers", "2"},
-                                                                                   {"tokenizer", "byte"},
-                                                                                   {"vocabulary", "abc"}}) {
-    DYNAMIC_SECTION(key << " = " << value) {
-      OpenedFile file(place.run + "/resume.safetensors");
-      REQUIRE(file.metadata.count(key) == 1);
-      file.metadata[key] = value;
-      require_refused(file, {});
+  const std::pair<std::string, std::vector<std::string>> impossible[] = {{"training.batch", {"0", "99999999"}},
+                                                                         {"training.steps", {"-1", "5"}},
+                                                                         {"training.dropout", {"1.5", "nan"}},
+                                                                         {"training.learning_rate", {"inf"}},
+                                                                         {"training.beta1", {"1"}},
+                                                                         {"training.seed", {"x"}},
+                                                                         {"training.eval_every", {"-1"}},
+                                                                         {"step", {"-3", "4000000000", "5"}},
+                                                                         {"best_step", {"7"}},
+                                                                         {"best_loss", {"nan"}},
+                                                                         {"last_loss", {"none"}},
+                                                                         {"layers", {"2"}},
+                                                                         {"tokenizer", {"byte"}},
+                                                                         {"vocabulary", {"abc"}}};
+  OpenedFile file(place.run + "/resume.safetensors");
+  for (const auto& [key, values] : impossible) {
+    for (const std::string& value : values) {
+      DYNAMIC_SECTION(key << " = " << value) {
+        REQUIRE(file.metadata.count(key) == 1);
+        file.metadata[key] = value;
+        require_refused(file, {});
+      }
     }
   }
   SECTION("no data fingerprint") {
-    OpenedFile file(place.run + "/resume.safetensors");
     file.metadata.erase("data");
     require_refused(file, {"data"});
   }
   SECTION("a loss that is no number") {
-    OpenedFile file(place.run + "/resume.safetensors");
     const std::vector<double> losses(6, std::nan(""));
     file.tensor("recent_losses").data = losses.data();
     require_refused(file, {"recent_losses"});
   }
   SECTION("a moment is missing") {
-    OpenedFile file(place.run + "/resume.safetensors");
     std::erase_if(file.tensors, [](const auto& tensor) { return tensor.name == "second_moment.embedding.token_vd"; });
     require_refused(file, {"second_moment.embedding.token_vd"});
   }
   SECTION("a vocabulary that is not the text's") {
     // One character replaced by another that the text does not have: everything else still fits.
-    OpenedFile file(place.run + "/resume.safetensors");
     file.metadata["vocabulary"].back() = '~';
     file.write(path);
     const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});

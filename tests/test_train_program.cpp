@@ -19,6 +19,17 @@
 
 using namespace abh;
 
+namespace {
+
+// No text: bytes of all sizes.
+std::string binary_content() {
+  std::string binary;
+  for (int i = 0; i < 3000; ++i) binary += static_cast<char>(i * i * 7 % 256);
+  return binary;
+}
+
+}  // namespace
+
 TEST_CASE("programs: a data file that cannot be used is refused, and nothing is written", "[programs]") {
   const Workplace place;
   struct Case {
@@ -26,15 +37,13 @@ TEST_CASE("programs: a data file that cannot be used is refused, and nothing is 
     std::string content;
     std::vector<std::string> words;
   };
-  std::string binary;
-  for (int i = 0; i < 3000; ++i) binary += static_cast<char>(i * i * 7 % 256);
-  const std::vector<Case> cases = {
+  const Case cases[] = {
       {"empty.txt", "", {"empty", "expected"}},
       {"one_character.txt", "a", {"one distinct character", "expected"}},
       {"one_distinct.txt", std::string(2000, 'a'), {"one distinct character", "expected"}},
       {"short.txt", "abcabca", {"too short", "training split", "9", "--context"}},
       {"short_validation.txt", "abcabcabcabc", {"too short", "validation split", "expected 2"}},
-      {"binary.txt", binary, {"invalid UTF-8", "byte offset", "--tokenizer byte"}},
+      {"binary.txt", binary_content(), {"invalid UTF-8", "byte offset", "--tokenizer byte"}},
       {"latin1.txt", some_text(500) + "caf\xe9" + some_text(500), {"byte offset 503", "--tokenizer byte"}},
       {"cut.txt", some_text(2000) + "\xe2\x82", {"byte offset 2000", "--tokenizer byte"}},
   };
@@ -63,9 +72,7 @@ TEST_CASE("programs: a data file that cannot be used is refused, and nothing is 
 
 TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
   const Workplace place;
-  std::string binary;
-  for (int i = 0; i < 3000; ++i) binary += static_cast<char>(i * i * 7 % 256);
-  write_bytes(place.data, binary);
+  write_bytes(place.data, binary_content());
   require_success(train(place.flags({"--tokenizer", "byte"})));
   require_success(train({"--data", place.data, "--resume", place.run, "--steps", "8"}));
   const Outcome outcome = generate({"--checkpoint", place.run, "--prompt", "\xff", "--tokens", "7"});
@@ -170,13 +177,11 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
 
 TEST_CASE("programs: more memory than there is is refused at once", "[programs]") {
   const Workplace place;
-  const std::vector<Arguments> cases = {{"--channels", "200000", "--layers", "100"},
-                                        {"--batch", "65536", "--channels", "131072"},
-                                        {"--window", "4194303", "--channels", "262144", "--positions", "none"},
-                                        {"--conv-kernel", "1024", "--conv-groups", "1", "--channels", "262144"}};
-  for (const Arguments& changes : cases) {
-    INFO(changes[0] << ' ' << changes[1]);
-    const Outcome outcome = train(place.flags(changes), {.timeout_s = 20});
+  for (const char* changes : {"--channels 200000 --layers 100", "--batch 65536 --channels 131072",
+                              "--window 4194303 --channels 262144 --positions none",
+                              "--conv-kernel 1024 --conv-groups 1 --channels 262144"}) {
+    INFO(changes);
+    const Outcome outcome = train(place.flags(words(changes)), {.timeout_s = 20});
     require_refusal(outcome, "train", 1, {"out of memory", "MiB"});
     CHECK_FALSE(exists(place.run));
   }
@@ -209,8 +214,7 @@ TEST_CASE("programs: the plain loops train, go on, write text and are measured",
   require_success(train(again.flags(changes)));
   CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
   // A run may change its device; 4 steps of plain loops end where the CPU's do but for rounding.
-  require_success(run_program_of_build(
-      "train", {"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "plain"}));
+  require_success(train({"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "plain"}));
   const Workplace on_cpu;
   const Outcome other = train(on_cpu.flags({"--device", "cpu", "--steps", "4", "--dropout", "0.1"}));
   require_success(other);
@@ -218,18 +222,15 @@ TEST_CASE("programs: the plain loops train, go on, write text and are measured",
     return std::stod(outcome.out.substr(outcome.out.find("train ", outcome.out.find("final: ")) + 6));
   };
   CHECK(std::abs(loss_of(trained) - loss_of(other)) < 1e-3);
-  const Arguments text = {"--checkpoint",  place.run, "--tokens", "5", "--prompt", "a",
-                          "--temperature", "0",       "--device"};
   const auto text_on = [&](const std::string& device) {
-    Arguments arguments = text;
-    arguments.push_back(device);
-    const Outcome outcome = run_program_of_build("generate", arguments);
+    const Outcome outcome =
+        generate(with({"--checkpoint", place.run, "--device", device}, words("--tokens 5 --prompt a --temperature 0")));
     require_success(outcome);
     return outcome.out;
   };
   CHECK(text_on("plain") == text_on("cpu"));
-  const Outcome bench = run_program_of_build("bench", {"--layers", "1", "--channels", "16", "--heads", "2", "--context",
-                                                       "8", "--batch", "1", "--device", "plain", "--seconds", "0.001"});
+  const Outcome bench = run_program_of_build("bench", words("--layers 1 --channels 16 --heads 2 --context 8 --batch 1 "
+                                                            "--device plain --seconds 0.001"));
   require_success(bench);
   CHECK(bench.out.find("device: plain") != std::string::npos);
   require_refusal(train(place.flags({"--device", "plain", "--type", "bf16"})), "train", 2, {"--type bf16", "--device"});
@@ -246,12 +247,12 @@ TEST_CASE("programs: the emulated GPU trains, goes on and writes text", "[progra
     require_success(train(again.flags(changes)));
     CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
     // What a resumed run computes in stands in its file.
-    const Outcome resumed = run_program_of_build(
-        "train", {"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "emulated"});
+    const Outcome resumed =
+        train({"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "emulated"});
     require_success(resumed);
     CHECK(resumed.out.find("device emulated, " + type) != std::string::npos);
-    const Outcome text = run_program_of_build("generate", {"--checkpoint", place.run, "--device", "emulated", "--type",
-                                                           type, "--tokens", "5", "--prompt", "a"});
+    const Outcome text =
+        generate(with({"--checkpoint", place.run, "--type", type}, words("--device emulated --tokens 5 --prompt a")));
     require_success(text);
     CHECK(text.out.size() >= 6);
   }
@@ -372,23 +373,15 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", 
 }
 
 TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs]") {
-  const std::vector<Arguments> cases = {
-      {"--mixer", "additive"},
-      {"--mixer", "additive", "--window", "3"},
-      {"--mixer", "additive", "--window", "100", "--positions", "none"},
-      {"--mixer", "additive", "--additive-values", "own", "--additive-projection", "1", "--additive-skip", "normed"},
-      {"--mixer", "metric"},
-      {"--mixer", "quadratic"},
-      {"--mixer", "dot"},
-      {"--mixer", "dot", "--positions", "none", "--conv-kernel", "0"},
-      {"--mixer", "dot,additive,metric,quadratic", "--layers", "4", "--window", "0,2,0,0", "--conv-groups", "2"}};
-  for (const Arguments& changes : cases) {
-    INFO(changes[1]);
-    const std::string run = trained(with(changes, {"--steps", "40", "--learning-rate", "0.01"}));
-    const std::string log = read_bytes(run + "/log.csv");
-    const std::string last = last_line(log);
-    const std::string train_loss = last.substr(last.find(',') + 1);
-    CHECK(std::stod(train_loss) < 2.8);  // ln 18 = 2.89
+  for (const char* changes :
+       {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
+        "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
+        "--mixer quadratic", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
+        "--mixer dot,additive,metric,quadratic --layers 4 --window 0,2,0,0 --conv-groups 2"}) {
+    INFO(changes);
+    const std::string run = trained(with(words(changes), {"--steps", "40", "--learning-rate", "0.01"}));
+    const std::string last = last_line(read_bytes(run + "/log.csv"));
+    CHECK(std::stod(last.substr(last.find(',') + 1)) < 2.8);  // the training loss; ln 18 = 2.89
     const Outcome outcome = generate({"--checkpoint", run, "--prompt", "the ", "--tokens", "60"});
     require_success(outcome);
     CHECK(outcome.out.starts_with("the "));
@@ -398,46 +391,26 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
 
 TEST_CASE("programs: every flag of train is accepted and has an effect on the settings", "[programs]") {
   const Workplace place;
-  const std::map<std::string, std::string> values = {{"data", place.data},
-                                                     {"tokenizer", "byte"},
-                                                     {"out", place.run},
-                                                     {"preset", "fastformer"},
-                                                     {"layers", "2"},
-                                                     {"heads", "4"},
-                                                     {"channels", "16"},
-                                                     {"context", "12"},
-                                                     {"mixer", "additive,dot"},
-                                                     {"window", "4,0"},
-                                                     {"additive-values", "own"},
-                                                     {"additive-projection", "1"},
-                                                     {"additive-skip", "normed"},
-                                                     {"conv-kernel", "3"},
-                                                     {"conv-groups", "4"},
-                                                     {"ffn-bias", "0"},
-                                                     {"embedding-norm", "1"},
-                                                     {"final-norm", "0"},
-                                                     {"logit-bias", "1"},
-                                                     {"positions", "none"},
-                                                     {"steps", "4"},
-                                                     {"batch", "3"},
-                                                     {"optimizer", "muon"},
-                                                     {"muon-rounds", "3"},
-                                                     {"learning-rate", "0.002"},
-                                                     {"warmup", "1"},
-                                                     {"weight-decay", "0.2"},
-                                                     {"clip", "0.5"},
-                                                     {"dropout", "0.3"},
-                                                     {"label-smoothing", "0.05"},
-                                                     {"init-std", "0.03"},
-                                                     {"seed", "18446744073709551615"},
-                                                     {"eval-every", "2"},
-                                                     {"checkpoint-every", "3"},
-                                                     {"log-every", "1"},
-                                                     {"device", "cpu"},
-                                                     {"gemm", "hand"},
-                                                     {"recompute", "1"},
-                                                     {"type", "float"},
-                                                     {"threads", "2"}};
+  using Values = std::map<std::string, std::string>;
+  const auto values_of = [](const std::string& settings) {
+    Values values;
+    for (const std::string& each : words(settings))
+      values[each.substr(0, each.find('='))] = each.substr(each.find('=') + 1);
+    return values;
+  };
+  // By where the files keep what was given: as a setting of the model, of the training, or nowhere.
+  const Values model = values_of(
+      "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
+      "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
+      "positions=none tokenizer=byte");
+  const Values training = values_of(
+      "steps=4 batch=3 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 weight-decay=0.2 clip=0.5 dropout=0.3 "
+      "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 checkpoint-every=3 log-every=1 "
+      "type=float");
+  Values values = values_of("preset=fastformer device=cpu gemm=hand recompute=1 threads=2");
+  values.insert({{"data", place.data}, {"out", place.run}});
+  values.insert(model.begin(), model.end());
+  values.insert(training.begin(), training.end());
   Arguments arguments;
   const std::string help = run_program_of_build("train", {"--help"}).out;
   const std::regex flag("\n  --([a-z-]+) ");
@@ -450,45 +423,18 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   }
   REQUIRE(arguments.size() == values.size());
   require_success(run_program_of_build("train", arguments));
-  // What was given stands in the files under these keys.
   const SafetensorsFile file = SafetensorsFile::read(place.run + "/resume.safetensors");
-  const std::map<std::string, std::string> keys = {{"layers", "layers"},
-                                                   {"heads", "heads"},
-                                                   {"channels", "channels"},
-                                                   {"context", "context"},
-                                                   {"mixer", "mixer"},
-                                                   {"window", "window"},
-                                                   {"values", "additive-values"},
-                                                   {"projection", "additive-projection"},
-                                                   {"skip", "additive-skip"},
-                                                   {"conv_kernel", "conv-kernel"},
-                                                   {"conv_groups", "conv-groups"},
-                                                   {"ffn_bias", "ffn-bias"},
-                                                   {"embedding_norm", "embedding-norm"},
-                                                   {"final_norm", "final-norm"},
-                                                   {"logit_bias", "logit-bias"},
-                                                   {"positions", "positions"},
-                                                   {"tokenizer", "tokenizer"},
-                                                   {"training.steps", "steps"},
-                                                   {"training.batch", "batch"},
-                                                   {"training.optimizer", "optimizer"},
-                                                   {"training.muon_rounds", "muon-rounds"},
-                                                   {"training.learning_rate", "learning-rate"},
-                                                   {"training.warmup", "warmup"},
-                                                   {"training.weight_decay", "weight-decay"},
-                                                   {"training.clip", "clip"},
-                                                   {"training.dropout", "dropout"},
-                                                   {"training.label_smoothing", "label-smoothing"},
-                                                   {"training.init_std", "init-std"},
-                                                   {"training.seed", "seed"},
-                                                   {"training.eval_every", "eval-every"},
-                                                   {"training.checkpoint_every", "checkpoint-every"},
-                                                   {"training.log_every", "log-every"}};
-  for (const auto& [key, name] : keys) {
-    INFO(key);
-    REQUIRE(file.metadata().count(key) == 1);
-    CHECK(file.metadata().at(key) == values.at(name));
-  }
+  const auto check_kept = [&](const std::string& prefix, const Values& settings) {
+    for (const auto& [name, value] : settings) {
+      std::string key = prefix + (name.starts_with("additive-") ? name.substr(9) : name);
+      std::replace(key.begin(), key.end(), '-', '_');
+      INFO(key);
+      REQUIRE(file.metadata().count(key) == 1);
+      CHECK(file.metadata().at(key) == value);
+    }
+  };
+  check_kept("", model);
+  check_kept("training.", training);
 }
 
 TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {
@@ -511,30 +457,21 @@ TEST_CASE("programs: presets are starting points that other flags override", "[p
 
 TEST_CASE("programs: extreme but legal settings work", "[programs]") {
   const Workplace place;
-  for (const Arguments& changes : std::vector<Arguments>{{"--dropout", "1"},
-                                                         {"--label-smoothing", "1"},
-                                                         {"--learning-rate", "0"},
-                                                         {"--init-std", "0"},
-                                                         {"--weight-decay", "0", "--clip", "0"},
-                                                         {"--channels", "1", "--heads", "1"},
-                                                         {"--heads", "8", "--mixer", "metric"},
-                                                         {"--context", "1", "--batch", "1"},
-                                                         {"--context", "1", "--mixer", "dot"},
-                                                         {"--conv-kernel", "40"},
-                                                         {"--warmup", "1000"},
-                                                         {"--window", "1"},
-                                                         {"--threads", "5", "--steps", "2"}}) {
-    INFO(changes[0] << ' ' << changes[1]);
-    require_success(train(place.flags(with(changes, {"--out", place / "extreme"}))));
+  for (const char* changes :
+       {"--dropout 1", "--label-smoothing 1", "--learning-rate 0", "--init-std 0", "--weight-decay 0 --clip 0",
+        "--channels 1 --heads 1", "--heads 8 --mixer metric", "--context 1 --batch 1", "--context 1 --mixer dot",
+        "--conv-kernel 40", "--warmup 1000", "--window 1", "--threads 5 --steps 2"}) {
+    INFO(changes);
+    require_success(train(place.flags(with(words(changes), {"--out", place / "extreme"}))));
     require_success(generate({"--checkpoint", place / "extreme", "--tokens", "20"}));
   }
 }
 
 TEST_CASE("programs: the same run writes the same bytes, with any number of threads", "[programs]") {
   const Workplace place;
-  const Arguments flags = place.flags({"--layers", "4", "--mixer", "additive,metric,dot,quadratic", "--window",
-                                       "3,0,0,0", "--dropout", "0.2", "--conv-groups", "2", "--steps", "25",
-                                       "--eval-every", "10", "--channels", "16", "--batch", "5"});
+  const Arguments flags =
+      place.flags(words("--layers 4 --mixer additive,metric,dot,quadratic --window 3,0,0,0 --dropout 0.2 "
+                        "--conv-groups 2 --steps 25 --eval-every 10 --channels 16 --batch 5"));
   const Arguments threads = {"1", "1", "2", "3"};
   for (std::size_t i = 0; i < threads.size(); ++i) {
     const std::string run = place / ("run" + std::to_string(i));
@@ -603,16 +540,13 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
 }
 
 TEST_CASE("programs: a loss that is no number stops the run at a step that is named", "[programs]") {
-  for (const Arguments& changes : std::vector<Arguments>{{"--mixer", "additive", "--learning-rate", "1e6"},
-                                                         {"--mixer", "dot", "--learning-rate", "1e6"},
-                                                         {"--mixer", "metric", "--learning-rate", "1e6"},
-                                                         {"--init-std", "1e6", "--learning-rate", "1e6"}}) {
+  for (const std::string changes : {"--mixer additive", "--mixer dot", "--mixer metric", "--init-std 1e6"}) {
     for (const std::string eval_every : {"0", "1"}) {
       const Workplace place;
-      INFO(changes[1] << ", evaluation every " << eval_every);
-      const Outcome outcome =
-          train(place.flags(with(changes, {"--clip", "0", "--warmup", "20", "--steps", "400", "--checkpoint-every", "1",
-                                           "--eval-every", eval_every})));
+      INFO(changes << ", evaluation every " << eval_every);
+      const Outcome outcome = train(place.flags(
+          words(changes + " --learning-rate 1e6 --clip 0 --warmup 20 --steps 400 --checkpoint-every 1 --eval-every " +
+                eval_every)));
       require_refusal(outcome, "train", 1, {"not finite", " step ", "checkpoint"});
       CHECK(outcome.out.find("final: ") == std::string::npos);
       require_no_leftovers(place.run);
