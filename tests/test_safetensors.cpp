@@ -15,24 +15,11 @@
 #include "folder.hpp"
 
 namespace fs = std::filesystem;
-using abh::Dtype;
-using abh::error_of;
-using abh::Index;
-using abh::read_bytes;
-using abh::SafetensorsFile;
-using abh::SafetensorsOutput;
-using abh::SafetensorsTensor;
-using abh::TestFolder;
-using abh::write_bytes;
-using abh::write_safetensors;
+using namespace abh;
 
 namespace {
 
-std::string length_bytes(std::uint64_t length) {
-  std::string text(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xFF);
-  return text;
-}
+std::string length_bytes(std::uint64_t length) { return {reinterpret_cast<const char*>(&length), sizeof length}; }
 
 // A file made by hand.
 std::string file_of(const std::string& header, const std::string& data = "") {
@@ -40,9 +27,8 @@ std::string file_of(const std::string& header, const std::string& data = "") {
 }
 
 SafetensorsFile parse(const std::string& file) {
-  std::vector<std::byte> bytes(file.size());
-  for (std::size_t i = 0; i < file.size(); ++i) bytes[i] = static_cast<std::byte>(file[i]);
-  return SafetensorsFile::parse(std::move(bytes), "x.st");
+  const auto* bytes = reinterpret_cast<const std::byte*>(file.data());
+  return SafetensorsFile::parse({bytes, bytes + file.size()}, "x.st");
 }
 
 std::string parse_error(const std::string& file) {
@@ -52,12 +38,11 @@ std::string parse_error(const std::string& file) {
 // The message, less the path, of a header whose data section is `data_size` bytes.
 std::string header_error(const std::string& header, std::size_t data_size = 0) {
   const std::string message = parse_error(file_of(header, std::string(data_size, 'd')));
-  const std::string prefix = "x.st: ";
-  return message.compare(0, prefix.size(), prefix) == 0 ? message.substr(prefix.size()) : message;
+  return message.starts_with("x.st: ") ? message.substr(6) : message;
 }
 
 std::string data_of(const SafetensorsTensor& tensor) {
-  const Index bytes = tensor.count() * abh::element_size(tensor.dtype);
+  const Index bytes = tensor.count() * element_size(tensor.dtype);
   return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(bytes)};
 }
 
@@ -93,7 +78,7 @@ TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
       {Dtype::I32, 4}, {Dtype::I16, 2}, {Dtype::I8, 1},  {Dtype::U64, 8},  {Dtype::U32, 4},
       {Dtype::U16, 2}, {Dtype::U8, 1},  {Dtype::BOOL, 1}};
   std::vector<SafetensorsOutput> outputs;
-  for (const auto& [dtype, size] : sizes) outputs.push_back({abh::dtype_name(dtype), dtype, {2, 3}, bytes});
+  for (const auto& [dtype, size] : sizes) outputs.push_back({dtype_name(dtype), dtype, {2, 3}, bytes});
   write_safetensors(path, outputs, {{"format", "test"}});
 
   const SafetensorsFile file = SafetensorsFile::read(path);
@@ -102,12 +87,12 @@ TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
   CHECK(file.metadata().at("crc32").size() == 8);
   CHECK(file.tensors().size() == sizes.size());
   for (const auto& [dtype, size] : sizes) {
-    const SafetensorsTensor& tensor = file.tensor(abh::dtype_name(dtype));
+    const SafetensorsTensor& tensor = file.tensor(dtype_name(dtype));
     CAPTURE(tensor.name);
     CHECK(tensor.dtype == dtype);
     CHECK(tensor.shape == std::vector<Index>{2, 3});
     REQUIRE(tensor.count() == 6);
-    REQUIRE(abh::element_size(dtype) == size);
+    REQUIRE(element_size(dtype) == size);
     CHECK(std::memcmp(tensor.data, bytes, static_cast<std::size_t>(6 * size)) == 0);
     CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(size) == 0);
   }
@@ -120,14 +105,12 @@ TEST_CASE("safetensors: typed access", "[safetensors]") {
   CHECK(file.data<float>("nothing", {0, 4}) != nullptr);
   CHECK(file.has("scalar"));
   CHECK_FALSE(file.has("absent"));
-  CHECK(error_of([&] { file.tensor("absent"); }) == "x.st: tensor \"absent\" is missing");
-  CHECK(error_of([&] { file.data<float>("absent", {1}); }) == "x.st: tensor \"absent\" is missing");
-  CHECK(error_of([&] {
-          file.data<double>("weight_oi", {2, 3});
-        }) == "x.st: tensor \"weight_oi\" is F32 [2, 3], expected F64 [2, 3]");
-  CHECK(error_of([&] {
-          file.data<float>("weight_oi", {3, 2});
-        }) == "x.st: tensor \"weight_oi\" is F32 [2, 3], expected F32 [3, 2]");
+  const std::string absent = "x.st: tensor \"absent\" is missing",
+                    weight = "x.st: tensor \"weight_oi\" is F32 [2, 3], expected ";
+  CHECK(error_of([&] { file.tensor("absent"); }) == absent);
+  CHECK(error_of([&] { file.data<float>("absent", {1}); }) == absent);
+  CHECK(error_of([&] { file.data<double>("weight_oi", {2, 3}); }) == weight + "F64 [2, 3]");
+  CHECK(error_of([&] { file.data<float>("weight_oi", {3, 2}); }) == weight + "F32 [3, 2]");
   CHECK(error_of([&] { file.data<std::int16_t>("scalar", {1}); }) ==
         "x.st: tensor \"scalar\" is I16 [], expected I16 [1]");
 }
@@ -147,7 +130,7 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
   // Wide before narrow, otherwise in the order given; header padded with spaces to a multiple of 8.
   const std::string data = "\x04\x05\x06\x07\x01\x02\x03";
   char crc[9];
-  std::snprintf(crc, sizeof crc, "%08x", abh::crc32(data.data(), data.size()));
+  std::snprintf(crc, sizeof crc, "%08x", crc32(data.data(), data.size()));
   std::string header = std::string("{\"__metadata__\":{\"crc32\":\"") + crc +
                        "\",\"k\":\"v\"},"
                        "\"z\":{\"dtype\":\"U16\",\"shape\":[1],\"data_offsets\":[0, 2]},"
@@ -283,45 +266,52 @@ TEST_CASE("safetensors: files that are none", "[safetensors]") {
 }
 
 TEST_CASE("safetensors: headers that are not the JSON expected", "[safetensors]") {
-  const auto at = [](int byte, const std::string& what) {
-    return "header, byte " + std::to_string(byte) + ": " + what;
+  struct Case {
+    std::string header;
+    int byte;
+    std::string what;
   };
-  CHECK(header_error("{") == at(1, "found the end of the header, expected a string"));
-  CHECK(header_error("{}}") == at(2, "found '}', expected nothing but spaces after the closing '}'"));
-  CHECK(header_error("{}\n") == at(2, "found byte 0x0a, expected nothing but spaces after the closing '}'"));
-  CHECK(header_error("{}  x") == at(4, "found 'x', expected nothing but spaces after the closing '}'"));
-  CHECK(header_error(std::string("{}\0", 3)) ==
-        at(2, "found byte 0x00, expected nothing but spaces after the closing '}'"));
-  CHECK(header_error("{,}") == at(1, "found ',', expected a string"));
-  CHECK(header_error("{a:{}}") == at(1, "found 'a', expected a string"));
-  CHECK(header_error("{\"a\"}") == at(4, "found '}', expected ':'"));
-  CHECK(header_error("{\"a\":1}") == at(5, "found '1', expected '{'"));
-  CHECK(header_error("{\"a\":null}") == at(5, "found 'n', expected '{'"));
-  CHECK(header_error("{\"a\":{{{{") == at(6, "found '{', expected a string"));
-  CHECK(header_error("{\"__metadata__\":{},}") == at(19, "found '}', expected a string"));
-  CHECK(header_error("{\"__metadata__\":{} \"a\"") == at(19, "found '\"', expected ',' or '}'"));
-  CHECK(header_error("{\"__metadata__\":null}") == at(16, "found 'n', expected '{'"));
-  CHECK(header_error("{\"__metadata__\":{\"k\":1}}") == at(21, "found '1', expected a string"));
-  CHECK(header_error("{\"__metadata__\":{\"k\":\"v\",\"k\":\"v\"}}") == at(28, "\"k\" appears twice, expected once"));
-  CHECK(header_error("{\"__metadata__\":{},\"__metadata__\":{}}") ==
-        at(33, "\"__metadata__\" appears twice, expected once"));
-
-  // Strings; the letters stand at byte 2 of the header.
-  CHECK(header_error("{\"") == at(2, "found the end of the header, expected the closing quote of a string"));
-  CHECK(header_error("{\"abc") == at(5, "found the end of the header, expected the closing quote of a string"));
-  CHECK(header_error("{\"\n\"") == at(2, "found byte 0x0a, expected no control character in a string"));
-  CHECK(header_error("{\"\\x\"") == at(3, "found 'x', expected one of \"\\/bfnrtu after a backslash"));
-  CHECK(header_error("{\"\\") == at(3, "found the end of the header, expected one of \"\\/bfnrtu after a backslash"));
-  CHECK(header_error("{\"\\u12") == at(6, "found the end of the header, expected four hexadecimal digits after \\u"));
-  CHECK(header_error("{\"\\u12g4\"") == at(6, "found 'g', expected four hexadecimal digits after \\u"));
-  CHECK(header_error("{\"\\u+123\"") == at(4, "found '+', expected four hexadecimal digits after \\u"));
-  CHECK(header_error("{\"\\udc00\"") == at(8, "\\udc00 is half of a surrogate pair, expected both halves"));
-  CHECK(header_error("{\"\\ud800\"") == at(8, "\\ud800 is half of a surrogate pair, expected both halves"));
-  CHECK(header_error("{\"\\ud800\\n\"") == at(8, "\\ud800 is half of a surrogate pair, expected both halves"));
-  CHECK(header_error("{\"\\ud800\\ud800\"") == at(14, "\\ud800 is half of a surrogate pair, expected both halves"));
-  CHECK(header_error("{\"\\ud800\\ue000\"") == at(14, "\\ud800 is half of a surrogate pair, expected both halves"));
-  CHECK(header_error("{\"\\udc00\\udc00\"") == at(8, "\\udc00 is half of a surrogate pair, expected both halves"));
-  CHECK(header_error("{\"\\ud800\\u00e9\"") == at(14, "\\ud800 is half of a surrogate pair, expected both halves"));
+  const std::string end = "found the end of the header, expected ",
+                    spaces = ", expected nothing but spaces after the closing '}'",
+                    half = " is half of a surrogate pair, expected both halves";
+  const Case cases[] = {
+      {"{", 1, end + "a string"},
+      {"{}}", 2, "found '}'" + spaces},
+      {"{}\n", 2, "found byte 0x0a" + spaces},
+      {"{}  x", 4, "found 'x'" + spaces},
+      {std::string("{}\0", 3), 2, "found byte 0x00" + spaces},
+      {"{,}", 1, "found ',', expected a string"},
+      {"{a:{}}", 1, "found 'a', expected a string"},
+      {"{\"a\"}", 4, "found '}', expected ':'"},
+      {"{\"a\":1}", 5, "found '1', expected '{'"},
+      {"{\"a\":null}", 5, "found 'n', expected '{'"},
+      {"{\"a\":{{{{", 6, "found '{', expected a string"},
+      {"{\"__metadata__\":{},}", 19, "found '}', expected a string"},
+      {"{\"__metadata__\":{} \"a\"", 19, "found '\"', expected ',' or '}'"},
+      {"{\"__metadata__\":null}", 16, "found 'n', expected '{'"},
+      {"{\"__metadata__\":{\"k\":1}}", 21, "found '1', expected a string"},
+      {"{\"__metadata__\":{\"k\":\"v\",\"k\":\"v\"}}", 28, "\"k\" appears twice, expected once"},
+      {"{\"__metadata__\":{},\"__metadata__\":{}}", 33, "\"__metadata__\" appears twice, expected once"},
+      // Strings; the letters stand at byte 2 of the header.
+      {"{\"", 2, end + "the closing quote of a string"},
+      {"{\"abc", 5, end + "the closing quote of a string"},
+      {"{\"\n\"", 2, "found byte 0x0a, expected no control character in a string"},
+      {"{\"\\x\"", 3, "found 'x', expected one of \"\\/bfnrtu after a backslash"},
+      {"{\"\\", 3, end + "one of \"\\/bfnrtu after a backslash"},
+      {"{\"\\u12", 6, end + "four hexadecimal digits after \\u"},
+      {"{\"\\u12g4\"", 6, "found 'g', expected four hexadecimal digits after \\u"},
+      {"{\"\\u+123\"", 4, "found '+', expected four hexadecimal digits after \\u"},
+      {"{\"\\udc00\"", 8, "\\udc00" + half},
+      {"{\"\\ud800\"", 8, "\\ud800" + half},
+      {"{\"\\ud800\\n\"", 8, "\\ud800" + half},
+      {"{\"\\ud800\\ud800\"", 14, "\\ud800" + half},
+      {"{\"\\ud800\\ue000\"", 14, "\\ud800" + half},
+      {"{\"\\udc00\\udc00\"", 8, "\\udc00" + half},
+      {"{\"\\ud800\\u00e9\"", 14, "\\ud800" + half},
+  };
+  for (const auto& [header, byte, what] : cases) {
+    CHECK(header_error(header) == "header, byte " + std::to_string(byte) + ": " + what);
+  }
 }
 
 TEST_CASE("safetensors: invalid UTF-8 in a header", "[safetensors]") {
@@ -356,69 +346,65 @@ TEST_CASE("safetensors: invalid UTF-8 in a header", "[safetensors]") {
 }
 
 TEST_CASE("safetensors: tensors described wrongly", "[safetensors]") {
-  const auto tensor = [](const std::string& members) { return "{\"w\":{" + members + "}}"; };
-  const auto ends_with = [](const std::string& message, const std::string& end) {
+  const auto error = [](const std::string& members, std::size_t data_size = 4) {
+    return header_error("{\"w\":{" + members + "}}", data_size);
+  };
+  const std::string dtype = "\"dtype\":\"F32\"", shape = "\"shape\":[1]", offsets = "\"data_offsets\":[0,4]";
+  const std::string whole = dtype + "," + shape + "," + offsets, tensor = "tensor \"w\": ";
+  const std::string with_offsets = dtype + "," + shape + ",\"data_offsets\":";
+  CHECK(error(whole) == "no error");
+
+  const std::string integer = ", expected a non-negative integer", more = ", expected ',' or ']'",
+                    dtypes = ", expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
+                    large = "an integer is too large, expected at most 9223372036854775807";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", tensor + "dtype is missing"},
+      {shape + "," + offsets, tensor + "dtype is missing"},
+      {dtype + "," + offsets, tensor + "shape is missing"},
+      {dtype + "," + shape, tensor + "data_offsets is missing"},
+      {dtype + "," + dtype, "\"dtype\" appears twice, expected once"},
+      {dtype + ",\"strides\":[1]", tensor + "unknown member \"strides\", expected dtype, shape and data_offsets"},
+      {whole + "},\"w\":{", "\"w\" appears twice, expected once"},
+      {whole + "},\"\\u0077\":{", "\"w\" appears twice, expected once"},  // the same name, spelled with an escape
+      {"\"dtype\":\"F8_E4M3\"", tensor + "unknown dtype \"F8_E4M3\"" + dtypes},
+      {"\"dtype\":\"f32\"", "unknown dtype \"f32\"" + dtypes},
+      {"\"dtype\":32", "found '3', expected a string"},
+      {"\"shape\":1", "found '1', expected '['"},
+      {"\"shape\":[1", "found '}'" + more},
+      {"\"shape\":[1,]", "found ']'" + integer},
+      {"\"shape\":[-1]", "found '-'" + integer},
+      {"\"shape\":[\"1\"]", "found '\"'" + integer},
+      {"\"shape\":[1.0]", "found '.'" + more},
+      {"\"shape\":[1e2]", "found 'e'" + more},
+      {"\"shape\":[1 2]", "found '2'" + more},
+      {"\"shape\":[01]", "found '1'" + more},
+      {"\"shape\":[9223372036854775808]", large},
+      {"\"shape\":[18446744073709551616]", large},
+      {"\"shape\":[99999999999999999999999]", large},
+      {with_offsets + "[]", tensor + "data_offsets are [], expected two numbers"},
+      {with_offsets + "[0]", tensor + "data_offsets are [0], expected two numbers"},
+      {with_offsets + "[0, 4, 4]", tensor + "data_offsets are [0, 4, 4], expected two numbers"},
+  };
+  for (const auto& [members, end] : cases) {
+    const std::string message = error(members);
     CAPTURE(message, end);
     CHECK(message.size() >= end.size());
-    CHECK(message.compare(message.size() - end.size(), end.size(), end) == 0);
-  };
-  const std::string dtype = "\"dtype\":\"F32\"";
-  const std::string shape = "\"shape\":[1]";
-  const std::string offsets = "\"data_offsets\":[0,4]";
-  CHECK(header_error(tensor(dtype + "," + shape + "," + offsets), 4) == "no error");
-
-  ends_with(header_error(tensor("")), "tensor \"w\": dtype is missing");
-  ends_with(header_error(tensor(shape + "," + offsets)), "tensor \"w\": dtype is missing");
-  ends_with(header_error(tensor(dtype + "," + offsets)), "tensor \"w\": shape is missing");
-  ends_with(header_error(tensor(dtype + "," + shape)), "tensor \"w\": data_offsets is missing");
-  ends_with(header_error(tensor(dtype + "," + dtype)), "\"dtype\" appears twice, expected once");
-  ends_with(header_error(tensor(dtype + ",\"strides\":[1]")),
-            "tensor \"w\": unknown member \"strides\", expected dtype, shape and data_offsets");
-  ends_with(header_error("{\"w\":{" + dtype + "," + shape + "," + offsets + "},\"w\":{}}", 4),
-            "\"w\" appears twice, expected once");
-  // The same name, spelled with an escape.
-  ends_with(header_error("{\"w\":{" + dtype + "," + shape + "," + offsets + "},\"\\u0077\":{}}", 4),
-            "\"w\" appears twice, expected once");
-
-  ends_with(
-      header_error(tensor("\"dtype\":\"F8_E4M3\"")),
-      "tensor \"w\": unknown dtype \"F8_E4M3\", expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
-  ends_with(header_error(tensor("\"dtype\":\"f32\"")),
-            "unknown dtype \"f32\", expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
-  ends_with(header_error(tensor("\"dtype\":32")), "found '3', expected a string");
-
-  ends_with(header_error(tensor("\"shape\":1")), "found '1', expected '['");
-  ends_with(header_error(tensor("\"shape\":[1")), "found '}', expected ',' or ']'");
-  ends_with(header_error(tensor("\"shape\":[1,]")), "found ']', expected a non-negative integer");
-  ends_with(header_error(tensor("\"shape\":[-1]")), "found '-', expected a non-negative integer");
-  ends_with(header_error(tensor("\"shape\":[\"1\"]")), "found '\"', expected a non-negative integer");
-  ends_with(header_error(tensor("\"shape\":[1.0]")), "found '.', expected ',' or ']'");
-  ends_with(header_error(tensor("\"shape\":[1e2]")), "found 'e', expected ',' or ']'");
-  ends_with(header_error(tensor("\"shape\":[01]")), "found '1', expected ',' or ']'");
-  ends_with(header_error("{\"w\":{\"shape\":["), "found the end of the header, expected a non-negative integer");
-  for (const char* large : {"9223372036854775808", "18446744073709551616", "99999999999999999999999"}) {
-    ends_with(header_error(tensor("\"shape\":[" + std::string(large) + "]")),
-              "an integer is too large, expected at most 9223372036854775807");
+    CHECK(message.ends_with(end));
   }
-  CHECK(header_error(tensor(dtype + ",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"), 4) ==
-        "tensor \"w\": F32 [9223372036854775807]: the number of bytes overflows 64 bits");
-  CHECK(header_error(tensor(dtype + ",\"shape\":[2147483648,4294967296,0],\"data_offsets\":[0,0]")) ==
-        "tensor \"w\": F32 [2147483648, 4294967296, 0]: the number of bytes overflows 64 bits");
+  CHECK(header_error("{\"w\":{\"shape\":[").ends_with("found the end of the header" + integer));
 
-  for (const char* numbers : {"[]", "[0]", "[0, 4, 4]"}) {
-    ends_with(header_error(tensor(dtype + "," + shape + ",\"data_offsets\":" + numbers), 4),
-              "tensor \"w\": data_offsets are " + std::string(numbers) + ", expected two numbers");
-  }
-  CHECK(header_error(tensor(dtype + "," + shape + ",\"data_offsets\":[4,0]"), 4) ==
-        "tensor \"w\": data_offsets [4, 0]: expected the first not to exceed the second");
-  CHECK(header_error(tensor(dtype + "," + shape + "," + offsets), 3) ==
-        "tensor \"w\": data_offsets [0, 4] reach beyond the data section of 3 bytes");
-  CHECK(header_error(tensor(dtype + "," + shape + ",\"data_offsets\":[0,9223372036854775807]"), 4) ==
-        "tensor \"w\": data_offsets [0, 9223372036854775807] reach beyond the data section of 4 bytes");
-  CHECK(header_error(tensor(dtype + ",\"shape\":[2, 3]," + offsets), 4) ==
-        "tensor \"w\": data_offsets [0, 4] hold 4 bytes, expected 24 for F32 [2, 3]");
-  CHECK(header_error(tensor(dtype + ",\"shape\":[]," + "\"data_offsets\":[0,8]"), 8) ==
-        "tensor \"w\": data_offsets [0, 8] hold 8 bytes, expected 4 for F32 []");
+  CHECK(error(dtype + ",\"shape\":[9223372036854775807]," + offsets) ==
+        tensor + "F32 [9223372036854775807]: the number of bytes overflows 64 bits");
+  CHECK(error(dtype + ",\"shape\":[2147483648,4294967296,0],\"data_offsets\":[0,0]", 0) ==
+        tensor + "F32 [2147483648, 4294967296, 0]: the number of bytes overflows 64 bits");
+  CHECK(error(with_offsets + "[4,0]") == tensor + "data_offsets [4, 0]: expected the first not to exceed the second");
+  CHECK(error(whole, 3) == tensor + "data_offsets [0, 4] reach beyond the data section of 3 bytes");
+  CHECK(error(with_offsets + "[0,9223372036854775807]") ==
+        tensor + "data_offsets [0, 9223372036854775807] reach beyond the data section of 4 bytes");
+  CHECK(error(dtype + ",\"shape\":[2, 3]," + offsets) ==
+        tensor + "data_offsets [0, 4] hold 4 bytes, expected 24 for F32 [2, 3]");
+  CHECK(error(dtype + ",\"shape\":[],\"data_offsets\":[0,8]", 8) ==
+        tensor + "data_offsets [0, 8] hold 8 bytes, expected 4 for F32 []");
 }
 
 TEST_CASE("safetensors: holes and overlaps in the data section", "[safetensors]") {
