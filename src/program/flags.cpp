@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -91,10 +90,6 @@ std::string limits_in_words(const std::string& low, const std::string& high) {
   return high.empty() ? "" : "at most " + high;
 }
 
-std::string with_limits(std::string noun, const std::string& limits) {
-  return limits.empty() ? noun : std::move(noun) + " " + limits;
-}
-
 // Edits between two names: insert, drop or replace a character, or swap two neighbours (optimal string alignment).
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   const std::size_t width = to.size() + 1;
@@ -150,104 +145,66 @@ Flags::Flags(std::string program, std::string summary, std::string usage_of_posi
 
 void Flags::section(const std::string& title) { next_section_ = title; }
 
+template <class Number>
+void Flags::number(const std::string& name, Number& target, const std::string& placeholder, const std::string& help,
+                   const std::string& noun, const std::string& limits, Number low, Number high) {
+  const auto set = [&target, low, high](std::string_view text) {
+    const std::optional<Number> value = from_text<Number>(text);
+    if (!value || !(*value >= low && *value <= high)) return false;
+    target = *value + Number{0};  // -0 + 0 is 0
+    return true;
+  };
+  const std::string expected = noun + (limits.empty() ? "" : " " + limits);
+  add({name, placeholder, help, limits, expected, [&target] { return to_text(target); }, set});
+}
+
 void Flags::integer(const std::string& name, Index& target, const std::string& placeholder, const std::string& help,
                     Index low, Index high) {
   const std::string limits = limits_in_words(low == std::numeric_limits<Index>::min() ? "" : to_text(low),
                                              high == std::numeric_limits<Index>::max() ? "" : to_text(high));
-  add({.name = name,
-       .placeholder = placeholder,
-       .help = help,
-       .limits = limits,
-       .expected = with_limits("a whole number", limits),
-       .get = [&target] { return to_text(target); },
-       .set =
-           [&target, low, high](std::string_view text) {
-             const std::optional<Index> value = from_text<Index>(text);
-             if (!value || *value < low || *value > high) return false;
-             target = *value;
-             return true;
-           }});
+  number(name, target, placeholder, help, "a whole number", limits, low, high);
 }
 
 void Flags::seed(const std::string& name, std::uint64_t& target, const std::string& help) {
-  const std::string limits = limits_in_words("0", to_text(std::numeric_limits<std::uint64_t>::max()));
-  add({.name = name,
-       .placeholder = "N",
-       .help = help,
-       .limits = limits,
-       .expected = with_limits("a whole number", limits),
-       .get = [&target] { return to_text(target); },
-       .set =
-           [&target](std::string_view text) {
-             const std::optional<std::uint64_t> value = from_text<std::uint64_t>(text);
-             if (value) target = *value;
-             return value.has_value();
-           }});
+  const std::uint64_t low = 0, high = std::numeric_limits<std::uint64_t>::max();
+  number(name, target, "N", help, "a whole number", limits_in_words(to_text(low), to_text(high)), low, high);
 }
 
 void Flags::real(const std::string& name, double& target, const std::string& placeholder, const std::string& help,
                  RealLimits limits) {
-  const std::string words = limits_in_words(std::isfinite(limits.low) ? to_text(limits.low) : "",
-                                            std::isfinite(limits.high) ? to_text(limits.high) : "");
-  add({.name = name,
-       .placeholder = placeholder,
-       .help = help,
-       .limits = words,
-       .expected = with_limits(words.empty() ? "a finite number" : "a number", words),
-       .get = [&target] { return to_text(target); },
-       .set =
-           [&target, limits](std::string_view text) {
-             const std::optional<double> value = from_text<double>(text);
-             if (!value || !std::isfinite(*value) || *value < limits.low || *value > limits.high) return false;
-             target = *value + 0.0;  // -0 + 0 is 0
-             return true;
-           }});
+  const RealLimits none;
+  const std::string words = limits_in_words(limits.low == none.low ? "" : to_text(limits.low),
+                                            limits.high == none.high ? "" : to_text(limits.high));
+  number(name, target, placeholder, help, words.empty() ? "a finite number" : "a number", words, limits.low,
+         limits.high);
 }
 
 void Flags::text(const std::string& name, std::string& target, const std::string& placeholder,
                  const std::string& help) {
-  add({.name = name,
-       .placeholder = placeholder,
-       .help = help,
-       .limits = {},
-       .expected = placeholder,
-       .get = [&target] { return target; },
-       .set =
-           [&target](std::string_view value) {
-             target = value;
-             return true;
-           }});
+  const auto set = [&target](std::string_view value) {
+    target = value;
+    return true;
+  };
+  add({name, placeholder, help, "", placeholder, [&target] { return target; }, set});
 }
 
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                    const std::string& help) {
-  add({.name = name,
-       .placeholder = join(choices, "|"),
-       .help = help,
-       .limits = {},
-       .expected = "one of " + join(choices, ", "),
-       .get = [&target] { return target; },
-       .set =
-           [&target, choices](std::string_view value) {
-             if (std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
-             target = value;
-             return true;
-           }});
+  const auto set = [&target, choices](std::string_view value) {
+    if (std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
+    target = value;
+    return true;
+  };
+  add({name, join(choices, "|"), help, "", "one of " + join(choices, ", "), [&target] { return target; }, set});
 }
 
 void Flags::toggle(const std::string& name, bool& target, const std::string& help) {
-  add({.name = name,
-       .placeholder = "0|1",
-       .help = help,
-       .limits = {},
-       .expected = "0 or 1",
-       .get = [&target] { return target ? "1" : "0"; },
-       .set =
-           [&target](std::string_view value) {
-             if (value != "0" && value != "1") return false;
-             target = value == "1";
-             return true;
-           }});
+  const auto set = [&target](std::string_view value) {
+    if (value != "0" && value != "1") return false;
+    target = value == "1";
+    return true;
+  };
+  add({name, "0|1", help, "", "0 or 1", [&target] { return target ? "1" : "0"; }, set});
 }
 
 void Flags::add(Flag flag) {
@@ -355,12 +312,8 @@ std::string Flags::help() const {
 }
 
 std::optional<std::string> peek_flag(int argc, const char* const* argv, std::string_view name) {
-  try {
-    for (const Item& item : cut(argc, argv).items) {
-      if (item.name == name) return item.value;
-    }
-  } catch (const UsageError&) {
-    // parse meets the same line and reports it.
+  for (const Item& item : cut(argc, argv).items) {
+    if (item.name == name) return item.value;
   }
   return std::nullopt;
 }

@@ -21,10 +21,10 @@ inline constexpr std::string_view version = ABH_VERSION;
 inline constexpr std::string_view version = "unversioned";
 #endif
 
-// What a real-valued flag accepts. An infinite limit is no limit; infinities and NaN are never accepted as values.
+// What a real-valued flag accepts: every finite number without limits, infinities and NaN never.
 struct RealLimits {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
+  double low = std::numeric_limits<double>::lowest();
+  double high = std::numeric_limits<double>::max();
 };
 
 // A strict command-line parser. Every flag is long and takes exactly one value: `--flag value` or `--flag=value`; only
@@ -85,6 +85,9 @@ class Flags {
     std::string section = {};                   // heading above this flag, if it is the first of its section
     std::string default_value = {};
   };
+  template <class Number>
+  void number(const std::string& name, Number& target, const std::string& placeholder, const std::string& help,
+              const std::string& noun, const std::string& limits, Number low, Number high);
   void add(Flag flag);
   const Flag* find(std::string_view name) const;
   std::string nearest_flag(std::string_view name) const;
