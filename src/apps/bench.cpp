@@ -10,27 +10,21 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "apps/bench/layers.hpp"
 #include "apps/bench/results.hpp"
 #include "apps/bench/timing.hpp"
-#include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "cpu/cpu.hpp"
-#include "device/isa.hpp"
 #include "device/peaks.hpp"
 #include "device/threads.hpp"
 #include "files/atomic_file.hpp"
+#include "network/devices.hpp"
 #include "network/mixers.hpp"
-#include "network/model.hpp"
-#include "plain/plain.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
-#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-#include "cuda/gpu.hpp"
-#endif
 
 namespace abh {
 namespace {
@@ -63,19 +57,13 @@ struct BenchSettings {
 
 // One row for each mixer.
 void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results) {
-  std::vector<std::string> mixers = {s.config.mixer};
-  if (s.every_mixer) {
-    mixers.clear();
-    for (const MixerProperties& mixer : Mixers::properties) mixers.push_back(mixer.name);
-  }
+  std::vector<std::string> mixers;
+  for (const MixerProperties& mixer : Mixers::properties) mixers.push_back(mixer.name);
+  if (!s.every_mixer) mixers = {s.config.mixer};
   for (const std::string& mixer : mixers) {
     ModelConfig one = s.config;
     one.mixer = mixer;
-    const NetworkExtent extent{.B = s.training.batch,
-                               .C = one.context,
-                               .training = true,
-                               .muon = s.training.optimizer == "muon",
-                               .recompute = s.recompute};
+    const NetworkExtent extent = training_extent(one, s.training, s.recompute);
     const NetworkMemory memory = model_memory(s.device, one, extent, s.training.type);
     require_memory(host_bytes(s.device, memory));
     reset_peak_memory();
@@ -104,8 +92,8 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
   }
 }
 
-template <Isa isa>
-void bench_cpu(const BenchSettings& s, Results& results) {
+template <class T, Isa isa>
+void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Results& results) {
   CpuDevice<isa> device(s.device.threads);
   const PeakRate peak = [&](double seconds) { return multiply_add_rate(device, seconds); };
   for (int repeat = 0; repeat < 20; ++repeat) {
@@ -115,21 +103,22 @@ void bench_cpu(const BenchSettings& s, Results& results) {
   bench_steps(s, peak, results);
   results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{64} << 20);
   if (!s.each_layer) return;
-  LayerBench<CpuDevice<isa>, float>(device, s.config, s.training.batch, s.seconds, peak, results.layers).run();
+  LayerBench<CpuDevice<isa>, T>(device, s.config, s.training.batch, s.seconds, peak, results.layers).run();
 }
 
 // Beside no peaks: the plain loops are there to be read.
-void bench_plain(const BenchSettings& s, Results& results) {
+template <class T>
+void bench_on(std::type_identity<PlainDevice>, const BenchSettings& s, Results& results) {
   PlainDevice device;
   const PeakRate no_peak;
   bench_steps(s, no_peak, results);
   if (!s.each_layer) return;
-  LayerBench<PlainDevice, float>(device, s.config, s.training.batch, s.seconds, no_peak, results.layers).run();
+  LayerBench<PlainDevice, T>(device, s.config, s.training.batch, s.seconds, no_peak, results.layers).run();
 }
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-template <Backend backend, class T>
-void bench_gpu(const BenchSettings& s, Results& results) {
+template <class T, Backend backend>
+void bench_on(std::type_identity<GpuDevice<backend>>, const BenchSettings& s, Results& results) {
   using Device = GpuDevice<backend>;
   const PeakRate no_peak;
   bench_steps(s, no_peak, results);
@@ -145,35 +134,7 @@ void bench_gpu(const BenchSettings& s, Results& results) {
   Device device(s.device.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
   LayerBench<Device, T>(device, s.config, s.training.batch, s.seconds, no_peak, results.layers).run();
 }
-
-template <Backend backend>
-void bench_gpu(const BenchSettings& s, Results& results) {
-  s.training.type == "bf16" ? bench_gpu<backend, bf16>(s, results) : bench_gpu<backend, float>(s, results);
-}
 #endif
-
-// Training steps, peaks and layers. A device that is not there is refused by the first model.
-void bench(const BenchSettings& s, Results& results) {
-#if defined(ABH_CUDA)
-  if (resolved_device(s.device.device) == "cuda") return bench_gpu<Backend::cuda>(s, results);
-#endif
-#if defined(ABH_EMULATOR)
-  if (s.device.device == "emulated") return bench_gpu<Backend::emulated>(s, results);
-#endif
-  if (s.device.device == "plain") return bench_plain(s, results);
-  switch (best_isa()) {
-#if defined(ABH_AVX512)
-    case Isa::avx512:
-      return bench_cpu<Isa::avx512>(s, results);
-#endif
-#if defined(ABH_X86)
-    case Isa::avx2:
-      return bench_cpu<Isa::avx2>(s, results);
-#endif
-    default:
-      return bench_cpu<Isa::baseline>(s, results);
-  }
-}
 
 // Hands over to tools/pytorch_reference.py, which measures the same training step in PyTorch and with this program in
 // turn. Returns only where it cannot.
@@ -243,7 +204,9 @@ int body(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what a model took goes back to the system: the next one has a peak of its own
 #endif
   Results results;
-  bench(s, results);
+  // Training steps, peaks and layers.
+  with_device_type(s.device, training.type,
+                   [&]<class Device, class T>() { bench_on<T>(std::type_identity<Device>(), s, results); });
   print(results);
   if (!json.empty()) write_file_atomically(json, json_of(results));
   return 0;

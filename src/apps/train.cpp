@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <optional>
 
 #include "base/error.hpp"
@@ -107,40 +107,29 @@ std::string list_of(const ModelConfig& model) {
 void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory& memory) {
   const ModelConfig& m = a.model;
   const TrainingConfig& t = a.training;
-  const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  std::printf("data: %s, %lld tokens for training, %lld for validation, vocabulary %lld (%s)\n", data.name().c_str(),
-              static_cast<long long>(data.training_size()), static_cast<long long>(data.validation_size()),
-              static_cast<long long>(m.vocabulary), a.tokenizer.c_str());
-  std::printf("model: %lld layers, %lld channels, %lld heads, context %lld, mixer %s\n",
-              static_cast<long long>(m.layers), static_cast<long long>(m.channels), static_cast<long long>(m.heads),
-              static_cast<long long>(m.context), list_of(m).c_str());
-  const std::string optimizer = t.optimizer + (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "");
-  std::printf(
-      "training: %lld steps of %lld x %lld tokens, %s, learning rate %s after %lld steps of warm-up, weight decay %s,",
-      static_cast<long long>(t.steps), static_cast<long long>(t.batch), static_cast<long long>(m.context),
-      optimizer.c_str(), to_text(t.learning_rate).c_str(), static_cast<long long>(t.warmup),
-      to_text(t.weight_decay).c_str());
-  std::printf(" clip %s, dropout %s, label smoothing %s, seed %llu\n", to_text(t.clip).c_str(),
-              to_text(t.dropout).c_str(), to_text(t.label_smoothing).c_str(), static_cast<unsigned long long>(t.seed));
-  std::printf(
-      "options: positions %s, values %s, skip %s, projection %d, ffn bias %d, embedding norm %d, final norm %d,",
-      m.positions.c_str(), m.additive_values.c_str(), m.additive_skip.c_str(), m.additive_projection, m.ffn_bias,
-      m.embedding_norm, m.final_norm);
-  std::printf(
-      " logit bias %d, init std %s; evaluation every %lld steps, checkpoint every %lld, log every %lld (0: at the "
-      "end)\n",
-      m.logit_bias, to_text(t.init_std).c_str(), static_cast<long long>(t.eval_every),
-      static_cast<long long>(t.checkpoint_every), static_cast<long long>(t.log_every));
-  const std::string device = resolved_device(a.device.device);
-  std::printf("run: into %s, device %s, %s, %lld threads, %s matrix products, recompute %d\n", a.out.c_str(),
-              device.c_str(), t.type.c_str(), static_cast<long long>(a.device.threads), a.device.gemm.c_str(),
-              a.recompute);
-  std::printf(
-      "parameters: %lld; memory: %.1f MiB (weights, gradients and moments %.1f, activations %.1f, scratch %.1f)\n",
-      static_cast<long long>(memory.weights), mebibytes(memory.total()),
-      mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes), mebibytes(memory.activation_bytes),
-      mebibytes(memory.workspace_bytes));
-  std::fflush(stdout);
+  const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
+  std::cout << "data: " << data.name() << ", " << data.training_size() << " tokens for training, "
+            << data.validation_size() << " for validation, vocabulary " << m.vocabulary << " (" << a.tokenizer << ")\n"
+            << "model: " << m.layers << " layers, " << m.channels << " channels, " << m.heads << " heads, context "
+            << m.context << ", mixer " << list_of(m) << "\n"
+            << "training: " << t.steps << " steps of " << t.batch << " x " << m.context << " tokens, " << t.optimizer
+            << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "") << ", learning rate "
+            << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, weight decay "
+            << to_text(t.weight_decay) << ", clip " << to_text(t.clip) << ", dropout " << to_text(t.dropout)
+            << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
+            << "options: positions " << m.positions << ", values " << m.additive_values << ", skip " << m.additive_skip
+            << ", projection " << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm "
+            << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
+            << to_text(t.init_std) << "; evaluation every " << t.eval_every << " steps, checkpoint every "
+            << t.checkpoint_every << ", log every " << t.log_every << " (0: at the end)\n"
+            << "run: into " << a.out << ", device " << resolved_device(a.device.device) << ", " << t.type << ", "
+            << a.device.threads << " threads, " << a.device.gemm << " matrix products, recompute " << a.recompute
+            << "\n"
+            << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total())
+            << " MiB (weights, gradients and moments "
+            << mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes) << ", activations "
+            << mebibytes(memory.activation_bytes) << ", scratch " << mebibytes(memory.workspace_bytes) << ")\n"
+            << std::flush;
 }
 
 int body(int argc, char** argv) {
@@ -190,13 +179,8 @@ int body(int argc, char** argv) {
   check_model(a.model);
   const Dataset data(a.data, text, tokenizer, a.model.context);
 
-  const NetworkMemory memory = model_memory(a.device, a.model,
-                                            {.B = a.training.batch,
-                                             .C = a.model.context,
-                                             .training = true,
-                                             .muon = a.training.optimizer == "muon",
-                                             .recompute = a.recompute},
-                                            a.training.type);
+  const NetworkMemory memory =
+      model_memory(a.device, a.model, training_extent(a.model, a.training, a.recompute), a.training.type);
   print_settings(a, data, memory);
   // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =

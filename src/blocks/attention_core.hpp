@@ -37,46 +37,26 @@ class AttentionCore {
 
   // t_bch = attention(query, key, value)
   void forward(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
-    attention_forward<Device, T>(device, {.out_bch = t_bch_,
-                                          .lse_bnc = lse_bnc_,
-                                          .query_bch = rows.query_bch,
-                                          .key_bch = rows.key_bch,
-                                          .value_bch = rows.value_bch,
-                                          .query_stride = rows.stride,
-                                          .key_stride = rows.stride,
-                                          .value_stride = rows.stride,
-                                          .mask_bc = pass.mask_bc,
-                                          .causal = causal_,
-                                          .B = pass.B,
-                                          .C = pass.C,
-                                          .N = N_,
-                                          .K = K_});
+    AttentionForward<T> a{};
+    a.out_bch = t_bch_;
+    a.lse_bnc = lse_bnc_;
+    set_inputs(a, rows, pass);
+    attention_forward<Device, T>(device, a);
   }
 
   // d_query, d_key, d_value = attention'(d_t); overwritten, they must not overlap.
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
                 const Pass& pass) const {
-    attention_backward<Device, T>(device, {.d_query_bch = d_rows.query_bch,
-                                           .d_key_bch = d_rows.key_bch,
-                                           .d_value_bch = d_rows.value_bch,
-                                           .d_query_stride = d_rows.stride,
-                                           .d_key_stride = d_rows.stride,
-                                           .d_value_stride = d_rows.stride,
-                                           .d_out_bch = d_t_bch,
-                                           .out_bch = t_bch_,
-                                           .lse_bnc = lse_bnc_,
-                                           .query_bch = rows.query_bch,
-                                           .key_bch = rows.key_bch,
-                                           .value_bch = rows.value_bch,
-                                           .query_stride = rows.stride,
-                                           .key_stride = rows.stride,
-                                           .value_stride = rows.stride,
-                                           .mask_bc = pass.mask_bc,
-                                           .causal = causal_,
-                                           .B = pass.B,
-                                           .C = pass.C,
-                                           .N = N_,
-                                           .K = K_});
+    AttentionBackward<T> a{};
+    a.d_query_bch = d_rows.query_bch;
+    a.d_key_bch = d_rows.key_bch;
+    a.d_value_bch = d_rows.value_bch;
+    a.d_query_stride = a.d_key_stride = a.d_value_stride = d_rows.stride;
+    a.d_out_bch = d_t_bch;
+    a.out_bch = t_bch_;
+    a.lse_bnc = lse_bnc_;
+    set_inputs(a, rows, pass);
+    attention_backward<Device, T>(device, a);
   }
 
   // t_h of one query over the first `length` rows of the caches, which may be one and the same.
@@ -91,6 +71,21 @@ class AttentionCore {
   }
 
  private:
+  // What both passes read.
+  template <class Arguments>
+  void set_inputs(Arguments& a, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+    a.query_bch = rows.query_bch;
+    a.key_bch = rows.key_bch;
+    a.value_bch = rows.value_bch;
+    a.query_stride = a.key_stride = a.value_stride = rows.stride;
+    a.mask_bc = pass.mask_bc;
+    a.causal = causal_;
+    a.B = pass.B;
+    a.C = pass.C;
+    a.N = N_;
+    a.K = K_;
+  }
+
   Index N_, K_;
   bool causal_;
   T* t_bch_;

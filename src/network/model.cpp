@@ -6,16 +6,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/bf16.hpp"
-#include "cpu/cpu.hpp"
-#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-#include "cuda/gpu.hpp"
-#endif
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "device/isa.hpp"
+#include "network/devices.hpp"
 #include "network/network.hpp"
-#include "plain/plain.hpp"
 
 namespace abh {
 
@@ -155,34 +149,9 @@ std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice
 template <class Body>
 auto with_device(const DeviceChoice& choice, const std::string& type, Work work, const Body& body) {
   require_device(choice, type);
-  const auto with = [&]<class Device, class T>() {
+  return with_device_type(choice, type, [&]<class Device, class T>() {
     return body.template operator()<T>(make_device(std::type_identity<Device>(), choice, work));
-  };
-#if defined(ABH_CUDA)
-  if (resolved_device(choice.device) == "cuda") {
-    if (type == "bf16") return with.template operator()<GpuDevice<Backend::cuda>, bf16>();
-    return with.template operator()<GpuDevice<Backend::cuda>, float>();
-  }
-#endif
-#if defined(ABH_EMULATOR)
-  if (choice.device == "emulated") {
-    if (type == "bf16") return with.template operator()<GpuDevice<Backend::emulated>, bf16>();
-    return with.template operator()<GpuDevice<Backend::emulated>, float>();
-  }
-#endif
-  if (choice.device == "plain") return with.template operator()<PlainDevice, float>();
-  switch (best_isa()) {
-#if defined(ABH_AVX512)
-    case Isa::avx512:
-      return with.template operator()<CpuDevice<Isa::avx512>, float>();
-#endif
-#if defined(ABH_X86)
-    case Isa::avx2:
-      return with.template operator()<CpuDevice<Isa::avx2>, float>();
-#endif
-    default:
-      return with.template operator()<CpuDevice<Isa::baseline>, float>();
-  }
+  });
 }
 
 using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is the same on every device
@@ -243,6 +212,11 @@ std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig&
                        const std::string name = name_of(*device, choice, type);
                        return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, extent, dropout);
                      });
+}
+
+NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute) {
+  const bool muon = training.optimizer == "muon";
+  return {.B = training.batch, .C = config.context, .training = true, .muon = muon, .recompute = recompute};
 }
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }

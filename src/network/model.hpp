@@ -70,6 +70,9 @@ void require_device(const DeviceChoice& choice, const std::string& type);
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
                                   double dropout = 0, const std::string& type = "float");
 
+// What a model is built for that trains with these settings.
+NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute);
+
 // The table of weights of a network that is not built, in the order of its arena, and the memory that one takes on a
 // device that require_device accepts.
 std::vector<Parameter> parameter_table(const ModelConfig& config);

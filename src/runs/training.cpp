@@ -76,13 +76,10 @@ class Trainer {
       : run_(run),
         data_(data),
         C_(run.model.context),
-        model_(make_model(run.device, run.model,
-                          {.B = run.training.batch,
-                           .C = C_,
-                           .training = true,
-                           .muon = run.training.optimizer == "muon",
-                           .recompute = run.recompute},
+        model_(make_model(run.device, run.model, training_extent(run.model, run.training, run.recompute),
                           run.training.dropout, run.training.type)),
+        tokens_bc_(static_cast<std::size_t>(run.training.batch * C_)),
+        targets_bc_(tokens_bc_.size()),
         log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
         progress_(run.training.steps, Progress::on_terminal()),
         saved_(run.resume.has_value()) {
@@ -110,12 +107,10 @@ class Trainer {
   int train() {
     const StopOnSignals signals;
     const TrainingConfig& training = run_.training;
-    std::vector<Token> tokens_bc(static_cast<std::size_t>(training.batch * C_)), targets_bc(tokens_bc.size());
     while (state_.step < training.steps && !stop_signal) {
       watch_.start();
-      data_.training_batch(tokens_bc.data(), targets_bc.data(), training.batch, C_, training.seed,
-                           static_cast<std::uint32_t>(state_.step));
-      const Model::StepResult result = model_->train_step(tokens_bc, targets_bc, training, state_.step);
+      draw_batch();
+      const Model::StepResult result = model_->train_step(tokens_bc_, targets_bc_, training, state_.step);
       watch_.stop();
       require_finite(result);
       recent_losses_.push_back(result.loss);
@@ -135,6 +130,13 @@ class Trainer {
 
  private:
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
+
+  // The batch of the next step.
+  void draw_batch() {
+    const TrainingConfig& training = run_.training;
+    data_.training_batch(tokens_bc_.data(), targets_bc_.data(), training.batch, C_, training.seed,
+                         static_cast<std::uint32_t>(state_.step));
+  }
 
   // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is.
   void after_step(const Model::StepResult& result) {
@@ -181,21 +183,17 @@ class Trainer {
     };
     require(finite(state_.weights), "a weight");
     require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
-    const Index B = run_.training.batch;
-    std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C_)), targets_bc(tokens_bc.size());
-    data_.training_batch(tokens_bc.data(), targets_bc.data(), B, C_, run_.training.seed,
-                         static_cast<std::uint32_t>(state_.step));
-    require(std::isfinite(model_->evaluate(tokens_bc, targets_bc).sum), "the next loss");
+    draw_batch();
+    require(std::isfinite(model_->evaluate(tokens_bc_, targets_bc_).sum), "the next loss");
   }
 
   // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
   double evaluate() {
     const Index B = run_.training.batch;
-    std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C_)), targets_bc(tokens_bc.size());
     double sum = 0;
     for (Index row = 0; row < data_.validation_rows(C_); row += B) {
-      data_.validation_batch(tokens_bc.data(), targets_bc.data(), B, C_, row);
-      sum += model_->evaluate(tokens_bc, targets_bc).sum;
+      data_.validation_batch(tokens_bc_.data(), targets_bc_.data(), B, C_, row);
+      sum += model_->evaluate(tokens_bc_, targets_bc_).sum;
     }
     const double loss = sum / static_cast<double>(data_.validation_targets());
     if (!std::isfinite(loss)) {
@@ -272,6 +270,7 @@ class Trainer {
   const Dataset& data_;
   Index C_;
   std::unique_ptr<Model> model_;
+  std::vector<Token> tokens_bc_, targets_bc_;  // the batch at work
   RunLog log_;
   Progress progress_;
   RunState state_;
