@@ -1,9 +1,11 @@
 #pragma once
 
 // Arrays of the layer tests: like std::vector, in memory that every device of this build can read and write. On a real
-// GPU that is managed memory; with the emulator it is the emulator's, which notices when a kernel writes beside it.
+// GPU that is managed memory; else it ends before a page that nobody may touch, so that a layer that reads past its end
+// crashes, and the emulator notices when a kernel writes beside it.
 
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include "base/bf16.hpp"
@@ -14,14 +16,24 @@ namespace abh {
 // Defined in tests/device_array.cpp.
 MemorySource test_memory();
 
+// Arrays begin at multiples of 16 bytes, what the widest accesses of a GPU need, so fewer lie between their end and the
+// page. One of them begins as many bytes later as shift_array says, but at least one number: arrays of floating-point
+// numbers count, from 0 since the last call, which returns how many there have been.
+void* allocate_array(std::size_t bytes, std::size_t number_bytes);
+void release_array(void* memory);
+Index shift_array(Index array = -1, std::size_t bytes = 0);
+
 template <class T>
 struct TestAllocator {
   using value_type = T;
   TestAllocator() = default;
   template <class Other>
   TestAllocator(const TestAllocator<Other>&) {}
-  T* allocate(std::size_t count) { return static_cast<T*>(test_memory().allocate(count * sizeof(T))); }
-  void deallocate(T* memory, std::size_t) { test_memory().release(memory); }
+  T* allocate(std::size_t count) {
+    constexpr bool number = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
+    return static_cast<T*>(allocate_array(count * sizeof(T), number ? sizeof(T) : 0));
+  }
+  void deallocate(T* memory, std::size_t) { release_array(memory); }
   bool operator==(const TestAllocator&) const = default;
 };
 

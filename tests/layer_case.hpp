@@ -506,6 +506,46 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
   });
 }
 
+// A GPU reads and writes up to 16 bytes at once where an array and its rows allow it. Runs body(what) as it is, then
+// with each of the arrays that it makes at other places, alone; the first time `what` is empty.
+template <class Body>
+void for_each_shifted_array(std::size_t smallest_shift, const Body& body) {
+  shift_array();
+  body("");
+  const Index arrays = shift_array();
+  for (Index array = 0; array < arrays; ++array) {
+    for (std::size_t bytes = smallest_shift; bytes < 16; bytes *= 2) {
+      const std::string what = "array " + std::to_string(array) + " at " + std::to_string(bytes);
+      INFO(what);
+      shift_array(array, bytes);
+      body(what);
+    }
+  }
+  shift_array();
+}
+
+// Where its arrays begin changes no more than the order of a layer's sums. For small layers: they run dozens of times.
+template <class Case>
+void check_alignment(const Case& layer, double tolerance = 2e-5) {
+  const auto check = [&]<class T>(auto& device, const std::string& name, T) {
+    const double most = sizeof(T) == 4 ? tolerance : 500 * tolerance;
+    std::pair<Values<double>, Values<double>> expected;
+    for_each_shifted_array(sizeof(T), [&](const std::string& what) {
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+      const std::pair got{converted<double>(run_forward<T>(layer, device, in)),
+                          run_backward<T>(layer, device, in, d_out)};
+      if (what.empty()) expected = got;
+      require_close(layer.outputs(), got.first, expected.first, most, name + ", " + what);
+      require_close(layer.inputs(), got.second, expected.second, most, name + ", " + what);
+    });
+  };
+  for_each_gpu([&](auto& device, const std::string& name) {
+    check(device, name, float{});
+    check(device, name, bf16{});
+  });
+}
+
 template <class Case>
 void check_layer(const Case& layer, std::uint64_t seed = 1) {
   check_gradients(layer, seed);

@@ -285,6 +285,25 @@ TEST_CASE("adamw: on the GPU, a rounded copy that is aligned to nothing", "[adam
   });
 }
 
+TEST_CASE("adamw: on the GPU, any one array not aligned as the rest", "[adamw][gpu]") {
+  const auto check = [](auto& device, const std::string& name, auto number) {
+    using T = decltype(number);
+    INFO(name);
+    Tensor<T> expected(Array<float>(9, 1));
+    for_each_shifted_array(sizeof(T), [&](const std::string& what) {
+      Tensor<T> tensor(Array<float>(9, 1));
+      tensor.update(device, Array<float>(9, -1), {}, state_of(0, {}, 0.5f));
+      if (what.empty()) expected = tensor;
+      CHECK(float(tensor.weight[8]) == 1.5f);
+      CHECK(tensor == expected);
+    });
+  };
+  for_each_gpu([&](auto& device, const std::string& name) {
+    check(device, name, float{});
+    check(device, name, bf16{});
+  });
+}
+
 TEST_CASE("adamw: steps too small for bf16 add up", "[adamw][gpu]") {
   const AdamwSettings settings;
   for_each_gpu([&](auto& device, const std::string& name) {

@@ -404,6 +404,7 @@ TEST_CASE("dot product attention: on the GPU, one array whose rows are not align
     layer.gap[odd] = 3;
     check_gpu("attention", "array " + std::to_string(odd), layer);
   }
+  check_alignment(AttentionCase{1, 9, 2, 8});
 }
 
 }  // namespace

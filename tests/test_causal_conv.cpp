@@ -210,6 +210,7 @@ TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {
   check_gpu("causal_conv", "depthwise, 1025 positions", CausalConvCase{{1, 1025, 8, 8, 4}});
   check_gpu("causal_conv", "2 channels a group, 1025 positions", CausalConvCase{{1, 1025, 6, 3, 3}});
   check_gpu("causal_conv", "dense, 1025 positions", CausalConvCase{{1, 1025, 9, 1, 2}});
+  for (const Index groups : {16, 2}) check_alignment(CausalConvCase{{2, 9, 16, groups, 3}});
 }
 
 TEST_CASE("causal_conv: on the GPU, parts of more than one strip", "[causal_conv][gpu]") {

@@ -246,6 +246,7 @@ TEST_CASE("cross_entropy: on the GPU", "[cross_entropy][gpu]") {
   check_gpu("cross_entropy", "5, V 1601, smoothing", cross_entropy(5, 1601, 0.1));
   // More rows than there may be blocks, and parts of the mean than threads that add them.
   check_gpu("cross_entropy", "16385, V 2, smoothing", cross_entropy(16385, 2, 0.1));
+  check_alignment(cross_entropy(5, 16, 0.1));
 }
 
 // The rows whose maximum comes late, early, from one lane alone, or rises in every step, against the plain loops in

@@ -106,6 +106,7 @@ TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
   check_gpu("embedding", "3 x 200 x 6, 150 tokens", embedding(3, 200, 6, 150, 200));
   // A large vocabulary: one chunk, added to the gradient directly, with 8 tiles of which the last is not full.
   check_gpu("embedding", "2 x 167 x 34, 1000 tokens", embedding(2, 167, 34, 1000, 167));
+  check_alignment(embedding(2, 3, 16, 5, 3));
 }
 
 TEST_CASE("embedding: on the GPU, gradients that are not aligned", "[embedding][gpu]") {

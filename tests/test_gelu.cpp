@@ -135,6 +135,7 @@ TEST_CASE("gelu: on the GPU", "[gelu][gpu]") {
     for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
       check_gpu("gelu", name + ", " + std::to_string(count), GeluCase{count, form});
     }
+    check_alignment(GeluCase{33, form});
   }
 }
 

@@ -134,6 +134,10 @@ TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
   check_everywhere({.M = 33, .N = 9, .K = 50, .gap = 3, .batches = 2, .bias = true, .accumulate = true}, true);
 }
 
+TEST_CASE("gemm on the GPU: arrays that are aligned to nothing", "[gemm][gpu]") {
+  for_each_shifted_array(2, [](const std::string&) { check_everywhere({.M = 16, .N = 16, .K = 16, .bias = true}); });
+}
+
 TEST_CASE("gemm on the GPU: nothing to sum, nothing to do", "[gemm][gpu]") {
   check_everywhere({.M = 3, .N = 5, .K = 0, .bias = true, .scale = 3});
   check_everywhere({.M = 3, .N = 5, .K = 0, .accumulate = true});

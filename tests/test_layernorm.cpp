@@ -66,6 +66,7 @@ TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
   check_gpu("layernorm", "5 x 520", LayernormCase{5, 520});
   check_gpu("layernorm", "5 x 515, residual", LayernormCase{5, 515, true});
   check_gpu("layernorm", "1 x 5", LayernormCase{1, 5});
+  check_alignment(LayernormCase{3, 16});
 }
 
 TEST_CASE("layernorm: on the GPU, a residual that is not aligned as the rest", "[layernorm][gpu]") {

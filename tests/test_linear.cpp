@@ -231,6 +231,7 @@ TEST_CASE("linear: on the GPU", "[linear][gpu]") {
       LinearCase{
           .BC = 90, .I = 24, .O = 16, .bias = true, .scale = -1.5, .accumulate = true, .in_gap = 3, .out_gap = 5});
   check_gpu("linear", "even strides", LinearCase{.BC = 90, .I = 24, .O = 16, .bias = true, .in_gap = 8, .out_gap = 16});
+  check_alignment(LinearCase{.BC = 9, .I = 16, .O = 16, .bias = true});
 }
 
 // Sums of small whole numbers are exact in any order: not a single row may be lost or added twice.

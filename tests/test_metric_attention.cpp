@@ -248,6 +248,7 @@ TEST_CASE("metric attention: on the GPU", "[metric_attention][gpu]") {
     check_gpu("metric_attention", kind + "many rows", MetricKeyCase{1025, 1, 3, form});
     check_gpu("metric_attention", kind + "wide head", MetricKeyCase{65, 2, 66, form});
     check_gpu("metric_attention", kind + "with the core", MetricAttentionCase{2, 19, 2, 8, form});
+    check_alignment(MetricKeyCase{9, 2, 8, form});
   }
 }
 

@@ -432,6 +432,7 @@ TEST_CASE("pooling: on the GPU, sizes of nothing", "[pooling][gpu]") {
   check_pooling(pooling(3, 37, 5, 8));
   check_pooling(pooling(3, 37, 5, 8, 5));
   check_gpu("pooling", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
+  for (Index window : {0, 3}) check_alignment(pooling(1, 9, 2, 8, window));
 }
 
 TEST_CASE("pooling: on the GPU, heads of any size", "[pooling][gpu]") {

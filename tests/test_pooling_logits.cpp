@@ -36,6 +36,7 @@ TEST_CASE("pooling_logits: on the GPU, heads of any size", "[pooling_logits][gpu
     check_gpu("pooling_logits", what + ", strides", PoolingLogitsCase{1, 9, 2, K, K % 4 == 0 ? 12 : 5});
   }
   check_gpu("pooling_logits", "logits, 1 position", PoolingLogitsCase{3, 1, 5, 8});
+  check_alignment(PoolingLogitsCase{1, 9, 2, 8});
   // More rows than a chunk of d_pool's sums, and sequences shorter than the step of its warps.
   check_gpu("pooling_logits", "logits, 1025 positions", PoolingLogitsCase{1, 1025, 1, 8});
   check_gpu("pooling_logits", "logits, 50 sequences of 3", PoolingLogitsCase{50, 3, 2, 4});
