@@ -128,7 +128,7 @@ TEST_CASE("adamw: the corrections", "[adamw]") {
   CHECK(state.second_moment_correction == 1);
 }
 
-TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size", "[adamw]") {
+TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size", "[adamw][gpu]") {
   const AdamwSettings settings;
   for_each_device([&](auto& device, const std::string& name) {
     INFO(name);
@@ -140,7 +140,7 @@ TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size"
 }
 
 // Epsilon is added to the root, not under it: the first step of a gradient as large as epsilon is half a step.
-TEST_CASE("adamw: gradients as small as epsilon", "[adamw]") {
+TEST_CASE("adamw: gradients as small as epsilon", "[adamw][gpu]") {
   const AdamwSettings settings{.epsilon = 1e-8};
   for_each_device([&](auto& device, const std::string& name) {
     INFO(name);
@@ -151,7 +151,7 @@ TEST_CASE("adamw: gradients as small as epsilon", "[adamw]") {
   });
 }
 
-TEST_CASE("adamw: complements are those of the settings, not of their nearest floats", "[adamw]") {
+TEST_CASE("adamw: complements are those of the settings, not of their nearest floats", "[adamw][gpu]") {
   const AdamwSettings settings{.beta1 = 0.9, .beta2 = 0.999};
   for_each_device([&](auto& device, const std::string& name) {
     INFO(name);
@@ -163,7 +163,7 @@ TEST_CASE("adamw: complements are those of the settings, not of their nearest fl
   });
 }
 
-TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw]") {
+TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw][gpu]") {
   for_each_device([](auto& device, const std::string& name) {
     INFO(name);
     const Array<float> start = converted<float>(Values<double>{numbers(21, 5)})[0];
@@ -184,7 +184,7 @@ TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw]")
   });
 }
 
-TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw]") {
+TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw][gpu]") {
   const AdamwSettings settings{.weight_decay = 0.1};
   for_each_device([&](auto& device, const std::string& name) {
     INFO(name);
@@ -196,7 +196,7 @@ TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw]") {
   });
 }
 
-TEST_CASE("adamw: no weights", "[adamw]") {
+TEST_CASE("adamw: no weights", "[adamw][gpu]") {
   const AdamwSettings settings;
   for_each_device([&](auto& device, const std::string& name) {
     INFO(name);

@@ -197,7 +197,7 @@ TEST_CASE("additive: against its definition", "[additive]") {
   }
 }
 
-TEST_CASE("additive: causal, and step by step the same", "[additive]") {
+TEST_CASE("additive: causal, and step by step the same", "[additive][gpu]") {
   check_causality(additive_case(2, 5, 2, 9));
   check_causality(additive_case(1, 9, 1, 9, 4));
   for_each_form(additive_case(3, 3, 1, 12), [](const auto& block) { check_steps(block); });

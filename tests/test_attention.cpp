@@ -133,7 +133,7 @@ TEST_CASE("dot product attention: what is not a number stays so", "[attention]")
   });
 }
 
-TEST_CASE("dot product attention: nothing to do", "[attention]") {
+TEST_CASE("dot product attention: nothing to do", "[attention][gpu]") {
   for_each_device([]<class T>(auto& device, const std::string&, T) {
     for (const AttentionCase& layer :
          {AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3}, AttentionCase{.B = 2, .C = 0, .N = 2, .K = 3},
@@ -145,7 +145,7 @@ TEST_CASE("dot product attention: nothing to do", "[attention]") {
 }
 
 TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
-          "[attention]") {
+          "[attention][gpu]") {
   for (const Index K : {3, 130}) {
     const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bc = kept(Array<Token>(70, 0))};
     const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
@@ -163,7 +163,7 @@ TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse
   }
 }
 
-TEST_CASE("dot product attention: a position that sees one key has no score to learn", "[attention]") {
+TEST_CASE("dot product attention: a position that sees one key has no score to learn", "[attention][gpu]") {
   // Its only weight is 1 whatever the score. delta is summed as d_out . value is: d_score is 0, not almost.
   for (const Index K : {5, 16, 64, 100, 150}) {
     const AttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
@@ -181,7 +181,7 @@ TEST_CASE("dot product attention: a position that sees one key has no score to l
   }
 }
 
-TEST_CASE("dot product attention: scores of ten thousand", "[attention]") {
+TEST_CASE("dot product attention: scores of ten thousand", "[attention][gpu]") {
   for (const bool causal : {true, false}) {
     const AttentionCase layer{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = 4000};
     // A score near 1e4 is known to some 1e-3 in float, and a weight to as much, relatively; in backward, where the
@@ -212,7 +212,7 @@ T changed_number(T x, float factor, float offset) {
   return T(factor * float(x) + offset);
 }
 
-TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[attention]") {
+TEST_CASE("dot product attention: later tokens change no bit of earlier outputs", "[attention][gpu]") {
   for (const Index K : {11, 64, 129}) {
     // With 8 heads a block has two tiles.
     const AttentionCase layer{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K};
@@ -235,7 +235,7 @@ TEST_CASE("dot product attention: later tokens change no bit of earlier outputs"
   }
 }
 
-TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[attention]") {
+TEST_CASE("dot product attention: a masked key has no influence and no gradient", "[attention][gpu]") {
   for (const Index K : {5, 16, 72, 131}) {
     const Index masked = 66;
     Array<Token> mask_c(140, 1);
@@ -296,7 +296,7 @@ Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<
   return out;
 }
 
-TEST_CASE("dot product attention: step by step is the same as at once", "[attention]") {
+TEST_CASE("dot product attention: step by step is the same as at once", "[attention][gpu]") {
   for (const AttentionCase& layer :
        {AttentionCase{.B = 1, .C = 77, .N = 3, .K = 13}, AttentionCase{.B = 1, .C = 40, .N = 1, .K = 64},
         AttentionCase{.B = 1, .C = 130, .N = 2, .K = 130},
@@ -316,7 +316,7 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[attent
   }
 }
 
-TEST_CASE("dot product attention: a step over scores of thousands", "[attention]") {
+TEST_CASE("dot product attention: a step over scores of thousands", "[attention][gpu]") {
   // Whole numbers, so that every score is exact; the best key of each head is in another chunk than the second best.
   const AttentionCase layer{.B = 1, .C = 200, .N = 2, .K = 4};
   Values<double> in = random_values(layer.inputs(), 1);
@@ -331,7 +331,7 @@ TEST_CASE("dot product attention: a step over scores of thousands", "[attention]
   });
 }
 
-TEST_CASE("dot product attention: a step over no keys gives 0", "[attention]") {
+TEST_CASE("dot product attention: a step over no keys gives 0", "[attention][gpu]") {
   for_each_device([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
     const Array<T> query(6, T(1.0f));
@@ -349,7 +349,7 @@ TEST_CASE("dot product attention: a step over no keys gives 0", "[attention]") {
   });
 }
 
-TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", "[attention]") {
+TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", "[attention][gpu]") {
   const auto peak = []<class T>(auto& device, Index C, T) {
     const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = 2};
     const Values<T> in = converted<T>(random_values(layer.inputs(), 1));

@@ -102,7 +102,7 @@ void check_causality(Device& device, const CausalConvShape& s) {
   }
 }
 
-TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[causal_conv]") {
+TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[causal_conv][gpu]") {
   for (const CausalConvShape& s :
        {CausalConvShape{2, 70, 19, 19, 4}, CausalConvShape{2, 70, 40, 20, 3}, CausalConvShape{2, 70, 34, 2, 4},
         CausalConvShape{2, 70, 17, 1, 5}, CausalConvShape{2, 70, 16, 16, 6}}) {
@@ -133,7 +133,7 @@ Values<T> run_steps(const CausalConvCase& layer, Device& device, const Values<T>
   return {out_bcd};
 }
 
-TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv]") {
+TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv][gpu]") {
   const auto check_steps = [](const CausalConvCase& layer) {
     const Values<double> in = random_values(layer.inputs(), 7);
     CpuDevice<Isa::baseline> device(1);
@@ -157,7 +157,7 @@ TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv]") {
   check_steps(CausalConvCase{{1, 20, 150, 1, 3}});  // more than one task
 }
 
-TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv]") {
+TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv][gpu]") {
   const CausalConvShape s{1, 1, 6, 3, 3};
   const CausalConvCase layer{s};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 8));
@@ -174,7 +174,7 @@ TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv]") {
   for_each_gpu(check);
 }
 
-TEST_CASE("causal_conv: no sequences", "[causal_conv]") {
+TEST_CASE("causal_conv: no sequences", "[causal_conv][gpu]") {
   for (const Index groups : {1, 6, 12}) {
     const CausalConvCase layer{{0, 5, 12, groups, 3}};
     const Values<float> in = converted<float>(random_values(layer.inputs(), 1));

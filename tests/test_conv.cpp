@@ -68,7 +68,7 @@ TEST_CASE("conv: what lies before the first position is 0 after the norm", "[con
   }
 }
 
-TEST_CASE("conv: causal, and step by step the same", "[conv]") {
+TEST_CASE("conv: causal, and step by step the same", "[conv][gpu]") {
   check_causality(conv_case(6, 0, 4, 2, 9));
   check_causality(conv_case(6, 2, 4, 1, 9));
   for (const Index groups : {0, 1, 2}) {

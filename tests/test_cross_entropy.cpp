@@ -93,7 +93,7 @@ TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_e
   }
 }
 
-TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy]") {
+TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy][gpu]") {
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
     const Array<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
@@ -111,7 +111,7 @@ TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy]") {
   for_each_gpu(check);
 }
 
-TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cross_entropy]") {
+TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cross_entropy][gpu]") {
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
     const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
@@ -123,7 +123,7 @@ TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cro
   for_each_gpu(check);
 }
 
-TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy]") {
+TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy][gpu]") {
   const Index V = 21;
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
@@ -151,7 +151,7 @@ TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy]") {
   for_each_gpu(check);
 }
 
-TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy]") {
+TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy][gpu]") {
   const float infinity = std::numeric_limits<float>::infinity();
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
@@ -167,7 +167,7 @@ TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy]") {
   for_each_gpu(check);
 }
 
-TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_entropy]") {
+TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_entropy][gpu]") {
   const Index V = 37;  // two wide pieces and a rest of scalars at every width
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
                              std::numeric_limits<float>::infinity());
@@ -207,7 +207,7 @@ TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
   CHECK(run<double>(device, logits_v, {4}, V, 0.1).loss > got.loss);
 }
 
-TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy]") {
+TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy][gpu]") {
   const Index BC = 40, V = 65;
   const Array<Token> targets_bc = some_targets(BC, V);
   const auto check = [&](auto& device, const std::string& name) {

@@ -87,7 +87,7 @@ TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot
   }
 }
 
-TEST_CASE("dot: causal, and step by step the same", "[dot]") {
+TEST_CASE("dot: causal, and step by step the same", "[dot][gpu]") {
   check_causality(dot_case(10, 2, 5, 2, 9));
   for_each_form(dot_case(6, 2, 4, 1, 12), [](const auto& block) {
     if (block.options.causal) check_steps(block);

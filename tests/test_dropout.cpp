@@ -41,7 +41,7 @@ TEST_CASE("dropout: every derivative, every width", "[dropout]") {
   check_threads(dropout(20011, 0.2, true), 5);
 }
 
-TEST_CASE("dropout: the mask is the one that the words say, on every device, both ways", "[dropout]") {
+TEST_CASE("dropout: the mask is the one that the words say, on every device, both ways", "[dropout][gpu]") {
   for (const double p : {1e-9, 0.1, 0.5, 0.9, 1 - 0x1p-32}) {
     for (const Index count : {1, 3, 64, 255, 256, 259, 17001}) {
       const Dropout dropout = {p, 0x12345, state_for_devices()};
@@ -130,7 +130,7 @@ TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to st
   check_share(kept_in_both_steps, (1 - p) * (1 - p));
 }
 
-TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout]") {
+TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout][gpu]") {
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;
@@ -162,7 +162,7 @@ TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing an
   for_each_gpu(check);
 }
 
-TEST_CASE("dropout: in place", "[dropout]") {
+TEST_CASE("dropout: in place", "[dropout][gpu]") {
   const Index count = 301;
   const DropoutCase layer = dropout(count, GENERATE(0.0, 0.3), true);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));

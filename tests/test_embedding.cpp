@@ -41,7 +41,7 @@ TEST_CASE("embedding: out is the token's row and the position's row", "[embeddin
   CHECK(out_bcd == Array<double>{55, 66, 71, 82, 55, 66, 73, 84});
 }
 
-TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alone", "[embedding]") {
+TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alone", "[embedding][gpu]") {
   const Array<Token> tokens_bc = {2, 0, 2, 2};
   const Array<float> d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
   const auto check = [&](auto& device, const std::string& name) {
@@ -57,7 +57,7 @@ TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alon
   for_each_gpu(check);
 }
 
-TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding]") {
+TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding][gpu]") {
   const EmbeddingCase layer = embedding(1, 9, 21, 5, 9);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 4));
   const auto check = [&](auto& device, const std::string& name) {
@@ -73,7 +73,7 @@ TEST_CASE("embedding: one position at a time gives the same as all at once", "[e
   for_each_gpu(check);
 }
 
-TEST_CASE("embedding: no sequences", "[embedding]") {
+TEST_CASE("embedding: no sequences", "[embedding][gpu]") {
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;

@@ -55,7 +55,7 @@ TEST_CASE("ffn: without norm, without residual", "[ffn]") {
   check_layer(block);
 }
 
-TEST_CASE("ffn: positions do not see each other, and a step is a pass", "[ffn]") {
+TEST_CASE("ffn: positions do not see each other, and a step is a pass", "[ffn][gpu]") {
   check_causality(ffn_case(9, 2, 7));
   check_steps(ffn_case(9, 1, 7));
 }

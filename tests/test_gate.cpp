@@ -18,7 +18,7 @@ TEST_CASE("gate: every derivative, every width", "[gate]") {
   check_widths([](Index size) { return GateCase{3, size}; });
 }
 
-TEST_CASE("gate: no rows", "[gate]") {
+TEST_CASE("gate: no rows", "[gate][gpu]") {
   const auto check = [](auto& device, const std::string&) {
     CHECK(run_backward<float>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
   };
@@ -26,7 +26,7 @@ TEST_CASE("gate: no rows", "[gate]") {
   for_each_gpu(check);
 }
 
-TEST_CASE("gate: keep what the counter-based mask keeps", "[gate]") {
+TEST_CASE("gate: keep what the counter-based mask keeps", "[gate][gpu]") {
   const Array<StepState> state(1, {.seed = 0x123456789abcdef, .step = 9});
   const Index BC = 7;
   for (Index D : {421, 424}) {
@@ -79,7 +79,7 @@ void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
   CHECK(in_place[1] == apart[2]);
 }
 
-TEST_CASE("gate: may work in place", "[gate]") {
+TEST_CASE("gate: may work in place", "[gate][gpu]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   const Dropout dropout{.p = 0.3, .site = 18, .state = state.data()};
   CpuDevice<Isa::baseline> device(1);

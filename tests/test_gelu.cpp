@@ -26,7 +26,7 @@ TEST_CASE("gelu over several chunks", "[gelu]") {
 // Every device over a fine grid, against the plain loops in double. This is also how the wide lanes
 // of exponential, normal_distributions and hyperbolic_tangent are tested: an error of 2 ulp in one of them moves the
 // gate, at most 1, by 1.2e-7, and a little more after the final operations.
-TEST_CASE("gelu matches its definition on a grid", "[gelu]") {
+TEST_CASE("gelu matches its definition on a grid", "[gelu][gpu]") {
   const Index count = 200001;
   Array<float> in, ones(count, 1.0f), out(count), d_in(count);
   for (Index i = 0; i < count; ++i) in.push_back(static_cast<float>(-12 + 24.0 * static_cast<double>(i) / (count - 1)));
@@ -109,7 +109,7 @@ TEST_CASE("gelu forms differ by 4.73e-4 at most", "[gelu]") {
   CHECK_FALSE(!(most > 4.725e-4 && most < 4.735e-4));
 }
 
-TEST_CASE("gelu of nothing", "[gelu]") {
+TEST_CASE("gelu of nothing", "[gelu][gpu]") {
   CpuDevice<Isa::baseline> device(2);
   gelu_forward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, 0, GeluForm::erf);
   gelu_backward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, nullptr, 0, GeluForm::erf);

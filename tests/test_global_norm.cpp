@@ -54,7 +54,7 @@ TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global
   }
 }
 
-TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_norm]") {
+TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_norm][gpu]") {
   for_each_device(1, [](auto& device, const std::string& name) {
     INFO(name);
     const Array<float> gradient = {3, 0, -4};
@@ -67,7 +67,7 @@ TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_n
   });
 }
 
-TEST_CASE("global_norm: zero gradient, or none", "[global_norm]") {
+TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {
   for_each_device(2, [](auto& device, const std::string& name) {
     INFO(name);
     for (std::size_t count : {0u, 40u}) {
@@ -78,7 +78,7 @@ TEST_CASE("global_norm: zero gradient, or none", "[global_norm]") {
   });
 }
 
-TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm]") {
+TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm][gpu]") {
   for_each_device(1, [](auto& device, const std::string& name) {
     INFO(name);
     for (float size : {1e30f, 1e-30f}) {
@@ -132,7 +132,7 @@ TEST_CASE("global_norm: on the GPU, so many elements that parts grow", "[global_
   });
 }
 
-TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm]") {
+TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm][gpu]") {
   for_each_device(1, [](auto& device, const std::string& name) {
     for (std::size_t position : {0u, 20u, 36u}) {
       for (double clip : {0.0, 1.0}) {

@@ -31,7 +31,7 @@ TEST_CASE("identity: with dropout, without norm, without residual", "[identity]"
   CHECK(block.inputs().size() == 1);
 }
 
-TEST_CASE("identity: causal, and step by step the same", "[identity]") {
+TEST_CASE("identity: causal, and step by step the same", "[identity][gpu]") {
   check_causality(identity_case(6, 2, 5));
   check_steps(identity_case(6, 1, 5));
 }

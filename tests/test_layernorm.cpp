@@ -15,7 +15,7 @@ TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
   check_layer(LayernormCase{3, 83});  // all turns of the sums, and a rest of vectors and scalars
 }
 
-TEST_CASE("layernorm: no rows", "[layernorm]") {
+TEST_CASE("layernorm: no rows", "[layernorm][gpu]") {
   const Values<double> in = {{}, {1, 2}, {3, 4}};
   CpuDevice<Isa::baseline> device(2);
   CHECK(run_backward<double>(LayernormCase{0, 2}, device, in, {{}})[1] == Array<double>{0, 0});
@@ -27,7 +27,7 @@ TEST_CASE("layernorm: no rows", "[layernorm]") {
   });
 }
 
-TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm]") {
+TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm][gpu]") {
   const LayernormCase layer{4, 100};
   std::vector<Slot> slots = layer.inputs();
   slots[0].scale = 0.01;

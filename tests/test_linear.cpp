@@ -111,7 +111,7 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
 
 // A row's result does not depend on which row of a tile it is, nor on how many others there are: equal rows in, equal
 // bits out, for every position in and at the edge of a tile.
-TEST_CASE("linear gives equal rows equal bits", "[linear]") {
+TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
   const Index BC = 29, I = 71, O = 45;
   const std::vector<Slot> slots = {activation("in_i", {I}), weight("weight_oi", {O * I}), activation("d_out_o", {O})};
   const Values<float> values = converted<float>(random_values(slots, 3));
@@ -143,7 +143,7 @@ TEST_CASE("linear gives equal rows equal bits", "[linear]") {
   for_each_gpu(check);
 }
 
-TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear]") {
+TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear][gpu]") {
   const Index BC = 15, I = 20, O = 18;
   const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
@@ -171,7 +171,7 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
   for_each_gpu(check);
 }
 
-TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear]") {
+TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear][gpu]") {
   const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> weight_oi(12, 1.0f);

@@ -120,7 +120,7 @@ TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
   require_close(slots, run_backward<double>(packed, device, in, d_out), d_full, 1e-13, "gradients");
 }
 
-TEST_CASE("metric: causal, and step by step the same", "[metric]") {
+TEST_CASE("metric: causal, and step by step the same", "[metric][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_causality(metric_case(form, 10, 2, 5, 2, 9));
     check_steps(metric_case(form, 6, 2, 3, 1, 12));

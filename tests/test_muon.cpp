@@ -200,7 +200,7 @@ TEST_CASE("muon: float in every instruction set against double, any number of th
   }
 }
 
-TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothing", "[muon]") {
+TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothing", "[muon][gpu]") {
   const Index O = 6, I = 9, count = O * I;
   const auto check = [&](auto& device, const std::string& name) {
     INFO(name);
@@ -231,7 +231,7 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
   for_each_gpu(check);
 }
 
-TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon]") {
+TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon][gpu]") {
   const StepState broken = state_of(0.5f, std::numeric_limits<double>::quiet_NaN());
   const auto check = [&](auto& device, const std::string& name, auto number) {
     using T = decltype(number);
@@ -252,7 +252,7 @@ TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no wor
   });
 }
 
-TEST_CASE("muon: many matrices are each alone", "[muon]") {
+TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
   // More than one launch of a GPU takes.
   const Index matrices = 35, O = 3, I = 5, count = O * I;
   const auto check = [&](auto& device, const std::string& name) {
@@ -332,6 +332,24 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
       CHECK(not_rounded == 0);
     }
   });
+}
+
+// A row of a matrix's square that is longer than a block, and more parts of a matrix than a block has threads.
+TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
+  for (const auto& [shape, rounds] : {std::pair{Shape{257, 258}, 1}, {Shape{1, 256 * 4096 + 1}, 0}}) {
+    const auto updated = [&, shape = shape, rounds = rounds]<class T>(auto& device, T) {
+      Array<T> d_weight;
+      for (Index i = 0; i < shape.O * shape.I; ++i) d_weight.push_back(static_cast<T>(i * i % 101 - 40));
+      Matrices<T> matrix(1, shape.O, shape.I, Array<T>(d_weight.size(), T(0)));
+      matrix.update(device, d_weight, {.rounds = rounds}, state_of(1));
+      return converted<double>(Values<T>{matrix.weight});
+    };
+    CpuDevice<Isa::baseline> cpu(1);
+    const Values<double> reference = updated(cpu, 0.0);
+    for_each_gpu([&](auto& device, const std::string& name) {
+      require_close({weight("weight", 0)}, updated(device, 0.0f), reference, 2e-5, name);
+    });
+  }
 }
 
 TEST_CASE("muon: on the GPU, any one array not aligned as the rest", "[muon][gpu]") {

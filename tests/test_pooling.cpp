@@ -163,7 +163,7 @@ TEST_CASE("pooling: logits from the payload", "[pooling]") {
 
 // The definition, and what is hard about it.
 
-TEST_CASE("pooling: pooling is its definition", "[pooling]") {
+TEST_CASE("pooling: pooling is its definition", "[pooling][gpu]") {
   for (Index C : {1, 2, 31, 64}) {
     for (Index window : {Index{0}, Index{1}, Index{2}, Index{4}, Index{7}, C - 1, C, C + 5}) {
       INFO("C " << C << ", window " << window);
@@ -173,7 +173,7 @@ TEST_CASE("pooling: pooling is its definition", "[pooling]") {
   }
 }
 
-TEST_CASE("pooling: logits of any size", "[pooling]") {
+TEST_CASE("pooling: logits of any size", "[pooling][gpu]") {
   const Index C = 45;
   for (Index window : {0, 1, 4, 7, 44}) {
     const PoolingCase layer{{2, C, 2, 9, window}};
@@ -297,7 +297,7 @@ TEST_CASE("pooling: chunks read nothing of what follows", "[pooling]") {
   });
 }
 
-TEST_CASE("pooling: no sequences, no positions", "[pooling]") {
+TEST_CASE("pooling: no sequences, no positions", "[pooling][gpu]") {
   CpuDevice<Isa::baseline> device(2);
   for (const PoolingShape shape : {PoolingShape{0, 5, 2, 3}, PoolingShape{0, 5, 2, 3, 2}, PoolingShape{2, 0, 2, 3},
                                    PoolingShape{0, 5, 1, 150}, PoolingShape{0, 600, 2, 3}}) {
@@ -338,7 +338,7 @@ Array<double> steps(Device& device, const PoolingShape& shape, const Values<doub
   return out;
 }
 
-TEST_CASE("pooling: step by step equals all at once", "[pooling]") {
+TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") {
   for (Index window : {0, 1, 2, 5, 8, 36, 37, 50}) {
     for (double scale : {1.0, 30.0, 1e4}) {
       const PoolingCase layer{{2, 37, 3, 19, window}};
@@ -384,7 +384,7 @@ TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") {
   }
 }
 
-TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling]") {
+TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling][gpu]") {
   for (Index window : {0, 1, 3, 7}) {
     PoolingCase layer{{2, 17, 2, 5, window}, holes_and_nothing(17)};
     Values<double> in = random_values(layer.inputs(), 4);

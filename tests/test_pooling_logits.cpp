@@ -19,7 +19,7 @@ TEST_CASE("pooling_logits: many rows", "[pooling_logits]") {
   check_threads(PoolingLogitsCase{3, 701, 2, 3}, 1);
 }
 
-TEST_CASE("pooling_logits: no sequences", "[pooling_logits]") {
+TEST_CASE("pooling_logits: no sequences", "[pooling_logits][gpu]") {
   const PoolingLogitsCase layer{0, 5, 1, 2};
   const auto check = [&](auto& device, const std::string&) {
     CHECK(run_backward<float>(layer, device, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});

@@ -1,0 +1,37 @@
+// What cuda/kernel.hpp promises beyond what its users ask of it today, on the emulator.
+#if defined(ABH_EMULATOR)
+
+#include "cuda/gpu.hpp"
+#include "cuda/kernel.hpp"
+#include "tests/emulator_case.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+constexpr int threads = 96;
+
+__global__ void two_sums_kernel(double* first_t, double* second_t) {
+  const double x = threadIdx.x;
+  first_t[threadIdx.x] = block_sum<threads>(x);
+  second_t[threadIdx.x] = block_sum<threads>(x * x);
+}
+
+TEST_CASE("kernel: sums over a block, one right after the other", "[kernel][gpu]") {
+  emulator_test::in_all_orders([] {
+    Array<double> first_t(threads), second_t(threads);
+    launch(two_sums_kernel, 1, threads, 0, nullptr, first_t.data(), second_t.data());
+    CHECK(first_t == Array<double>(threads, 95 * 96 / 2));
+    CHECK(second_t == Array<double>(threads, 95 * 96 * 191 / 6));
+  });
+}
+
+TEST_CASE("kernel: more blocks than a grid has are refused", "[kernel][gpu]") {
+  CHECK(blocks_for(Index{0x7FFFFFFF} * 256, 256) == 0x7FFFFFFF);
+  CHECK_THROWS_WITH(blocks_for(Index{0x7FFFFFFF} * 256 + 1, 256), "a kernel would need more blocks than a grid has");
+}
+
+}  // namespace
+}  // namespace abh
+
+#endif
