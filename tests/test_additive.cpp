@@ -130,7 +130,7 @@ TEST_CASE("additive: without norm, without residual", "[additive]") {
 }
 
 TEST_CASE("additive: against its definition", "[additive]") {
-  // One head, own values, projection: README and multi-head form written down with plain sums.
+  // Own values, projection: README and multi-head form written down, the poolings with plain sums.
   for (const char* skip : {"stream", "normed"}) {
     BlockCase<MakeAdditive> block = additive_case(2, 2, 1, 3);
     block.config.additive_values = "own";
@@ -143,27 +143,20 @@ TEST_CASE("additive: against its definition", "[additive]") {
       while (slots[s].name != name) ++s;
       return in[s];
     };
-    const std::size_t C = 3, D = 4, K = 2;
+    constexpr std::size_t C = 3, D = 4, K = 2;
+    PlainDevice plain;
+    static_assert(layernorm_epsilon == 1e-5);
     const auto normed = [&](const Array<double>& x, const std::string& prefix) {
-      Array<double> y(x.size());
-      for (std::size_t c = 0; c < C; ++c) {
-        double mean = 0, variance = 0;
-        for (std::size_t d = 0; d < D; ++d) mean += x[c * D + d] / D;
-        for (std::size_t d = 0; d < D; ++d) variance += (x[c * D + d] - mean) * (x[c * D + d] - mean) / D;
-        for (std::size_t d = 0; d < D; ++d) {
-          y[c * D + d] = tensor(prefix + "weight_d")[d] * (x[c * D + d] - mean) / std::sqrt(variance + 1e-5) +
-                         tensor(prefix + "bias_d")[d];
-        }
-      }
+      Array<double> y(x.size()), mean_c(C), rstd_c(C);
+      layernorm_forward<PlainDevice, double>(plain, y.data(), mean_c.data(), rstd_c.data(), x.data(),
+                                             tensor(prefix + "weight_d").data(), tensor(prefix + "bias_d").data(), C,
+                                             D);
       return y;
     };
     const auto mapped = [&](const Array<double>& x, const std::string& name) {
       Array<double> y(x.size());
-      for (std::size_t c = 0; c < C; ++c) {
-        for (std::size_t o = 0; o < D; ++o) {
-          for (std::size_t i = 0; i < D; ++i) y[c * D + o] += x[c * D + i] * tensor(name)[o * D + i];
-        }
-      }
+      linear_forward<PlainDevice, double>(
+          plain, {.out_bco = y.data(), .in_bci = x.data(), .weight_oi = tensor(name).data(), .BC = C, .I = D, .O = D});
       return y;
     };
     const auto pooled = [&](const Array<double>& x, const std::string& name) {

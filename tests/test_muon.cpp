@@ -347,7 +347,7 @@ TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
     CpuDevice<Isa::baseline> cpu(1);
     const Values<double> reference = updated(cpu, 0.0);
     for_each_gpu([&](auto& device, const std::string& name) {
-      require_close({weight("weight", 0)}, updated(device, 0.0f), reference, 2e-5, name);
+      require_close({weight("weight", {0})}, updated(device, 0.0f), reference, 2e-5, name);
     });
   }
 }

@@ -93,7 +93,8 @@ void require_close_gradients(const PoolingCase& layer, const Values<double>& in,
   }
 }
 
-// Double against the definition, and float in every instruction set and on every GPU.
+// Outputs and gradients as (pooling.1) has them, a weighted sum for each position, which shares nothing with the fast
+// code: double against them, and float in every instruction set and on every GPU.
 void check_definition(const PoolingCase& layer, const Values<float>& in, double tolerance_float = 1e-5) {
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 99));
   const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
