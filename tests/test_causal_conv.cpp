@@ -43,39 +43,16 @@ TEST_CASE("causal_conv: many positions, every width, any number of threads", "[c
 TEST_CASE("causal_conv: the plain definition", "[causal_conv]") {
   CpuDevice<Isa::baseline> device(1);
   PlainDevice plain;
-  for_each_shape([&](const CausalConvCase& layer) {
-    const Values<double> in = random_values(layer.inputs(), 3);
+  const auto check = [&](const CausalConvCase& layer) {
+    const Values<double> in = random_values(layer.inputs(), 3), d_out = random_values(layer.outputs(), 5);
     require_close(layer.outputs(), run_forward<double>(layer, device, in), run_forward<double>(layer, plain, in), 1e-14,
-                  "against the definition");
-  });
-}
-
-// A convolution with narrow groups is a dense one whose weight is zero between groups; the two take different paths.
-TEST_CASE("causal_conv: narrow groups give what one wide group with a block-diagonal weight gives", "[causal_conv]") {
-  CpuDevice<Isa::baseline> device(1);
-  const Index D = 24, kernel = 3;
-  const CausalConvCase wide{{2, 7, D, 1, kernel}};
-  for (const Index groups : {Index(4), Index(8), Index(12), Index(24)}) {
-    INFO(groups << " groups");
-    const Index G = D / groups;
-    const CausalConvCase narrow{{2, 7, D, groups, kernel}};
-    const Values<double> in = random_values(narrow.inputs(), 4);
-    const Values<double> d_out = random_values(narrow.outputs(), 5);
-    // Element (d, g, j) of the narrow weight is element (d, base + g, j) of the wide one.
-    const auto wide_index = [&](Index i) {
-      const Index d = i / (G * kernel);
-      return static_cast<std::size_t>((d * D + d - d % G) * kernel + i % (G * kernel));
-    };
-    Values<double> wide_in = {in[0], Array<double>(static_cast<std::size_t>(wide.taps()))};
-    for (Index i = 0; i < narrow.taps(); ++i) wide_in[1][wide_index(i)] = in[1][static_cast<std::size_t>(i)];
-
-    require_close(narrow.outputs(), run_forward<double>(narrow, device, in), run_forward<double>(wide, device, wide_in),
-                  1e-13, "forward");
-    const Values<double> wide_gradients = run_backward<double>(wide, device, wide_in, d_out);
-    Values<double> expected = {wide_gradients[0], {}};
-    for (Index i = 0; i < narrow.taps(); ++i) expected[1].push_back(wide_gradients[1][wide_index(i)]);
-    require_close(narrow.inputs(), run_backward<double>(narrow, device, in, d_out), expected, 1e-13, "backward");
-  }
+                  "forward");
+    require_close(layer.inputs(), run_backward<double>(layer, device, in, d_out),
+                  run_backward<double>(layer, plain, in, d_out), 1e-13, "backward");
+  };
+  for_each_shape(check);
+  // Narrow groups and wide ones take different paths.
+  for (const Index groups : {1, 4, 8, 12, 24}) check(CausalConvCase{{2, 7, 24, groups, 3}});
 }
 
 // Adds 1,000 to all of sequence 0 from a position on.
