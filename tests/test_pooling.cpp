@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "cases/pooling.hpp"
 #include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
@@ -255,46 +257,42 @@ TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling]") {
   }
 }
 
+// What happens at each of some positions changes the outputs that see it, all of them, and no bit of the others.
+template <class Device>
+void check_influence(Device& device, const std::string& name, const PoolingCase& layer,
+                     const std::vector<Index>& positions) {
+  const auto [B, C, N, K, window] = layer.shape;
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  const Array<float> out = run_forward<float>(layer, device, in)[0];
+  for (const Index changed : positions) {
+    Values<float> other = in;
+    for (Index n = 0; n < N; ++n) other[0][size(n * C + changed)] += 50;
+    for (Index h = 0; h < N * K; ++h) other[1][size(changed * N * K + h)] = 1e6f;
+    const Array<float> got = run_forward<float>(layer, device, other)[0];
+    Index wrong = 0;
+    for (Index i = 0; i < C * N * K; ++i) {
+      const Index c = i / (N * K);
+      const bool sees = changed <= c && (window == 0 || changed > c - window);
+      wrong += (got[size(i)] == out[size(i)]) == sees;
+    }
+    INFO(name << ", window " << window << ", position " << changed);
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling]") {
-  const Index C = 23, K = 21, H = 2 * K;
+  std::vector<Index> positions(23);
+  std::iota(positions.begin(), positions.end(), 0);
   for (Index window : {0, 1, 4, 6}) {
-    const PoolingCase layer{{1, C, 2, K, window}};
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
-      const Values<float> out = run_forward<float>(layer, device, in);
-      for (Index changed = 0; changed < C; ++changed) {
-        Values<float> other = in;
-        for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
-        for (Index h = 0; h < H; ++h) other[1][size(changed * H + h)] = 1e6f;
-        const Values<float> got = run_forward<float>(layer, device, other);
-        Index wrong = 0;
-        for (Index c = 0; c < C; ++c) {
-          const bool sees = changed <= c && (window == 0 || changed > c - window);
-          for (Index h = 0; h < H; ++h) wrong += (got[0][size(c * H + h)] == out[0][size(c * H + h)]) == sees;
-        }
-        INFO(isa << ", window " << window << ", position " << changed);
-        CHECK(wrong == 0);
-      }
+      check_influence(device, isa, {{1, 23, 2, 21, window}}, positions);
     });
   }
 }
 
 TEST_CASE("pooling: chunks read nothing of what follows", "[pooling]") {
-  const Index C = 600, K = 21, H = 2 * K;
-  const PoolingCase layer{{1, C, 2, K}};
-  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
-    const Values<float> out = run_forward<float>(layer, device, in);
-    for (Index changed : {1, 298, 299, 300, 301, 599}) {
-      Values<float> other = in;
-      for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
-      for (Index h = 0; h < H; ++h) other[1][size(changed * H + h)] = 1e6f;
-      const Values<float> got = run_forward<float>(layer, device, other);
-      Index wrong = 0;
-      for (Index ch = 0; ch < C * H; ++ch) wrong += (got[0][size(ch)] == out[0][size(ch)]) == (ch / H >= changed);
-      INFO(isa << ", position " << changed);
-      CHECK(wrong == 0);
-    }
+    check_influence(device, isa, {{1, 600, 2, 21}}, {1, 298, 299, 300, 301, 599});
   });
 }
 
@@ -539,26 +537,9 @@ TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][g
 }
 
 TEST_CASE("pooling: on the GPU, what lies outside the window has no influence on a single bit", "[pooling][gpu]") {
-  const Index C = 600, K = 3;
   for_each_gpu([&](auto& device, const std::string& name) {
     for (Index window : {0, 1, 6, 256, 300}) {
-      const PoolingCase layer = pooling(1, C, 2, K, window);
-      const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-      const Array<float> out = run_forward<float>(layer, device, in)[0];
-      for (Index changed : {0, 3, 255, 256, 299, 300, 511, 599}) {
-        Values<float> other = in;
-        for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
-        for (Index h = 0; h < 2 * K; ++h) other[1][size(changed * 2 * K + h)] = 1e6f;
-        const Array<float> got = run_forward<float>(layer, device, other)[0];
-        Index wrong = 0;
-        for (Index i = 0; i < C * 2 * K; ++i) {
-          const Index c = i / (2 * K);
-          const bool sees = changed <= c && (window == 0 || changed > c - window);
-          wrong += (got[size(i)] == out[size(i)]) == sees;
-        }
-        INFO(name << ", window " << window << ", position " << changed);
-        CHECK(wrong == 0);
-      }
+      check_influence(device, name, {{1, 600, 2, 3, window}}, {0, 3, 255, 256, 299, 300, 511, 599});
     }
   });
 }
