@@ -101,6 +101,8 @@ TEST_CASE("gate: on the GPU, rows and strides of any size", "[gate][gpu]") {
   check_gpu("gate", "odd stride", GateCase{5, 40, true, dropout, 3});
   check_gpu("gate", "even stride", GateCase{5, 40, false, dropout, 8});
   check_gpu("gate", "even stride, odd one of its gradient", GateCase{5, 40, false, dropout, 8, 11});
+  check_gpu("gate", "odd rows, even stride", GateCase{5, 37, true, dropout, 3});
+  check_gpu("gate", "odd stride, even one of its gradient", GateCase{5, 40, true, dropout, 3, 8});
   check_alignment(GateCase{3, 16, true, dropout});
 }
 

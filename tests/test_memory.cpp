@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "catch.hpp"
 #include "device/memory.hpp"
+#include "tests/layer_case.hpp"
 
 // Sanitizers otherwise end the program where the system would refuse memory. Both symbols are theirs to look up.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -260,6 +261,20 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
     CHECK(second == first);
   }
   source.release(second);
+}
+
+// Aligned, and begun at another place: in both cases no byte lies between the array and the page.
+TEST_CASE("memory: who reads past an array of the tests is stopped", "[memory]") {
+  if (has_real_gpu()) return;  // managed memory has no guards
+  for (const std::size_t shift : {0u, 4u}) {
+    shift_array(shift > 0 ? 0 : -1, shift);
+    const Array<float> array(4 - shift / 4);
+    CHECK(address(array.data()) % 16 == shift);
+    shift_array();
+    const auto read = [&](std::size_t i) { static_cast<void>(*static_cast<const volatile float*>(&array.data()[i])); };
+    CHECK(ends_well([&] { read(array.size() - 1); }));
+    CHECK_FALSE(ends_well([&] { read(array.size()); }));
+  }
 }
 
 }  // namespace

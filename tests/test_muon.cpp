@@ -340,6 +340,7 @@ TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
     const auto updated = [&, shape = shape, rounds = rounds]<class T>(auto& device, T) {
       Array<T> d_weight;
       for (Index i = 0; i < shape.O * shape.I; ++i) d_weight.push_back(static_cast<T>(i * i % 101 - 40));
+      d_weight.back() = 4e4;  // half of the norm: the last part must count
       Matrices<T> matrix(1, shape.O, shape.I, Array<T>(d_weight.size(), T(0)));
       matrix.update(device, d_weight, {.rounds = rounds}, state_of(1));
       return converted<double>(Values<T>{matrix.weight});

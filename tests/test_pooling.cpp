@@ -467,6 +467,7 @@ TEST_CASE("pooling: on the GPU, masks and strides", "[pooling][gpu]") {
     check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), true, 8, 12});
     check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 3, 5});
     check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 8, 5});
+    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 3, 8});
   }
   // More than a tile left out at the beginning, and in the middle.
   PoolingCase layer = pooling(1, 800, 1, 4);

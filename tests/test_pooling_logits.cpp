@@ -9,6 +9,7 @@ namespace {
 TEST_CASE("pooling_logits: every derivative, every width", "[pooling_logits]") {
   check_layer(PoolingLogitsCase{2, 5, 3, 7});
   check_layer(PoolingLogitsCase{1, 37, 2, 19, 5});
+  check_layer(PoolingLogitsCase{1, 9, 2, 8, 3, 8});
   check_layer(PoolingLogitsCase{1, 1, 1, 1});
   check_widths([](Index size) { return PoolingLogitsCase{2, 3, 2, size}; });
 }
@@ -36,6 +37,9 @@ TEST_CASE("pooling_logits: on the GPU, heads of any size", "[pooling_logits][gpu
     check_gpu("pooling_logits", what + ", strides", PoolingLogitsCase{1, 9, 2, K, K % 4 == 0 ? 12 : 5});
   }
   check_gpu("pooling_logits", "logits, 1 position", PoolingLogitsCase{3, 1, 5, 8});
+  check_gpu("pooling_logits", "odd rows, even ones of the gradient", PoolingLogitsCase{1, 9, 2, 8, 3, 8});
+  check_gpu("pooling_logits", "even rows, odd ones of the gradient", PoolingLogitsCase{1, 9, 2, 8, 4, 5});
+  check_gpu("pooling_logits", "odd heads, even rows", PoolingLogitsCase{1, 9, 2, 6});
   check_alignment(PoolingLogitsCase{1, 9, 2, 8});
   // More rows than a chunk of d_pool's sums, and sequences shorter than the step of its warps.
   check_gpu("pooling_logits", "logits, 1025 positions", PoolingLogitsCase{1, 1025, 1, 8});

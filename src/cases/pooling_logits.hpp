@@ -7,10 +7,11 @@ namespace abh {
 
 // logit_bnc = x_bch pool_nk / sqrt(K). The gradient of x is added to.
 struct PoolingLogitsCase {
-  Index B, C, N, K, gap = 0;
+  Index B, C, N, K;
+  Index gap = 0, d_gap = gap;  // between rows of x, and of its gradient
 
   std::vector<Slot> inputs() const {
-    Slot x = spread(activation("x_bch", {B, C, N * K}), gap, gap);
+    Slot x = spread(activation("x_bch", {B, C, N * K}), gap, d_gap);
     x.adds = true;
     return {x, weight("pool_nk", {N, K})};
   }
@@ -30,7 +31,7 @@ struct PoolingLogitsCase {
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
     pooling_logits_backward<Device, T>(device, {.d_x_bch = a.d_in[0].data(),
-                                                .d_x_stride = stride_with(N * K, gap),
+                                                .d_x_stride = stride_with(N * K, d_gap),
                                                 .d_pool_nk = a.d_in[1].data(),
                                                 .d_logit_bnc = a.d_out[0].data(),
                                                 .x_bch = a.in[0].data(),
