@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "error_of.hpp"
+#include "invalid_utf8.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 using namespace abh;
@@ -61,41 +62,11 @@ TEST_CASE("UTF-8 is checked as the standard defines it", "[tokenizer]") {
     CHECK(tokenizer.encode(text + text, "prompt") == std::vector<Token>{0, 0});
   }
 
-  const std::vector<std::string> invalid = {
-      "\x80",              // continuation without a start
-      "\xBF",              //
-      "\xC0\x80",          // overlong, two bytes
-      "\xC1\xBF",          //
-      "\xE0\x80\x80",      // overlong, three bytes
-      "\xE0\x9F\xBF",      //
-      "\xF0\x80\x80\x80",  // overlong, four bytes
-      "\xF0\x8F\xBF\xBF",  //
-      "\xED\xA0\x80",      // surrogates
-      "\xED\xBF\xBF",      //
-      "\xF4\x90\x80\x80",  // above U+10FFFF
-      "\xF5\x80\x80\x80",  //
-      "\xF8\x88\x80\x80\x80",
-      "\xFE",
-      "\xFF",
-      "\xC3",          // truncated at the end of the text
-      "\xE2\x82",      //
-      "\xF0\x9F\x98",  //
-      "\xC3(",         // truncated by another character
-      "\xE2\x28\xA1",
-      "\xE2\x82(",
-      "\xF0\x9F\x98(",
-      "\xC3\xC3\xA9",
-  };
-  for (const std::string& bad : invalid) {
+  for (const std::string& bad : invalid_utf8) {
     CAPTURE(bad);
     for (const std::string& tail : {std::string(), std::string("zz\n")}) {
-      const std::string message = error_of([&] {
-        return Tokenizer::of_characters(
-            "ab\ncd\n"
-            "e" +
-                bad + tail,
-            "data/x.txt");
-      });
+      const std::string text = std::string("ab\ncd\n") + "e" + bad + tail;
+      const std::string message = error_of([&] { return Tokenizer::of_characters(text, "data/x.txt"); });
       CHECK(contains(message, "data/x.txt: "));
       CHECK(contains(message, "byte offset 7 "));
       CHECK(contains(message, "line 3"));

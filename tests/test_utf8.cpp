@@ -1,9 +1,9 @@
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/utf8.hpp"
 #include "catch.hpp"
+#include "invalid_utf8.hpp"
 
 using namespace abh;
 using namespace std::string_view_literals;
@@ -68,29 +68,8 @@ TEST_CASE("utf8: every code point but the surrogates comes back", "[utf8]") {
 }
 
 TEST_CASE("utf8: what is no UTF-8 is refused", "[utf8]") {
-  for (const std::string_view text : {
-           "\x80"sv,
-           "\xBF"sv,
-           "\xFE"sv,
-           "\xFF"sv,  // no first byte
-           "\xC2"sv,
-           "\xE2\x82"sv,
-           "\xF0\x9F\x98"sv,  // truncated
-           "\xC2 "sv,
-           "\xE2\x82 "sv,
-           "\xE2 \x82"sv,
-           "\xF0\x9F\x98 "sv,  // broken off by another character
-           "\xC0\x80"sv,
-           "\xC1\xBF"sv,
-           "\xE0\x9F\xBF"sv,
-           "\xF0\x8F\xBF\xBF"sv,  // overlong
-           "\xED\xA0\x80"sv,
-           "\xED\xBF\xBF"sv,  // surrogates
-           "\xF4\x90\x80\x80"sv,
-           "\xF5\x80\x80\x80"sv,
-           "\xF8\x88\x80\x80\x80"sv,  // above U+10FFFF
-       }) {
-    CAPTURE(std::string(text));
+  for (const std::string& text : invalid_utf8) {
+    CAPTURE(text);
     CHECK(is_refused(text));
   }
 }

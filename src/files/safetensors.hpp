@@ -28,8 +28,7 @@ std::string shape_text(const std::vector<Index>& shape);  // "[2, 3]", "[]" for 
 Index element_count(const std::vector<Index>& shape);     // the product; 1 for a scalar
 Index element_size(Dtype dtype);                          // bytes of one element, 1 to 8
 
-// The Dtype whose elements can be read through a `const T*`. F16, BF16 and BOOL have none: a BOOL byte from a file may
-// be neither 0 nor 1, which a bool must not be.
+// The Dtype whose elements can be read through a `const T*`, of the types that anybody reads.
 template <class T>
 inline constexpr Dtype dtype_of = T::no_dtype_for_this_type;
 template <>
@@ -37,21 +36,7 @@ inline constexpr Dtype dtype_of<double> = Dtype::F64;
 template <>
 inline constexpr Dtype dtype_of<float> = Dtype::F32;
 template <>
-inline constexpr Dtype dtype_of<std::int64_t> = Dtype::I64;
-template <>
 inline constexpr Dtype dtype_of<std::int32_t> = Dtype::I32;
-template <>
-inline constexpr Dtype dtype_of<std::int16_t> = Dtype::I16;
-template <>
-inline constexpr Dtype dtype_of<std::int8_t> = Dtype::I8;
-template <>
-inline constexpr Dtype dtype_of<std::uint64_t> = Dtype::U64;
-template <>
-inline constexpr Dtype dtype_of<std::uint32_t> = Dtype::U32;
-template <>
-inline constexpr Dtype dtype_of<std::uint16_t> = Dtype::U16;
-template <>
-inline constexpr Dtype dtype_of<std::uint8_t> = Dtype::U8;
 
 // One tensor of a file that was read. `data` is never null, is aligned to the element size, and lives as long as the
 // SafetensorsFile it came from.
