@@ -199,6 +199,12 @@ inline Grammar::Grammar(std::string_view source) {
 
 using Registers = std::map<char, std::string>;
 
+// The word that a piece recalls.
+inline std::string recalled(const Piece& piece, const Registers& registers) {
+  const std::string& word = registers.at(piece.value[0]);
+  return piece.capitals ? upper(word) : word;
+}
+
 // The alternatives of an expansion that its registers leave open, with their common weight.
 inline std::pair<std::vector<const Alternative*>, double> open_alternatives(const Grammar& grammar, const Piece& piece,
                                                                             const Registers& registers) {
@@ -236,10 +242,7 @@ class Writer {
       if (part.kind == Piece::text) text_ += part.value;
       if (part.kind == Piece::expand) expand(part);
       if (part.kind == Piece::swap) std::swap(registers_[part.value[0]], registers_[part.value[1]]);
-      if (part.kind == Piece::recall) {
-        const std::string& word = registers_.at(part.value[0]);
-        text_ += part.capitals ? upper(word) : word;
-      }
+      if (part.kind == Piece::recall) text_ += recalled(part, registers_);
     }
     if (piece.keep) registers_[piece.keep] = open[chosen]->pieces[0].value;
   }
