@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "captured.hpp"
 #include "catch.hpp"
 #include "program/flags.hpp"
 
@@ -31,19 +32,6 @@ struct Arguments {
   Arguments(std::initializer_list<const char*> texts) { pointers.insert(pointers.end(), texts); }
   int argc() const { return static_cast<int>(pointers.size()); }
   const char* const* argv() const { return pointers.data(); }
-};
-
-// Takes what is written to a standard stream while it lives.
-class Captured {
- public:
-  explicit Captured(std::ostream& stream) : stream_(stream), old_(stream.rdbuf(text_.rdbuf())) {}
-  ~Captured() { stream_.rdbuf(old_); }
-  std::string text() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  std::ostream& stream_;
-  std::streambuf* old_;
 };
 
 // A program with a flag of every kind.

@@ -1,23 +1,19 @@
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "captured.hpp"
 #include "cases/golden.hpp"
 #include "cases/golden_cases.hpp"
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
+#include "folder.hpp"
 
 namespace abh {
 namespace {
-
-namespace fs = std::filesystem;
 
 // The content of a golden file, to be changed by a test before it is written.
 struct Content {
@@ -45,14 +41,6 @@ struct Content {
   }
 };
 
-// A folder of its own, gone at the end.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("abh_golden_" + std::to_string(::getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const std::string& name) const { return (path / name).string(); }
-};
-
 struct Run {
   int status;
   std::string out, err;
@@ -63,26 +51,15 @@ Run run_golden(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "golden");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
-  std::ostringstream out, err;
-  std::streambuf* const old_out = std::cout.rdbuf(out.rdbuf());
-  std::streambuf* const old_err = std::cerr.rdbuf(err.rdbuf());
-  int status = -1;
-  std::exception_ptr thrown;
-  try {
-    status = golden_main(static_cast<int>(argv.size()), argv.data());
-  } catch (...) {
-    thrown = std::current_exception();
-  }
-  std::cout.rdbuf(old_out);
-  std::cerr.rdbuf(old_err);
-  if (thrown) std::rethrow_exception(thrown);
-  return {status, out.str(), err.str()};
+  const Captured out(std::cout), err(std::cerr);
+  const int status = golden_main(static_cast<int>(argv.size()), argv.data());
+  return {status, out.text(), err.text()};
 }
 
 Run run_golden_on(const Content& content, std::vector<std::string> flags = {}) {
-  const Folder folder;
-  content.write(folder.file("x.safetensors"));
-  flags.push_back(folder.file("x.safetensors"));
+  const TestFolder folder;
+  content.write(folder / "x.safetensors");
+  flags.push_back(folder / "x.safetensors");
   return run_golden(std::move(flags));
 }
 
@@ -101,17 +78,21 @@ Content linear_by_hand() {
   return content;
 }
 
-// Inputs and weights of a case, normal numbers; tokens and masks are filled in by the caller.
-Content inputs(std::map<std::string, std::string> metadata, const std::map<std::string, std::vector<Index>>& shapes) {
+// Inputs and weights of a case, normal numbers. Their shapes are the letters at the end of their names; tokens and
+// masks are filled in by the caller.
+Content inputs(std::map<std::string, std::string> metadata, const std::map<char, Index>& sizes,
+               const std::string& names) {
   Content content;
   content.metadata = std::move(metadata);
+  std::istringstream in(names);
+  for (std::string name; in >> name;) {
+    for (const char letter : name.substr(name.rfind('_') + 1)) content.reals[name].shape.push_back(sizes.at(letter));
+  }
   std::uint32_t stream = 0;
-  for (const auto& [name, shape] : shapes) {
-    Content::Reals tensor{shape, {}};
-    for (Index i = 0; i < element_count(shape); ++i) {
+  for (auto& [name, tensor] : content.reals) {
+    for (Index i = 0; i < element_count(tensor.shape); ++i) {
       tensor.values.push_back(normal_number(7, static_cast<std::uint64_t>(i), stream, 1000));
     }
-    content.reals[name] = std::move(tensor);
     ++stream;
   }
   return content;
@@ -119,9 +100,9 @@ Content inputs(std::map<std::string, std::string> metadata, const std::map<std::
 
 // The file with what this code computes, in double, as the numbers to be reproduced.
 Content with_own_results(Content content) {
-  const Folder folder;
-  content.write(folder.file("in.safetensors"));
-  GoldenFile file(folder.file("in.safetensors"));
+  const TestFolder folder;
+  content.write(folder / "in.safetensors");
+  GoldenFile file(folder / "in.safetensors");
   CpuDevice<Isa::baseline> device(1);
   for (auto& [name, result] : GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run()) {
     // The gradient of a bias says that there is one.
@@ -131,57 +112,48 @@ Content with_own_results(Content content) {
   return content;
 }
 
-const std::map<std::string, std::vector<Index>> additive_shapes = {
-    {"input.x_bcd", {2, 5, 6}},     {"grad_output.y_bcd", {2, 5, 6}},  {"weight.norm_weight_d", {6}},
-    {"weight.norm_bias_d", {6}},    {"weight.query_dd", {6, 6}},       {"weight.key_dd", {6, 6}},
-    {"weight.value_dd", {6, 6}},    {"weight.mix_dd", {6, 6}},         {"weight.query_pool_nk", {2, 3}},
-    {"weight.key_pool_nk", {2, 3}}, {"weight.mid_norm_weight_d", {6}}, {"weight.mid_norm_bias_d", {6}}};
+const std::string in_and_out = "input.x_bcd grad_output.y_bcd ";
 
 Content additive_inputs() {
   Content content =
       inputs({{"case", "additive_attention"}, {"heads", "2"}, {"values", "own"}, {"projection", "1"}, {"window", "3"}},
-             additive_shapes);
+             {{'b', 2}, {'c', 5}, {'d', 6}, {'n', 2}, {'k', 3}},
+             in_and_out +
+                 "weight.norm_weight_d weight.norm_bias_d weight.query_dd weight.key_dd weight.value_dd weight.mix_dd "
+                 "weight.query_pool_nk weight.key_pool_nk weight.mid_norm_weight_d weight.mid_norm_bias_d");
   content.tokens["input.mask_bc"] = {{2, 5}, {1, 1, 1, 1, 0, 0, 1, 1, 0, 1}};
   return content;
 }
 
 Content dot_inputs() {
-  return inputs({{"case", "dot_product_attention"}, {"heads", "2"}, {"causal", "0"}}, {{"input.x_bcd", {1, 4, 5}},
-                                                                                       {"grad_output.y_bcd", {1, 4, 5}},
-                                                                                       {"weight.query_hd", {6, 5}},
-                                                                                       {"weight.key_hd", {6, 5}},
-                                                                                       {"weight.value_hd", {6, 5}},
-                                                                                       {"weight.output_dh", {5, 6}},
-                                                                                       {"weight.value_bias_h", {6}}});
+  return inputs({{"case", "dot_product_attention"}, {"heads", "2"}, {"causal", "0"}},
+                {{'b', 1}, {'c', 4}, {'d', 5}, {'h', 6}},
+                in_and_out + "weight.query_hd weight.key_hd weight.value_hd weight.output_dh weight.value_bias_h");
 }
 
 Content network_inputs() {
-  std::map<std::string, std::vector<Index>> shapes = {
-      {"weight.embedding.token_vd", {7, 4}},         {"weight.embedding.position_cd", {5, 4}},
-      {"weight.final_norm.weight_d", {4}},           {"weight.final_norm.bias_d", {4}},
-      {"weight.blocks.0.mixer.project_hd", {6, 4}},  {"weight.blocks.0.mixer.metric_nl", {2, 6}},
-      {"weight.blocks.0.mixer.output_dh", {4, 6}},   {"weight.blocks.1.mixer.query_dd", {4, 4}},
-      {"weight.blocks.1.mixer.key_dd", {4, 4}},      {"weight.blocks.1.mixer.query_pool_nk", {2, 2}},
-      {"weight.blocks.1.mixer.key_pool_nk", {2, 2}}, {"weight.blocks.1.mixer.mid_norm_weight_d", {4}},
-      {"weight.blocks.1.mixer.mid_norm_bias_d", {4}}};
-  for (const std::string block : {"weight.blocks.0.", "weight.blocks.1."}) {
+  std::string names =
+      "weight.embedding.token_vd weight.embedding.position_cd weight.final_norm.weight_d weight.final_norm.bias_d "
+      "weight.blocks.0.mixer.project_hd weight.blocks.0.mixer.metric_nl weight.blocks.0.mixer.output_dh "
+      "weight.blocks.1.mixer.query_dd weight.blocks.1.mixer.key_dd weight.blocks.1.mixer.query_pool_nk "
+      "weight.blocks.1.mixer.key_pool_nk weight.blocks.1.mixer.mid_norm_weight_d "
+      "weight.blocks.1.mixer.mid_norm_bias_d";
+  for (const std::string block : {" weight.blocks.0.", " weight.blocks.1."}) {
     for (const std::string part : {"conv.", "mixer.", "ffn."}) {
-      shapes[block + part + "norm_weight_d"] = {4};
-      shapes[block + part + "norm_bias_d"] = {4};
+      names += block + part + "norm_weight_d" + block + part + "norm_bias_d";
     }
-    shapes[block + "conv.weight_dgj"] = {4, 2, 3};
-    shapes[block + "ffn.up_fd"] = {16, 4};
-    shapes[block + "ffn.down_df"] = {4, 16};
+    names += block + "conv.weight_dgj" + block + "ffn.up_fd" + block + "ffn.down_df";
   }
-  Content content = inputs({{"case", "language_model"},
-                            {"layers", "2"},
-                            {"mixer", "metric,additive"},
-                            {"heads", "2"},
-                            {"window", "0,2"},
-                            {"conv_kernel", "3"},
-                            {"conv_groups", "2"},
-                            {"label_smoothing", "0.1"}},
-                           shapes);
+  Content content = inputs(
+      {{"case", "language_model"},
+       {"layers", "2"},
+       {"mixer", "metric,additive"},
+       {"heads", "2"},
+       {"window", "0,2"},
+       {"conv_kernel", "3"},
+       {"conv_groups", "2"},
+       {"label_smoothing", "0.1"}},
+      {{'v', 7}, {'c', 5}, {'d', 4}, {'h', 6}, {'n', 2}, {'l', 6}, {'k', 2}, {'g', 2}, {'j', 3}, {'f', 16}}, names);
   content.tokens["input.tokens_bc"] = {{2, 4}, {0, 1, 2, 3, 6, 5, 4, 0}};
   content.tokens["input.targets_bc"] = {{2, 4}, {1, 2, 3, -100, 5, 4, 0, 6}};
   return content;
@@ -192,43 +164,29 @@ std::vector<Content> every_case() {
   std::vector<Content> contents = {linear_by_hand()};
   const auto add = [&](const Content& content) { contents.push_back(with_own_results(content)); };
   for (const char* form : {"erf", "tanh"}) {
-    add(inputs({{"case", "gelu"}, {"form", form}}, {{"input.x_bcd", {2, 3, 4}}, {"grad_output.y_bcd", {2, 3, 4}}}));
+    add(inputs({{"case", "gelu"}, {"form", form}}, {{'b', 2}, {'c', 3}, {'d', 4}}, in_and_out));
   }
-  add(inputs({{"case", "layernorm"}}, {{"input.x_bcd", {2, 3, 5}},
-                                       {"grad_output.y_bcd", {2, 3, 5}},
-                                       {"weight.weight_d", {5}},
-                                       {"weight.bias_d", {5}}}));
-  Content loss = inputs({{"case", "cross_entropy"}, {"label_smoothing", "0.1"}}, {{"input.logits_bcv", {1, 4, 5}}});
+  add(inputs({{"case", "layernorm"}}, {{'b', 2}, {'c', 3}, {'d', 5}}, in_and_out + "weight.weight_d weight.bias_d"));
+  Content loss = inputs({{"case", "cross_entropy"}, {"label_smoothing", "0.1"}}, {{'b', 1}, {'c', 4}, {'v', 5}},
+                        "input.logits_bcv");
   loss.tokens["input.targets_bc"] = {{1, 4}, {4, 0, -100, 2}};
   add(loss);
-  add(inputs({{"case", "causal_conv"}, {"groups", "2"}, {"kernel", "3"}}, {{"input.x_bcd", {2, 4, 6}},
-                                                                           {"grad_output.y_bcd", {2, 4, 6}},
-                                                                           {"weight.norm_weight_d", {6}},
-                                                                           {"weight.norm_bias_d", {6}},
-                                                                           {"weight.weight_dgj", {6, 3, 3}}}));
-  add(inputs({{"case", "ffn"}}, {{"input.x_bcd", {2, 4, 3}},
-                                 {"grad_output.y_bcd", {2, 4, 3}},
-                                 {"weight.norm_weight_d", {3}},
-                                 {"weight.norm_bias_d", {3}},
-                                 {"weight.up_fd", {7, 3}},
-                                 {"weight.up_bias_f", {7}},
-                                 {"weight.down_df", {3, 7}}}));
-  Content pooling =
-      inputs({{"case", "additive_pooling"}, {"window", "2"}},
-             {{"input.a_bnc", {2, 3, 5}}, {"input.x_bnck", {2, 3, 5, 2}}, {"grad_output.g_bnck", {2, 3, 5, 2}}});
+  add(inputs({{"case", "causal_conv"}, {"groups", "2"}, {"kernel", "3"}},
+             {{'b', 2}, {'c', 4}, {'d', 6}, {'g', 3}, {'j', 3}},
+             in_and_out + "weight.norm_weight_d weight.norm_bias_d weight.weight_dgj"));
+  add(inputs({{"case", "ffn"}}, {{'b', 2}, {'c', 4}, {'d', 3}, {'f', 7}},
+             in_and_out + "weight.norm_weight_d weight.norm_bias_d weight.up_fd weight.up_bias_f weight.down_df"));
+  Content pooling = inputs({{"case", "additive_pooling"}, {"window", "2"}}, {{'b', 2}, {'n', 3}, {'c', 5}, {'k', 2}},
+                           "input.a_bnc input.x_bnck grad_output.g_bnck");
   pooling.tokens["input.mask_bc"] = {{2, 5}, {0, 1, 1, 0, 1, 1, 0, 0, 0, 1}};
   add(pooling);
   add(additive_inputs());
   add(dot_inputs());
   for (const std::string name : {"metric", "quadratic"}) {
-    const bool packed = name == "metric";
-    const std::vector<Index> shape = packed ? std::vector<Index>{2, 6} : std::vector<Index>{2, 3, 3};
     add(inputs({{"case", name + "_attention"}, {"heads", "2"}},
-               {{"input.x_bcd", {2, 4, 5}},
-                {"grad_output.y_bcd", {2, 4, 5}},
-                {"weight.project_hd", {6, 5}},
-                {packed ? "weight.metric_nl" : "weight.metric_nkk", shape},
-                {"weight.output_dh", {5, 6}}}));
+               {{'b', 2}, {'c', 4}, {'d', 5}, {'h', 6}, {'n', 2}, {'l', 6}, {'k', 3}},
+               in_and_out + "weight.project_hd weight.output_dh " +
+                   (name == "metric" ? "weight.metric_nl" : "weight.metric_nkk")));
   }
   add(network_inputs());
   return contents;
@@ -305,15 +263,15 @@ TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
 }
 
 TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[golden]") {
-  const Folder folder;
+  const TestFolder folder;
   Content content;
   content.reals = {{"output.a", {{2}, {-50, 1}}},
                    {"grad_weight.small", {{2}, {0, 0.001}}},
                    {"grad_weight.large", {{1}, {8}}},
                    {"grad_input.zero", {{1}, {0}}},
                    {"grad_input.nan_last", {{2}, {std::nan(""), 1}}}};
-  content.write(folder.file("x"));
-  const GoldenFile file(folder.file("x"));
+  content.write(folder / "x");
+  const GoldenFile file(folder / "x");
   GoldenResults results = {{"output.a", {{2}, {-50, 2}}},     {"grad_weight.small", {{2}, {0.04, 0.001}}},
                            {"grad_weight.large", {{1}, {8}}}, {"grad_weight.unasked", {{1}, {8}}},
                            {"grad_input.zero", {{1}, {0}}},   {"grad_input.nan_last", {{2}, {1, 1}}}};
@@ -353,9 +311,11 @@ TEST_CASE("the tolerance comes from the flag, then the file (in float), then the
 }
 
 // Status 2, nothing compared, and one line on standard error that names the file and holds `part`.
-void check_unusable(const Content& content, const std::string& part) {
-  const Folder folder;
-  const std::string path = folder.file("x.safetensors");
+template <class Change>
+void check_unusable(Content content, const std::string& part, const Change& change) {
+  change(content);
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   content.write(path);
   const Run run = run_golden({path});
   INFO(part << ": " << run.out << run.err);
@@ -365,12 +325,6 @@ void check_unusable(const Content& content, const std::string& part) {
   CHECK(run.err.find(path, 10 + path.size()) == std::string::npos);
   CHECK(run.err.find(part) != std::string::npos);
   CHECK(run.err.find('\n') + 1 == run.err.size());
-}
-
-template <class Change>
-void check_unusable(Content content, const std::string& part, const Change& change) {
-  change(content);
-  check_unusable(content, part);
 }
 
 TEST_CASE("settings that make no case have status 2", "[golden]") {
@@ -409,8 +363,8 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   }
   check_unusable(network, "logit_scale", with("logit_scale", "inf"));
 
-  const Content gelu = inputs({{"case", "gelu"}}, {{"input.x_bcd", {1, 1, 1}}, {"output.y_bcd", {1, 1, 1}}});
-  check_unusable(gelu, "metadata form is missing");
+  const Content gelu = inputs({{"case", "gelu"}}, {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
+  check_unusable(gelu, "metadata form is missing", without("form"));
   check_unusable(gelu, "expected erf or tanh", with("form", "relu"));
 }
 
@@ -486,12 +440,12 @@ TEST_CASE("only what is in the file is compared", "[golden]") {
 }
 
 TEST_CASE("files that cannot be read have status 2", "[golden]") {
-  const Folder folder;
-  const std::string path = folder.file("x.safetensors");
+  const TestFolder folder;
+  const std::string path = folder / "x.safetensors";
   CHECK(run_golden({path}).status == 2);
-  CHECK(run_golden({folder.path.string()}).status == 2);
+  CHECK(run_golden({folder.path()}).status == 2);
   for (const std::string text : {"", "short", "not a safetensors file at all"}) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    write_bytes(path, text);
     const Run run = run_golden({path});
     CHECK(run.status == 2);
     CHECK(run.err.starts_with("golden: " + path + ": "));
@@ -499,8 +453,8 @@ TEST_CASE("files that cannot be read have status 2", "[golden]") {
 }
 
 TEST_CASE("of several files every one is checked and the worst status counts", "[golden]") {
-  const Folder folder;
-  const std::string good = folder.file("good"), wrong = folder.file("wrong"), absent = folder.file("absent");
+  const TestFolder folder;
+  const std::string good = folder / "good", wrong = folder / "wrong", absent = folder / "absent";
   Content content = linear_by_hand();
   content.write(good);
   content.reals["grad_input.x_bci"].values[0] += 1;
@@ -515,8 +469,8 @@ TEST_CASE("of several files every one is checked and the worst status counts", "
 }
 
 TEST_CASE("results that cannot be written have status 2, as 1 would say that a number is wrong", "[golden]") {
-  const Folder folder;
-  std::string program = "golden", path = folder.file("x.safetensors");
+  const TestFolder folder;
+  std::string program = "golden", path = folder / "x.safetensors";
   linear_by_hand().write(path);
   char* argv[] = {program.data(), path.data()};
   struct Full : std::streambuf {
