@@ -51,12 +51,7 @@ struct NetworkCase {
 
 inline NetworkCase network_case(const std::string& mixer, const std::string& window = "0", Index conv_kernel = 0) {
   NetworkCase network;
-  network.config.layers = 2;
-  network.config.channels = 6;
-  network.config.heads = 2;
-  network.config.context = 7;
-  network.config.vocabulary = 11;
-  network.config.mixer = mixer;
+  network.config = {.layers = 2, .channels = 6, .heads = 2, .context = 7, .vocabulary = 11, .mixer = mixer};
   network.config.window = window;
   network.config.conv_kernel = conv_kernel;
   network.config.conv_groups = 0;

@@ -16,12 +16,7 @@ namespace {
 const Tokenizer letters = Tokenizer::of_characters("\nab\xc3\xa9\xf0\x9f\x99\x82 \"\\", "test");
 
 ModelConfig small_model() {
-  ModelConfig config;
-  config.layers = 2;
-  config.channels = 8;
-  config.heads = 2;
-  config.context = 6;
-  config.vocabulary = letters.size();
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 6, .vocabulary = letters.size()};
   config.mixer = "additive,metric";
   config.window = "3,0";
   config.conv_kernel = 2;

@@ -164,24 +164,17 @@ TEST_CASE("config: metadata there and back", "[config]") {
   CHECK(model.logit_scale == 0.1);
   CHECK(mixers_of(model).size() == 2);
 
-  const Metadata kept = {{"batch", "3"},
-                         {"steps", "17"},
-                         {"optimizer", "muon"},
-                         {"muon_rounds", "3"},
-                         {"learning_rate", "0.30000000000000004"},
-                         {"warmup", "5"},
-                         {"weight_decay", "1e-300"},
-                         {"clip", "0"},
-                         {"beta1", "0.5"},
-                         {"beta2", "0.75"},
-                         {"dropout", "0.3333333333333333"},
-                         {"label_smoothing", "0.05"},
-                         {"init_std", "0.5"},
-                         {"type", "bf16"},
-                         {"seed", "18446744073709551615"},
-                         {"eval_every", "1"},
-                         {"checkpoint_every", "2"},
-                         {"log_every", "3"}};
+  Metadata kept = {{"batch", "3"},        {"steps", "17"},
+                   {"optimizer", "muon"}, {"muon_rounds", "3"},
+                   {"warmup", "5"},       {"weight_decay", "1e-300"},
+                   {"clip", "0"},         {"beta1", "0.5"},
+                   {"beta2", "0.75"},     {"label_smoothing", "0.05"},
+                   {"init_std", "0.5"},   {"type", "bf16"},
+                   {"eval_every", "1"},   {"checkpoint_every", "2"},
+                   {"log_every", "3"}};
+  kept["learning_rate"] = "0.30000000000000004";
+  kept["dropout"] = "0.3333333333333333";
+  kept["seed"] = "18446744073709551615";
   require_complete(kept, TrainingConfig().metadata());
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
   CHECK(training.metadata() == kept);

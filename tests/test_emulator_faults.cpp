@@ -1,7 +1,6 @@
 // What kernels must not do, and what the emulator says when they do.
 
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "tests/emulator_case.hpp"

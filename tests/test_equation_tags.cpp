@@ -370,82 +370,85 @@ Sources good_sources() {
           {"docs/blocks/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
 }
 
-// The only fault that is found when `path` holds `text` ("missing": there is no such file).
-std::string fault_with(const std::string& path, const std::string& text) {
-  Sources sources = good_sources();
-  sources[path] = text;
-  if (text == "missing") sources.erase(path);
+// The only fault of these sources, or how many there are.
+std::string fault_of(const Sources& sources) {
   const TagCheck check(sources);
   return check.faults().size() == 1 ? check.faults()[0] : std::to_string(check.faults().size()) + " faults";
 }
 
+// The same where `path` holds `text` ("missing": there is no such file).
+std::string fault_with(const std::string& path, const std::string& text) {
+  Sources sources = good_sources();
+  sources[path] = text;
+  if (text == "missing") sources.erase(path);
+  return fault_of(sources);
+}
+
 TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
-  CHECK(TagCheck(good_sources()).faults().empty());
-  CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1)\n") == "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp");
-  CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1) (gelu.2) (gelu.3)\n") ==
-        "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp");
-  CHECK(fault_with("docs/layers/gelu.md", "(gelu.2)\n") ==
-        "docs/layers/gelu.md: lacks (gelu.1) of src/layers/gelu.hpp");
-  CHECK(fault_with("cuda/gelu.cu", "a;  // (gelu.1)\n") == "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp");
-  CHECK(fault_with("cuda/gelu.cu", "a;  // (gelu.1)\nb;  // (gelu.2)\n") == "0 faults");
-  CHECK(fault_with("cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (ffn.1)\n") ==
-        "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn");
-  CHECK(fault_with("cpu/gelu_tiles.hpp", "c;  // (gelu.3)\n") == "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp");
-  CHECK(fault_with("cpu/gelu_tiles.hpp", "c;  // (ffn.1)\n") ==
-        "cpu/gelu_tiles.hpp: (ffn.1) belongs into a file named ffn");
-  CHECK(fault_with("cuda/kernel.hpp", "c;  // (gelu.2)\n") == "0 faults");
-  CHECK(fault_with("cuda/kernel.hpp", "c;  // (gelu.3)\n") == "cuda/kernel.hpp: (gelu.3) refers to no equation");
-  CHECK(fault_with("docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n") == "docs/blocks/ffn.md: (gelu.3) refers to no equation");
-  CHECK(fault_with("docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n") ==
-        "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)");
-  CHECK(fault_with("docs/layers/relu.md", "") == "docs/layers/relu.md: is a chapter of no layer");
-  CHECK(fault_with("docs/blocks/relu.md", "") == "docs/blocks/relu.md: is a chapter of no block");
+  CHECK(fault_of(good_sources()) == "0 faults");
+  struct Case {
+    std::string path, text, fault;
+  };
+  const Case cases[] = {
+      {"cpu/gelu.cpp", "a;  // (gelu.1)\n", "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp"},
+      {"cpu/gelu.cpp", "a;  // (gelu.1) (gelu.2) (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
+      {"docs/layers/gelu.md", "(gelu.2)\n", "docs/layers/gelu.md: lacks (gelu.1) of src/layers/gelu.hpp"},
+      {"cuda/gelu.cu", "a;  // (gelu.1)\n", "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp"},
+      {"cuda/gelu.cu", "a;  // (gelu.1)\nb;  // (gelu.2)\n", "0 faults"},
+      {"cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (ffn.1)\n",
+       "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn"},
+      {"cpu/gelu_tiles.hpp", "c;  // (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
+      {"cpu/gelu_tiles.hpp", "c;  // (ffn.1)\n", "cpu/gelu_tiles.hpp: (ffn.1) belongs into a file named ffn"},
+      {"cuda/kernel.hpp", "c;  // (gelu.2)\n", "0 faults"},
+      {"cuda/kernel.hpp", "c;  // (gelu.3)\n", "cuda/kernel.hpp: (gelu.3) refers to no equation"},
+      {"docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n", "docs/blocks/ffn.md: (gelu.3) refers to no equation"},
+      {"docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n", "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)"},
+      {"docs/layers/relu.md", "", "docs/layers/relu.md: is a chapter of no layer"},
+      {"docs/blocks/relu.md", "", "docs/blocks/relu.md: is a chapter of no block"},
+      {"plain/gelu.cpp", "missing", "plain/gelu.cpp: is missing"},
+      {"cpu/gelu.cpp", "missing", "cpu/gelu.cpp: is missing"},
+      {"tests/test_gelu.cpp", "missing", "tests/test_gelu.cpp: is missing"},
+      {"docs/layers/gelu.md", "missing", "docs/layers/gelu.md: is missing"},
+      {"tests/test_ffn.cpp", "missing", "tests/test_ffn.cpp: is missing"},
+      {"docs/blocks/ffn.md", "missing", "docs/blocks/ffn.md: is missing"},
+      {"cuda/relu.cu", "a;  // (relu.1)\n", "src/layers/relu.hpp: is missing"},
+  };
+  for (const auto& [path, text, fault] : cases) CHECK(fault_with(path, text) == fault);
 
   Sources definition = good_sources();
   definition["src/layers/gelu.hpp"] += "// z  (gelu.3) definition\n";
   definition["docs/layers/gelu.md"] += "(gelu.3)\n";
   definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
-  CHECK(TagCheck(definition).faults().empty());
+  CHECK(fault_of(definition) == "0 faults");
   definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\n";
-  CHECK(TagCheck(definition).faults() ==
-        std::vector<std::string>{"plain/gelu.cpp: lacks (gelu.3) of src/layers/gelu.hpp"});
+  CHECK(fault_of(definition) == "plain/gelu.cpp: lacks (gelu.3) of src/layers/gelu.hpp");
   definition["plain/gelu.cpp"] += "c;  // (gelu.3)\n";
   definition["cpu/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
-  CHECK(TagCheck(definition).faults() == std::vector<std::string>{"cpu/gelu.cpp: holds (gelu.3), a definition"});
+  CHECK(fault_of(definition) == "cpu/gelu.cpp: holds (gelu.3), a definition");
 
   // A part counts for its layer, on its own device, and not for a layer whose name begins alike.
   Sources parts = good_sources();
   parts["cpu/gelu.cpp"] = "a;  // (gelu.1)\n";
   parts["cpu/gelu_tiles_wide.hpp"] = "b;  // (gelu.2)\n";
-  CHECK(TagCheck(parts).faults().empty());
+  CHECK(fault_of(parts) == "0 faults");
   parts["cuda/gelu.cu"] = "a;  // (gelu.1)\n";
-  CHECK(TagCheck(parts).faults() == std::vector<std::string>{"cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp"});
+  CHECK(fault_of(parts) == "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp");
   parts["cuda/gelu_tiles.hpp"] = "b;  // (gelu.2)\n";
-  CHECK(TagCheck(parts).faults().empty());
+  CHECK(fault_of(parts) == "0 faults");
   parts["cpu/gelu_tiles_wide.hpp"] = "";
-  CHECK(TagCheck(parts).faults() == std::vector<std::string>{"cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp"});
+  CHECK(fault_of(parts) == "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp");
   Sources alike = good_sources();
   for (const char* path : {"src/layers/gelu_wide.hpp", "docs/layers/gelu_wide.md"}) alike[path] = "(gelu_wide.1)\n";
   alike["tests/test_gelu_wide.cpp"] = "";
   for (const char* path : {"plain/gelu_wide.cpp", "cpu/gelu_wide.cpp"}) alike[path] = "a;  // (gelu_wide.1)\n";
-  CHECK(TagCheck(alike).faults().empty());
+  CHECK(fault_of(alike) == "0 faults");
   alike["cpu/gelu_wide.cpp"] += "b;  // (gelu.2)\n";
-  CHECK(TagCheck(alike).faults() ==
-        std::vector<std::string>{"cpu/gelu_wide.cpp: (gelu.2) belongs into a file named gelu"});
-
-  CHECK(fault_with("plain/gelu.cpp", "missing") == "plain/gelu.cpp: is missing");
-  CHECK(fault_with("cpu/gelu.cpp", "missing") == "cpu/gelu.cpp: is missing");
-  CHECK(fault_with("tests/test_gelu.cpp", "missing") == "tests/test_gelu.cpp: is missing");
-  CHECK(fault_with("docs/layers/gelu.md", "missing") == "docs/layers/gelu.md: is missing");
-  CHECK(fault_with("tests/test_ffn.cpp", "missing") == "tests/test_ffn.cpp: is missing");
-  CHECK(fault_with("docs/blocks/ffn.md", "missing") == "docs/blocks/ffn.md: is missing");
-  CHECK(fault_with("cuda/relu.cu", "a;  // (relu.1)\n") == "src/layers/relu.hpp: is missing");
+  CHECK(fault_of(alike) == "cpu/gelu_wide.cpp: (gelu.2) belongs into a file named gelu");
 
   Sources hole = good_sources();
   for (const char* path : {"src/layers/gelu.hpp", "plain/gelu.cpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
     hole[path] = "a;  // (gelu.2)\n";
-  CHECK(TagCheck(hole).faults() ==
-        std::vector<std::string>{"src/layers/gelu.hpp: lacks (gelu.1), numbering has a hole"});
+  CHECK(fault_of(hole) == "src/layers/gelu.hpp: lacks (gelu.1), numbering has a hole");
 
   const std::string block = "class FfnBlock : public Block<Device, T> {\n";
   CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1)\n" + block) ==

@@ -17,12 +17,7 @@ namespace {
 Checkpoint some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
                            const std::string& window = "0") {
   const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
-  ModelConfig config;
-  config.layers = 2;
-  config.channels = 8;
-  config.heads = 2;
-  config.context = 8;
-  config.vocabulary = tokenizer.size();
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 8, .vocabulary = tokenizer.size()};
   config.mixer = mixer;
   config.window = window;
   config.positions = positions;

@@ -30,29 +30,18 @@ struct Setting {
 };
 
 Setting setting_of(const std::string& mixer) {
-  Setting s;
-  s.model.layers = 2;
-  s.model.channels = 32;
-  s.model.heads = 4;
-  s.model.context = 32;
-  s.model.vocabulary = 19;
-  s.model.mixer = mixer;
-  s.model.conv_kernel = 3;
-  s.model.conv_groups = 0;
-  s.training.batch = 2;
-  s.training.steps = 50;
-  s.training.warmup = 5;
-  s.training.dropout = 0.1;
-  s.training.label_smoothing = 0.05;
-  s.training.learning_rate = 1e-2;
-  return s;
+  ModelConfig model{.layers = 2, .channels = 32, .heads = 4, .context = 32, .vocabulary = 19, .mixer = mixer};
+  model.conv_kernel = 3;
+  model.conv_groups = 0;
+  const TrainingConfig training{
+      .batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05};
+  return {model, training};
 }
 
 std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float",
                                 bool recompute = false) {
-  const NetworkExtent extent{.B = s.training.batch, .C = s.model.context, .training = true, .recompute = recompute};
-  std::unique_ptr<Model> model =
-      make_model({.device = device, .threads = 1}, s.model, extent, s.training.dropout, type);
+  std::unique_ptr<Model> model = make_model({.device = device, .threads = 1}, s.model,
+                                            training_extent(s.model, s.training, recompute), s.training.dropout, type);
   model->write(Model::Arena::weights, initial_weights(parameter_table(s.model), s.model, 0.06, s.training.seed));
   return model;
 }
@@ -77,22 +66,30 @@ Model::StepResult train(Model& model, const Setting& s, Index step) {
   return model.train_step(tokens, targets, s.training, step);
 }
 
+// Losses of a GPU, and how far they and the norms of the gradients are from the CPU's, relative to these.
+struct Followed {
+  double loss = 0, norm = 0, first = 0, last = 0;
+};
+Followed follow(const std::string& device, const Setting& s, const std::string& type, Index steps) {
+  const auto cpu = model_on("cpu", s), gpu = model_on(device, s, type);
+  Followed followed;
+  for (Index step = 0; step < steps; ++step) {
+    const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
+    followed.loss = at_least(followed.loss, std::abs(got.loss - expected.loss) / expected.loss);
+    followed.norm =
+        at_least(followed.norm, std::abs(got.gradient_norm - expected.gradient_norm) / expected.gradient_norm);
+    if (step == 0) followed.first = got.loss;
+    followed.last = got.loss;
+  }
+  return followed;
+}
+
 TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
-      const std::string mixer = properties.name;
-      const Setting s = setting_of(mixer);
-      const auto cpu = model_on("cpu", s), gpu = model_on(device, s);
-      double worst = 0, first = 0, last = 0;
-      for (Index step = 0; step < s.training.steps; ++step) {
-        const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
-        worst = at_least(worst, std::abs(got.loss - expected.loss) / expected.loss);
-        worst = at_least(worst, 0.1 * std::abs(got.gradient_norm - expected.gradient_norm) / expected.gradient_norm);
-        if (step == 0) first = got.loss;
-        last = got.loss;
-      }
-      INFO(device << ", " << mixer << ": losses differ by up to " << worst << ", first " << first << ", last " << last);
-      CHECK_FALSE(!(worst <= 1e-4));
+      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", 50);
+      CAPTURE(device, properties.name, loss, norm, first, last);
+      CHECK_FALSE(!(at_least(loss, 0.1 * norm) <= 1e-4));
       CHECK(last < 0.9 * first);  // it learned something, so the comparison means something
     }
   }
@@ -103,16 +100,9 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
     for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 2e-2}}) {
       Setting s = setting_of("additive,dot");
       s.training.optimizer = "muon";
-      const auto cpu = model_on("cpu", s), gpu = model_on(device, s, type);
-      double worst = 0, first = 0, last = 0;
-      for (Index step = 0; step < 20; ++step) {
-        const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
-        worst = at_least(worst, std::abs(got.loss - expected.loss) / expected.loss);
-        if (step == 0) first = got.loss;
-        last = got.loss;
-      }
-      INFO(device << ", " << type << ": losses differ by up to " << worst << ", first " << first << ", last " << last);
-      CHECK_FALSE(!(worst <= tolerance));
+      const auto [loss, norm, first, last] = follow(device, s, type, 20);
+      CAPTURE(device, type, loss, norm, first, last);
+      CHECK_FALSE(!(loss <= tolerance));
       CHECK(last < 0.95 * first);
     }
   }
@@ -121,16 +111,9 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
-      const std::string mixer = properties.name;
-      const Setting s = setting_of(mixer);
-      const auto cpu = model_on("cpu", s), gpu = model_on(device, s, "bf16");
-      double worst = 0;
-      for (Index step = 0; step < 12; ++step) {
-        const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
-        worst = at_least(worst, std::abs(got.loss - expected.loss) / expected.loss);
-      }
-      INFO(device << ", " << mixer << ": losses differ by up to " << worst);
-      CHECK_FALSE(!(worst <= 1e-2));
+      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "bf16", 12);
+      CAPTURE(device, properties.name, loss, norm, first, last);
+      CHECK_FALSE(!(loss <= 1e-2));
     }
   }
 }

@@ -3,9 +3,9 @@
 
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"

@@ -138,6 +138,9 @@ ModelConfig config_of(const Scratch& s) {
   config.attention_bias = s.recompute;
   return config;
 }
+NetworkExtent extent_of(const Scratch& s) {
+  return {.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute};
+}
 constexpr Scratch small_steps[] = {
     {"additive", "0", 6, 2, 0, 0, 2, 5, false, false},   {"additive", "0", 24, 3, 3, 0, 3, 9, true, false},
     {"additive", "4", 24, 2, 0, 0, 2, 9, false, true},   {"additive", "1,7", 20, 5, 2, 1, 1, 13, false, false},
@@ -176,22 +179,24 @@ constexpr Scratch long_steps[] = {
     {"quadratic,dot", "0", 96, 12, 2, 12, 4, 65, false, false},
 };
 
+// What is counted for a step on such a device is what the step takes on it.
+template <class T, class Device>
+void check_step(Device& device, const Scratch& s) {
+  if constexpr (Network<Device, T>::can_count) {
+    CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute);
+    const NetworkMemory memory = Network<Device, T>::memory(device, config_of(s), extent_of(s));
+    CHECK(device.workspace.peak() == 0);
+    CHECK(memory.workspace_bytes > 0);
+    CHECK(peak_of_a_step<T>(device, config_of(s), extent_of(s), 0.2) == memory.workspace_bytes);
+  }
+}
+
 TEST_CASE("network: a step on a device that computes nothing asks for the memory of a step", "[network][memory]") {
   const auto check = [](const Scratch& s, Index threads) {
-    const ModelConfig config = config_of(s);
-    const NetworkExtent extent{.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute};
-    CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute);
-    CAPTURE(threads);
     for_each_cpu(threads, [&](auto& device, const std::string& name) {
-      INFO(name);
+      CAPTURE(name, threads);
       if (name == "scalar" && s.C > 100) return;  // no scratch memory of its own, and slow
-      using Any = Network<std::decay_t<decltype(device)>, float>;
-      if constexpr (Any::can_count) {
-        const NetworkMemory memory = Any::memory(device, config, extent);
-        CHECK(device.workspace.peak() == 0);
-        CHECK(memory.workspace_bytes > 0);
-        CHECK(peak_of_a_step<float>(device, config, extent, 0.2) == memory.workspace_bytes);
-      }
+      check_step<float>(device, s);
     });
   };
   for (const Scratch& s : small_steps) {
@@ -201,31 +206,18 @@ TEST_CASE("network: a step on a device that computes nothing asks for the memory
   for (const Scratch& s : long_steps) check(s, i++ % 3 + 1);
 }
 
-template <class T, class Device>
-void check_gpu_step(const Device& like, const ModelConfig& config, const NetworkExtent& extent) {
-  Device device(like.gemm());
-  const NetworkMemory memory = Network<Device, T>::memory(device, config, extent);
-  CHECK(device.workspace.peak() == 0);
-  CHECK(memory.workspace_bytes > 0);
-  CHECK(peak_of_a_step<T>(device, config, extent, 0.2) == memory.workspace_bytes);
-}
-
 TEST_CASE("network: the same on a GPU", "[network][memory][gpu]") {
-  for_each_gpu([](auto& device, const std::string& name) {
-    for (const Scratch& s : small_steps) {
-      const ModelConfig config = config_of(s);
-      const NetworkExtent extent{.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute};
-      CAPTURE(name, s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon);
-      check_gpu_step<float>(device, config, extent);
-      check_gpu_step<bf16>(device, config, extent);
-    }
+  for_each_gpu([](auto& like, const std::string& name) {
+    using Device = std::decay_t<decltype(like)>;
+    CAPTURE(name);
+    const auto check = [&](const Scratch& s) {
+      Device device(like.gemm()), narrow_device(like.gemm());
+      check_step<float>(device, s);
+      check_step<bf16>(narrow_device, s);
+    };
+    for (const Scratch& s : small_steps) check(s);
     if (name == "emulated") return;
-    for (const Scratch& s : long_steps) {
-      const NetworkExtent extent{.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute};
-      CAPTURE(name, s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon);
-      check_gpu_step<float>(device, config_of(s), extent);
-      check_gpu_step<bf16>(device, config_of(s), extent);
-    }
+    for (const Scratch& s : long_steps) check(s);
   });
 }
 
@@ -236,11 +228,7 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
     if constexpr (!Any::can_count) return;
     for (const MixerProperties& mixer : Mixers::properties) {
       for (const Index groups : {0, 1, 1024}) {
-        ModelConfig model;
-        model.layers = 20;
-        model.channels = 1 << 13;
-        model.context = 1 << 12;
-        model.vocabulary = 1 << 16;
+        ModelConfig model{.layers = 20, .channels = 1 << 13, .context = 1 << 12, .vocabulary = 1 << 16};
         model.mixer = mixer.name;
         model.conv_kernel = 4;
         model.conv_groups = groups;
@@ -274,11 +262,10 @@ TEST_CASE("network: memory of step-by-step inference", "[network]") {
 }
 
 TEST_CASE("network: what cannot be addressed is refused when it is counted", "[network]") {
-  ModelConfig model;
-  model.layers = largest_layers;
-  model.channels = largest_channels;
-  model.context = largest_context;
-  model.vocabulary = largest_vocabulary;
+  ModelConfig model{.layers = largest_layers,
+                    .channels = largest_channels,
+                    .context = largest_context,
+                    .vocabulary = largest_vocabulary};
   check_model(model);
   const NetworkExtent extent{.B = largest_batch, .C = largest_context, .training = true};
   CHECK_THROWS_AS((Network<Reference, float>::memory(Reference(1), model, extent).total()), Error);

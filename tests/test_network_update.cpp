@@ -54,11 +54,7 @@ TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other we
 TEST_CASE("network: an update has the settings of the training and the norm of all gradients", "[network]") {
   const NetworkCase network = network_case("metric,additive", "0", 2);
   const Array<double> weights = network.weights();
-  TrainingConfig training;
-  training.beta1 = 0.75;
-  training.beta2 = 0.875;
-  training.weight_decay = 0;
-  training.clip = 0;
+  TrainingConfig training{.weight_decay = 0, .clip = 0, .beta1 = 0.75, .beta2 = 0.875};
   Built<Reference, double> built(network, weights);
   // So small that epsilon, 1e-8, counts.
   double squares = 0;

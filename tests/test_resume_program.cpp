@@ -1,6 +1,5 @@
 // Runs that end early and go on: what --resume accepts and refuses, and what a killed run leaves behind.
 
-#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>

@@ -15,25 +15,10 @@ namespace {
 constexpr Index B = 4, C = 8, V = 11;
 
 ModelConfig small_model(const std::string& mixer) {
-  ModelConfig config;
-  config.layers = 2;
-  config.channels = 16;
-  config.heads = 2;
-  config.context = C;
-  config.vocabulary = V;
-  config.mixer = mixer;
-  config.conv_kernel = 2;
-  return config;
+  return {.layers = 2, .channels = 16, .heads = 2, .context = C, .vocabulary = V, .mixer = mixer, .conv_kernel = 2};
 }
 
-TrainingConfig small_training() {
-  TrainingConfig training;
-  training.batch = B;
-  training.steps = 100;
-  training.warmup = 5;
-  training.learning_rate = 1e-2;
-  return training;
-}
+TrainingConfig small_training() { return {.batch = B, .steps = 100, .learning_rate = 1e-2, .warmup = 5}; }
 
 std::unique_ptr<Model> new_model(const ModelConfig& config, const TrainingConfig& training, Index threads = 1) {
   auto model =
