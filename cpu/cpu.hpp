@@ -11,17 +11,7 @@ enum class Isa { scalar, baseline, avx2, avx512 };
 
 // A device is a template argument of every layer, block and network: the CPU with one of its instruction sets.
 template <Isa isa>
-struct CpuDevice {
-  using Scope = Workspace::Scope;
-
-  // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
-  struct Recording {
-    template <class Body>
-    void run(CpuDevice&, const Body& body) {
-      body();
-    }
-  };
-
+struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
   explicit CpuDevice(Index thread_count, Work work = Work::done) : threads(thread_count, work) {}
 
   // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
@@ -36,19 +26,6 @@ struct CpuDevice {
   void copy(T* to, const T* from, Index count) {
     if (counts()) return;
     for (Index i = 0; i < count; ++i) to[i] = from[i];
-  }
-  // The same between the device and the host; on the CPU they share one memory.
-  template <class T>
-  void copy_from_host(T* to, const T* from, Index count) {
-    copy(to, from, count);
-  }
-  template <class T>
-  void copy_from_host_later(T* to, const T* from, Index count) {
-    copy(to, from, count);
-  }
-  template <class T>
-  void copy_to_host(T* to, const T* from, Index count) {
-    copy(to, from, count);
   }
 
   Threads threads;

@@ -101,4 +101,31 @@ class Workspace {
   std::size_t chunk_ = 0, used_ = 0, in_use_ = 0, peak_ = 0, expected_ = 0;
 };
 
+// What a device has that shares one memory with the host; it has a copy() of its own.
+template <class Device>
+struct SharesHostMemory {
+  using Scope = Workspace::Scope;
+
+  // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
+  struct Recording {
+    template <class Body>
+    void run(Device&, const Body& body) {
+      body();
+    }
+  };
+
+  template <class T>
+  void copy_from_host(T* to, const T* from, Index count) {
+    static_cast<Device*>(this)->copy(to, from, count);
+  }
+  template <class T>
+  void copy_from_host_later(T* to, const T* from, Index count) {
+    copy_from_host(to, from, count);
+  }
+  template <class T>
+  void copy_to_host(T* to, const T* from, Index count) {
+    copy_from_host(to, from, count);
+  }
+};
+
 }  // namespace abh
