@@ -1,15 +1,11 @@
 #pragma once
 
-// out_mn = scale (a_mk b_kn + bias_n), or the same added to out_mn: the matrix product behind `linear`. Element (m, k)
-// of `a` stands at a_mk[m * a_row + k * a_col], so that a transposed matrix is one with its strides exchanged.
-//
-// gemm() picks a version of the product:
+// The matrix product behind `linear` (Gemm, layers/linear.hpp) on the CPU. gemm() picks a version of it:
 //   row_gemm        rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of `b` that
 //                   it reads, unless `b` is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
 //   column_gemm     columns of `a` contiguous (gradient of the weight), `out` of few tiles: operands are read where
-//   they
-//                   stand
+//                   they stand
 //   packed_column_gemm  the same for all else: `b`, or both operands, are packed on the way
 //
 // All but dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few

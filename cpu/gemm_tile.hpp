@@ -4,24 +4,10 @@
 // floats only.
 
 #include "cpu/lanes.hpp"
+#include "layers/linear.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {
-
-template <class T>
-struct Gemm {
-  T* out_mn;
-  const T* a_mk;
-  const T* b_kn;
-  const T* bias_n = nullptr;
-  Index M, N, K;
-  Index out_row;
-  Index a_row, a_col;  // one of them is 1
-  Index b_row, b_col;  // one of them is 1
-  T scale = T(1);
-  bool accumulate = false;
-  T* row_sum_m = nullptr;  // as another column of `out`, with a column of ones in `b`; only where a_row is 1
-};
 
 inline constexpr int lanes = lane_width<float>;
 

@@ -12,19 +12,18 @@ ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
 
 template <class Device, class T>
 void linear_forward(Device& device, const LinearForward<T>& a) {
-  gemm(device, output_product<Gemm<T>>(a), [&](auto& plain) { linear_forward(plain, a); });  // (linear.1)
+  gemm(device, output_product(a), [&](auto& plain) { linear_forward(plain, a); });  // (linear.1)
 }
 
 template <class Device, class T>
 void linear_backward_input(Device& device, const LinearBackwardInput<T>& a) {
-  gemm(device, input_gradient_product<Gemm<T>>(a),
-       [&](auto& plain) { linear_backward_input(plain, a); });  // (linear.2)
+  gemm(device, input_gradient_product(a), [&](auto& plain) { linear_backward_input(plain, a); });  // (linear.2)
 }
 
 template <class Device, class T>
 void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
-  Gemm<T> product = weight_gradient_product<Gemm<T>>(a);  // (linear.3)
-  product.row_sum_m = a.d_bias_o;                         // (linear.4)
+  Gemm<T> product = weight_gradient_product(a);  // (linear.3)
+  product.row_sum_m = a.d_bias_o;                // (linear.4)
   gemm(device, product, [&](auto& plain) { linear_backward_weight(plain, a); });
 }
 

@@ -70,17 +70,17 @@ void add_row_sums(Gpu& device, float* to_o, const T* x_bco, Index stride, Index 
 
 template <class Device, class T>
 void linear_forward(Device& device, const LinearForward<T>& a) {
-  gemm(device, output_product<Gemm<T, T>>(a));  // (linear.1)
+  gemm(device, output_product(a));  // (linear.1)
 }
 
 template <class Device, class T>
 void linear_backward_input(Device& device, const LinearBackwardInput<T>& a) {
-  gemm(device, input_gradient_product<Gemm<T, T>>(a));  // (linear.2)
+  gemm(device, input_gradient_product(a));  // (linear.2)
 }
 
 template <class Device, class T>
 void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
-  gemm(device, weight_gradient_product<Gemm<T, Accum<T>>>(a));  // (linear.3)
+  gemm(device, weight_gradient_product(a));  // (linear.3)
   if (!a.d_bias_o) return;
   add_row_sums(device, a.d_bias_o, a.d_out_bco, stride_or(a.out_stride, a.O), a.BC, a.O, float(a.scale));  // (linear.4)
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "blocks/block.hpp"
@@ -174,6 +175,40 @@ template <class Make>
 void check_layer(const BlockCase<Make>& block, std::uint64_t seed = 1) {
   check_layer<BlockCase<Make>>(block, seed);
   check_recompute(block, seed);
+}
+
+// Without the norm, without the residual, without both.
+template <class Make>
+void check_without_norm_and_residual(BlockCase<Make> block) {
+  const std::size_t tensors = block.inputs().size();
+  for (const auto& [norm, residual] : {std::pair{false, true}, {false, false}, {true, false}}) {
+    block.options.norm = norm;
+    block.options.residual = residual;
+    CHECK(block.inputs().size() == tensors - (norm ? 0 : 2));  // weight and bias
+    check_layer(block);
+  }
+}
+
+// Dropout with the mask of (seed, step, site of `use` in layer 2) on the block's output: without the residual, what is
+// dropped is exactly 0 and the rest is 1 / (1 - p) times what it was.
+template <class Make>
+void check_dropout(BlockCase<Make> block, double p, sites::LayerUse use) {
+  block.options.dropout = p;
+  block.options.layer = 2;
+  check_layer(block);
+
+  block.options.residual = false;
+  const Values<double> in = random_values(block.inputs(), 9);
+  CpuDevice<Isa::baseline> device(1);
+  const Array<double> dropped = run_forward<double>(block, device, in)[0];
+  block.options.dropout = 0;
+  const Array<double> whole = run_forward<double>(block, device, in)[0];
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(2, use));
+    const bool stays = word >= static_cast<std::uint32_t>(std::ceil(p * 0x1p32));
+    CHECK((dropped[i] == 0) == !stays);
+    if (stays) CHECK_FALSE(!(std::abs(dropped[i] - whole[i] / (1 - p)) <= 1e-14));
+  }
 }
 
 // Outputs at and before a position do not change by one bit when inputs behind it do, on any device.

@@ -24,29 +24,9 @@ TEST_CASE("conv: every derivative, every width", "[conv]") {
   check_layer(conv_case(1, 1, 2, 1, 1));
 }
 
-TEST_CASE("conv: with dropout and its fixed mask", "[conv]") {
-  BlockCase<MakeConv> block = conv_case(6, 0, 3, 2, 5);
-  block.options.dropout = 0.3;
-  block.options.layer = 1;
-  check_layer(block);
-
-  block.options.residual = false;
-  CpuDevice<Isa::baseline> device(1);
-  const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::conv));
-    CHECK((out[i] == 0) == (word < static_cast<std::uint32_t>(std::ceil(0.3 * 0x1p32))));
-  }
-}
-
-TEST_CASE("conv: without norm, without residual", "[conv]") {
-  BlockCase<MakeConv> block = conv_case(4, 2, 3, 1, 5);
-  block.options.norm = false;
-  check_layer(block);
-  block.options.residual = false;
-  check_layer(block);
-  block.options.norm = true;
-  check_layer(block);
+TEST_CASE("conv: with dropout, without norm, without residual", "[conv]") {
+  check_dropout(conv_case(6, 0, 3, 2, 5), 0.3, sites::LayerUse::conv);
+  check_without_norm_and_residual(conv_case(4, 2, 3, 1, 5));
 }
 
 TEST_CASE("conv: what lies before the first position is 0 after the norm", "[conv]") {

@@ -49,29 +49,9 @@ TEST_CASE("dot: with a mask", "[dot]") {
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
-TEST_CASE("dot: with dropout and its fixed mask", "[dot]") {
-  BlockCase<MakeDot> block = dot_case(6, 2, 3, 2, 3);
-  block.options.dropout = 0.25;
-  block.options.layer = 1;
-  check_layer(block);
-
-  block.options.residual = false;
-  CpuDevice<Isa::baseline> device(1);
-  const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::mixer));
-    CHECK((out[i] == 0) == (word < 0x40000000u));
-  }
-}
-
-TEST_CASE("dot: without norm, without residual", "[dot]") {
-  BlockCase<MakeDot> block = dot_case(4, 1, 4, 1, 4);
-  block.options.norm = false;
-  check_layer(block);
-  block.options.residual = false;
-  check_layer(block);
-  block.options.norm = true;
-  check_layer(block);
+TEST_CASE("dot: with dropout, without norm, without residual", "[dot]") {
+  check_dropout(dot_case(6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);
+  check_without_norm_and_residual(dot_case(4, 1, 4, 1, 4));
 }
 
 TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot]") {

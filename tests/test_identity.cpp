@@ -21,14 +21,8 @@ TEST_CASE("identity: every derivative, every width", "[identity]") {
 }
 
 TEST_CASE("identity: with dropout, without norm, without residual", "[identity]") {
-  BlockCase<MakeIdentity> block = identity_case(7, 3, 5);
-  block.options.dropout = 0.4;
-  check_layer(block);
-  block.options.residual = false;
-  check_layer(block);
-  block.options.norm = false;
-  check_layer(block);
-  CHECK(block.inputs().size() == 1);
+  check_dropout(identity_case(7, 3, 5), 0.4, sites::LayerUse::mixer);
+  check_without_norm_and_residual(identity_case(7, 3, 5));
 }
 
 TEST_CASE("identity: causal, and step by step the same", "[identity][gpu]") {

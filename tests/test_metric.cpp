@@ -58,31 +58,11 @@ TEST_CASE("metric: with a mask", "[metric]") {
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
-TEST_CASE("metric: with dropout and its fixed mask", "[metric]") {
+TEST_CASE("metric: with dropout, without norm, without residual", "[metric]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
-    BlockCase<MakeMetric> block = metric_case(form, 6, 2, 3, 2, 3);
-    block.options.dropout = 0.25;
-    block.options.layer = 1;
-    check_layer(block);
-
-    block.options.residual = false;
-    CpuDevice<Isa::baseline> device(1);
-    const Array<double> out = run_forward<double>(block, device, random_values(block.inputs(), 9))[0];
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::uint32_t word = philox_word(77, i, 3, sites::layer_site(1, sites::LayerUse::mixer));
-      CHECK((out[i] == 0) == (word < 0x40000000u));
-    }
+    check_dropout(metric_case(form, 6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);
   }
-}
-
-TEST_CASE("metric: without norm, without residual", "[metric]") {
-  BlockCase<MakeMetric> block = metric_case(MetricForm::packed, 4, 1, 4, 1, 4);
-  block.options.norm = false;
-  check_layer(block);
-  block.options.residual = false;
-  check_layer(block);
-  block.options.norm = true;
-  check_layer(block);
+  check_without_norm_and_residual(metric_case(MetricForm::packed, 4, 1, 4, 1, 4));
 }
 
 TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {

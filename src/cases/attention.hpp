@@ -35,44 +35,44 @@ struct AttentionCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    attention_forward<Device, T>(device, {.out_bch = a.out[0].data(),
-                                          .lse_bnc = a.saved[0].data(),
-                                          .query_bch = part(a.in, 0),
-                                          .key_bch = part(a.in, 1),
-                                          .value_bch = part(a.in, 2),
-                                          .query_stride = stride(0),
-                                          .key_stride = stride(1),
-                                          .value_stride = stride(2),
-                                          .mask_bc = mask_bc,
-                                          .causal = causal,
-                                          .B = B,
-                                          .C = C,
-                                          .N = N,
-                                          .K = K});
+    AttentionForward<T> pass{};
+    pass.out_bch = a.out[0].data();
+    pass.lse_bnc = a.saved[0].data();
+    set_inputs(pass, a);
+    attention_forward<Device, T>(device, pass);
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    attention_backward<Device, T>(device, {.d_query_bch = part(a.d_in, 3),
-                                           .d_key_bch = part(a.d_in, 4),
-                                           .d_value_bch = part(a.d_in, 5),
-                                           .d_query_stride = stride(3),
-                                           .d_key_stride = stride(4),
-                                           .d_value_stride = stride(5),
-                                           .d_out_bch = a.d_out[0].data(),
-                                           .out_bch = a.out[0].data(),
-                                           .lse_bnc = a.saved[0].data(),
-                                           .query_bch = part(a.in, 0),
-                                           .key_bch = part(a.in, 1),
-                                           .value_bch = part(a.in, 2),
-                                           .query_stride = stride(0),
-                                           .key_stride = stride(1),
-                                           .value_stride = stride(2),
-                                           .mask_bc = mask_bc,
-                                           .causal = causal,
-                                           .B = B,
-                                           .C = C,
-                                           .N = N,
-                                           .K = K});
+    AttentionBackward<T> pass{};
+    pass.d_query_bch = part(a.d_in, 3);
+    pass.d_key_bch = part(a.d_in, 4);
+    pass.d_value_bch = part(a.d_in, 5);
+    pass.d_query_stride = stride(3);
+    pass.d_key_stride = stride(4);
+    pass.d_value_stride = stride(5);
+    pass.d_out_bch = a.d_out[0].data();
+    pass.out_bch = a.out[0].data();
+    pass.lse_bnc = a.saved[0].data();
+    set_inputs(pass, a);
+    attention_backward<Device, T>(device, pass);
+  }
+
+ private:
+  // What both passes read.
+  template <class Pass, class Arrays>
+  void set_inputs(Pass& pass, Arrays& a) const {
+    pass.query_bch = part(a.in, 0);
+    pass.key_bch = part(a.in, 1);
+    pass.value_bch = part(a.in, 2);
+    pass.query_stride = stride(0);
+    pass.key_stride = stride(1);
+    pass.value_stride = stride(2);
+    pass.mask_bc = mask_bc;
+    pass.causal = causal;
+    pass.B = B;
+    pass.C = C;
+    pass.N = N;
+    pass.K = K;
   }
 };
 

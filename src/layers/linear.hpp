@@ -61,11 +61,28 @@ struct LinearBackwardWeight {
 template <class Device, class T>
 void linear_backward_weight(Device&, const LinearBackwardWeight<T>&);
 
-// The products behind these functions, as the matrix product of a device takes them: out_mn = scale (a_mk b_kn +
-// bias_n), or the same added to out_mn, with element (m, k) of `a` at a_mk[m * a_row + k * a_col]. `Gemm` is that of
-// cpu/gemm.hpp or cuda/gemm.hpp.
-template <class Gemm, class T>
-Gemm output_product(const LinearForward<T>& a) {
+// The products behind these functions, and others, as the matrix product of a device takes them: out_mn = scale (a_mk
+// b_kn + bias_n), or the same added to out_mn. Element (m, k) of `a` stands at a_mk[m * a_row + k * a_col], so that a
+// transposed matrix is one with its strides exchanged.
+template <class T, class Out = T>
+struct Gemm {
+  Out* out_mn;
+  const T* a_mk;
+  const T* b_kn;
+  const T* bias_n = nullptr;
+  Index M, N, K;
+  Index out_row;
+  Index a_row, a_col;  // one of them is 1
+  Index b_row, b_col;  // one of them is 1
+  Accum<T> scale = Accum<T>(1);
+  bool accumulate = false;
+  Out* row_sum_m = nullptr;  // CPU: as another column of `out`, with a column of ones in `b`; only where a_row is 1
+  Index batches = 1;         // GPU: batch i works on out_mn + i out_batch, a_mk + i a_batch, b_kn + i b_batch
+  Index out_batch = 0, a_batch = 0, b_batch = 0;
+};
+
+template <class T>
+Gemm<T> output_product(const LinearForward<T>& a) {
   return {.out_mn = a.out_bco,
           .a_mk = a.in_bci,
           .b_kn = a.weight_oi,
@@ -78,11 +95,11 @@ Gemm output_product(const LinearForward<T>& a) {
           .a_col = 1,
           .b_row = 1,
           .b_col = a.I,
-          .scale = decltype(Gemm::scale)(a.scale)};
+          .scale = Accum<T>(a.scale)};
 }
 
-template <class Gemm, class T>
-Gemm input_gradient_product(const LinearBackwardInput<T>& a) {
+template <class T>
+Gemm<T> input_gradient_product(const LinearBackwardInput<T>& a) {
   return {.out_mn = a.d_in_bci,
           .a_mk = a.d_out_bco,
           .b_kn = a.weight_oi,
@@ -94,12 +111,12 @@ Gemm input_gradient_product(const LinearBackwardInput<T>& a) {
           .a_col = 1,
           .b_row = a.I,
           .b_col = 1,
-          .scale = decltype(Gemm::scale)(a.scale),
+          .scale = Accum<T>(a.scale),
           .accumulate = a.accumulate};
 }
 
-template <class Gemm, class T>
-Gemm weight_gradient_product(const LinearBackwardWeight<T>& a) {
+template <class T>
+Gemm<T, Accum<T>> weight_gradient_product(const LinearBackwardWeight<T>& a) {
   return {.out_mn = a.d_weight_oi,
           .a_mk = a.d_out_bco,
           .b_kn = a.in_bci,
@@ -111,7 +128,7 @@ Gemm weight_gradient_product(const LinearBackwardWeight<T>& a) {
           .a_col = stride_or(a.out_stride, a.O),
           .b_row = stride_or(a.in_stride, a.I),
           .b_col = 1,
-          .scale = decltype(Gemm::scale)(a.scale),
+          .scale = Accum<T>(a.scale),
           .accumulate = true};
 }
 
