@@ -24,13 +24,13 @@ namespace abh {
 
 inline namespace ABH_BACKEND {
 
-// What scans of the payload do to a state. One line for three equations: the average, in the form beta out + alpha x
-// with beta = 1 - alpha, the adjoint and the pulls.
+// What scans of the payload do to a state: the average, in the form beta out + alpha x with beta = 1 - alpha, the
+// adjoint and the pulls, whose tags stand where they are started.
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
   for (int v = 0; v < width; ++v) {
     const float added = step.add * in.x[v];
-    state.x[v] = step.keep * state.x[v] + added;  // (pooling.5) (pooling.10) (pooling.16)
+    state.x[v] = step.keep * state.x[v] + added;
   }
 }
 
@@ -426,14 +426,15 @@ void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
 
   const Scan<T> prefixes{a.x_bch, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block};
   if (block == C) {
-    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch});
+    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch});  // (pooling.5)
     return;
   }
   // Suffixes stay in float: they are merged before the result is rounded, once.
   float* suffix_bch = take(s.B * C * H);
   const Scan<T> suffixes{a.x_bch, stride, w.suffix_beta_bnc, w.suffix_alpha_bnc, Order::down, s.B, C, N, K, block};
-  scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch});
-  scan_payload<width>(device, prefixes, EmitWindow<T>{a.out_bch, suffix_bch, w.gamma_bnc, block, int(H)});
+  scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch});  // (pooling.5)
+  scan_payload<width>(device, prefixes,
+                      EmitWindow<T>{a.out_bch, suffix_bch, w.gamma_bnc, block, int(H)});  // (pooling.5)
 }
 
 template <int width, class T>
@@ -448,7 +449,8 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
   launch(global_weights_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, passed_on_bnc, a.max_bnc,
          a.sum_bnc, a.logit_bnc, a.mask_bc, BNC, C, N);
   const Scan<T> adjoints{a.d_out_bch, H, passed_on_bnc, nullptr, Order::down, s.B, C, N, K, C};
-  scan_payload<width>(device, adjoints, EmitGlobalGradient<T>{payload_gradient(a), alpha_bnc, {kappa_pbnc}});
+  scan_payload<width>(device, adjoints,
+                      EmitGlobalGradient<T>{payload_gradient(a), alpha_bnc, {kappa_pbnc}});  // (pooling.10)
   launch(global_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
          passed_on_bnc, Dots{kappa_pbnc, BNC, K, tile_lanes * width}, C, N);
 }
@@ -482,8 +484,8 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
   const Scan<T> down{a.d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block};
   const EmitWindowGradient<T> emit{
       payload_gradient(a), pull_up_bch, w.weight_down_bnc, w.weight_up_bnc, {take(dots), take(dots)}, C, block, int(H)};
-  scan_payload<width>(device, up, EmitState<float>{pull_up_bch});
-  scan_payload<width>(device, down, emit);
+  scan_payload<width>(device, up, EmitState<float>{pull_up_bch});  // (pooling.16)
+  scan_payload<width>(device, down, emit);                         // (pooling.16)
 
   const auto sums = [&](const float* dot_pbnc) { return Dots{dot_pbnc, BNC, K, tile_lanes * width}; };
   const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,

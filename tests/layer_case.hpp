@@ -189,6 +189,17 @@ struct CaseArrays {
   Values<T> in, out, saved, d_out, d_in;
 };
 
+// Some of them as those of another case, which is a part of this one.
+template <class T>
+struct PartArrays {
+  using Number = T;
+  struct Part {
+    Array<T>* array;
+    auto data() const { return array->data(); }
+  };
+  std::vector<Part> in, out, saved = {}, d_out, d_in;
+};
+
 // The rows of a slot with `gap` elements of `fill` behind each, and back again.
 template <class T>
 Array<T> with_gaps(const Array<T>& rows, const Slot& slot, Index gap, double fill) {
@@ -236,6 +247,8 @@ CaseArrays<T> arrays_of(const Case& layer, const Values<T>& in) {
     a.out.push_back(with_gaps(filled<T>(slot, not_written), slot, slot.gap, between_rows));
   }
   for (const Slot& slot : saved_slots(layer)) a.saved.push_back(filled<T>(slot, not_written));
+  a.d_out.resize(a.out.size());
+  a.d_in.resize(inputs.size());
   return a;
 }
 
@@ -257,12 +270,13 @@ Values<double> run_backward(const Case& layer, Device& device, const Values<T>& 
   const double before = 0.25;
   CaseArrays<T> a = arrays_of(layer, in);
   if (!a.saved.empty()) layer.forward(device, a);
-  for (const Slot& slot : layer.outputs()) {
-    a.d_out.push_back(with_gaps(d_out[a.d_out.size()], slot, slot.gap, not_written));
+  const std::vector<Slot> inputs = layer.inputs(), outputs = layer.outputs();
+  for (std::size_t s = 0; s < outputs.size(); ++s) {
+    a.d_out[s] = with_gaps(d_out[s], outputs[s], outputs[s].gap, not_written);
   }
-  const std::vector<Slot> inputs = layer.inputs();
-  for (const Slot& slot : inputs) {
-    a.d_in.push_back(with_gaps(filled<T>(slot, slot.adds ? before : not_written), slot, slot.d_gap, between_rows));
+  for (std::size_t s = 0; s < inputs.size(); ++s) {
+    const Array<T> rows = filled<T>(inputs[s], inputs[s].adds ? before : not_written);
+    a.d_in[s] = with_gaps(rows, inputs[s], inputs[s].d_gap, between_rows);
   }
   layer.backward(device, a);
   wait_for(device);

@@ -36,7 +36,7 @@ Result<T> run(Device& device, const Array<T>& logits_bcv, const Array<Token>& ta
   const CrossEntropyCase layer{static_cast<Index>(targets_bc.size()), V, targets_bc.data(), count.data(),
                                label_smoothing};
   CaseArrays<T> a = arrays_of(layer, Values<T>{logits_bcv});
-  a.d_in.push_back(filled<T>(layer.inputs()[0], not_written));
+  a.d_in[0] = filled<T>(layer.inputs()[0], not_written);
   layer.forward(device, a);
   layer.backward(device, a);
   wait_for(device);

@@ -1,4 +1,5 @@
 #include "blocks/residual.hpp"
+#include "cases/attention.hpp"
 #include "cases/metric_attention.hpp"
 #include "layers/attention.hpp"
 #include "layers/metric_attention.hpp"
@@ -27,46 +28,36 @@ struct MetricAttentionCase {
             activation("d_value_bch", {B, C, H()})};
   }
 
-  template <class Device, class Arrays, class T = typename Arrays::Number>
+  MetricKeyCase keys() const { return {B * C, N, K, form}; }
+  AttentionCase core() const { return {.B = B, .C = C, .N = N, .K = K, .causal = causal}; }
+  template <class T>
+  static PartArrays<T> of_keys(CaseArrays<T>& a) {
+    return {.in = {{&a.in[0]}, {&a.in[1]}},
+            .out = {{&a.saved[0]}},
+            .d_out = {{&a.saved[2]}},
+            .d_in = {{&a.d_in[0]}, {&a.d_in[1]}}};
+  }
+  template <class T>
+  static PartArrays<T> of_core(CaseArrays<T>& a) {
+    return {.in = {{&a.in[0]}, {&a.saved[0]}, {&a.in[0]}},
+            .out = {{&a.out[0]}},
+            .saved = {{&a.saved[1]}},
+            .d_out = {{&a.d_out[0]}},
+            .d_in = {{&a.d_in[0]}, {&a.saved[2]}, {&a.saved[3]}}};
+  }
+
+  template <class Device, class Arrays>
   void forward(Device& device, Arrays& a) const {
-    metric_key_forward<Device, T>(device, a.saved[0].data(), a.in[0].data(), a.in[1].data(), form, B * C, N, K);
-    attention_forward<Device, T>(device, {.out_bch = a.out[0].data(),
-                                          .lse_bnc = a.saved[1].data(),
-                                          .query_bch = a.in[0].data(),
-                                          .key_bch = a.saved[0].data(),
-                                          .value_bch = a.in[0].data(),
-                                          .causal = causal,
-                                          .B = B,
-                                          .C = C,
-                                          .N = N,
-                                          .K = K});
+    auto for_keys = of_keys(a), for_core = of_core(a);
+    keys().forward(device, for_keys);
+    core().forward(device, for_core);
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    attention_backward<Device, T>(device, {.d_query_bch = a.d_in[0].data(),
-                                           .d_key_bch = a.saved[2].data(),
-                                           .d_value_bch = a.saved[3].data(),
-                                           .d_out_bch = a.d_out[0].data(),
-                                           .out_bch = a.out[0].data(),
-                                           .lse_bnc = a.saved[1].data(),
-                                           .query_bch = a.in[0].data(),
-                                           .key_bch = a.saved[0].data(),
-                                           .value_bch = a.in[0].data(),
-                                           .causal = causal,
-                                           .B = B,
-                                           .C = C,
-                                           .N = N,
-                                           .K = K});
+    auto for_keys = of_keys(a), for_core = of_core(a);
+    core().backward(device, for_core);
     add<Device, T>(device, a.d_in[0].data(), a.d_in[0].data(), a.saved[3].data(), B * C * H());
-    metric_key_backward<Device, T>(device, {.d_project_bch = a.d_in[0].data(),
-                                            .d_metric = a.d_in[1].data(),
-                                            .d_key_bch = a.saved[2].data(),
-                                            .project_bch = a.in[0].data(),
-                                            .metric = a.in[1].data(),
-                                            .form = form,
-                                            .BC = B * C,
-                                            .N = N,
-                                            .K = K});
+    keys().backward(device, for_keys);
   }
 };
 

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "cases/pooling.hpp"
+#include "cases/pooling_logits.hpp"
 #include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
 #include "tests/layer_case.hpp"
@@ -24,42 +25,34 @@ struct OwnLogitsCase {
             statistic("d_logit_bnc", {count})};
   }
 
-  template <class Device, class Arrays, class T = typename Arrays::Number>
-  void forward(Device& device, Arrays& a) const {
-    pooling_logits_forward<Device, T>(device, {.logit_bnc = a.saved[2].data(),
-                                               .x_bch = a.in[0].data(),
-                                               .pool_nk = a.in[1].data(),
-                                               .B = shape.B,
-                                               .C = shape.C,
-                                               .N = shape.N,
-                                               .K = shape.K});
-    pooling_forward<Device, T>(device, {.out_bch = a.out[0].data(),
-                                        .max_bnc = a.saved[0].data(),
-                                        .sum_bnc = a.saved[1].data(),
-                                        .logit_bnc = a.saved[2].data(),
-                                        .x_bch = a.in[0].data(),
-                                        .shape = shape});
+  PoolingLogitsCase logits() const { return {shape.B, shape.C, shape.N, shape.K}; }
+  template <class T>
+  static PartArrays<T> of_logits(CaseArrays<T>& a) {
+    return {.in = {{&a.in[0]}, {&a.in[1]}},
+            .out = {{&a.saved[2]}},
+            .d_out = {{&a.saved[3]}},
+            .d_in = {{&a.d_in[0]}, {&a.d_in[1]}}};
   }
-  template <class Device, class Arrays, class T = typename Arrays::Number>
+  template <class T>
+  static PartArrays<T> of_pooling(CaseArrays<T>& a) {
+    return {.in = {{&a.saved[2]}, {&a.in[0]}},
+            .out = {{&a.out[0]}},
+            .saved = {{&a.saved[0]}, {&a.saved[1]}},
+            .d_out = {{&a.d_out[0]}},
+            .d_in = {{&a.saved[3]}, {&a.d_in[0]}}};
+  }
+
+  template <class Device, class Arrays>
+  void forward(Device& device, Arrays& a) const {
+    auto for_logits = of_logits(a), for_pooling = of_pooling(a);
+    logits().forward(device, for_logits);
+    PoolingCase{shape}.forward(device, for_pooling);
+  }
+  template <class Device, class Arrays>
   void backward(Device& device, Arrays& a) const {
-    pooling_backward<Device, T>(device, {.d_x_bch = a.d_in[0].data(),
-                                         .d_logit_bnc = a.saved[3].data(),
-                                         .d_out_bch = a.d_out[0].data(),
-                                         .out_bch = a.out[0].data(),
-                                         .max_bnc = a.saved[0].data(),
-                                         .sum_bnc = a.saved[1].data(),
-                                         .logit_bnc = a.saved[2].data(),
-                                         .x_bch = a.in[0].data(),
-                                         .shape = shape});
-    pooling_logits_backward<Device, T>(device, {.d_x_bch = a.d_in[0].data(),
-                                                .d_pool_nk = a.d_in[1].data(),
-                                                .d_logit_bnc = a.saved[3].data(),
-                                                .x_bch = a.in[0].data(),
-                                                .pool_nk = a.in[1].data(),
-                                                .B = shape.B,
-                                                .C = shape.C,
-                                                .N = shape.N,
-                                                .K = shape.K});
+    auto for_logits = of_logits(a), for_pooling = of_pooling(a);
+    PoolingCase{shape}.backward(device, for_pooling);
+    logits().backward(device, for_logits);
   }
 };
 
