@@ -61,11 +61,10 @@ inline NetworkCase network_case(const std::string& mixer, const std::string& win
 // Every mixer, with what is switched on and off around it.
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> cases;
-  cases.push_back(network_case("additive"));
-  cases.push_back(network_case("additive", "2,3"));
-  cases.push_back(network_case("metric"));
-  cases.push_back(network_case("quadratic"));
-  cases.push_back(network_case("dot"));
+  for (const MixerProperties& mixer : Mixers::properties) {
+    cases.push_back(network_case(mixer.name));
+    if (mixer.has_window) cases.push_back(network_case(mixer.name, "2,3"));
+  }
   const std::size_t plain = cases.size();
   for (std::size_t i = 0; i < plain; ++i) {
     NetworkCase full = cases[i];

@@ -244,10 +244,11 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
 }
 
 TEST_CASE("network: training is bitwise the same for every number of threads", "[network][slow]") {
-  // Additive with everything switched on, windows too; the same for dot; all mixers at once.
-  const std::vector<NetworkCase> cases = all_cases();
-  for (const std::size_t number : {cases.size() - 5, cases.size() - 2, cases.size() - 1}) {
-    NetworkCase network = wider(cases[number]);
+  for (const NetworkCase& each : all_cases()) {
+    // Additive with everything switched on, windows too; the same for dot; all mixers at once.
+    const bool full = each.masked && (each.config.window != "0" || each.config.mixer == "dot");
+    if (!full && each.config.layers == 2) continue;
+    NetworkCase network = wider(each);
     network.dropout = 0.1;
     network.B = 3;
     network.C = 16;
