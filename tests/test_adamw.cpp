@@ -1,5 +1,5 @@
 #include "layers/adamw.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -36,13 +36,6 @@ struct Tensor {
   }
   bool operator==(const Tensor&) const = default;
 };
-
-// Runs body(device, name) on every device that computes in float.
-template <class Body>
-void for_each_device(const Body& body) {
-  for_each_cpu(1, body);
-  for_each_gpu(body);
-}
 
 Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
   return random_values(activation("numbers", {count}, scale), seed, 0);
@@ -130,8 +123,7 @@ TEST_CASE("adamw: the corrections", "[adamw]") {
 
 TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size", "[adamw][gpu]") {
   const AdamwSettings settings;
-  for_each_device([&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     Tensor<float> tensor(Array<float>(5, 1));
     tensor.update(device, {1e-4f, -1e-4f, 1, -30, 1e6f}, settings, state_of(0, settings, 0.5f));
     const Array<float> expected = {0.5f, 1.5f, 0.5f, 1.5f, 0.5f};
@@ -142,8 +134,7 @@ TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size"
 // Epsilon is added to the root, not under it: the first step of a gradient as large as epsilon is half a step.
 TEST_CASE("adamw: gradients as small as epsilon", "[adamw][gpu]") {
   const AdamwSettings settings{.epsilon = 1e-8};
-  for_each_device([&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     Tensor<float> tensor(Array<float>(5, 1));
     tensor.update(device, {1e-8f, -1e-8f, 3e-8f, 1e-9f, -1e-10f}, settings, state_of(0, settings, 0.5f));
     const Array<float> expected = {0.75f, 1.25f, 0.625f, 1 - 0.5f / 11, 1 + 0.5f / 101};
@@ -153,8 +144,7 @@ TEST_CASE("adamw: gradients as small as epsilon", "[adamw][gpu]") {
 
 TEST_CASE("adamw: complements are those of the settings, not of their nearest floats", "[adamw][gpu]") {
   const AdamwSettings settings{.beta1 = 0.9, .beta2 = 0.999};
-  for_each_device([&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     const std::size_t count = 2 * 8192 + 5;  // several tasks
     Tensor<float> tensor(Array<float>(count, 1));
     tensor.update(device, Array<float>(count, 1), settings, state_of(0, settings, 0.5f));
@@ -164,8 +154,7 @@ TEST_CASE("adamw: complements are those of the settings, not of their nearest fl
 }
 
 TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw][gpu]") {
-  for_each_device([](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [](auto& device) {
     const Array<float> start = converted<float>(Values<double>{numbers(21, 5)})[0];
     AdamwSettings settings;
     Tensor<float> resting(start);
@@ -186,8 +175,7 @@ TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw][g
 
 TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw][gpu]") {
   const AdamwSettings settings{.weight_decay = 0.1};
-  for_each_device([&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     Tensor<float> tensor = run<float>(device, 19, settings);
     const Tensor<float> before = tensor;
     tensor.update(device, Array<float>(19, 1), settings,
@@ -198,8 +186,7 @@ TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw][gpu]") {
 
 TEST_CASE("adamw: no weights", "[adamw][gpu]") {
   const AdamwSettings settings;
-  for_each_device([&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     Tensor<float> tensor({});
     tensor.update(device, {}, settings, state_of(0, settings, 0.5f));
     CHECK(tensor.weight.empty());

@@ -3,7 +3,7 @@
 
 #include "cases/causal_conv.hpp"
 #include "layers/causal_conv.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -138,17 +138,13 @@ TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv][gpu]") {
   const CausalConvShape s{1, 1, 6, 3, 3};
   const CausalConvCase layer{s};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 8));
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&]<class Device>(Device& device) {
     Array<float> x_d = in[0], state_jd(12, 0.0f);
-    causal_conv_step<std::remove_reference_t<decltype(device)>, float>(device, x_d.data(), state_jd.data(), x_d.data(),
-                                                                       in[1].data(), 0, s);
+    causal_conv_step<Device, float>(device, x_d.data(), state_jd.data(), x_d.data(), in[1].data(), 0, s);
     wait_for(device);
     CHECK(x_d == run_steps<float>(layer, device, in)[0]);
     CHECK(Array<float>(state_jd.begin(), state_jd.begin() + 6) == in[0]);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("causal_conv: no sequences", "[causal_conv][gpu]") {

@@ -1,6 +1,6 @@
 #include "cases/cross_entropy.hpp"
 #include "layers/cross_entropy.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -94,8 +94,7 @@ TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_e
 }
 
 TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy][gpu]") {
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(2, [&](auto& device) {
     const Array<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
     const Result<float> ignored = run<float>(device, logits_bcv, Array<Token>(3, ignored_target), 21, 0.1);
     CHECK(ignored.loss == 0);
@@ -106,27 +105,21 @@ TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy][gpu
     const Result<float> empty = run<float>(device, {}, {}, 21);
     CHECK(empty.loss == 0);
     CHECK(empty.count == 0);
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cross_entropy][gpu]") {
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
     CHECK_FALSE(!(std::abs(got.loss) <= 1e-6f));
     CHECK_FALSE(!(std::abs(got.d_logits_bcv[0]) <= 1e-6f));
     CHECK(got.lse_bc == Array<float>{3.5f, -2.0f});
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy][gpu]") {
   const Index V = 21;
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     Array<float> logits_bcv(4 * V, -1e4f);
     logits_bcv[5] = 1e4f;      // row 0: certain and right
     logits_bcv[V + 5] = 1e4f;  // row 1: certain and wrong
@@ -146,15 +139,12 @@ TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy][gpu]") {
     const Result<float> smoothed = run<float>(device, logits_bcv, {5, 6, 0, 20}, V, 0.1);
     CHECK_FALSE(!(std::abs(smoothed.loss_bc[0] - 0.1f * 20 / 21 * 2e4f) <= 1e-2f));
     CHECK(std::isfinite(smoothed.loss));
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy][gpu]") {
   const float infinity = std::numeric_limits<float>::infinity();
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     Array<float> logits_v(20, -infinity);
     logits_v[3] = logits_v[18] = 1;
     const Result<float> got = run<float>(device, logits_v, {18}, 20);
@@ -162,9 +152,7 @@ TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy][gpu]") {
     CHECK_FALSE(!(std::abs(got.d_logits_bcv[3] - 0.5f) <= 1e-6f));
     CHECK(got.d_logits_bcv[0] == 0);
     CHECK(run<float>(device, logits_v, {0}, 20).loss == infinity);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_entropy][gpu]") {
@@ -210,9 +198,7 @@ TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
 TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy][gpu]") {
   const Index BC = 40, V = 65;
   const Array<Token> targets_bc = some_targets(BC, V);
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
-    using Device = std::remove_reference_t<decltype(device)>;
+  for_each_device(2, [&]<class Device>(Device& device) {
     Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
     const Result<float> apart = run<float>(device, logits_bcv, targets_bc, V, 0.1);
     const Array<Index> count = {apart.count};
@@ -226,9 +212,7 @@ TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cros
                                                    .V = V});
     wait_for(device);
     CHECK(logits_bcv == apart.d_logits_bcv);
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("cross_entropy: lane widths agree at every odd size", "[cross_entropy]") {

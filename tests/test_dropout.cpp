@@ -6,7 +6,7 @@
 #include "cases/dropout.hpp"
 #include "cpu/dropout_mask.hpp"
 #include "layers/dropout.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -131,9 +131,7 @@ TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to st
 }
 
 TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout][gpu]") {
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
-    using Device = std::remove_reference_t<decltype(device)>;
+  for_each_device(1, [&]<class Device>(Device& device) {
     const Dropout everything = {1, 7, state_for_devices()};
     const Array<float> in(77, 3.0f), residual(77, 0.5f);
     Array<float> out(77, std::nanf(""));
@@ -157,9 +155,7 @@ TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing an
     wait_for(device);
     CHECK(out == residual);
     dropout_backward<Device, float>(device, nullptr, nullptr, {0.5, 7, state_for_devices()}, 0);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("dropout: in place", "[dropout][gpu]") {

@@ -2,7 +2,7 @@
 
 #include "cases/embedding.hpp"
 #include "layers/embedding.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -44,48 +44,38 @@ TEST_CASE("embedding: out is the token's row and the position's row", "[embeddin
 TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alone", "[embedding][gpu]") {
   const Array<Token> tokens_bc = {2, 0, 2, 2};
   const Array<float> d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(2, [&]<class Device>(Device& device) {
     Array<float> d_token_vd(8, 100.0f), d_position_cd(6, 100.0f);
-    embedding_backward<std::remove_reference_t<decltype(device)>, float>(
-        device, d_token_vd.data(), d_position_cd.data(), d_out_bcd.data(), tokens_bc.data(), 2, 2, 2, 4);
+    embedding_backward<Device, float>(device, d_token_vd.data(), d_position_cd.data(), d_out_bcd.data(),
+                                      tokens_bc.data(), 2, 2, 2, 4);
     wait_for(device);
     CHECK(d_token_vd == Array<float>{103, 104, 100, 100, 113, 116, 100, 100});
     CHECK(d_position_cd == Array<float>{106, 108, 110, 112, 100, 100});
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding][gpu]") {
   const EmbeddingCase layer = embedding(1, 9, 21, 5, 9);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 4));
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&]<class Device>(Device& device) {
     Array<float> steps(static_cast<std::size_t>(layer.C * layer.D));
     for (Index c = 0; c < layer.C; ++c) {
-      embedding_forward<std::remove_reference_t<decltype(device)>, float>(
-          device, steps.data() + c * layer.D, layer.tokens_bc + c, in[0].data(), in[1].data(), 1, 1, layer.D, c);
+      embedding_forward<Device, float>(device, steps.data() + c * layer.D, layer.tokens_bc + c, in[0].data(),
+                                       in[1].data(), 1, 1, layer.D, c);
     }
     CHECK(steps == run_forward<float>(layer, device, in)[0]);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("embedding: no sequences", "[embedding][gpu]") {
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
-    using Device = std::remove_reference_t<decltype(device)>;
+  for_each_device(2, [&]<class Device>(Device& device) {
     Array<float> d_token_vd(6, 1.0f), d_position_cd(8, 1.0f);
     embedding_forward<Device, float>(device, nullptr, nullptr, d_token_vd.data(), nullptr, 0, 4, 2);
     embedding_backward<Device, float>(device, d_token_vd.data(), d_position_cd.data(), nullptr, nullptr, 0, 4, 2, 3);
     wait_for(device);
     CHECK(d_token_vd == Array<float>(6, 1.0f));
     CHECK(d_position_cd == Array<float>(8, 1.0f));
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("embedding: lane widths agree at every odd size", "[embedding]") {

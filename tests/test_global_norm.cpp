@@ -1,5 +1,5 @@
 #include "layers/global_norm.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -17,13 +17,6 @@ StepState run_as(Device& device, const Array<Accum<T>>& gradient, double clip, I
 template <class T, class Device>
 StepState run(Device& device, const Array<T>& gradient, double clip) {
   return run_as<T>(device, gradient, clip);
-}
-
-// Runs body(device, name) on every device that computes in float.
-template <class Body>
-void for_each_device(Index threads, const Body& body) {
-  for_each_cpu(threads, body);
-  for_each_gpu(body);
 }
 
 double norm_of(const Array<float>& gradient) {
@@ -55,8 +48,7 @@ TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global
 }
 
 TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_norm][gpu]") {
-  for_each_device(1, [](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [](auto& device) {
     const Array<float> gradient = {3, 0, -4};
     CHECK(run(device, gradient, 1).gradient_norm == 5);
     CHECK(run(device, gradient, 1).clip_scale == 0.2);
@@ -68,8 +60,7 @@ TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_n
 }
 
 TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {
-  for_each_device(2, [](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(2, [](auto& device) {
     for (std::size_t count : {0u, 40u}) {
       const StepState state = run(device, Array<float>(count, 0), 1);
       CHECK(state.gradient_norm == 0);
@@ -79,8 +70,7 @@ TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {
 }
 
 TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm][gpu]") {
-  for_each_device(1, [](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [](auto& device) {
     for (float size : {1e30f, 1e-30f}) {
       const StepState state = run(device, Array<float>(100, size), 1);
       CHECK_FALSE(!(std::abs(state.gradient_norm / (10 * static_cast<double>(size)) - 1) <= 1e-14));
@@ -133,10 +123,10 @@ TEST_CASE("global_norm: on the GPU, so many elements that parts grow", "[global_
 }
 
 TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm][gpu]") {
-  for_each_device(1, [](auto& device, const std::string& name) {
+  for_each_device(1, [](auto& device) {
     for (std::size_t position : {0u, 20u, 36u}) {
       for (double clip : {0.0, 1.0}) {
-        INFO(name << ", position " << position << ", clip " << clip);
+        INFO("position " << position << ", clip " << clip);
         Array<float> gradient = gradient_of(37);
         gradient[position] = std::numeric_limits<float>::quiet_NaN();
         StepState state = run(device, gradient, clip);

@@ -1,6 +1,6 @@
 #include "cases/linear.hpp"
 #include "layers/linear.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -120,8 +120,7 @@ TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
     in_bci.insert(in_bci.end(), values[0].begin(), values[0].end());
     d_out_bco.insert(d_out_bco.end(), values[2].begin(), values[2].end());
   }
-  const auto check = [&](auto& device, const std::string& isa) {
-    using Device = std::remove_reference_t<decltype(device)>;
+  for_each_device(2, [&]<class Device>(Device& device) {
     Array<float> out_bco(static_cast<std::size_t>(BC * O)), d_in_bci(static_cast<std::size_t>(BC * I));
     linear_forward<Device, float>(
         device,
@@ -133,20 +132,16 @@ TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
                                                   .I = I,
                                                   .O = O});
     wait_for(device);
-    INFO(isa);
     for (Index bc = 1; bc < BC; ++bc) {
       CHECK(std::equal(out_bco.begin(), out_bco.begin() + O, out_bco.begin() + bc * O));
       CHECK(std::equal(d_in_bci.begin(), d_in_bci.begin() + I, d_in_bci.begin() + bc * I));
     }
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear][gpu]") {
   const Index BC = 15, I = 20, O = 18;
-  const auto check = [&](auto& device, const std::string& isa) {
-    using Device = std::remove_reference_t<decltype(device)>;
+  for_each_device(1, [&]<class Device>(Device& device) {
     Array<float> in_bci(static_cast<std::size_t>(BC * I), 1.0f), out_bco(static_cast<std::size_t>(BC * O));
     const Array<float> weight_oi(static_cast<std::size_t>(O * I), 0.5f);
     in_bci[static_cast<std::size_t>(3 * I + 2)] = std::numeric_limits<float>::quiet_NaN();
@@ -155,7 +150,6 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
         device,
         {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = weight_oi.data(), .BC = BC, .I = I, .O = O});
     wait_for(device);
-    INFO(isa);
     for (Index bc = 0; bc < BC; ++bc) {
       for (Index o = 0; o < O; ++o) {
         const float out = out_bco[static_cast<std::size_t>(bc * O + o)];
@@ -166,14 +160,11 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
         }
       }
     }
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear][gpu]") {
-  const auto check = [&](auto& device, const std::string& isa) {
-    using Device = std::remove_reference_t<decltype(device)>;
+  for_each_device(2, [&]<class Device>(Device& device) {
     const Array<float> weight_oi(12, 1.0f);
     Array<float> d_weight_oi(12, 7.0f), d_bias_o(3, 7.0f);
     linear_forward<Device, float>(
@@ -188,12 +179,9 @@ TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linea
                                                    .I = 4,
                                                    .O = 3});
     wait_for(device);
-    INFO(isa);
     CHECK(d_weight_oi == Array<float>(12, 7.0f));
     CHECK(d_bias_o == Array<float>(3, 7.0f));
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("linear of no channels gives the bias, and 0 for the gradient of the input", "[linear]") {

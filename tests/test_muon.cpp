@@ -1,5 +1,5 @@
 #include "layers/muon.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/each_device.hpp"
 
 namespace abh {
 namespace {
@@ -202,8 +202,7 @@ TEST_CASE("muon: float in every instruction set against double, any number of th
 
 TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothing", "[muon][gpu]") {
   const Index O = 6, I = 9, count = O * I;
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     const Array<double> d = numbers(count, 2);
     Values<double> moved;
     for (const double size : {1.0, 1e-5, 1e30, 0.0}) {
@@ -226,9 +225,7 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
     // The complement of beta is that of the setting, not of its nearest float.
     decaying.update(device, Array<float>(static_cast<std::size_t>(count), 1), {.beta = 0.95}, state_of(0));
     CHECK(decaying.first_moment == Array<float>(static_cast<std::size_t>(count), static_cast<float>(1 - 0.95)));
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon][gpu]") {
@@ -255,8 +252,7 @@ TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no wor
 TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
   // More than one launch of a GPU takes.
   const Index matrices = 35, O = 3, I = 5, count = O * I;
-  const auto check = [&](auto& device, const std::string& name) {
-    INFO(name);
+  for_each_device(1, [&](auto& device) {
     const Matrices<float> all = run<float>(device, matrices, {O, I}, {});
     const Array<float> start = converted<float>(Values<double>{numbers(matrices * count, 1)})[0];
     for (Index m : {Index{0}, Index{31}, Index{32}, matrices - 1}) {
@@ -275,9 +271,7 @@ TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
       }
       CHECK(different == 0);
     }
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 // Aligned and not, less than an access and more than a block.
