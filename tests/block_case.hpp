@@ -238,8 +238,7 @@ void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
       CHECK(other[0] != out[0]);
     }
   };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  for_each_device(1, check);
 }
 
 // The outputs of step-by-step inference for a batch of one sequence, twice: the second time after a new start.
@@ -271,8 +270,7 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
     require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4,
                   "steps in float, " + name);
   };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  for_each_device(1, check);
 }
 
 }  // namespace abh

@@ -9,7 +9,7 @@ std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
 
 // Runs body(device, name, T{}) on every device in every type of number that it takes, but double.
 template <class Body>
-void for_each_device(const Body& body) {
+void for_each_number(const Body& body) {
   for_each_cpu(1, [&](auto& device, const std::string& name) { body(device, name, float{}); });
   for_each_gpu([&](auto& device, const std::string& name) {
     body(device, name + ", float", float{});
@@ -69,17 +69,7 @@ TEST_CASE("dot product attention: more blocks than pieces that they are dealt ou
 
 TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[attention]") {
   // Ends of lane vectors, of groups of two, of blocks of rows and of tiles, on and off the diagonal.
-  const auto check = [](const AttentionCase& layer) {
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 11));
-    const Values<float> d_out = converted<float>(random_values(layer.outputs(), 12));
-    PlainDevice reference;
-    const Values<double> out = run_forward<double>(layer, reference, converted<double>(in));
-    const Values<double> d_in = run_backward<double>(layer, reference, converted<double>(in), converted<double>(d_out));
-    for_each_cpu(1, [&](auto& device, const std::string& name) {
-      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-5, name);
-      require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), d_in, 2e-5, name);
-    });
-  };
+  const auto check = [](const AttentionCase& layer) { check_float(layer, 11, 1e-5, 2e-5, false); };
   for (const Index C : {2, 4, 9, 15, 24, 31, 33, 50, 63, 66, 97, 127, 128, 140}) {
     for (const Index K : {1, 4, 6, 8, 12, 15, 16, 24, 31, 40}) {
       INFO("C " << C << ", K " << K);
@@ -134,7 +124,7 @@ TEST_CASE("dot product attention: what is not a number stays so", "[attention]")
 }
 
 TEST_CASE("dot product attention: nothing to do", "[attention][gpu]") {
-  for_each_device([]<class T>(auto& device, const std::string&, T) {
+  for_each_number([]<class T>(auto& device, const std::string&, T) {
     for (const AttentionCase& layer :
          {AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3}, AttentionCase{.B = 2, .C = 0, .N = 2, .K = 3},
           AttentionCase{.B = 2, .C = 0, .N = 2, .K = 200}}) {
@@ -149,7 +139,7 @@ TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse
   for (const Index K : {3, 130}) {
     const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bc = kept(Array<Token>(70, 0))};
     const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
-    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
       const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
@@ -167,7 +157,7 @@ TEST_CASE("dot product attention: a position that sees one key has no score to l
   // Its only weight is 1 whatever the score. delta is summed as d_out . value is: d_score is 0, not almost.
   for (const Index K : {5, 16, 64, 100, 150}) {
     const AttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
-    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
       const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
       const Values<double> gradients =
@@ -197,13 +187,11 @@ TEST_CASE("dot product attention: scores of ten thousand", "[attention][gpu]") {
   const Values<double> reference = run_forward<double>(layer, plain, converted<double>(in));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 6));
   const Values<double> gradients = run_backward<double>(layer, plain, converted<double>(in), converted<double>(d_out));
-  const auto check = [&](auto& device, const std::string& name) {
+  for_each_device(1, [&](auto& device, const std::string& name) {
     require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), reference, 1e-6, name);
     // Backward weighs with the saved log-sum-exp, which near 1e4 float holds to half of 2^-10 only.
     require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), gradients, 5e-4, name);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 // A multiple of a number plus another one, in the type of the number.
@@ -216,7 +204,7 @@ TEST_CASE("dot product attention: later tokens change no bit of earlier outputs"
   for (const Index K : {11, 64, 129}) {
     // With 8 heads a block has two tiles.
     const AttentionCase layer{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K};
-    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
       const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
       for (const Index from : {1, 20, 63, 64, 65, 100, 149}) {
@@ -241,7 +229,7 @@ TEST_CASE("dot product attention: a masked key has no influence and no gradient"
     Array<Token> mask_c(140, 1);
     mask_c[size_of(masked)] = 0;
     const AttentionCase layer{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bc = mask_c.data()};
-    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
       const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
@@ -307,7 +295,7 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[attent
     const Values<double> reference = run_forward<double>(layer, plain, in);
     require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
     if (layer.query_scale > 1) continue;  // scores of thousands have 3 digits behind the point in float
-    for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> narrow_in = converted<T>(in);
       const Values<double> expected = run_forward<double>(layer, plain, converted<double>(narrow_in));
       require_close(layer.outputs(), converted<double>(step_by_step<T>(layer, device, narrow_in)), expected,
@@ -323,7 +311,7 @@ TEST_CASE("dot product attention: a step over scores of thousands", "[attention]
   for (double& x : in[0]) x = 1024 * std::round(x);
   for (double& x : in[1]) x = std::round(x);
   PlainDevice plain;
-  for_each_device([&]<class T>(auto& device, const std::string& name, T) {
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     const Values<T> narrow_in = converted<T>(in);
     const Values<double> expected = run_forward<double>(layer, plain, converted<double>(narrow_in));
     require_close(layer.outputs(), converted<double>(step_by_step<T>(layer, device, narrow_in)), expected,
@@ -332,7 +320,7 @@ TEST_CASE("dot product attention: a step over scores of thousands", "[attention]
 }
 
 TEST_CASE("dot product attention: a step over no keys gives 0", "[attention][gpu]") {
-  for_each_device([]<class T>(auto& device, const std::string& name, T) {
+  for_each_number([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
     const Array<T> query(6, T(1.0f));
     Values<T> out = {Array<T>(6, T(5.0f))};

@@ -3,7 +3,7 @@
 
 #include "cases/causal_conv.hpp"
 #include "layers/causal_conv.hpp"
-#include "tests/each_device.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
@@ -117,12 +117,10 @@ TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv][gpu]") 
     PlainDevice plain;
     const Values<double> out = run_forward<double>(layer, plain, in);
     require_close(layer.outputs(), run_steps<double>(layer, device, in), out, 1e-11, "double");
-    const auto check_float_steps = [&](auto& any, const std::string& name) {
+    for_each_device(2, [&](auto& any, const std::string& name) {
       require_close(layer.outputs(), converted<double>(run_steps<float>(layer, any, converted<float>(in))), out, 1e-4,
                     name);
-    };
-    for_each_cpu(2, check_float_steps);
-    for_each_gpu(check_float_steps);
+    });
     for_each_gpu([&](auto& any, const std::string& name) {
       // One step rounds as all at once do: what is stored is rounded once, and sums are in float.
       const Values<bf16> narrow = converted<bf16>(in);
@@ -151,13 +149,10 @@ TEST_CASE("causal_conv: no sequences", "[causal_conv][gpu]") {
   for (const Index groups : {1, 6, 12}) {
     const CausalConvCase layer{{0, 5, 12, groups, 3}};
     const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-    const auto check = [&](auto& device, const std::string& name) {
-      INFO(name);
+    for_each_device(2, [&](auto& device) {
       CHECK(run_backward<float>(layer, device, in, {{}})[1] == Array<double>(in[1].size(), 0.0));
       CHECK(run_forward<float>(layer, device, in)[0].empty());
-    };
-    for_each_cpu(2, check);
-    for_each_gpu(check);
+    });
   }
 }
 

@@ -1,6 +1,6 @@
 #include "cases/cross_entropy.hpp"
 #include "layers/cross_entropy.hpp"
-#include "tests/each_device.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
@@ -159,7 +159,7 @@ TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_e
   const Index V = 37;  // two wide pieces and a rest of scalars at every width
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
                              std::numeric_limits<float>::infinity());
-  const auto check = [&](auto& device, const std::string& name) {
+  for_each_device(1, [&](auto& device, const std::string& name) {
     for (std::size_t position = 0; position < static_cast<std::size_t>(2 * V); ++position) {
       INFO(name << ", position " << position);
       Array<float> logits_bcv = converted<float>(Values<double>{random_logits(2 * V)})[0];
@@ -173,9 +173,7 @@ TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_e
     const Result<float> got = run<float>(device, logits_bcv, {ignored_target, 0}, V);
     CHECK_FALSE(!(std::abs(got.loss - std::log(37.0f)) <= 1e-6f));
     CHECK(got.d_logits_bcv[0] == 0);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {

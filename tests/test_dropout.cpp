@@ -6,7 +6,7 @@
 #include "cases/dropout.hpp"
 #include "cpu/dropout_mask.hpp"
 #include "layers/dropout.hpp"
-#include "tests/each_device.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
@@ -50,7 +50,7 @@ TEST_CASE("dropout: the mask is the one that the words say, on every device, bot
         expected.push_back(kept_by_contract(dropout, i) ? static_cast<float>(1 / (1 - p)) : 0.0f);
       }
       const Array<float> ones(expected.size(), 1.0f);
-      const auto check = [&](auto& device, const std::string& name) {
+      for_each_device(2, [&](auto& device, const std::string& name) {
         INFO(name << ", p " << p << ", " << count << " elements");
         Array<float> out(expected.size()), d_in(expected.size());
         dropout_forward<std::remove_reference_t<decltype(device)>, float>(device, out.data(), ones.data(), nullptr,
@@ -60,9 +60,7 @@ TEST_CASE("dropout: the mask is the one that the words say, on every device, bot
         wait_for(device);
         CHECK(out == expected);
         CHECK(d_in == expected);
-      };
-      for_each_cpu(2, check);
-      for_each_gpu(check);
+      });
     }
   }
 }
@@ -162,7 +160,7 @@ TEST_CASE("dropout: in place", "[dropout][gpu]") {
   const Index count = 301;
   const DropoutCase layer = dropout(count, GENERATE(0.0, 0.3), true);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
-  const auto check = [&](auto& device, const std::string& name) {
+  for_each_device(1, [&](auto& device, const std::string& name) {
     INFO(name << ", p " << layer.dropout.p);
     using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> apart = run_forward<float>(layer, device, in)[0];
@@ -177,9 +175,7 @@ TEST_CASE("dropout: in place", "[dropout][gpu]") {
     dropout_backward<Device, float>(device, gradient.data(), gradient.data(), layer.dropout, count);
     wait_for(device);
     CHECK(gradient == gradient_apart);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("dropout: lane widths agree at every odd size", "[dropout]") {

@@ -19,11 +19,9 @@ TEST_CASE("gate: every derivative, every width", "[gate]") {
 }
 
 TEST_CASE("gate: no rows", "[gate][gpu]") {
-  const auto check = [](auto& device, const std::string&) {
+  for_each_device(2, [&](auto& device) {
     CHECK(run_backward<float>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("gate: keep what the counter-based mask keeps", "[gate][gpu]") {
@@ -35,12 +33,10 @@ TEST_CASE("gate: keep what the counter-based mask keeps", "[gate][gpu]") {
       const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
       PlainDevice plain;
       const Array<float> expected = run_forward<float>(GateCase{BC, D, false, dropout}, plain, in)[0];
-      const auto check = [&](auto& device, const std::string& name) {
+      for_each_device(2, [&](auto& device, const std::string& name) {
         INFO(name << ", D " << D << ", p " << p);
         CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
-      };
-      for_each_cpu(2, check);
-      for_each_gpu(check);
+      });
     }
   }
 }

@@ -1,5 +1,5 @@
 #include "layers/global_norm.hpp"
-#include "tests/each_device.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {

@@ -35,12 +35,10 @@ TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm][gp
   const Values<float> in = converted<float>(random_values(slots, 3));
   CpuDevice<Isa::baseline> device(1);
   const Values<double> reference = run_forward<double>(layer, device, converted<double>(in));
-  const auto check = [&](auto& any, const std::string& name) {
+  for_each_device(1, [&](auto& any, const std::string& name) {
     const Values<double> got = converted<double>(run_forward<float>(layer, any, in));
     require_close(layer.outputs(), got, reference, 5e-5, name);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradients", "[layernorm]") {

@@ -1,6 +1,6 @@
 #include "cases/linear.hpp"
 #include "layers/linear.hpp"
-#include "tests/each_device.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {
@@ -112,95 +112,58 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
 // A row's result does not depend on which row of a tile it is, nor on how many others there are: equal rows in, equal
 // bits out, for every position in and at the edge of a tile.
 TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
-  const Index BC = 29, I = 71, O = 45;
-  const std::vector<Slot> slots = {activation("in_i", {I}), weight("weight_oi", {O * I}), activation("d_out_o", {O})};
-  const Values<float> values = converted<float>(random_values(slots, 3));
-  Array<float> in_bci, d_out_bco;
-  for (Index bc = 0; bc < BC; ++bc) {
-    in_bci.insert(in_bci.end(), values[0].begin(), values[0].end());
-    d_out_bco.insert(d_out_bco.end(), values[2].begin(), values[2].end());
+  const LinearCase layer{.BC = 29, .I = 71, .O = 45};
+  const Values<float> row = converted<float>(random_values(LinearCase{1, layer.I, layer.O}.inputs(), 3));
+  const Array<float> d_row = converted<float>(random_values(LinearCase{1, layer.I, layer.O}.outputs(), 4))[0];
+  Values<float> in = {{}, row[1]}, d_out(1);
+  for (Index bc = 0; bc < layer.BC; ++bc) {
+    in[0].insert(in[0].end(), row[0].begin(), row[0].end());
+    d_out[0].insert(d_out[0].end(), d_row.begin(), d_row.end());
   }
-  for_each_device(2, [&]<class Device>(Device& device) {
-    Array<float> out_bco(static_cast<std::size_t>(BC * O)), d_in_bci(static_cast<std::size_t>(BC * I));
-    linear_forward<Device, float>(
-        device,
-        {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = values[1].data(), .BC = BC, .I = I, .O = O});
-    linear_backward_input<Device, float>(device, {.d_in_bci = d_in_bci.data(),
-                                                  .d_out_bco = d_out_bco.data(),
-                                                  .weight_oi = values[1].data(),
-                                                  .BC = BC,
-                                                  .I = I,
-                                                  .O = O});
-    wait_for(device);
-    for (Index bc = 1; bc < BC; ++bc) {
-      CHECK(std::equal(out_bco.begin(), out_bco.begin() + O, out_bco.begin() + bc * O));
-      CHECK(std::equal(d_in_bci.begin(), d_in_bci.begin() + I, d_in_bci.begin() + bc * I));
+  for_each_device(2, [&](auto& device) {
+    const Array<float> out_bco = run_forward<float>(layer, device, in)[0];
+    const Array<double> d_in_bci = run_backward<float>(layer, device, in, d_out)[0];
+    for (Index bc = 1; bc < layer.BC; ++bc) {
+      CHECK(std::equal(out_bco.begin(), out_bco.begin() + layer.O, out_bco.begin() + bc * layer.O));
+      CHECK(std::equal(d_in_bci.begin(), d_in_bci.begin() + layer.I, d_in_bci.begin() + bc * layer.I));
     }
   });
 }
 
 TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear][gpu]") {
-  const Index BC = 15, I = 20, O = 18;
-  for_each_device(1, [&]<class Device>(Device& device) {
-    Array<float> in_bci(static_cast<std::size_t>(BC * I), 1.0f), out_bco(static_cast<std::size_t>(BC * O));
-    const Array<float> weight_oi(static_cast<std::size_t>(O * I), 0.5f);
-    in_bci[static_cast<std::size_t>(3 * I + 2)] = std::numeric_limits<float>::quiet_NaN();
-    in_bci[static_cast<std::size_t>(14 * I + 19)] = std::numeric_limits<float>::infinity();
-    linear_forward<Device, float>(
-        device,
-        {.out_bco = out_bco.data(), .in_bci = in_bci.data(), .weight_oi = weight_oi.data(), .BC = BC, .I = I, .O = O});
-    wait_for(device);
-    for (Index bc = 0; bc < BC; ++bc) {
-      for (Index o = 0; o < O; ++o) {
-        const float out = out_bco[static_cast<std::size_t>(bc * O + o)];
-        if (bc == 3) {
-          CHECK(std::isnan(out));
-        } else {
-          CHECK(out == (bc == 14 ? std::numeric_limits<float>::infinity() : 10.0f));
-        }
+  const LinearCase layer{.BC = 15, .I = 20, .O = 18};
+  Values<float> in = {Array<float>(15 * 20, 1.0f), Array<float>(18 * 20, 0.5f)};
+  in[0][3 * 20 + 2] = std::numeric_limits<float>::quiet_NaN();
+  in[0][14 * 20 + 19] = std::numeric_limits<float>::infinity();
+  for_each_device(1, [&](auto& device) {
+    const Array<float> out_bco = run_forward<float>(layer, device, in)[0];
+    for (std::size_t i = 0; i < out_bco.size(); ++i) {
+      const std::size_t bc = i / 18;
+      if (bc == 3) {
+        CHECK(std::isnan(out_bco[i]));
+      } else {
+        CHECK(out_bco[i] == (bc == 14 ? std::numeric_limits<float>::infinity() : 10.0f));
       }
     }
   });
 }
 
 TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear][gpu]") {
-  for_each_device(2, [&]<class Device>(Device& device) {
-    const Array<float> weight_oi(12, 1.0f);
-    Array<float> d_weight_oi(12, 7.0f), d_bias_o(3, 7.0f);
-    linear_forward<Device, float>(
-        device, {.out_bco = nullptr, .in_bci = nullptr, .weight_oi = weight_oi.data(), .BC = 0, .I = 4, .O = 3});
-    linear_backward_input<Device, float>(
-        device, {.d_in_bci = nullptr, .d_out_bco = nullptr, .weight_oi = weight_oi.data(), .BC = 0, .I = 4, .O = 3});
-    linear_backward_weight<Device, float>(device, {.d_weight_oi = d_weight_oi.data(),
-                                                   .d_bias_o = d_bias_o.data(),
-                                                   .d_out_bco = nullptr,
-                                                   .in_bci = nullptr,
-                                                   .BC = 0,
-                                                   .I = 4,
-                                                   .O = 3});
-    wait_for(device);
-    CHECK(d_weight_oi == Array<float>(12, 7.0f));
-    CHECK(d_bias_o == Array<float>(3, 7.0f));
+  const LinearCase layer{.BC = 0, .I = 4, .O = 3, .bias = true};
+  const Values<float> in = {{}, Array<float>(12, 1.0f), Array<float>(3, 1.0f)};
+  for_each_device(2, [&](auto& device) {
+    CHECK(run_forward<float>(layer, device, in) == Values<float>{{}});
+    CHECK(run_backward<float>(layer, device, in, {{}}) ==
+          Values<double>{{}, Array<double>(12, 0), Array<double>(3, 0)});
   });
 }
 
 TEST_CASE("linear of no channels gives the bias, and 0 for the gradient of the input", "[linear]") {
-  for_each_cpu(1, [](auto& device, const std::string& isa) {
-    using Device = std::remove_reference_t<decltype(device)>;
-    const Array<float> bias_o = {1, 2, 3};
-    Array<float> out_bco(6, 7.0f), d_in_bci(6, 7.0f);
-    linear_forward<Device, float>(device, {.out_bco = out_bco.data(),
-                                           .in_bci = nullptr,
-                                           .weight_oi = nullptr,
-                                           .bias_o = bias_o.data(),
-                                           .BC = 2,
-                                           .I = 0,
-                                           .O = 3});
-    linear_backward_input<Device, float>(
-        device, {.d_in_bci = d_in_bci.data(), .d_out_bco = nullptr, .weight_oi = nullptr, .BC = 2, .I = 3, .O = 0});
+  const LinearCase no_inputs{.BC = 2, .I = 0, .O = 3, .bias = true}, no_outputs{.BC = 2, .I = 3, .O = 0};
+  for_each_cpu(1, [&](auto& device, const std::string& isa) {
     INFO(isa);
-    CHECK(out_bco == Array<float>{1, 2, 3, 1, 2, 3});
-    CHECK(d_in_bci == Array<float>(6, 0.0f));
+    CHECK(run_forward<float>(no_inputs, device, {{}, {}, {1, 2, 3}})[0] == Array<float>{1, 2, 3, 1, 2, 3});
+    CHECK(run_backward<float>(no_outputs, device, {Array<float>(6), {}}, {{}})[0] == Array<double>(6, 0));
   });
 }
 

@@ -1,5 +1,5 @@
 #include "layers/muon.hpp"
-#include "tests/each_device.hpp"
+#include "tests/layer_case.hpp"
 
 namespace abh {
 namespace {

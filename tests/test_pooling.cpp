@@ -101,14 +101,12 @@ void check_definition(const PoolingCase& layer, const Values<float>& in, double 
   require_close(layer.outputs(), run_forward<double>(layer, device, in_double), expected, 1e-12, "forward");
   require_close(layer.inputs(), run_backward<double>(layer, device, in_double, d_out_double), d_expected, 1e-12,
                 "backward", false);
-  const auto check = [&](auto& any, const std::string& isa) {
+  for_each_device(1, [&](auto& any, const std::string& isa) {
     require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), expected, tolerance_float,
                   "float forward, " + isa);
     require_close_gradients(layer, in_double, run_backward<float>(layer, any, in, d_out), d_expected,
                             2 * tolerance_float, isa);
-  };
-  for_each_cpu(1, check);
-  for_each_gpu(check);
+  });
 }
 void check_definition(const PoolingCase& layer, double logit_scale = 1) {
   std::vector<Slot> slots = layer.inputs();
@@ -218,36 +216,60 @@ TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling]")
   check_threads(PoolingCase{{1, 4099, 2, 20}}, 1);
 }
 
-TEST_CASE("pooling: adding a constant to all logits changes nothing, so their gradients add up to 0", "[pooling]") {
-  for (Index window : {0, 3, 8}) {
-    const PoolingCase layer{{2, 21, 3, 5, window}, holes_and_nothing(21)};
-    CpuDevice<Isa::baseline> device(1);
-    const Array<double> d_logit_bnc =
-        run_backward<double>(layer, device, random_values(layer.inputs(), 1), random_values(layer.outputs(), 2))[0];
-    CHECK(largest(d_logit_bnc) > 0.1);
-    for (Index bn = 0; bn < 6; ++bn) {
-      double sum = 0;
-      for (Index c = 0; c < 21; ++c) sum += d_logit_bnc[size(bn * 21 + c)];
-      CHECK_FALSE(!(std::abs(sum) <= 1e-13));
+template <class T, class Device>
+void check_sums(Device& device, const PoolingCase& layer, double tolerance) {
+  const auto [B, C, N, K, window] = layer.shape;
+  const Array<double> d_logit_bnc = run_backward<T>(layer, device, converted<T>(random_values(layer.inputs(), 1)),
+                                                    converted<T>(random_values(layer.outputs(), 2)))[0];
+  INFO("window " << window);
+  double size_of_all = 0;
+  for (Index bn = 0; bn < B * N; ++bn) {
+    double sum = 0, size_of_terms = 0;
+    for (Index c = 0; c < C; ++c) {
+      sum += d_logit_bnc[size(bn * C + c)];
+      size_of_terms += std::abs(d_logit_bnc[size(bn * C + c)]);
     }
+    CHECK_FALSE(!(std::abs(sum) <= tolerance * size_of_terms));
+    size_of_all += size_of_terms;
   }
+  CHECK(size_of_all > 1);
 }
 
-TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling]") {
-  for (Index window : {0, 2, 5}) {
-    const PoolingCase layer{{2, 12, 1, 4, window}, holes_and_nothing(12)};
-    CpuDevice<Isa::baseline> device(1);
-    const Values<double> in = random_values(layer.inputs(), 1);
-    const Array<double> out = run_forward<double>(layer, device, in)[0];
-    const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 2));
-    for (Index bc = 0; bc < 24; ++bc) {
-      for (Index k = 0; k < 4; ++k) {
-        if (bc < 3 || bc >= 12) CHECK(out[size(bc * 4 + k)] == 0);  // a masked beginning, a masked row
-        if (layer.mask_bc[size(bc)] == 0) CHECK(d_in[1][size(bc * 4 + k)] == 0);
-      }
-      if (layer.mask_bc[size(bc)] == 0) CHECK(d_in[0][size(bc)] == 0);
+TEST_CASE("pooling: adding a constant to all logits changes nothing, so their gradients add up to 0",
+          "[pooling][gpu]") {
+  CpuDevice<Isa::baseline> baseline(1);
+  for (Index window : {0, 3, 8}) check_sums<double>(baseline, {{2, 21, 3, 5, window}, holes_and_nothing(21)}, 1e-14);
+  for_each_device(1, [](auto& device) {
+    for (Index window : {0, 3, 100, 300}) check_sums<float>(device, {{1, 700, 3, 5, window}}, 1e-5);
+  });
+}
+
+template <class T, class Device>
+void check_masked(Device& device, Index C, Index window) {
+  const PoolingCase layer{{2, C, 1, 4, window}, holes_and_nothing(C)};
+  const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+  const Array<T> out = run_forward<T>(layer, device, in)[0];
+  const Values<double> d_in = run_backward<T>(layer, device, in, converted<T>(random_values(layer.outputs(), 2)));
+  Index not_zero = 0;
+  for (Index bc = 0; bc < 2 * C; ++bc) {
+    const bool masked = layer.mask_bc[size(bc)] == 0;
+    const bool sees_nothing = bc < C / 4 || bc >= C;  // a masked beginning, a masked row
+    not_zero += masked && d_in[0][size(bc)] != 0;
+    for (Index k = 0; k < 4; ++k) {
+      not_zero += sees_nothing && out[size(bc * 4 + k)] != 0;
+      not_zero += masked && d_in[1][size(bc * 4 + k)] != 0;
     }
   }
+  INFO("window " << window);
+  CHECK(not_zero == 0);
+}
+
+TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling][gpu]") {
+  CpuDevice<Isa::baseline> baseline(1);
+  for (Index window : {0, 2, 5}) check_masked<double>(baseline, 12, window);
+  for_each_device(1, [](auto& device) {
+    for (Index window : {0, 5, 300}) check_masked<float>(device, 600, window);
+  });
 }
 
 // What happens at each of some positions changes the outputs that see it, all of them, and no bit of the others.
@@ -273,12 +295,17 @@ void check_influence(Device& device, const std::string& name, const PoolingCase&
   }
 }
 
-TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling]") {
+TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling][gpu]") {
   std::vector<Index> positions(23);
   std::iota(positions.begin(), positions.end(), 0);
   for (Index window : {0, 1, 4, 6}) {
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       check_influence(device, isa, {{1, 23, 2, 21, window}}, positions);
+    });
+  }
+  for (Index window : {0, 1, 6, 256, 300}) {
+    for_each_gpu([&](auto& device, const std::string& name) {
+      check_influence(device, name, {{1, 600, 2, 3, window}}, {0, 3, 255, 256, 299, 300, 511, 599});
     });
   }
 }
@@ -342,11 +369,9 @@ TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") {
       const Values<double> expected = run_forward<double>(layer, plain, in);
       INFO("window " << window << ", logits of " << scale);
       require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
-      const auto check = [&](auto& any, const std::string& name) {
+      for_each_device(1, [&](auto& any, const std::string& name) {
         require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, name);
-      };
-      for_each_cpu(1, check);
-      for_each_gpu(check);
+      });
     }
   }
 }
@@ -473,50 +498,6 @@ TEST_CASE("pooling: on the GPU, masks and strides", "[pooling][gpu]") {
   }
 }
 
-TEST_CASE("pooling: on the GPU, what is masked is 0 and gets exactly 0", "[pooling][gpu]") {
-  for_each_gpu([](auto& device, const std::string& name) {
-    for (Index window : {0, 5, 300}) {
-      INFO(name << ", window " << window);
-      const PoolingCase layer{{2, 600, 1, 4, window}, holes_and_nothing(600)};
-      const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-      const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-      const Array<float> out = run_forward<float>(layer, device, in)[0];
-      const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
-      Index not_zero = 0;
-      for (Index i = 0; i < 2 * 600; ++i) {
-        const bool nothing_seen = i < 150 || i >= 600;
-        for (Index k = 0; k < 4; ++k) {
-          not_zero += nothing_seen && out[size(i * 4 + k)] != 0;
-          not_zero += layer.mask_bc[size(i)] == 0 && d_in[1][size(i * 4 + k)] != 0;
-        }
-        not_zero += layer.mask_bc[size(i)] == 0 && d_in[0][size(i)] != 0;
-      }
-      CHECK(not_zero == 0);
-    }
-  });
-}
-
-TEST_CASE("pooling: on the GPU, the gradients of logits add up to 0", "[pooling][gpu]") {
-  for_each_gpu([](auto& device, const std::string& name) {
-    for (Index window : {0, 3, 100, 300}) {
-      INFO(name << ", window " << window);
-      const PoolingCase layer = pooling(1, 700, 3, 5, window);
-      const Array<double> d_logit_bnc =
-          run_backward<float>(layer, device, converted<float>(random_values(layer.inputs(), 1)),
-                              converted<float>(random_values(layer.outputs(), 2)))[0];
-      for (Index n = 0; n < 3; ++n) {
-        double sum = 0, size_of_terms = 0;
-        for (Index c = 0; c < 700; ++c) {
-          sum += d_logit_bnc[size(n * 700 + c)];
-          size_of_terms += std::abs(d_logit_bnc[size(n * 700 + c)]);
-        }
-        CHECK(size_of_terms > 1);
-        CHECK_FALSE(!(std::abs(sum) <= 1e-5 * size_of_terms));
-      }
-    }
-  });
-}
-
 TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][gpu]") {
   for (Index window : {0, 5, 300}) {
     INFO("window " << window);
@@ -528,14 +509,6 @@ TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][g
     for (std::size_t i = 0; i < in[0].size(); ++i) in[0][i] = i % 600 == 299 ? 1e4f : -1e4f;
     check_definition(layer, in);
   }
-}
-
-TEST_CASE("pooling: on the GPU, what lies outside the window has no influence on a single bit", "[pooling][gpu]") {
-  for_each_gpu([&](auto& device, const std::string& name) {
-    for (Index window : {0, 1, 6, 256, 300}) {
-      check_influence(device, name, {{1, 600, 2, 3, window}}, {0, 3, 255, 256, 299, 300, 511, 599});
-    }
-  });
 }
 
 }  // namespace

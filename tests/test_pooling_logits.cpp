@@ -22,11 +22,9 @@ TEST_CASE("pooling_logits: many rows", "[pooling_logits]") {
 
 TEST_CASE("pooling_logits: no sequences", "[pooling_logits][gpu]") {
   const PoolingLogitsCase layer{0, 5, 1, 2};
-  const auto check = [&](auto& device, const std::string&) {
+  for_each_device(2, [&](auto& device) {
     CHECK(run_backward<float>(layer, device, {{}, {1, 2}}, {{}})[1] == Array<double>{0, 0});
-  };
-  for_each_cpu(2, check);
-  for_each_gpu(check);
+  });
 }
 
 TEST_CASE("pooling_logits: on the GPU, heads of any size", "[pooling_logits][gpu]") {
