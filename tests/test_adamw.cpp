@@ -1,5 +1,5 @@
 #include "layers/adamw.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/optimizer_case.hpp"
 
 namespace abh {
 namespace {
@@ -34,12 +34,11 @@ struct Tensor {
                                      .count = static_cast<Index>(weight.size()) - begin});
     wait_for(device);
   }
+  Values<Accum<T>> tensors() const {
+    return {Array<Accum<T>>(weight.begin(), weight.end()), first_moment, second_moment};
+  }
   bool operator==(const Tensor&) const = default;
 };
-
-Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
-  return random_values(activation("numbers", {count}, scale), seed, 0);
-}
 
 StepState state_of(std::uint32_t step, const AdamwSettings& settings, float learning_rate, double clip_scale = 1) {
   StepState state;
@@ -89,24 +88,14 @@ TEST_CASE("adamw: against the algorithm as published", "[adamw]") {
   }
 }
 
+std::vector<Slot> slots_of(Index count) {
+  return {activation("weight", {count}), activation("first_moment", {count}), activation("second_moment", {count})};
+}
+
 TEST_CASE("adamw: float in every instruction set against double, any number of threads", "[adamw]") {
-  const AdamwSettings settings{.weight_decay = 0.1};
   const Index count = 2 * 8192 + 29;
-  PlainDevice reference_device;
-  const Tensor<double> reference = run<double>(reference_device, count, settings);
-  const std::vector<Slot> slots = {activation("weight", {count}), activation("first_moment", {count}),
-                                   activation("second_moment", {count})};
-  std::vector<Tensor<float>> results;
-  for (Index threads : {1, 2, 3}) {
-    for_each_cpu(threads, [&](auto& device, const std::string& isa) {
-      const Tensor<float> got = run<float>(device, count, settings);
-      require_close(slots, converted<double>(Values<float>{got.weight, got.first_moment, got.second_moment}),
-                    {reference.weight, reference.first_moment, reference.second_moment}, 1e-5, isa);
-      results.push_back(got);
-    });
-  }
-  const std::size_t devices = results.size() / 3;
-  for (std::size_t i = devices; i < results.size(); ++i) CHECK(results[i] == results[i % devices]);
+  check_update_on_cpus(slots_of(count), 1e-5,
+                       [&]<class T>(auto& device) { return run<T>(device, count, {.weight_decay = 0.1}); });
 }
 
 TEST_CASE("adamw: the corrections", "[adamw]") {
@@ -198,40 +187,24 @@ TEST_CASE("adamw: no weights", "[adamw][gpu]") {
 
 // Aligned and not, less than an access and more than a block.
 TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
-  const AdamwSettings settings{.weight_decay = 0.1};
   for_each_gpu([&](auto& device, const std::string& name) {
     for (const auto& [count, begin] : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 0}, {2077, 3}}) {
       INFO(name << ", " << count << " weights, the first " << begin << " left alone");
-      PlainDevice reference_device;
-      const Tensor<double> reference = run<double>(reference_device, count, settings, begin);
-      const Tensor<float> got = run<float>(device, count, settings, begin);
-      const std::vector<Slot> slots = {activation("weight", {count}), activation("first_moment", {count}),
-                                       activation("second_moment", {count})};
-      for (const Comparison& comparison :
-           compare(slots, converted<double>(Values<float>{got.weight, got.first_moment, got.second_moment}),
-                   {reference.weight, reference.first_moment, reference.second_moment}, true)) {
-        record_gradcheck({"adamw", "15 steps, " + std::to_string(count) + " weights", comparison.name, "update", name,
-                          "float", comparison.error, 1e-5});
-      }
-      for (int order : {1, 2}) {
-        set_thread_order(order);
-        CHECK(run<float>(device, count, settings, begin) == got);
-      }
-      set_thread_order(0);
+      const auto steps = [&, count = count, begin = begin]<class T>(auto& any) {
+        return run<T>(any, count, {.weight_decay = 0.1}, begin);
+      };
+      GradcheckRow row{"adamw", "15 steps, " + std::to_string(count) + " weights", "weight", "update", name, "float", 0,
+                       1e-5};
+      const auto [got, narrow] = check_update_on_gpu(device, row, slots_of(count), steps);
 
       // bf16: everything as in float, and the rounded copy of it.
-      const Tensor<bf16> narrow = run<bf16>(device, count, settings, begin);
-      const Values<double> rounded = converted<double>(Values<bf16>{narrow.weight});
-      record_gradcheck({"adamw", "15 steps, " + std::to_string(count) + " weights", "weight", "update", name, "bf16",
-                        error_in_norm(rounded[0], reference.weight, 0), 2e-2});
+      row.type = "bf16";
+      row.error = error_in_norm(converted<double>(Values<bf16>{narrow.weight})[0], reference_of(steps).weight, 0);
+      row.tolerance = 2e-2;
+      record_gradcheck(row);
       CHECK(narrow.master == got.weight);
       CHECK(narrow.first_moment == got.first_moment);
       CHECK(narrow.second_moment == got.second_moment);
-      Index not_rounded = 0;
-      for (std::size_t i = 0; i < narrow.weight.size(); ++i) {
-        not_rounded += float(narrow.weight[i]) != float(bf16(narrow.master[i]));
-      }
-      CHECK(not_rounded == 0);
     }
   });
 }

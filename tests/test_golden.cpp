@@ -3,11 +3,11 @@
 #include <limits>
 #include <sstream>
 
+#include "apps/golden/golden.hpp"
+#include "apps/golden/golden_cases.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "captured.hpp"
-#include "cases/golden.hpp"
-#include "cases/golden_cases.hpp"
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
 #include "folder.hpp"

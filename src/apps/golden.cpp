@@ -1,4 +1,4 @@
-#include "cases/golden.hpp"
+#include "apps/golden/golden.hpp"
 
 #include "program/flags.hpp"
 

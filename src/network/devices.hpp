@@ -14,10 +14,13 @@
 namespace abh {
 
 // body.operator()<Device, T>(): the device and the number type that are chosen, as types; require_device accepts them.
-template <class Body>
+// Without `narrow` the body is made for float alone.
+template <bool narrow = true, class Body>
 auto with_device_type(const DeviceChoice& choice, const std::string& type, const Body& body) {
   const auto with = [&]<class Device>() {
-    if (type == "bf16") return body.template operator()<Device, bf16>();
+    if constexpr (narrow) {
+      if (type == "bf16") return body.template operator()<Device, bf16>();
+    }
     return body.template operator()<Device, float>();
   };
   static_cast<void>(with);  // of builds without a GPU device

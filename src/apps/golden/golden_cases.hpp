@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "apps/golden/golden.hpp"
 #include "cases/cross_entropy.hpp"
 #include "cases/device_arrays.hpp"
 #include "cases/gelu.hpp"
-#include "cases/golden.hpp"
 #include "cases/layernorm.hpp"
 #include "cases/linear.hpp"
 #include "cases/pooling.hpp"

@@ -1,4 +1,4 @@
-#include "cases/golden.hpp"
+#include "apps/golden/golden.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,17 +9,13 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "cpu/cpu.hpp"
-#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-#include "cuda/gpu.hpp"
-#endif
+#include "apps/golden/golden_cases.hpp"
 #include "base/error.hpp"
-#include "cases/golden_cases.hpp"
-#include "device/isa.hpp"
-#include "plain/plain.hpp"
+#include "network/devices.hpp"
 #include "program/flags.hpp"
 
 namespace abh {
@@ -94,38 +90,20 @@ struct GoldenSettings {
   std::optional<double> tolerance;  // from the command line
 };
 
-template <class Device, class T>
-GoldenResults results_on(Device&& device, GoldenFile& file) {
-  return GoldenCases<std::remove_reference_t<Device>, T>(device, file).run();
-}
-
-// A device is one line here. Files are small, and results do not depend on the number of threads: one is enough.
+// Files are small, and results do not depend on the number of threads: one is enough.
 GoldenResults results_of(const GoldenSettings& settings, GoldenFile& file) {
-#if defined(ABH_CUDA)
-  using Cuda = GpuDevice<Backend::cuda>;
-  if (settings.device == "cuda") return results_on<Cuda, float>(Cuda(), file);
-#endif
-#if defined(ABH_EMULATOR)
-  using Emulated = GpuDevice<Backend::emulated>;
-  if (settings.device == "emulated") return results_on<Emulated, float>(Emulated(), file);
-#endif
-  if (settings.device == "plain") {
-    return settings.type == "double" ? results_on<PlainDevice, double>(PlainDevice(), file)
-                                     : results_on<PlainDevice, float>(PlainDevice(), file);
-  }
-  if (settings.type == "double") return results_on<CpuDevice<Isa::baseline>, double>(CpuDevice<Isa::baseline>(1), file);
-  switch (best_isa()) {
-#if defined(ABH_AVX512)
-    case Isa::avx512:
-      return results_on<CpuDevice<Isa::avx512>, float>(CpuDevice<Isa::avx512>(1), file);
-#endif
-#if defined(ABH_X86)
-    case Isa::avx2:
-      return results_on<CpuDevice<Isa::avx2>, float>(CpuDevice<Isa::avx2>(1), file);
-#endif
-    default:
-      return results_on<CpuDevice<Isa::baseline>, float>(CpuDevice<Isa::baseline>(1), file);
-  }
+  const auto run = [&]<class Device, class T>() {
+    if constexpr (std::is_default_constructible_v<Device>) {
+      Device device;
+      return GoldenCases<Device, T>(device, file).run();
+    } else {
+      Device device(1);
+      return GoldenCases<Device, T>(device, file).run();
+    }
+  };
+  if (settings.type == "float") return with_device_type<false>({.device = settings.device}, settings.type, run);
+  if (settings.device == "plain") return run.template operator()<PlainDevice, double>();
+  return run.template operator()<CpuDevice<Isa::baseline>, double>();
 }
 
 double tolerance_for(const GoldenSettings& settings, const GoldenFile& file) {

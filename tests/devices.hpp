@@ -1,0 +1,98 @@
+#pragma once
+
+// The devices that tests run on.
+
+#include <cstdlib>
+#include <string>
+#include <type_traits>
+
+#include "base/types.hpp"
+#include "catch.hpp"
+#include "cpu/cpu.hpp"
+#include "device/isa.hpp"
+#include "plain/plain.hpp"
+#if defined(ABH_EMULATOR) || defined(ABH_CUDA)
+#include "cuda/gpu.hpp"
+#endif
+
+namespace abh {
+
+// Runs body(device) on every CPU device that can compute T = float here: the plain loops, width 1, baseline, and what
+// this machine and this build have.
+template <class Body>
+void for_each_cpu(Index threads, const Body& body) {
+  PlainDevice plain;
+  body(plain, "plain");
+  CpuDevice<Isa::scalar> scalar(threads);
+  body(scalar, "scalar");
+  CpuDevice<Isa::baseline> baseline(threads);
+  body(baseline, "baseline");
+#if defined(ABH_X86)
+  if (isa_available(Isa::avx2)) {
+    CpuDevice<Isa::avx2> avx2(threads);
+    body(avx2, "avx2");
+  }
+#endif
+#if defined(ABH_AVX512)
+  if (isa_available(Isa::avx512)) {
+    CpuDevice<Isa::avx512> avx512(threads);
+    body(avx512, "avx512");
+  }
+#endif
+}
+
+// Whether tests run on a real GPU. Where ABH_REQUIRE_GPU is in the environment they fail without one, instead of having
+// nothing to do.
+inline bool has_real_gpu() {
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) return true;
+#endif
+  if (std::getenv("ABH_REQUIRE_GPU")) FAIL("ABH_REQUIRE_GPU is set, but this program can use no GPU here");
+  return false;
+}
+
+// Runs body(device, name) on every GPU of this build: the emulator, and a real one where there is one, with the matrix
+// products of cuBLASLt and with ours. Without any, nothing runs.
+template <class Body>
+void for_each_gpu([[maybe_unused]] const Body& body) {
+#if defined(ABH_EMULATOR)
+  GpuDevice<Backend::emulated> emulated;
+  body(emulated, "emulated");
+#endif
+  [[maybe_unused]] const bool real = has_real_gpu();
+#if defined(ABH_CUDA)
+  if (real) {
+    GpuDevice<Backend::cuda> library(GemmChoice::library), hand(GemmChoice::hand);
+    body(library, "cuda");
+    body(hand, "cuda, hand gemm");
+  }
+#endif
+}
+
+// Runs body(device, name), or body(device), on every device that computes in float.
+template <class Body>
+void for_each_device(Index threads, const Body& body) {
+  const auto named = [&](auto& device, const std::string& name) {
+    INFO(name);
+    if constexpr (std::is_invocable_v<Body, decltype(device), const std::string&>) {
+      body(device, name);
+    } else {
+      body(device);
+    }
+  };
+  for_each_cpu(threads, named);
+  for_each_gpu(named);
+}
+
+// Waits until the results of a device can be read.
+inline void wait_for(PlainDevice&) {}
+template <Isa isa>
+void wait_for(CpuDevice<isa>&) {}
+#if defined(ABH_EMULATOR) || defined(ABH_CUDA)
+template <Backend backend>
+void wait_for(GpuDevice<backend>& device) {
+  device.synchronize();
+}
+#endif
+
+}  // namespace abh
