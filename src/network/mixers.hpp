@@ -41,7 +41,7 @@ std::vector<std::size_t> mixers_of(const ModelConfig& config);
 // What they say of themselves, one a layer.
 std::vector<MixerProperties> mixer_properties(const ModelConfig& config);
 
-// "additive, metric, quadratic or dot"; of those that keep(properties).
+// "additive, metric or dot": of those that keep(properties).
 template <class Keep>
 std::string listed_mixers(const Keep& keep) {
   std::vector<std::string> names;
