@@ -7,7 +7,7 @@ ARGS ?=
 RECIPE = --context 128 --batch 6 --steps 5500
 
 .DEFAULT_GOAL := all
-.PHONY: all train train_gpu generate golden bench test gradcheck check-all help clean configure
+.PHONY: all train train_gpu generate golden bench test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -51,6 +51,9 @@ test: ## build and run the tests (5 to 8 minutes on 2 cores)
 
 gradcheck: ## a table of every layer and tensor: GPU kernels (emulated, real) against the CPU in double
 	@tools/gradcheck.sh $(BUILD)
+
+site: ## the page to read: equation, plain loop, CPU and GPU line side by side, into build/site
+	@tools/site.sh --out $(BUILD)/site
 
 check-all: ## everything, the long way: sanitizers, clang, fallback, fuzzing (an hour or so)
 	@tools/check_all.sh

@@ -25,6 +25,8 @@ check "thread sanitizer: training runs, emulated kernels too" tools/tsan_trainin
 check "thread sanitizer: every test of the emulated kernels" tools/sanitize.sh tsan "[gpu]~[gpu_network]~[programs]"
 check "nvcc builds for 80, 90 and PTX without a warning" tools/cuda_build.sh "80;90"
 check "no kernel spills registers" tools/kernel_registers.py
+check "the side-by-side page" tools/site.sh --test
+check "the side-by-side page in a browser" tools/site_in_browser.sh build/site
 check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
 
 if [ ${#failed[@]} -gt 0 ]; then

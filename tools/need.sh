@@ -1,6 +1,7 @@
 #!/bin/sh
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
-# "catch2" stands for its header, "libclang-rt" for clang's sanitizer runtimes.
+# "catch2" stands for its header, "page" for the libraries and the font of docs/page, "libclang-rt" for clang's sanitizer
+# runtimes.
 set -u
 
 has() {
@@ -11,6 +12,7 @@ has() {
       done
       return 1
       ;;
+    page) tools/page_python.sh >/dev/null && [ -e /usr/share/texmf/fonts/opentype/public/tex-gyre-math ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
   esac
 }
@@ -19,6 +21,8 @@ package_of() {
   case $1 in
     c++) echo g++ ;;
     clang++) echo clang ;;
+    chromedriver) echo chromium-driver ;;
+    page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;
     *) echo "$1" ;;
   esac
 }
@@ -40,6 +44,6 @@ elif command -v brew >/dev/null 2>&1; then
 fi
 for program; do
   has "$program" && continue
-  echo "tools/need.sh: $program is missing; install it (Debian, Ubuntu: sudo apt-get install$missing) and try again" >&2
+  echo "tools/need.sh: $(package_of "$program") is missing; install it (Debian, Ubuntu: sudo apt-get install$missing) and try again" >&2
   exit 1
 done

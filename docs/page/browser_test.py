@@ -1,0 +1,309 @@
+"""The written site in a real browser: python3 docs/page/browser_test.py [build/site [SCREENSHOTS]].
+
+Needs Chromium and its driver (Debian: chromium, chromium-driver), which are spoken to by the WebDriver protocol, and
+opens the pages as files. With a second argument pictures of some pages are left in that folder, to be looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+from pathlib import Path
+
+SITE = Path(__file__).resolve().parents[2] / "build/site"
+SCREENSHOTS: Path | None = None
+WIDTHS = (390, 1280, 1920)
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element's reference, by the WebDriver standard
+
+
+class Browser:
+    """A browser without a window."""
+
+    def __init__(self, script: bool = True, dark: bool = False) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL)
+        self._base = f"http://127.0.0.1:{port}"
+        options = {
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-prefers-reduced-motion"]
+            + (["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []),
+            "prefs": {} if script else {"profile.managed_default_content_settings.javascript": 2},
+        }
+        capabilities = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        for _ in range(100):
+            try:
+                answer = self._request("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})
+                break
+            except ConnectionError:
+                time.sleep(0.1)
+        else:
+            raise RuntimeError("chromedriver does not answer")
+        self._base += "/session/" + answer["sessionId"]
+
+    def _request(self, method: str, path: str, body: dict | None = None):
+        data = json.dumps(body or {}).encode() if method == "POST" else None
+        request = urllib.request.Request(self._base + path, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(error.read().decode()) from error
+        except urllib.error.URLError as error:
+            raise ConnectionError(str(error)) from error
+
+    def close(self) -> None:
+        self._request("DELETE", "")
+        self._driver.terminate()
+        self._driver.wait()
+
+    def open(self, page: str, fragment: str = "") -> None:
+        self._request("POST", "/url", {"url": "about:blank"})
+        self._request("POST", "/url", {"url": (SITE / page).as_uri() + ("#" + fragment if fragment else "")})
+
+    def run(self, script: str, *arguments):
+        return self._request("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def resize(self, width: int, height: int = 1000) -> None:
+        """By the protocol of the developer tools: a window cannot be narrower than some 500 pixels."""
+        parameters = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._request("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": parameters})
+
+    def actions(self, kind: str, actions: list[dict]) -> None:
+        self._request("POST", "/actions", {"actions": [{"type": kind, "id": kind, "actions": actions}]})
+
+    def element(self, selector: str) -> dict:
+        return self._request("POST", "/element", {"using": "css selector", "value": selector})
+
+    def point(self, selector: str, click: bool = False) -> None:
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        press = [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}] if click else []
+        self.actions("pointer", [{"type": "pointerMove", "origin": self.element(selector), "x": 0, "y": 0}] + press)
+
+    def press(self, key: str) -> None:
+        self.actions("key", [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}])
+
+    def messages(self) -> list[str]:
+        return [entry["message"] for entry in self._request("POST", "/se/log", {"type": "browser"})]
+
+    def keep(self, name: str) -> None:
+        if SCREENSHOTS:
+            SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+            (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(self._request("GET", "/screenshot")))
+
+
+LIT = "return [...document.querySelectorAll('.lit')].map((place) => place.id).sort()"
+# Those of a tag that are on the page, wherever they are.
+PLACES = "return [...document.querySelectorAll(`[data-t~='${arguments[0]}']`)].map((place) => place.id).sort()"
+VISIBLE = """const box = document.querySelector(arguments[0]).getBoundingClientRect();
+const frame = document.querySelector(arguments[0]).closest('.beside .listing')?.getBoundingClientRect();
+return box.bottom > (frame?.top ?? 0) && box.top < (frame?.bottom ?? innerHeight) && box.top < innerHeight && box.bottom > 0"""
+
+
+class WithScript(unittest.TestCase):
+    """Every page at three widths, and what can be done with pointer and keyboard."""
+
+    browser: Browser
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.browser = Browser()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.browser.close()
+
+    def test_every_page_at_every_width(self) -> None:
+        for width in WIDTHS:
+            self.browser.resize(width)
+            for page in sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")):
+                with self.subTest(page=page, width=width):
+                    self.browser.open(page)
+                    wide, flat, fonts, math = self.browser.run(
+                        "return document.fonts.ready.then(() => [document.documentElement.scrollWidth,"
+                        "[...document.querySelectorAll('math')].filter((math) => math.checkVisibility()"
+                        " && !(math.getBoundingClientRect().height > 4)).length,"
+                        "[...document.fonts].map((font) => font.status),"
+                        "document.querySelectorAll('math').length])"
+                    )
+                    self.assertLessEqual(wide, width, "the page is wider than the window")
+                    self.assertEqual(flat, 0, "equations without height")
+                    self.assertEqual(fonts, ["loaded" if math else "unloaded"])
+                    self.assertEqual(self.browser.messages(), [])
+                    if page in ("index.html", "layers/pooling.html", "blocks/additive.html", "conventions.html"):
+                        self.browser.keep(f"{page.replace('/', '-')[:-5]}-{width}")
+
+    def test_pointer_lights_every_place_of_a_tag(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/layernorm.html")
+        self.browser.point("figure[data-t='2'] .math")
+        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "2"))
+        self.assertGreaterEqual(len(self.browser.run(LIT)), 4)
+        self.browser.point(".beside li[data-t='4']")
+        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "4"))
+
+    def test_click_on_an_equation_brings_its_lines(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/pooling.html")
+        self.browser.point("figure[data-t='13'] .math", click=True)
+        for listing in ("cpu", "cuda"):
+            self.assertTrue(self.browser.run(VISIBLE, f"#{listing} li[data-t~='13']"), listing)
+        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='13']"))
+
+    def test_click_on_a_line_brings_its_equation(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/pooling.html")
+        self.browser.run("document.querySelector('#cuda li[data-t~=\"14\"]').scrollIntoView({block: 'center'})")
+        self.browser.point("#cuda li[data-t~='14']", click=True)
+        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='14']"))
+        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='14']"))
+        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "14"))
+
+    def test_listings_follow_reading_unless_told_not_to(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/pooling.html")
+        settle = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY))))"
+        top = "window.scrollTo(0, document.querySelector('figure[data-t=\"12\"]').offsetTop)"
+        self.browser.run(top)
+        self.browser.run(settle)
+        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='12']"))
+        self.browser.run("window.scrollTo(0, 0)")
+        self.browser.run(settle)
+        self.browser.run("document.querySelector('.Listings').click()")
+        self.browser.run("document.querySelector('#cpu').scrollTop = 0")
+        self.browser.run(top)
+        self.browser.run(settle)
+        self.assertEqual(self.browser.run("return document.querySelector('#cpu').scrollTop"), 0)
+        self.browser.run("document.querySelector('.Listings').click()")
+
+    def test_deep_links(self) -> None:
+        for width in WIDTHS:
+            self.browser.resize(width)
+            self.browser.open("layers/pooling.html", "pooling.13")
+            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='13']"), width)
+            self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "13"))
+            line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
+            self.browser.open("layers/pooling.html", line)
+            self.assertTrue(self.browser.run(VISIBLE, f"#{line}"), width)
+
+    def test_focus_lights_and_tab_goes_in_order(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/layernorm.html")
+        seen = []
+        for _ in range(60):
+            self.browser.press("\ue004")
+            seen.append(
+                self.browser.run(
+                    "const at = document.activeElement, style = getComputedStyle(at);"
+                    "return [at.textContent.slice(0, 30), at.getAttribute('href') ?? '', style.outlineStyle]"
+                )
+            )
+        texts = [text for text, _, _ in seen]
+        self.assertEqual(texts[0], "Attention by Hand")
+        self.assertLess(texts.index("(layernorm.1)"), texts.index("(layernorm.2)"))
+        self.assertTrue(all(outline != "none" for _, _, outline in seen), "focus cannot be seen")
+        self.browser.run("document.querySelector('figure[data-t=\"3\"] .tag').focus()")
+        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "3"))
+
+    def test_colours(self) -> None:
+        paper = "return getComputedStyle(document.body).backgroundColor"
+        self.browser.resize(1280)
+        self.browser.open("layers/layernorm.html")
+        shown = set()
+        for _ in range(3):
+            self.browser.run("document.querySelector('.Colours').click()")
+            name = self.browser.run("return document.querySelector('.Colours').textContent")
+            shown.add((name, self.browser.run(paper)))
+        colours = dict(shown)
+        self.assertNotEqual(colours["Colours: light"], colours["Colours: dark"])
+        self.browser.run("document.querySelector('.Colours').click(); document.querySelector('.Colours').click()")
+        self.browser.open("blocks/ffn.html")
+        self.browser.keep("ffn-dark")
+        self.assertEqual(self.browser.run(paper), colours["Colours: dark"], "the choice was not remembered")
+        self.browser.run("document.querySelector('.Colours').click()")
+
+    def test_copied_lines_have_no_numbers(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/layernorm.html")
+        select = "getSelection().selectAllChildren(document.querySelector('#plain .code')); return getSelection().toString()"
+        copied = self.browser.run(select)
+        source = (SITE.parents[1] / "plain/layernorm.cpp").read_text(encoding="utf-8")
+        self.assertEqual([line.rstrip() for line in copied.strip().split("\n")], source.strip().split("\n"))
+
+    def test_print(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/layernorm.html")
+        media = {"cmd": "Emulation.setEmulatedMedia", "params": {"media": "print"}}
+        self.browser._request("POST", "/goog/cdp/execute", media)
+        shown = "return [...document.querySelectorAll(arguments[0])].filter((place) => place.checkVisibility()).length"
+        self.assertEqual(self.browser.run(shown, "header, .listing"), 0)
+        folded = self.browser.run("return document.querySelectorAll('figure details pre').length")
+        self.assertEqual(self.browser.run(shown, "figure details pre"), folded)
+        media["params"]["media"] = ""
+        self.browser._request("POST", "/goog/cdp/execute", media)
+
+
+class WithoutScript(unittest.TestCase):
+    """The same links, and the places of the tag in the address are lit all the same."""
+
+    browser: Browser
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.browser = Browser(script=False)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.browser.close()
+
+    def test_target_lights_every_place_of_its_tag(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/layernorm.html", "layernorm.2")
+        self.assertFalse(self.browser.run("return document.documentElement.classList.contains('js')"))
+        ground = "return [...document.querySelectorAll(arguments[0])].map((place) => getComputedStyle(place).backgroundColor)"
+        lit = set(self.browser.run(ground, "[data-t~='2']"))
+        self.assertEqual(len(lit), 1)
+        self.assertFalse(lit & set(self.browser.run(ground, "[data-t]:not([data-t~='2'])")))
+
+    def test_a_link_leads_to_its_line(self) -> None:
+        for width in WIDTHS:
+            self.browser.resize(width)
+            self.browser.open("layers/pooling.html")
+            self.browser.point("figure[data-t='12'] .lines span:nth-child(3) a", click=True)
+            self.assertTrue(self.browser.run(VISIBLE, "#cuda li[data-t~='12']"), width)
+
+    def test_no_button(self) -> None:
+        self.browser.open("index.html")
+        self.assertEqual(self.browser.run("return document.querySelectorAll('button').length"), 0)
+
+
+class Dark(unittest.TestCase):
+    """The system's wish for dark colours."""
+
+    def test_follows_the_system(self) -> None:
+        browser = Browser(dark=True)
+        try:
+            browser.resize(1280)
+            browser.open("layers/pooling.html")
+            ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+            self.assertLess(max(int(part) for part in ground[4:-1].split(",")), 80)
+            browser.keep("pooling-dark")
+        finally:
+            browser.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        SITE = Path(sys.argv[1]).resolve()
+    if len(sys.argv) > 2:
+        SCREENSHOTS = Path(sys.argv[2])
+    result = unittest.main(argv=sys.argv[:1], exit=False).result
+    failed = len({str(test).split(" (page=")[0] for test, _ in result.failures + result.errors})
+    print(f"{result.testsRun - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,200 @@
+"""The pictures that can be touched, in a real browser: python3 docs/page/browser_touch_test.py [SITE [SCREENSHOTS]].
+
+SITE is build/site where nothing else is said. Needs what browser_test.py needs, and a site that was written where there
+are tools for WebAssembly.
+"""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from pathlib import Path
+
+import browser_test
+from browser_test import Browser
+
+PAGE = "layers/pooling.html"
+WIDTHS = (390, 1280)
+UP, DOWN, LEFT, RIGHT, HOME, TAB = "\ue013", "\ue015", "\ue012", "\ue014", "\ue011", "\ue004"
+TAKEN = "return document.querySelectorAll('[data-touch] input').length"
+INPUT = "[data-touch={}] label:nth-of-type({}) input"
+# Texts of a class in a picture; all its texts.
+TEXTS = "return [...document.querySelectorAll(arguments[0])].map((text) => text.textContent)"
+
+
+class Touch(unittest.TestCase):
+    """Dragging and keys change numbers, and they are the right ones."""
+
+    browser: Browser
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        if not (browser_test.SITE / "touch.js").is_file():
+            raise unittest.SkipTest("the site has no touch.js: no tools for WebAssembly where it was written")
+        cls.browser = Browser()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.browser.close()
+
+    def open(self, width: int) -> None:
+        self.browser.resize(width)
+        self.browser.open(PAGE)
+        for _ in range(50):  # what is compiled is made ready beside the page
+            if self.browser.run(TAKEN):
+                return
+            self.browser.run("return new Promise((done) => setTimeout(done, 20))")
+        self.fail("the script did not take the pictures over")
+
+    def texts(self, kind: str, name: str = "") -> list[str]:
+        return self.browser.run(TEXTS, f"[data-touch={kind}] svg text" + (f".{name}" if name else ""))
+
+    def numbers(self, kind: str, name: str) -> list[float]:
+        return [float(text.replace("−", "-").replace("∞", "inf")) for text in self.texts(kind, name)]
+
+    def drag(self, selector: str, x: int, y: int, pointer: str = "mouse") -> None:
+        self.browser.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        press = [{"type": "pointerDown", "button": 0}, {"type": "pause", "duration": 20}]
+        moves = [{"type": "pointerMove", "origin": "pointer", "x": x // 2, "y": y // 2, "duration": 20}] * 2
+        start = {"type": "pointerMove", "origin": self.browser.element(selector), "x": 0, "y": 0}
+        actions = [start, *press, *moves, {"type": "pointerUp", "button": 0}]
+        finger = {"type": "pointer", "id": pointer, "parameters": {"pointerType": pointer}, "actions": actions}
+        self.browser._request("POST", "/actions", {"actions": [finger]})
+
+    def focus(self, selector: str) -> None:
+        self.browser.run("document.querySelector(arguments[0]).focus()", selector)
+
+    def test_first_drawing_is_that_without_script(self) -> None:
+        self.open(1280)
+        taken = {kind: self.texts(kind) for kind in ("logit", "window")}
+        browser = Browser(script=False)
+        try:
+            browser.resize(1280)
+            browser.open(PAGE)
+            self.assertEqual(browser.run(TAKEN), 0)
+            for kind, texts in taken.items():
+                self.assertEqual(browser.run(TEXTS, f"[data-touch={kind}] svg text"), texts)
+                height = browser.run(f"return document.querySelector('[data-touch={kind}] svg').clientHeight")
+                self.assertGreater(height, 300)
+            hints = "return [...document.querySelectorAll('[data-touch] p')].filter((p) => p.checkVisibility()).length"
+            self.assertEqual(browser.run(hints), 0)
+        finally:
+            browser.close()
+
+    def test_fits_at_every_width(self) -> None:
+        for width in WIDTHS:
+            self.open(width)
+            places = "[...document.querySelectorAll('[data-touch], [data-touch] *')]"
+            right = self.browser.run(f"return Math.max(...{places}.map((part) => part.getBoundingClientRect().right))")
+            self.assertLessEqual(right, width)
+            smallest = self.browser.run(
+                "const texts = [...document.querySelectorAll('[data-touch] svg text, [data-touch] svg tspan')];"
+                "return Math.min(...texts.map((text) => parseFloat(getComputedStyle(text).fontSize)"
+                " * text.ownerSVGElement.getScreenCTM().a))"
+            )
+            self.assertGreaterEqual(smallest, 10.9 if width == 390 else 11)
+            for kind in ("logit", "window"):
+                self.browser.run(f"document.querySelector('[data-touch={kind}]').scrollIntoView({{block: 'center'}})")
+                self.browser.keep(f"touch-{kind}-{width}")
+            self.assertEqual(self.browser.messages(), [])
+
+    def test_dragging_a_logit(self) -> None:
+        for width in WIDTHS:
+            for pointer in ("mouse", "touch"):
+                with self.subTest(width=width, pointer=pointer):
+                    self.open(width)
+                    out, d_logit = self.numbers("logit", "out"), self.numbers("logit", "d_logit")
+                    self.drag(INPUT.format("logit", 5), 0, -24, pointer)  # position 4, from 1.5 up by 24 / 16
+                    self.assertAlmostEqual(self.numbers("logit", "logit")[4], 3.0, delta=0.11)
+                    now = self.numbers("logit", "out")
+                    self.assertEqual(now[:4], out[:4], "a later position changed an earlier average")
+                    self.assertTrue(all(abs(now[c] - 0.5) < abs(out[c] - 0.5) for c in range(4, 8)), (out, now))
+                    self.assertNotEqual(self.numbers("logit", "d_logit"), d_logit)
+                    self.assertEqual(self.numbers("logit", "total"), [0])
+                    self.assertEqual(self.browser.messages(), [])
+        self.browser.keep("touch-logit-dragged")
+
+    def test_keys_change_a_logit(self) -> None:
+        self.open(1280)
+        self.focus(INPUT.format("logit", 1))
+        for key in (UP, UP, DOWN, RIGHT):
+            self.browser.press(key)
+        self.assertAlmostEqual(self.numbers("logit", "logit")[0], 0.7)
+        says = "return [document.activeElement.getAttribute('aria-label'), document.activeElement.ariaValueText]"
+        now = "0.7; out 3.00, d_logit " + self.texts("logit", "d_logit")[0]
+        self.assertEqual(self.browser.run(says), ["logit of position 0", now])
+        self.browser.press(TAB)
+        self.assertEqual(self.browser.run(says)[0], "logit of position 1")
+        outline = "return getComputedStyle(document.activeElement.parentElement).outlineStyle"
+        self.assertEqual(self.browser.run(outline), "solid")
+        self.browser.press(HOME)
+        self.assertEqual(self.numbers("logit", "logit")[1], -3)
+        self.browser.keep("touch-logit-focused")
+
+    def test_moving_and_resizing_the_window(self) -> None:
+        for width in WIDTHS:
+            with self.subTest(width=width):
+                self.open(width)
+                self.assertEqual(self.texts("window", "range"), ["3–5", "6–8", "3–8"])
+                self.drag(INPUT.format("window", 1), 22 * 2, 0)
+                self.assertEqual(self.texts("window", "range"), ["5–5", "6–10", "5–10"])
+                self.drag(INPUT.format("window", 2), 22 * 2, 0)
+                self.assertEqual(self.texts("window", "size"), ["w = 4"])
+                self.assertEqual(self.texts("window", "range"), ["7–7", "8–10", "7–10"])
+                self.browser.keep(f"touch-window-moved-{width}")
+                self.drag(INPUT.format("window", 1), 22, 0)
+                self.assertEqual(self.texts("window", "range"), ["none", "8–11", "8–11"])
+                numbers = self.numbers("window", "number")
+                self.assertEqual(numbers[:3], [float("-inf"), 0, 0])
+                self.assertEqual(numbers[3:6], numbers[6:], "a window of one block is its prefix")
+                self.drag(INPUT.format("window", 1), -210, 0)
+                self.assertEqual(self.texts("window", "range")[2], "0–3")
+                self.drag(INPUT.format("window", 2), 200, 0)
+                self.assertEqual(self.texts("window", "size"), ["w = 1"])
+                self.assertEqual(self.browser.messages(), [])
+
+    def test_keys_move_and_resize_the_window(self) -> None:
+        self.open(1280)
+        self.focus(INPUT.format("window", 1))
+        self.browser.press(RIGHT)
+        self.assertEqual(self.texts("window", "range")[2], "4–9")
+        self.browser.press(TAB)
+        self.browser.press(LEFT)
+        self.assertEqual(self.texts("window", "size"), ["w = 7"])
+        self.assertEqual(self.texts("window", "range")[2], "3–9")
+        self.browser.press(HOME)
+        self.assertEqual(self.texts("window", "size"), ["w = 10"])
+        suffix, prefix, both = (self.numbers("window", "number")[i : i + 3] for i in (0, 3, 6))
+        self.assertEqual(both[0], max(suffix[0], prefix[0]))
+
+    def test_every_control_has_a_name(self) -> None:
+        self.open(390)
+        inputs = "[...document.querySelectorAll('[data-touch] input')]"
+        names = self.browser.run(f"return {inputs}.map((input) => input.ariaLabel)")
+        self.assertEqual(len(names), 10)
+        self.assertEqual(len(set(names)), 10)
+
+
+class Dark(unittest.TestCase):
+    """Pictures to be looked at."""
+
+    def test_dark(self) -> None:
+        browser = Browser(dark=True)
+        try:
+            for width in WIDTHS:
+                browser.resize(width)
+                browser.open(PAGE)
+                for kind in ("logit", "window"):
+                    browser.run(f"document.querySelector('[data-touch={kind}]').scrollIntoView({{block: 'center'}})")
+                    browser.keep(f"touch-{kind}-{width}-dark")
+            self.assertEqual(browser.messages(), [])
+        finally:
+            browser.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        browser_test.SITE = Path(sys.argv[1]).resolve()
+    if len(sys.argv) > 2:
+        browser_test.SCREENSHOTS = Path(sys.argv[2])
+    unittest.main(argv=sys.argv[:1])

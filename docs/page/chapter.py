@@ -1,0 +1,126 @@
+"""A chapter as HTML: Markdown with the equations set and, under each, the lines that compute it.
+
+The chapters are written for a code host: ```math blocks, $...$ and $`...`$. Here the same text is parsed by
+markdown-it, with one inline rule more, and an equation that has a tag becomes a figure.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+import tex
+from fault import Fault
+from sources import TAG
+
+
+@dataclass
+class Context:
+    """What the text of a chapter cannot know of itself."""
+
+    path: str  # docs/layers/layernorm.md
+    address: Callable[[str, str], str]  # of a link in the chapter (the chapter's path, the link): one in the page
+    tag_address: Callable[[str, str], str]  # of a tag (name, number)
+    figure: Callable[[str, str, str], str]  # of an equation (TeX, tag, where it stands): a figure
+    pictures: dict[str, str]  # text of a heading: the HTML that follows it
+
+
+def _inline_math(state: StateInline, silent: bool) -> bool:
+    """$...$ and $`...`$, before anything else may read a backslash or an underscore."""
+    if state.src[state.pos] != "$":
+        return False
+    opening, closing = ("$`", "`$") if state.src.startswith("$`", state.pos) else ("$", "$")
+    end = state.src.find(closing, state.pos + len(opening))
+    if end < 0:
+        return False
+    if not silent:
+        token = state.push("math", "", 0)
+        token.content = state.src[state.pos + len(opening) : end]
+    state.pos = end + len(closing)
+    return True
+
+
+def slug(text: str) -> str:
+    """The fragment of a heading, as code hosts make it."""
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+class _Renderer(RendererHTML):
+    """HTML of the tokens that are ours."""
+
+    context: Context
+
+    def _place(self, token: Token) -> str:
+        return f"{self.context.path}:{token.map[0] + 1}" if token.map else self.context.path
+
+    def math(self, tokens, index, options, env) -> str:
+        try:
+            return tex.mathml(tokens[index].content, False)
+        except tex.TexError as error:
+            raise Fault(self.context.path, f"${tokens[index].content}$: {error}") from error
+
+    def fence(self, tokens, index, options, env) -> str:
+        token = tokens[index]
+        if token.info.strip() != "math":
+            return f"<pre><code>{html.escape(token.content, quote=False)}</code></pre>\n"
+        place = self._place(token)
+        try:
+            equation, tag = tex.split_tag(token.content.strip())
+            if tag:
+                return self.context.figure(equation, tag, place)
+            return f'<div class="math">{tex.mathml(equation, True)}</div>\n'
+        except tex.TexError as error:
+            raise Fault(place, str(error)) from error
+
+    def text(self, tokens, index, options, env) -> str:
+        address = self.context.tag_address
+
+        def linked(tag: re.Match[str]) -> str:
+            return f'<a href="{address(*tag.groups())}">{tag.group()}</a>'
+
+        return TAG.sub(linked, html.escape(tokens[index].content, quote=False))
+
+    def link_open(self, tokens, index, options, env) -> str:
+        return '<a href="{}">'.format(html.escape(self.context.address(self.context.path, tokens[index].attrs["href"])))
+
+    def image(self, tokens, index, options, env) -> str:
+        source = html.escape(self.context.address(self.context.path, tokens[index].attrs["src"]))
+        return f'<img src="{source}" alt="{html.escape(tokens[index].content)}">'
+
+    def heading_open(self, tokens, index, options, env) -> str:
+        return f'<{tokens[index].tag} id="{slug(tokens[index + 1].content)}">'
+
+    def heading_close(self, tokens, index, options, env) -> str:
+        return f"</{tokens[index].tag}>\n" + self.context.pictures.get(tokens[index - 1].content, "")
+
+    def table_open(self, tokens, index, options, env) -> str:
+        return '<div class="wide"><table>\n'
+
+    def table_close(self, tokens, index, options, env) -> str:
+        return "</table></div>\n"
+
+
+def headings(text: str) -> list[str]:
+    """The headings of a chapter."""
+    return [match.group(1) for match in re.finditer(r"^#+ (.*?) *$", text, re.MULTILINE)]
+
+
+def rendered(text: str, context: Context) -> str:
+    """A chapter's HTML."""
+    for heading in context.pictures:
+        if heading not in headings(text):
+            raise Fault(context.path, f"has no heading {heading!r}, under which a picture stands")
+    if len(re.findall(r"^ *```", text, re.MULTILINE)) % 2:
+        raise Fault(context.path, "a fence is not closed")
+    markdown = MarkdownIt("commonmark", {"html": True}, renderer_cls=_Renderer).enable("table")
+    markdown.inline.ruler.before("escape", "math", _inline_math)
+    markdown.renderer.context = context
+    return markdown.render(text)
+

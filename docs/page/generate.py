@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""python3 docs/page/generate.py [--out FOLDER]: writes the side-by-side page of this repository.
+
+Chapters, plain loops, CPU and GPU code, as they are in the repository, on one page a layer or block. The same files give
+the same bytes; nothing is fetched. Stops with status 1 and a line for each fault when something is wrong or missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import check
+import font
+import tex
+import touch
+from fault import Fault
+from pages import Site
+from pictures import PICTURES, Picture, constants_faults
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+def style(largest: int, math_font: bytes) -> str:
+    """The style sheet. The font is inside, as a page from a file may not load one from beside it. Without script the
+    places of the tag in the address are lit by one rule a number."""
+    lit = "\n".join(
+        f'html:not(.js):has([data-t~="{n}"]:target) [data-t~="{n}"] {{ background: var(--mark); }}'
+        for n in range(1, largest + 1)
+    )
+    data = base64.b64encode(math_font).decode()
+    face = f'@font-face {{ font-family: "Page Math"; src: url(data:font/woff2;base64,{data}) format("woff2"); }}'
+    return "\n".join([(HERE / "page.css").read_text(encoding="utf-8"), lit, face, ""])
+
+
+def build(
+    root: Path, pictures: list[Picture], math_font: Callable[[set[str]], bytes], scripts: dict[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """The files of the site, from those of a repository: path and text; and what is wrong with them. `scripts` are those
+    of pictures."""
+    site = Site(root, pictures)
+    faults = check.source_faults(root, site.rooms)
+    files = {output.path: site.html(output) for output in site.outputs()}
+    equations = re.findall(r"<math.*?</math>", "".join(files.values()), re.DOTALL)
+    font = math_font(set().union(*map(tex.characters, equations)))
+    largest = max(int(tag.split(".")[1]) for room in site.rooms.values() for tag in check.tags_of(room))
+    files |= scripts
+    files["page.css"] = style(largest, font)
+    files["page.js"] = (HERE / "page.js").read_text(encoding="utf-8")
+    for image in site.images:
+        files[image] = (root / image).read_text(encoding="utf-8")
+    return files, faults + check.site_faults(files, len(font))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "build/site", metavar="FOLDER")
+    out = parser.parse_args().out
+    try:
+        font_file = font.find()
+        touched = touch.script(ROOT)
+        pictures = PICTURES + touch.figures(touched is not None)
+        scripts = {touch.SCRIPT: touched} if touched else {}
+        files, faults = build(ROOT, pictures, lambda characters: font.subset(characters, font_file), scripts)
+        faults += constants_faults(ROOT)
+        shutil.rmtree(out, ignore_errors=True)
+        for path, text in files.items():
+            (out / path).parent.mkdir(parents=True, exist_ok=True)
+            (out / path).write_text(text, encoding="utf-8")
+    except (Fault, OSError) as error:
+        faults = [str(error)]
+    for fault in faults:
+        print(f"page: {fault}", file=sys.stderr)
+    if not faults:
+        print(f"{out}/index.html")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

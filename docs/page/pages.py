@@ -1,0 +1,326 @@
+"""The pages of the site and how they point at one another.
+
+A layer or block has one page: its chapter, with the lines of every device under each equation, and beside it the whole
+files. Whatever else a chapter links to gets a page of its own, so that the site needs nothing from outside.
+"""
+
+from __future__ import annotations
+
+import html
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import chapter
+import listing
+import tex
+from fault import Fault
+from pictures import Picture
+from sources import DEVICES, Calls, Room, Source, rooms
+
+PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
+HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
+CONVENTIONS = "docs/conventions.md"
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} · Attention by Hand</title>
+<link rel="stylesheet" href="{root}page.css">
+{scripts}
+<body class="{kind}">
+<header>
+<a class="home" href="{root}index.html">Attention by Hand</a>
+<nav aria-label="Pages">{navigation}</nav>
+</header>
+{body}
+</body>
+</html>
+"""
+
+
+@dataclass
+class Output:
+    """A page as it will be written."""
+
+    path: str  # layers/layernorm.html
+    title: str
+    kind: str  # the class of its body
+    body: str
+
+
+def _relative(page: str, target: str) -> str:
+    """A page's address of another file of the site, or of a fragment of its own."""
+    path, _, fragment = target.partition("#")
+    address = "" if path == page and fragment else posixpath.relpath(path, posixpath.dirname(page) or ".")
+    return address + ("#" + fragment if fragment else "")
+
+
+class Site:
+    """All pages, from the files of the repository."""
+
+    def __init__(self, root: Path, pictures: list[Picture]) -> None:
+        self.root = root
+        self.pictures = pictures
+        self.rooms = rooms(root)
+        self.calls = Calls(root, self.rooms)
+        self.order = self._reading_order()
+        self.images: set[str] = set()
+        self._more: list[str] = []  # files that pages link to and that have a page of their own
+        self._addresses = {"README.md": "index.html", CONVENTIONS: "conventions.html"}
+        for room in self.rooms.values():
+            self._addresses[room.chapter] = f"{room.page}.html"
+            for device, sources in room.devices.items():
+                for number, source in enumerate(sources):
+                    self._addresses[source.path] = f"{room.page}.html#{self._prefix(device, number)}"
+
+    def outputs(self) -> Iterator[Output]:
+        """Every page; those that others turn out to need come last."""
+        yield self._index()
+        yield self._document(CONVENTIONS, "conventions.html", "Conventions")
+        for name in self.order:
+            yield self._room(self.rooms[name])
+        done: set[str] = set()
+        for picture in self.pictures:
+            if f"{picture.page}.html" not in self._pages():
+                raise Fault(f"the picture {picture.name}", f"belongs to {picture.page}, and there is no such page")
+        while self._more:
+            path = self._more.pop()
+            if path not in done:
+                done.add(path)
+                yield self._file(path)
+
+    # ---- Addresses ----
+
+    @staticmethod
+    def _prefix(device: str, number: int) -> str:
+        """Of the ids of the lines of a device's files: c for the first, c2- for the second."""
+        return PREFIX[device] + (f"{number + 1}-" if number else "")
+
+    def _address_of_file(self, path: str) -> str:
+        if path not in self._addresses:
+            if not (self.root / path).is_file():
+                raise Fault(path, "is linked to, and is no file")
+            if path.endswith(".svg"):
+                self.images.add(path)
+                self._addresses[path] = path
+            else:
+                self._addresses[path] = path[:-3] + ".html" if path.endswith(".md") else f"files/{path}.html"
+                self._more.append(path)
+        return self._addresses[path]
+
+    def _context(self, path: str, page: str) -> chapter.Context:
+        def address(document: str, link: str) -> str:
+            if link.startswith(("https:", "http:")) or link.startswith("#"):
+                return link
+            target, _, fragment = link.partition("#")
+            file = posixpath.normpath(posixpath.join(posixpath.dirname(document), target))
+            found = self._address_of_file(file)
+            return _relative(page, found.split("#")[0] + "#" + fragment if fragment else found)
+
+        def figure(equation: str, tag: str, place: str) -> str:
+            return self._figure(equation, tag, place, page)
+
+        pictures: dict[str, str] = {}
+        for picture in self.pictures:
+            if f"{picture.page}.html" == page and picture.after:
+                pictures[picture.after] = pictures.get(picture.after, "") + self._picture(picture)
+        return chapter.Context(path, address, self._tag_address(page), figure, pictures)
+
+    def _tag_address(self, page: str) -> listing.Address:
+        def address(name: str, number: str) -> str:
+            if name not in self.rooms:
+                raise Fault(page, f"({name}.{number}) refers to no layer and no block")
+            return _relative(page, f"{self.rooms[name].page}.html#{name}.{number}")
+
+        return address
+
+    # ---- Pieces ----
+
+    @staticmethod
+    def _picture(picture: Picture) -> str:
+        return (
+            f'<figure class="picture" id="picture-{picture.name}"><div class="wide">{picture.draw()}</div>'
+            f"<figcaption>{html.escape(picture.caption, quote=False)}</figcaption></figure>\n"
+        )
+
+    def _figure(self, equation: str, tag: str, place: str, page: str) -> str:
+        """An equation with its tag, the plain loops that compute it, links to its lines, and the fast lines, folded."""
+        room = self.rooms.get(tag.split(".")[0])
+        if room is None or f"{room.page}.html" != page:
+            raise Fault(place, f"({tag}) belongs to another chapter")
+        number = tag.split(".")[1]
+        spoken = html.escape(f"{tag}: {tex.plain(equation)}")
+        parts = [
+            f'<figure id="{tag}" class="equation" data-t="{number}" aria-label="{spoken}">',
+            f'<div class="math">{tex.mathml(equation, True)}<a class="tag" href="#{tag}">({tag})</a></div>',
+        ]
+        address = self._tag_address(page)
+        first, *others = room.devices
+        links, folded = [], []
+        for device in room.devices:
+            places = room.places(device, tag)
+            if not places and tag not in room.definitions:
+                raise Fault(place, f"({tag}) has no line in {device if device != 'block' else room.header.path}")
+            if not places:
+                continue
+            lines = []
+            for source, line in places:
+                at = f"#{self._prefix(device, room.devices[device].index(source))}{line.number}"
+                lines.append(f'<a href="{at}" title="{source.path}">{line.number}</a>')
+            links.append(f"<span>{HEADING[device]} {', '.join(lines)}</span>")
+            if device == first:
+                source, line = places[0]
+                parts.append(listing.excerpt(source, self._excerpt(room, source, line.number), tag, address))
+            else:
+                for source, line in places:
+                    folded.append(f"<p>{source.path}:{line.number}</p>")
+                    folded.append(listing.excerpt(source, source.excerpt(line.number), tag, address))
+        if room.kind == "blocks":
+            source, line = room.places(first, tag)[0]
+            called = self.calls.of(source, source.statement(line.number))
+            calls = [f'<a href="../layers/{name}.html">{name}</a>' for name in called]
+            if not calls:
+                raise Fault(place, f"({tag}) calls no layer at {source.path}:{line.number}")
+            links.append(f"<span>calls {', '.join(calls)}</span>")
+        parts.append(f'<p class="lines">{" ".join(links)}</p>')
+        if folded:
+            parts.append(f"<details><summary>CPU and GPU</summary>{''.join(folded)}</details>")
+        return "\n".join(parts) + "\n</figure>\n"
+
+    @staticmethod
+    def _excerpt(room: Room, source: Source, number: int) -> list:
+        """Of a block one statement, of a layer the loop around it."""
+        if room.kind == "layers":
+            return source.excerpt(number)
+        statement = source.statement(number)
+        return source.lines[statement.start - 1 : statement[-1]]
+
+    def _listings(self, room: Room, device: str, page: str) -> str:
+        """The files of a device, complete."""
+        parts = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
+        for number, source in enumerate(room.devices[device]):
+            prefix = self._prefix(device, number)
+            parts.append(f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>')
+            parts.append(listing.whole(source, prefix, room.name, self._tag_address(page)))
+        return "\n".join(parts) + "\n</section>\n"
+
+    # ---- Pages ----
+
+    def _room(self, room: Room) -> Output:
+        page = f"{room.page}.html"
+        text = (self.root / room.chapter).read_text(encoding="utf-8")
+        prose = chapter.rendered(text, self._context(room.chapter, page))
+        header = self._address_of_file(room.header.path)
+        inside = ""
+        if room.kind == "layers":
+            inside = self._listings(room, "plain", page)
+            prose = f'<p class="rooms">{self._room_links(room, page, header)}</p>\n' + prose
+        beside = "".join(self._listings(room, device, page) for device in room.devices if device != "plain")
+        body = (
+            f'<main>\n<div class="reading"><article>\n{prose}</article>\n{inside}</div>\n'
+            f'<div class="beside">\n{beside}</div>\n</main>'
+        )
+        return Output(page, room.name, room.kind, body)
+
+    def _room_links(self, room: Room, page: str, header: str) -> str:
+        test = self._address_of_file(f"tests/test_{room.name}.cpp")
+        links = [("header", _relative(page, header))]
+        links += [(HEADING[device].lower() if device == "plain" else HEADING[device], f"#{device}") for device in DEVICES]
+        links.append(("test", _relative(page, test)))
+        return " ".join(f'<a href="{address}">{html.escape(text)}</a>' for text, address in links)
+
+    def _document(self, path: str, page: str, title: str) -> Output:
+        text = (self.root / path).read_text(encoding="utf-8")
+        prose = chapter.rendered(text, self._context(path, page))
+        return Output(page, title, "document", f"<main><article>\n{prose}</article></main>")
+
+    def _file(self, path: str) -> Output:
+        """A file that has no other page: a document as such, anything else as code."""
+        page = self._addresses[path]
+        if path.endswith(".md"):
+            title = chapter.headings((self.root / path).read_text(encoding="utf-8"))[0]
+            return self._document(path, page, title)
+        code = listing.whole(Source(self.root, path), "L", "", self._tag_address(page))
+        body = f'<main><section class="listing"><h1>{path}</h1>\n{code}\n</section></main>'
+        return Output(page, path, "file", body)
+
+    def _index(self) -> Output:
+        """The map of the network, the same as lists, and the order of reading of the README."""
+        readme = (self.root / "README.md").read_text(encoding="utf-8")
+        context = self._context("README.md", "index.html")
+        title, introduction = re.match(r"# (.*?)\n\n(.*?)(?=\n## )", readme, re.DOTALL).groups()
+        reading = re.search(r"\n## Read it\n(.*?)(?=\n## |\Z)", readme, re.DOTALL)
+        if not reading:
+            raise Fault("README.md", "has no section 'Read it', which is the order of the pages")
+        lists = "".join(
+            f'<section><h2>{heading}</h2>\n<ul class="rooms">\n'
+            + "".join(
+                f'<li><a href="{room.page}.html">{room.name}</a> {self._summary(room)}</li>\n'
+                for room in (self.rooms[name] for name in self.order)
+                if room.kind == kind
+            )
+            + "</ul></section>\n"
+            for kind, heading in (("layers", "Layers"), ("blocks", "Blocks"))
+        )
+        pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
+        body = (
+            f"<main><article>\n<h1>{html.escape(title)}</h1>\n{chapter.rendered(introduction, context)}"
+            f'<p>How to read an equation and its tag: <a href="conventions.html">conventions</a>.</p>\n'
+            f'<div class="map">{pictures}<div>{lists}</div></div>\n'
+            f"<h2>The order of reading</h2>\n{chapter.rendered(reading.group(1), context)}</article></main>"
+        )
+        return Output("index.html", "The map", "index", body)
+
+    @staticmethod
+    def _summary(room: Room) -> str:
+        """The first sentence of a header's comment."""
+        comment = []
+        for line in room.header.lines:
+            if line.text.startswith("// "):
+                comment.append(line.text[3:])
+            elif comment:
+                break
+        return html.escape(re.match(r".*?\.(?= [A-Z]|$)|.*", " ".join(comment)).group(), quote=False)
+
+    def _reading_order(self) -> list[str]:
+        """Layers and blocks as the README names their chapters."""
+        readme = (self.root / "README.md").read_text(encoding="utf-8")
+        order = list(dict.fromkeys(re.findall(r"\]\(docs/(?:layers|blocks)/(\w+)\.md\)", readme)))
+        for name, room in self.rooms.items():
+            if name not in order:
+                raise Fault("README.md", f"does not link to {room.chapter}")
+        return order
+
+    def _pages(self) -> list[str]:
+        """The pages that are read one after the other."""
+        return ["index.html", "conventions.html"] + [f"{self.rooms[name].page}.html" for name in self.order]
+
+    def html(self, output: Output) -> str:
+        """A page, with its header."""
+        pages = self._pages()
+        titles = ["map", "conventions", *self.order]
+        navigation = f"<span>{html.escape(output.title)}</span>"
+        if output.path in pages:
+            at = pages.index(output.path)
+            before, after = "", ""
+            if at > 0:
+                before = f'<a rel="prev" href="{_relative(output.path, pages[at - 1])}">← {titles[at - 1]}</a> '
+            if at + 1 < len(pages):
+                after = f' <a rel="next" href="{_relative(output.path, pages[at + 1])}">{titles[at + 1]} →</a>'
+            navigation = before + navigation + after
+        root = "../" * output.path.count("/")
+        here = [picture for picture in self.pictures if f"{picture.page}.html" == output.path]
+        scripts = ["page.js", *sorted({picture.script for picture in here} - {""})]
+        return PAGE.format(
+            title=html.escape(output.title),
+            kind=output.kind,
+            root=root,
+            scripts="\n".join(f'<script src="{root}{script}" defer></script>' for script in scripts),
+            navigation=navigation,
+            body=output.body,
+        )

@@ -1,0 +1,20 @@
+"""The pictures of the page, one module each or a few that belong together."""
+
+from pathlib import Path
+
+from fault import Fault
+from pictures import additive, attention, convolution, gemm, memory, metric, muon, network, pooling, rows
+from pictures.picture import Constant, Picture
+
+__all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
+
+PICTURES: list[Picture] = [
+    picture
+    for module in (network, memory, additive, pooling, rows, attention, convolution, metric, gemm, muon)
+    for picture in module.PICTURES
+]
+
+
+def constants_faults(root: Path) -> list[Fault]:
+    """Every constant below `root` that a picture shows with another value."""
+    return [fault for picture in PICTURES for fault in picture.faults(Path(root))]

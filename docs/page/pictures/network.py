@@ -1,0 +1,254 @@
+"""The map of the network: every layer and block is a link to its page."""
+
+import re
+from pathlib import Path
+
+from fault import Fault
+from pictures.picture import Constant, Picture
+from svg import LINE, SMALL, TEXT, THICK, Drawing, text_width
+
+WIDTH = 360
+TRUNK = 22  # where the residual stream runs
+LEFT, RIGHT = 10, 340  # boxes that the stream passes through
+INDENT = 48  # of the blocks that it passes by
+CHIP = 27  # from one row of layers in a block to the next
+TIE = 352  # where the table of tokens is handed to the logits
+
+# The layers that each block calls, in the order in which it calls them first. Compared with the headers' includes.
+BLOCKS = {
+    "conv": ("layernorm", "causal_conv", "dropout"),
+    "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
+    "dot": ("layernorm", "linear", "attention", "dropout"),
+    "metric": ("layernorm", "linear", "metric_attention", "attention", "dropout"),
+    "identity": ("layernorm", "dropout"),
+    "ffn": ("layernorm", "linear", "gelu", "dropout"),
+}
+
+# What a link says to those who point at it.
+LAYER_TITLES = {
+    "adamw": "AdamW: moves every weight by two running means",
+    "attention": "attention: softmax of all scores, without ever storing them",
+    "causal_conv": "causal convolution: every position sees the few just before it",
+    "cross_entropy": "cross entropy: how badly the logits predicted the next token",
+    "dropout": "dropout: sets elements to zero at random while training",
+    "embedding": "embedding: a vector for every token and every position",
+    "gate": "gate: what was pooled times another branch",
+    "gelu": "GELU: the non-linearity of the feed-forward block",
+    "global_norm": "global norm: shortens the gradient of all weights if it is too long",
+    "layernorm": "layernorm: shifts and scales a row to mean 0 and variance 1",
+    "linear": "linear: multiplies every row by a matrix",
+    "metric_attention": "metric attention: keys from a projection and a learned metric",
+    "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
+    "pooling": "pooling: a running average, weighted by one logit a position",
+    "pooling_logits": "pooling logits: one number a position and head",
+}
+BLOCK_TITLES = {
+    "conv": "convolution block: a sense of what is near",
+    "additive": "additive block: running averages in the place of comparisons",
+    "dot": "dot block: multi-head softmax attention",
+    "metric": "metric block: one projection, compared in a learned metric",
+    "quadratic": "quadratic, in the chapter of metric: the same with a free matrix",
+    "identity": "identity block: the mixer that mixes nothing",
+    "ffn": "feed-forward block: every position alone",
+}
+PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
+MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("identity",))  # together: those that call the same layers
+
+
+class Map:
+    """The map from top to bottom: `y` is how far down it has come."""
+
+    def __init__(self, drawing: Drawing):
+        self.drawing, self.y = drawing, 8.0
+
+    def flow(self, length: float = 18) -> None:
+        """The stream, down to the next box."""
+        self.drawing.arrow([(TRUNK, self.y), (TRUNK, self.y + length)], "forward", THICK)
+        self.y += length
+
+    def station(self, layer: str, note: str, optional: bool = False) -> float:
+        """A layer that the stream itself passes through. Returns the height of its middle."""
+        d, height = self.drawing, 30
+        with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
+            d.rectangle(LEFT, self.y, RIGHT - LEFT, height, radius=5, dashed=optional)
+            d.text(LEFT + 28, self.y + 19.5, layer, anchor="start", fill="link", bold=True)
+        room = RIGHT - LEFT - 28 - 20 - text_width(layer, TEXT, bold=True)
+        if text_width(note, SMALL) > room:
+            raise ValueError(f"map: '{note}' does not fit")
+        d.text(RIGHT - 10, self.y + 19.5, note, SMALL, "end", "faint")
+        self.y += height
+        return self.y - height / 2
+
+    def name_of_block(self, block: str, x: float, y: float) -> float:
+        """Returns where it ends."""
+        with self.drawing.link(f"blocks/{PAGE_OF_BLOCK.get(block, block)}.html", BLOCK_TITLES[block]):
+            self.drawing.text(x, y, block, 13, "start", "link", bold=True)
+        return x + text_width(block, 13, bold=True)
+
+    def panel(self, height: float, fill: str, left: float, right: float, dashed: bool = False) -> None:
+        self.drawing.rectangle(left, self.y, right - left, height, fill, radius=6, dashed=dashed)
+
+    def block(self, blocks: tuple[str, ...], note: str, left: float, right: float, dashed: bool = False) -> None:
+        """A panel with the name of a block, or of two that call the same layers, and these layers."""
+        d, top, height = self.drawing, self.y, block_height(blocks[0], left, right)
+        self.panel(height, "panel", left, right, dashed)
+        end = left + 10.0
+        for block in blocks:
+            end = self.name_of_block(block, end, top + 19) + 12
+        if note:
+            d.text(right - 10, top + 19, note, SMALL, "end", "faint")
+        if end + text_width(note, SMALL) > right - 10:
+            raise ValueError(f"map: '{note}' does not fit")
+        for layer, row, x, width in chips(blocks[0], left, right):
+            with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
+                d.box(x, top + 28 + CHIP * row, width, CHIP - 5, layer, SMALL, fill="paper", ink="link")
+        self.y += height
+
+    def branch(self, top: float, bottom: float) -> None:
+        """How the stream is read at the top of a block, and what the block adds to it."""
+        d = self.drawing
+        d.arrow([(TRUNK, top + 14), (INDENT, top + 14)], "forward")
+        d.arrow([(INDENT, bottom - 14), (TRUNK + 8, bottom - 14)], "forward")
+        d.line([(TRUNK, top - 10), (TRUNK, bottom)], "forward", THICK)
+        d.circle(TRUNK, bottom - 14, 7, stroke="forward")
+        d.line([(TRUNK - 4, bottom - 14), (TRUNK + 4, bottom - 14)], "forward")
+        d.line([(TRUNK, bottom - 18), (TRUNK, bottom - 10)], "forward")
+
+    def mixers(self) -> None:
+        """The panel of those of which each layer has one."""
+        d, top, left, right = self.drawing, self.y, INDENT + 7, RIGHT - 15
+        heights = [block_height(blocks[0], left, right) for blocks in MIXERS]
+        self.panel(sum(heights) + 7 * len(heights) + 28, "none", INDENT, RIGHT - 8)
+        d.text(INDENT + 10, top + 18, "mixer", 13, "start", bold=True)
+        d.text(RIGHT - 18, top + 18, "one of these", SMALL, "end", "faint")
+        self.y = top + 28
+        for blocks in MIXERS:
+            self.block(blocks, "", left, right)
+            self.y += 7
+
+
+def chips(block: str, left: float, right: float) -> list[tuple[str, int, float, float]]:
+    """The layers of a block in rows within its panel: layer, row, left edge, width."""
+    placed, row, x = [], 0, left + 8
+    for layer in BLOCKS[block]:
+        width = text_width(layer, SMALL) + 10
+        if x + width > right - 8:
+            row, x = row + 1, left + 8
+        placed.append((layer, row, x, width))
+        x += width + 5
+    return placed
+
+
+def block_height(block: str, left: float, right: float) -> float:
+    return 28 + CHIP * (chips(block, left, right)[-1][1] + 1) + 3
+
+
+def paint(d: Drawing) -> None:
+    m = Map(d)
+    d.text(LEFT + 2, m.y + 12, "tokens", TEXT, "start")
+    m.y += 18
+    m.flow()
+    embedding = m.station("embedding", "a vector a token, one a position")
+    m.flow()
+    m.station("layernorm", "optional", optional=True)
+    m.flow()
+    m.station("dropout", "while training")
+    m.flow(16)
+
+    frame = m.y
+    d.line([(TRUNK, m.y), (TRUNK, m.y + 36)], "forward", THICK)
+    d.text(RIGHT - 8, m.y + 18, "layer after layer", SMALL, "end", "faint")
+    m.y += 28
+    for name, note, dashed in (("conv", "optional", True), ("mixer", "", False), ("ffn", "", False)):
+        top = m.y
+        if name == "mixer":
+            m.mixers()
+        else:
+            m.block((name,), note, INDENT, RIGHT - 8, dashed)
+        m.branch(top, m.y)
+        m.y += 10
+    d.rectangle(2, frame, RIGHT - 2, m.y - frame, "none", "faint", radius=8)
+    d.line([(TRUNK, m.y - 12), (TRUNK, m.y)], "forward", THICK)
+
+    m.flow(20)
+    m.station("layernorm", "optional", optional=True)
+    m.flow()
+    logits = m.station("linear", "logits, by the table of tokens")
+    m.flow()
+    m.station("cross_entropy", "the loss")
+    d.arrow([(RIGHT, embedding), (TIE, embedding), (TIE, logits), (RIGHT, logits)], "faint", dashed=True, radius=5)
+
+    optimizers(d, m.y + 26)
+
+
+def optimizers(d: Drawing, top: float) -> None:
+    """What happens to the weights once their gradients are there."""
+    d.line([(LEFT, top), (RIGHT, top)], "rule", LINE)
+    d.text(LEFT, top + 20, "after the backward pass: gradients to weights", SMALL, "start", "faint")
+    y, left = top + 32, 170
+    with d.link("layers/global_norm.html", LAYER_TITLES["global_norm"]):
+        d.box(LEFT, y + 22, 106, 30, "global_norm", ink="link", bold=True)
+    optimizers = (("muon", "matrices of", "linear maps"), ("adamw", "all other", "weights, or all"))
+    for (layer, *note), row in zip(optimizers, (y, y + 44)):
+        d.arrow([(LEFT + 106, y + 37), (144, y + 37), (144, row + 15), (left, row + 15)], "backward", radius=5)
+        with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
+            d.box(left, row, 70, 30, layer, ink="link", bold=True)
+        d.lines(left + 78, row + 12, note, 14, size=SMALL, anchor="start", fill="faint")
+
+
+def blocks_faults(root: Path) -> list[Fault]:
+    """Blocks whose header includes other layers than the map shows, and pages that the map does not link."""
+    faults = []
+    for block, layers in BLOCKS.items():
+        file = f"src/blocks/{block}.hpp"
+        included = included_layers(root, file, set())
+        for layer in sorted(included ^ set(layers)):
+            what = "does not show" if layer in included else "shows, and it does not include,"
+            faults.append(Fault(file, f"the picture map {what} the layer {layer} of this block"))
+    for folder, known in (("layers", LAYER_TITLES), ("blocks", BLOCKS)):
+        for chapter in sorted((root / "docs" / folder).glob("*.md")):
+            if chapter.stem not in known:
+                faults.append(Fault(f"docs/{folder}/{chapter.name}", "the picture map does not show this page"))
+    return faults
+
+
+def included_layers(root: Path, file: str, seen: set[str]) -> set[str]:
+    """The layers whose headers a block's header includes, by itself or through its parts."""
+    if file in seen or not (root / file).is_file():
+        return set()
+    seen.add(file)
+    layers = set()
+    for header in re.findall(r'#include "((?:blocks|layers)/\w+\.hpp)"', (root / file).read_text(encoding="utf-8")):
+        folder, name = header.removesuffix(".hpp").split("/")
+        layers |= {name} if folder == "layers" else included_layers(root, f"src/{header}", seen)
+    return layers
+
+
+PICTURES = [
+    Picture(
+        name="map",
+        page="index",
+        after="",
+        title="The network",
+        description=(
+            "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
+            "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
+            "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
+            "is additive, metric, quadratic, dot or identity. Below, the optimizers: global norm, then Muon for the "
+            "matrices of linear maps and AdamW for the rest. Every box is a link to its page."
+        ),
+        caption="The network and its pages. The line on the left is the residual stream.",
+        width=WIDTH,
+        height=988,
+        paint=paint,
+        constants=(
+            Constant(
+                "src/network/mixers.hpp",
+                r"using Mixers = MixerList<(.*)>;",
+                ", ".join(f"{name.capitalize()}Mixer" for names in MIXERS for name in names),
+            ),
+        ),
+        more_faults=blocks_faults,
+        has_links=True,
+    )
+]

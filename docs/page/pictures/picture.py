@@ -1,0 +1,59 @@
+"""What a picture is: where it stands, what it says to those who do not see it, and which constants it shows."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+from fault import Fault
+from svg import Drawing
+
+
+class Constant(NamedTuple):
+    """A value of the source that a picture shows: the pattern matches once in the file, its group is that value."""
+
+    file: str
+    pattern: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    name: str
+    page: str  # such as layers/pooling, conventions or index
+    after: str  # the heading of the chapter that it stands under; empty: the top
+    title: str
+    description: str  # in a few sentences, for a screen reader
+    caption: str
+    width: float
+    height: float
+    paint: Callable[[Drawing], None]
+    constants: tuple[Constant, ...] = ()
+    more_faults: Callable[[Path], list[Fault]] | None = None  # what no constant can say
+    has_links: bool = False
+    script: str = ""  # what its page loads for it
+
+    def draw(self) -> str:
+        drawing = Drawing(self.name, self.width, self.height)
+        self.paint(drawing)
+        return drawing.render(self.title, self.description, self.has_links)
+
+    def faults(self, root: Path) -> list[Fault]:
+        """Where the source below `root` says something else than the picture."""
+        faults = [fault for constant in self.constants for fault in self._compare(root, constant)]
+        return faults + (self.more_faults(root) if self.more_faults else [])
+
+    def _compare(self, root: Path, constant: Constant) -> list[Fault]:
+        path = root / constant.file
+        if not path.is_file():
+            return [Fault(constant.file, f"the picture {self.name} shows a constant of this file, which is missing")]
+        source = path.read_text(encoding="utf-8")
+        matches = list(re.finditer(constant.pattern, source))
+        if len(matches) != 1:
+            found = f"{len(matches)} lines match" if matches else "nothing matches"
+            return [Fault(constant.file, f"for the picture {self.name} {found} {constant.pattern!r}")]
+        if matches[0].group(1) == constant.expected:
+            return []
+        line = source.count("\n", 0, matches[0].start(1)) + 1
+        text = f"the picture {self.name} shows {constant.expected!r}, here stands {matches[0].group(1)!r}"
+        return [Fault(f"{constant.file}:{line}", text)]

@@ -1,0 +1,249 @@
+"""The rooms of every layer and block, and where in them an equation is computed.
+
+A tag such as (layernorm.4) stands at the end of a line of code. What a reader wants beside the equation is more than
+that line: the loop around it, but not the whole function.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from fault import Fault
+
+TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
+DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
+LONGEST_EXCERPT = 8
+
+
+@dataclass
+class Line:
+    """One line of a source file."""
+
+    number: int
+    text: str
+    tags: list[str] = field(default_factory=list)  # "layernorm.4"
+
+    @property
+    def code(self) -> str:
+        """Without its comment."""
+        return self.text.split("//", 1)[0].rstrip()
+
+    @property
+    def indent(self) -> int:
+        return len(self.text) - len(self.text.lstrip())
+
+
+class Source:
+    """A file of C++, line by line. Only tags at code count here; those in a comment of its own speak of equations."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        self.path = path
+        self.name = Path(path).name
+        text = (root / path).read_text(encoding="utf-8")
+        self.lines = [Line(number, line) for number, line in enumerate(text.splitlines(), 1)]
+        for line in self.lines:
+            if line.code.strip():
+                line.tags = ["%s.%s" % tag for tag in TAG.findall(line.text[len(line.code) :])]
+
+    def lines_of(self, tag: str) -> list[Line]:
+        return [line for line in self.lines if tag in line.tags]
+
+    def statement(self, number: int) -> range:
+        """The lines of the statement that ends or begins at a line: its continuations are indented deeper."""
+        first = last = number
+        while first > 1 and self._goes_on(self.lines[first - 2]):
+            first -= 1
+        depth = self.lines[first - 1].indent
+        while last < len(self.lines) and self._goes_on(self.lines[last - 1]) and self.lines[last].indent > depth:
+            last += 1
+        return range(first, last + 1)
+
+    @staticmethod
+    def _goes_on(line: Line) -> bool:
+        """Whether the statement of this line goes on in the next one."""
+        code = line.code.strip()
+        return bool(code) and not code.endswith((";", "{", "}", ":")) and not code.startswith("#")
+
+    def excerpt(self, number: int) -> list[Line | None]:
+        """The innermost loop around the statement at a line; never the signature of a function, never more than
+        LONGEST_EXCERPT lines. None stands for lines left out."""
+        statement = self.statement(number)
+        first = statement.start
+        while first > 1:
+            line = self.lines[first - 1]
+            if line.indent < self.lines[statement.start - 1].indent or first == statement.start:
+                if re.match(r"\s*(for|while|for_lanes\S*|for_each\w*) ?[(<]", line.text) and line.indent > 0:
+                    break
+            if line.code.strip() and line.indent == 0:
+                first = 0
+                break
+            first -= 1
+        if first < 1 or self.lines[first - 1].indent == 0:
+            return self._around(statement, LONGEST_EXCERPT)
+        last = statement[-1]
+        if self.lines[last - 1].code.endswith("{") or first != statement.start:
+            last = first
+            while last < len(self.lines) and not (
+                self.lines[last].indent <= self.lines[first - 1].indent and self.lines[last].code.strip()
+            ):
+                last += 1
+            closing = self.lines[last].code.strip() if last < len(self.lines) else ""
+            last += closing.startswith("}")
+        last = max(last, statement[-1])
+        if last - first + 1 <= LONGEST_EXCERPT:
+            return self.lines[first - 1 : last]
+        if first == statement.start:
+            return [*self.lines[first - 1 : first - 1 + LONGEST_EXCERPT], None]
+        head: list[Line | None] = [self.lines[first - 1]]
+        body = self._around(statement, LONGEST_EXCERPT - 1, first + 1, last)
+        if body and body[0] is not None and body[0].number > first + 1:
+            head.append(None)
+        return head + body
+
+    def _around(self, statement: range, most: int, low: int = 1, high: int | None = None) -> list[Line | None]:
+        """The statement and as many lines before it as belong to it: those of its depth, without a gap."""
+        high = high or len(self.lines)
+        first, last = max(statement.start, low), min(statement[-1], high)
+        last = min(last, first + most - 1)
+        depth = self.lines[first - 1].indent
+        while first > low and last - first + 1 < min(most, 4):
+            before = self.lines[first - 2]
+            if before.indent < depth or not before.text.strip() or depth == 0:
+                break
+            first -= 1
+        return list(self.lines[first - 1 : last])
+
+
+@dataclass
+class Room:
+    """What one layer or block has: a chapter, a header, and the files of each device; a block has its header alone."""
+
+    kind: str  # "layers" or "blocks"
+    name: str
+    chapter: str
+    header: Source
+    devices: dict[str, list[Source]]
+
+    @property
+    def page(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @cached_property
+    def definitions(self) -> set[str]:
+        """Tags that the header marks as definitions: they stand on plain loops alone."""
+        return {
+            "%s.%s" % tag
+            for line in self.header.lines
+            if "definition" in line.text and line.text.lstrip().startswith("//")
+            for tag in TAG.findall(line.text)
+            if tag[0] == self.name
+        }
+
+    def places(self, device: str, tag: str) -> list[tuple[Source, Line]]:
+        """Where a device computes an equation."""
+        return [(source, line) for source in self.devices[device] for line in source.lines_of(tag)]
+
+
+def _parts(root: Path, folder: str, name: str, names: list[str]) -> list[str]:
+    """NAME.* of a folder and what else belongs to it: NAME_*, unless a longer name claims it."""
+    files = sorted(path.name for path in (root / folder).iterdir() if path.suffix in {".cpp", ".hpp", ".cu"})
+
+    def owner(stem: str) -> str | None:
+        fitting = [other for other in names if stem == other or stem.startswith(other + "_")]
+        return max(fitting, key=len, default=None)
+
+    mine = [file for file in files if owner(Path(file).stem) == name]
+    return [f"{folder}/{file}" for file in sorted(mine, key=lambda file: (Path(file).stem != name, file))]
+
+
+def rooms(root: Path) -> dict[str, Room]:
+    """Every layer and block that has equations, by name."""
+    layers = sorted(path.stem for path in (root / "src/layers").glob("*.hpp") if TAG.search(path.read_text("utf-8")))
+    found = {}
+    for name in layers:
+        devices = {}
+        for device in DEVICES:
+            devices[device] = [Source(root, path) for path in _parts(root, device, name, layers)]
+        header = Source(root, f"src/layers/{name}.hpp")
+        found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices)
+    for path in sorted((root / "src/blocks").glob("*.hpp")):
+        header = Source(root, f"src/blocks/{path.name}")
+        if not any(re.search(r": public \w*Block<", line.text) for line in header.lines):
+            continue
+        if path.stem in found:
+            raise Fault(header.path, "a layer has the same name, so their tags cannot be told apart")
+        found[path.stem] = Room("blocks", path.stem, f"docs/blocks/{path.stem}.md", header, {"block": [header]})
+    return found
+
+
+class Calls:
+    """Which layers a line of a block calls: its own calls of layer functions, and those of the parts it is made of."""
+
+    def __init__(self, root: Path, found: dict[str, Room]) -> None:
+        self._functions = {}  # layernorm_forward: layernorm
+        for room in found.values():
+            if room.kind == "layers":
+                for line in room.header.lines:
+                    declared = re.match(r"(?:inline |constexpr )*(?:void|\w[\w<>]*) (\w+)\(", line.text)
+                    if declared:
+                        self._functions[declared.group(1)] = room.name
+        self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
+        for path in sorted((root / "src/blocks").glob("*.hpp")):
+            source = Source(root, f"src/blocks/{path.name}")
+            for name, lines in self._classes(source):
+                self._parts.setdefault(name, {}).update(self._methods(lines))
+
+    @staticmethod
+    def _classes(source: Source) -> list[tuple[str, list[Line]]]:
+        """The lines of every class of a file; "" for what stands outside."""
+        classes, name, lines = [], "", []
+        for line in source.lines:
+            begins = re.match(r"(?:class|struct) (\w+)", line.text)
+            if begins or line.text == "};":
+                classes.append((name, lines))
+                name, lines = begins.group(1) if begins else "", []
+            lines.append(line)
+        return classes + [(name, lines)]
+
+    def _methods(self, lines: list[Line]) -> dict[str, set[str]]:
+        """The layers that each function of a class calls."""
+        methods: dict[str, set[str]] = {}
+        calls: dict[str, set[str]] = {}
+        name = None
+        for line in lines:
+            begins = re.match(r"(?:  )?(?!return|else)[\w<>:*&, ]+?[ *&](\w+)\(", line.code)
+            if begins and line.indent <= 2 and not line.code.endswith(";"):
+                name = begins.group(1)
+            if name:
+                called = methods.setdefault(name, set())
+                calls.setdefault(name, set())
+                for word in re.findall(r"\w+", line.code):
+                    called |= {self._functions[word]} if word in self._functions else set()
+                    calls[name].add(word)
+        for name in methods:  # a function may call another of its class
+            for other in calls[name] & methods.keys():
+                methods[name] |= methods[other]
+        return methods
+
+    def of(self, block: Source, statement: range) -> list[str]:
+        """The layers, sorted, that a statement of a block calls."""
+        text = " ".join(block.lines[number - 1].code for number in statement)
+        members = {}
+        for line in block.lines:
+            declared = re.match(r"  (\w+)<Device, T> ([\w, ]+);", line.code)
+            if declared:
+                members |= {name: declared.group(1) for name in declared.group(2).split(", ")}
+        own = dict(self._parts[""])
+        for _, lines in self._classes(block):
+            for name, called in self._methods(lines).items():
+                own[name] = own.get(name, set()) | called
+        layers = {self._functions[word] for word in re.findall(r"\w+(?=[<(])", text) if word in self._functions}
+        for name in re.findall(r"(?<![\w.:])(\w+)(?:<[\w, ]+>)?\(", text):
+            layers |= own.get(name, set())
+        for member, method in re.findall(r"\b(\w+_)\b(?:\.(\w+))?", text):
+            part = self._parts.get(members.get(member, ""), {})
+            layers |= part.get(method or "forward", set())
+        return sorted(layers)

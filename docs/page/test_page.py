@@ -1,0 +1,282 @@
+"""The generator, on a repository of one layer and one block: what it makes of them, and that it finds what is wrong."""
+
+import html
+import re
+import sys
+import tempfile
+import types
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import check  # noqa: E402
+import generate  # noqa: E402
+import listing  # noqa: E402
+import sources  # noqa: E402
+from fault import Fault  # noqa: E402
+
+GOOD = {
+    "README.md": """# A project
+
+What it is.
+
+## Read it
+
+1. [twice](docs/layers/twice.md), [its header](src/layers/twice.hpp), [echo](docs/blocks/echo.md)
+
+## Licence
+""",
+    "docs/conventions.md": "# Conventions\n\nA prime is $d'$.\n",
+    "docs/layers/twice.md": """# twice
+
+It doubles: every number of a row. Not (twice.2).
+
+## Forward
+
+```math
+\\mathrm{out}_d = 2\\,\\mathrm{in}_d \\qquad \\text{(twice.1)}
+```
+
+As $`\\mathrm{in}_d`$ is real, nothing is lost.
+
+```math
+\\mathrm{d\\_in}_d = 2\\,\\mathrm{d\\_out}_d \\qquad \\text{(twice.2)}
+```
+""",
+    "docs/blocks/echo.md": """# echo
+
+Says it twice.
+
+```math
+\\mathrm{out}_d = \\mathrm{twice}(\\mathrm{in}_d) \\qquad \\text{(echo.1)}
+```
+""",
+    "src/layers/twice.hpp": """// Doubles every number of a row. See
+// docs/layers/twice.md.
+//
+//   out_d = 2 in_d                 (twice.1)
+//   d_in_d = 2 d_out_d             (twice.2)
+void twice_forward(Device&, T* out_d, const T* in_d, Index D);
+""",
+    "src/blocks/echo.hpp": """//   out_d = twice(in_d)            (echo.1)
+class EchoBlock : public Block<Device, T> {
+  void forward(Device& device, T* out_d, const T* in_d) override {
+    twice_forward<Device, T>(device, out_d, in_d, D_);  // (echo.1)
+  }
+};
+""",
+    "tests/test_twice.cpp": "",
+    "plain/twice.cpp": """template <class Device, class T>
+void twice_forward(Device&, T* out_d, const T* in_d, Index D) {
+  for (Index d = 0; d < D; ++d) {
+    out_d[d] = 2 * in_d[d];  // (twice.1)
+  }
+}
+void twice_backward(Device&, T* d_in_d, const T* d_out_d, Index D) {
+  for (Index d = 0; d < D; ++d) d_in_d[d] = 2 * d_out_d[d];  // (twice.2)
+}
+""",
+}
+for folder, end in (("cpu", "cpp"), ("cuda", "cu")):
+    GOOD[f"{folder}/twice.{end}"] = GOOD["plain/twice.cpp"]
+
+
+def picture(page: str, after: str, svg: str, caption: str = "") -> types.SimpleNamespace:
+    """What the generator takes from a picture."""
+    return types.SimpleNamespace(name="p", page=page, after=after, caption=caption, script="", draw=lambda: svg)
+
+
+def built(files: dict[str, str], pictures: list | None = None) -> tuple[dict[str, str], list[str]]:
+    """The site of a repository that holds these files, and its faults; a fault that stops the build is the only one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in files.items():
+            file = Path(folder, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        try:
+            return generate.build(Path(folder), pictures or [], lambda characters: b"", {})
+        except Fault as fault:
+            return {}, [str(fault)]
+
+
+class Faults(unittest.TestCase):
+    """One thing is wrong at a time, and the fault says which."""
+
+    def assert_fault(self, expected: str, path: str, change: Callable[[str], str] | str, by: str = "") -> None:
+        files = dict(GOOD)
+        files[path] = change(files[path]) if callable(change) else files.get(path, "").replace(change, by)
+        if path in GOOD:
+            self.assertNotEqual(files[path], GOOD[path], "nothing was changed")
+        faults = built(files)[1]
+        self.assertTrue(any(expected in fault for fault in faults), f"{expected!r} is not in {faults}")
+
+    def test_none(self) -> None:
+        self.assertEqual(built(GOOD)[1], [])
+
+    def test_equation_without_line_on_a_device(self) -> None:
+        self.assert_fault("(twice.1) has no line", "cpu/twice.cpp", "// (twice.1)")
+
+    def test_line_without_equation(self) -> None:
+        self.assert_fault("cuda/twice.cu:4: (twice.3) is no equation", "cuda/twice.cu", "// (twice.1)", "// (twice.1) (twice.3)")
+
+    def test_equation_missing_in_chapter(self) -> None:
+        self.assert_fault("lacks the equation (twice.2)", "docs/layers/twice.md", "\\qquad \\text{(twice.2)}")
+
+    def test_tag_twice(self) -> None:
+        self.assert_fault("(twice.1) stands at 2 equations", "docs/layers/twice.md", "\\text{(twice.2)}", "\\text{(twice.1)}")
+
+    def test_reference_to_no_equation(self) -> None:
+        self.assert_fault("(twice.7) refers to no equation", "docs/layers/twice.md", "Not (twice.2)", "Not (twice.7)")
+
+    def test_reference_to_no_layer(self) -> None:
+        self.assert_fault("(thrice.1)", "docs/layers/twice.md", "Not (twice.2)", "Not (thrice.1)")
+
+    def test_tag_in_another_chapter(self) -> None:
+        self.assert_fault("(twice.1) belongs to another chapter", "docs/blocks/echo.md", "(echo.1)", "(twice.1)")
+
+    def test_unknown_command(self) -> None:
+        self.assert_fault("docs/layers/twice.md:7", "docs/layers/twice.md", "2\\,\\mathrm{in}_d", "\\twice{in}")
+
+    def test_unclosed_brace_in_line(self) -> None:
+        self.assert_fault("docs/layers/twice.md", "docs/layers/twice.md", "$`\\mathrm{in}_d`$", "$`\\mathrm{in_d`$")
+
+    def test_dollar_left(self) -> None:
+        self.assert_fault("a $ is left", "docs/layers/twice.md", "It doubles", "It costs $2 and doubles")
+
+    def test_tex_left(self) -> None:
+        self.assert_fault("TeX is left", "docs/layers/twice.md", "nothing", "\\mathrm nothing")
+
+    def test_unclosed_fence(self) -> None:
+        self.assert_fault("a fence is not closed", "docs/layers/twice.md", lambda text: text.rstrip().removesuffix("```") + "\nand so on\n")
+
+    def test_dead_link(self) -> None:
+        self.assert_fault("docs/layers/gone.md: is linked to", "docs/layers/twice.md", "It doubles", "It [doubles](gone.md)")
+
+    def test_dead_fragment(self) -> None:
+        self.assert_fault("#backward names no place", "docs/layers/twice.md", "It doubles", "It [doubles](#backward)")
+
+    def test_double_id(self) -> None:
+        self.assert_fault("the id forward stands twice", "docs/layers/twice.md", lambda text: text + "\n## Forward\n")
+
+    def test_unnamed_image(self) -> None:
+        files = dict(GOOD, **{"docs/layers/x.svg": "<svg></svg>"})
+        files["docs/layers/twice.md"] = GOOD["docs/layers/twice.md"].replace("It doubles", "![](x.svg) It doubles")
+        self.assertEqual(built(files)[1], ["layers/twice.html: an image has no text in its place"])
+
+    def test_page_too_large(self) -> None:
+        self.assert_fault("bytes, more than 300000", "cpu/twice.cpp", lambda text: text + "int x;\n" * 20_000)
+
+    def test_chapter_not_in_the_order_of_reading(self) -> None:
+        self.assert_fault("does not link to docs/blocks/echo.md", "README.md", ", [echo](docs/blocks/echo.md)")
+
+    def test_block_line_that_calls_nothing(self) -> None:
+        self.assert_fault("(echo.1) calls no layer", "src/blocks/echo.hpp", "twice_forward<Device, T>", "something")
+
+    def test_unclosed_element(self) -> None:
+        self.assert_fault("closes <details>", "docs/layers/twice.md", lambda text: text + "\n<details>\n\nmore\n")
+
+    def test_picture_under_no_heading(self) -> None:
+        self.assertIn("has no heading 'Backward'", built(GOOD, [picture("layers/twice", "Backward", "<svg></svg>")])[1][0])
+
+    def test_unnamed_picture(self) -> None:
+        faults = built(GOOD, [picture("layers/twice", "Forward", "<svg></svg>")])[1]
+        self.assertIn("layers/twice.html: a <svg> has no name", faults)
+
+    def test_picture_of_no_page(self) -> None:
+        self.assertIn("the picture p", built(GOOD, [picture("layers/thrice", "", "<svg></svg>")])[1][0])
+
+    def test_contrast(self) -> None:
+        colours = "".join(f"--{name}: #777777; " for name in (*check.TEXT_COLOURS, *check.GROUNDS, *check.FILLS))
+        faults = check.contrast_faults(f":root {{ {colours} }}")
+        self.assertIn("--ink #777777 on --paper #777777 has a contrast of 1.00", "\n".join(faults))
+        self.assertAlmostEqual(check.contrast("#000000", "#ffffff"), 21)
+
+
+class Pages(unittest.TestCase):
+    """What stands on a page."""
+
+    files: dict[str, str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.files = built(GOOD)[0]
+        cls.twice = cls.files["layers/twice.html"]
+
+    def test_same_bytes(self) -> None:
+        self.assertEqual(built(GOOD)[0], self.files)
+
+    def test_figure(self) -> None:
+        self.assertIn('<figure id="twice.1" class="equation" data-t="1" aria-label="twice.1: out_d = 2 in_d">', self.twice)
+        self.assertIn('<a class="tag" href="#twice.1">(twice.1)</a>', self.twice)
+        for line in ("#p4", "#c4", "#g4"):
+            self.assertIn(f'<a href="{line}"', self.twice)
+
+    def test_excerpt_is_the_loop(self) -> None:
+        begin = self.twice.index('<pre class="excerpt">')
+        excerpt = self.twice[begin : self.twice.index("</pre>", begin)]
+        self.assertIn("(Index d = 0; d &lt; D; ++d) {", excerpt)
+        self.assertIn('<mark>  out_d[d] = 2 * in_d[d];  <i>// <a href="#twice.1">(twice.1)</a></i></mark>', excerpt)
+        self.assertNotIn("void", excerpt)
+
+    def test_listing_is_complete_and_verbatim(self) -> None:
+        begin = self.twice.index('aria-label="cuda/twice.cu">') + len('aria-label="cuda/twice.cu">')
+        lines = self.twice[begin : self.twice.index("</ol>", begin)].split("<li\n")[1:]
+        text = "\n".join(html.unescape(re.sub("<[^>]*>", "", line.split(">", 1)[1])) for line in lines) + "\n"
+        self.assertEqual(text, GOOD["cuda/twice.cu"])
+
+    def test_block_has_its_line_and_links_to_the_layer(self) -> None:
+        echo = self.files["blocks/echo.html"]
+        self.assertIn('calls <a href="../layers/twice.html">twice</a>', echo)
+        self.assertIn('<a href="#b4"', echo)
+        self.assertNotIn("<details>", echo)
+
+    def test_no_other_origin_and_no_absolute_path(self) -> None:
+        for path, text in self.files.items():
+            if path.endswith(".html"):
+                self.assertNotRegex(text, r'(?:src|href)="(?:https?:|/|file:)', path)
+
+    def test_order(self) -> None:
+        self.assertIn('rel="prev" href="../conventions.html"', self.twice)
+        self.assertIn('rel="next" href="../blocks/echo.html"', self.twice)
+
+    def test_index_lists_what_headers_say(self) -> None:
+        self.assertIn('<a href="layers/twice.html">twice</a> Doubles every number of a row.</li>', self.files["index.html"])
+
+    def test_linked_header_has_a_page(self) -> None:
+        self.assertIn('<a href="../../../layers/twice.html#twice.1">(twice.1)</a>', self.files["files/src/layers/twice.hpp.html"])
+
+
+class Excerpts(unittest.TestCase):
+    """The lines that stand under an equation."""
+
+    def excerpt(self, text: str, number: int) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "a.cpp").write_text(text, encoding="utf-8")
+            source = sources.Source(Path(folder), "a.cpp")
+            return [line.text if line else "..." for line in source.excerpt(number)]
+
+    def test_innermost_loop(self) -> None:
+        text = "void f() {\n  for (a) {\n    for (b) {\n      x = 1;\n    }\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 4), ["    for (b) {", "      x = 1;", "    }"])
+
+    def test_never_the_signature(self) -> None:
+        self.assertEqual(self.excerpt("void f() {\n  y = 1;\n  x = 1;\n}\n", 3), ["  y = 1;", "  x = 1;"])
+
+    def test_at_most_eight_lines(self) -> None:
+        text = "void f() {\n  for (a) {\n" + "    y();\n" * 20 + "    x = 1;\n    z();\n  }\n}\n"
+        found = self.excerpt(text, 23)
+        self.assertLessEqual(len(found), sources.LONGEST_EXCERPT)
+        self.assertEqual((found[0], found[1], found[-1]), ("  for (a) {", "...", "    x = 1;"))
+
+    def test_whole_statement(self) -> None:
+        text = "void f() {\n  for (a) {\n    x = g(1,\n          2);\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 4), ["  for (a) {", "    x = g(1,", "          2);", "  }"])
+
+    def test_address_in_strings_is_escaped(self) -> None:
+        self.assertEqual(listing._highlighted("a.cpp", 'f("<&>");')[0], 'f("&lt;&amp;&gt;");')
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,168 @@
+"""The pictures of the page: that they are whole, say what they show, and show what the source says."""
+
+import re
+import shutil
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from itertools import combinations
+from pathlib import Path
+
+import svg
+from pictures import PICTURES, constants_faults
+from pictures.picture import Picture
+
+ROOT = Path(__file__).resolve().parents[2]
+DRAWN = {picture.name: picture.draw() for picture in PICTURES}
+TREES = [(picture, xml.fromstring(DRAWN[picture.name])) for picture in PICTURES]
+
+
+def chapter(picture: Picture) -> Path:
+    return ROOT / "docs" / f"{picture.page}.md"
+
+
+class EveryPicture(unittest.TestCase):
+    def test_has_a_title_and_a_description(self):
+        for picture, root in TREES:
+            with self.subTest(picture.name):
+                texts = {element.get("id"): element.text for element in root if element.tag in ("title", "desc")}
+                names = root.get("aria-labelledby").split()
+                self.assertEqual(names, [f"{picture.name}-title", f"{picture.name}-description"])
+                self.assertEqual([texts[name] for name in names], [picture.title, picture.description])
+                self.assertTrue(picture.caption)
+
+    def test_is_an_image_unless_it_has_links(self):
+        for picture, root in TREES:
+            with self.subTest(picture.name):
+                links = list(root.iter("a"))
+                self.assertEqual(root.get("role"), "group" if links else "img")
+                for link in links:
+                    self.assertTrue(link.get("href"))
+                    self.assertTrue(link.find("title").text)
+
+    def test_stands_under_a_heading_of_its_chapter(self):
+        for picture, _ in TREES:
+            with self.subTest(picture.name):
+                if picture.page == "index":
+                    continue
+                headings = re.findall(r"^#+ (.*)$", chapter(picture).read_text(encoding="utf-8"), re.MULTILINE)
+                self.assertIn(picture.after, headings)
+
+    def test_links_to_equations_that_there_are(self):
+        for picture, root in TREES:
+            with self.subTest(picture.name):
+                for link in root.iter("a"):
+                    address = link.get("href")
+                    if address.startswith("#"):
+                        tag = rf"\text{{({address[1:]})}}".replace("_", r"\_")
+                        self.assertIn(tag, chapter(picture).read_text(encoding="utf-8"))
+                    else:
+                        page = (chapter(picture).parent / address).resolve().with_suffix(".md")
+                        self.assertTrue(page.is_file(), address)
+
+    def test_keeps_its_texts_inside_and_apart(self):
+        for picture, _ in TREES:
+            with self.subTest(picture.name):
+                boxes = svg.text_boxes(DRAWN[picture.name])
+                for box in boxes:
+                    across = 0 <= box.left and box.right <= picture.width
+                    down = 0 <= box.top and box.bottom <= picture.height
+                    self.assertTrue(across and down, f"{box} is outside {picture.width} x {picture.height}")
+                for one, other in combinations(boxes, 2):
+                    self.assertFalse(one.overlaps(other), f"{one} overlaps {other}")
+
+    def test_uses_no_colour_but_the_page_s(self):
+        for picture, root in TREES:
+            with self.subTest(picture.name):
+                for element in root.iter():
+                    for attribute in ("fill", "stroke"):
+                        value = element.get(attribute, "none")
+                        if value != "none":
+                            variable = re.fullmatch(r"var\(--(\w+)\)", value)
+                            self.assertIn(variable and variable.group(1), svg.VARIABLES)
+                self.assertNotRegex(DRAWN[picture.name], r"http|#[0-9a-f]{3,6}\b(?!\.)|<script|<style")
+
+    def test_is_narrow_enough_for_a_telephone_and_easy_to_read(self):
+        for picture, root in TREES:
+            with self.subTest(picture.name):
+                self.assertLessEqual(picture.width, 360)
+                for element in root.iter():
+                    self.assertGreaterEqual(float(element.get("font-size", svg.TEXT)), 11)
+
+    def test_is_the_same_when_it_is_drawn_again(self):
+        for picture, _ in TREES:
+            with self.subTest(picture.name):
+                self.assertEqual(picture.draw(), DRAWN[picture.name])
+
+
+class AllPictures(unittest.TestCase):
+    def test_have_ids_and_names_of_their_own(self):
+        ids = [id_ for source in DRAWN.values() for id_ in re.findall(r' id="([^"]*)"', source)]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(len(DRAWN), len(PICTURES))
+
+
+class Constants(unittest.TestCase):
+    def test_agree_with_the_source(self):
+        self.assertEqual([str(fault) for fault in constants_faults(ROOT)], [])
+
+    def planted(self, file: str, old: str, new: str) -> list[str]:
+        """The faults in a copy of the source where `file` says something else."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder)
+            for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks"):
+                shutil.copytree(ROOT / name, copy / name)
+            for constant in (constant for picture in PICTURES for constant in picture.constants):
+                (copy / constant.file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / constant.file, copy / constant.file)
+            source = (copy / file).read_text(encoding="utf-8")
+            self.assertIn(old, source)
+            (copy / file).write_text(source.replace(old, new), encoding="utf-8")
+            return [str(fault) for fault in constants_faults(copy)]
+
+    def test_that_differ_are_found_by_name(self):
+        faults = self.planted("cuda/attention_tiles.hpp", "constexpr int tile = 64;", "constexpr int tile = 128;")
+        self.assertEqual(len(faults), 1)
+        self.assertRegex(faults[0], r"cuda/attention_tiles.hpp:\d+: the picture attention-tiles shows '64'.*'128'")
+
+    def test_that_are_gone_are_found(self):
+        faults = self.planted("src/layers/muon.hpp", "muon_cubic", "cubic")
+        self.assertEqual(len(faults), 1)
+        self.assertIn("src/layers/muon.hpp: for the picture muon-rounds nothing matches", faults[0])
+
+    def test_a_layer_that_a_block_no_longer_calls_is_found(self):
+        faults = self.planted("src/blocks/ffn.hpp", '#include "layers/gelu.hpp"', "")
+        self.assertEqual(len(faults), 1)
+        self.assertIn("the layer gelu", faults[0])
+
+    def test_a_mixer_that_the_map_lacks_is_found(self):
+        faults = self.planted("src/network/mixers.hpp", "DotMixer, IdentityMixer", "DotMixer, LeapMixer")
+        self.assertEqual(len(faults), 1)
+        self.assertIn("the picture map", faults[0])
+
+
+class Text(unittest.TestCase):
+    def test_that_does_not_fit_its_box_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "'a label' does not fit"):
+            svg.Drawing("test", 100, 100).box(0, 0, 20, 20, "a label")
+
+    def test_is_escaped(self):
+        drawing = svg.Drawing("test", 100, 100)
+        drawing.text(50, 50, "*a* < b & _{*c*<1}")
+        source = drawing.render("<title>", "a & b", False)
+        self.assertEqual("".join(xml.fromstring(source).find("text").itertext()), "a < b & c<1")
+        self.assertEqual(xml.fromstring(source).find("title").text, "<title>")
+
+    def test_boxes_see_an_overlap(self):
+        drawing = svg.Drawing("test", 100, 100)
+        drawing.text(50, 50, "one")
+        drawing.text(55, 55, "two")
+        one, two = svg.text_boxes(drawing.render("", "", False))
+        self.assertTrue(one.overlaps(two))
+
+    def test_numbers_are_short(self):
+        self.assertEqual([svg.number(x) for x in (1, 0.125, -0.001, 2.999, 10)], ["1", "0.12", "0", "3", "10"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,182 @@
+"""The pictures that can be touched: what computes them, and how they stand without script."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import math
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import svg
+import touch
+import touch_pictures as pictures
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_C, MOST_K = 16, 2
+
+
+def sections(wasm: bytes) -> set[int]:
+    """The numbers of the sections of a WebAssembly module; 2 is that of imports."""
+    found, at = set(), 8
+    while at < len(wasm):
+        found.add(wasm[at])
+        size = shift = 0
+        while True:
+            at += 1
+            size |= (wasm[at] & 127) << shift
+            shift += 7
+            if wasm[at] < 128:
+                break
+        at += 1 + size
+    return found
+
+
+class Pooling(unittest.TestCase):
+    """touch/pooling.cpp with plain/pooling.cpp, compiled for this machine and called as the page calls it."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        compiler = shutil.which("g++") or shutil.which("c++")
+        if not compiler:
+            raise unittest.SkipTest("no C++ compiler (g++)")
+        cls.folder = tempfile.TemporaryDirectory()
+        library = Path(cls.folder.name) / "pooling.so"
+        warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+        command = [compiler, "-std=c++20", "-O0", "-fPIC", "-shared", *warnings, "-Isrc", "-I.", *touch.SOURCES]
+        subprocess.run([*command, "-o", str(library)], cwd=ROOT, check=True)
+        cls.pool = ctypes.CDLL(str(library))
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.folder.cleanup()
+
+    def array(self, name: str, count: int = MOST_C):
+        return (ctypes.c_double * count).in_dll(self.pool, name)
+
+    def give(self, **arrays: list[float]) -> None:
+        for name, values in arrays.items():
+            self.array(name, len(values))[:] = values
+
+    def assertClose(self, found, expected) -> None:
+        self.assertEqual(len(list(found)), len(list(expected)))
+        for one, other in zip(found, expected):
+            self.assertTrue(one == other or math.isclose(one, other, abs_tol=1e-12), (list(found), list(expected)))
+
+    def test_worked_example(self) -> None:
+        self.give(logit_c=[0, math.log(3), math.log(4)], x_ck=[4, 0, 0, 4, 2, 2], d_out_ck=[1, 0, 0, 4, 4, 0])
+        self.pool.forward(3, 2, 0)
+        self.pool.backward(3, 2, 0)
+        self.assertClose(self.array("out_ck", 6), [4, 0, 1, 3, 1.5, 2.5])
+        self.assertClose(self.array("d_logit_c", 3), [-1.75, 0.75, 1])
+        self.pool.weights(3, 2, 0)
+        self.assertClose(self.array("weight_cc", 9), [1, 0, 0, 1 / 4, 3 / 4, 0, 1 / 8, 3 / 8, 1 / 2])
+
+    def test_picture_of_logits_as_it_stands(self) -> None:
+        logit, x, d_out = (pictures.LOGIT[name] for name in ("logit", "x", "d_out"))
+        self.give(logit_c=logit, x_ck=x, d_out_ck=d_out)
+        self.pool.forward(8, 1, 0)
+        self.pool.backward(8, 1, 0)
+        expected = [pictures.weights(logit, 0, c) for c in range(8)]
+        self.assertClose(self.array("out_ck", 8), [pictures.average(weight, x) for weight in expected])
+        self.assertClose(self.array("d_logit_c", 8), pictures.gradients(logit, x, d_out))
+        self.pool.weights(8, 1, 0)
+        self.assertClose(self.array("weight_cc", 64), sum(expected, []))
+
+    def test_every_window(self) -> None:
+        logit, x = pictures.WINDOW["logit"], pictures.WINDOW["x"]
+        self.give(logit_c=logit, x_ck=x)
+        for window in range(1, 17):
+            self.pool.forward(16, 1, window)
+            self.pool.weights(16, 1, window)
+            weight = list(self.array("weight_cc", 256))
+            for last in range(window - 1, 16):
+                with self.subTest(window=window, last=last):
+                    self.pool.states(1, window, last)
+                    first, block = last - window + 1, last // window * window
+                    ends = ((first, block - 1), (block, last), (first, last))
+                    expected = [number for end in ends for number in vars(pictures.state(logit, x, *end)).values()]
+                    self.assertClose(self.array("states_of", 9), expected)
+                    self.assertClose(weight[16 * last : 16 * last + 16], pictures.weights(logit, first, last))
+
+    def test_beginning_of_a_sequence(self) -> None:
+        self.give(logit_c=[0.0, 1.0, 2.0, 0.0], x_ck=[1.0, 2.0, 3.0, 4.0])
+        self.pool.forward(4, 1, 3)
+        self.pool.states(1, 3, 1)
+        nothing, seen = pictures.state([], [], 0, -1), pictures.state([0, 1], [1, 2], 0, 1)
+        expected = [number for part in (nothing, seen, seen) for number in vars(part).values()]
+        self.assertClose(self.array("states_of", 9), expected)
+
+
+class Script(unittest.TestCase):
+    """What a page loads."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.wasm = touch.compiled(ROOT)
+        if cls.wasm is None:
+            raise unittest.SkipTest("no tools for WebAssembly (Debian: clang lld wasi-libc libc++-dev-wasm32)")
+
+    def test_needs_nothing_of_the_browser(self) -> None:
+        self.assertTrue(self.wasm.startswith(b"\0asm"))
+        self.assertNotIn(2, sections(self.wasm), "the module has imports")
+
+    def test_holds_the_module_and_is_the_same_each_time(self) -> None:
+        script = touch.script(ROOT)
+        self.assertEqual(base64.b64decode(re.search(r'atob\("([^"]*)"\)', script).group(1)), self.wasm)
+        self.assertNotIn("@", script)
+        self.assertNotIn(str(ROOT).encode(), self.wasm)
+
+    def test_exports_are_those_of_the_source(self) -> None:
+        names = touch.exported((ROOT / touch.SOURCES[0]).read_text(encoding="utf-8"))
+        script = (touch.HERE / "touch.js").read_text(encoding="utf-8")
+        for name in re.findall(r"(?<=pool\.)\w+(?=\()|(?<=array\(\")\w+", script):
+            self.assertIn(name, names)
+        for name in names:
+            self.assertIn(name.encode(), self.wasm)
+
+
+class Figures(unittest.TestCase):
+    """The drawings, as they stand without script."""
+
+    def drawings(self):
+        for figure in touch.figures(True):
+            yield figure, re.search(r"<svg.*</svg>", figure.draw(), re.DOTALL).group()
+
+    def test_stand_under_headings_of_their_chapter(self) -> None:
+        for figure, _ in self.drawings():
+            chapter = (ROOT / "docs" / f"{figure.page}.md").read_text(encoding="utf-8")
+            self.assertRegex(chapter, rf"(?m)^#+ {re.escape(figure.after)}$")
+
+    def test_have_a_name_and_fit_a_telephone(self) -> None:
+        for _, drawing in self.drawings():
+            root = xml.fromstring(drawing)
+            self.assertEqual([child.tag for child in root][:2], ["title", "desc"])
+            self.assertLessEqual(float(root.get("width")), 360)
+
+    def test_text_can_be_read(self) -> None:
+        for _, drawing in self.drawings():
+            self.assertGreaterEqual(min(map(float, re.findall(r'font-size="([^"]*)"', drawing))), svg.SMALL)
+            boxes = svg.text_boxes(drawing)
+            for number, box in enumerate(boxes):
+                self.assertTrue(box.left >= 0 and box.right <= 360, box)
+                for other in boxes[number + 1 :]:
+                    self.assertFalse(box.overlaps(other), (box, other))
+
+    def test_colours_are_those_of_the_page(self) -> None:
+        for _, drawing in self.drawings():
+            for colour in re.findall(r'(?:fill|stroke)="([^"]*)"', drawing):
+                self.assertIn(colour, {"none", *(f"var(--{name})" for name in svg.VARIABLES)})
+
+    def test_numbers_are_printed_as_the_script_does(self) -> None:
+        for value, text in ((-0.004, "0.00"), (-1.25, "−1.25"), (-math.inf, "−∞"), (2, "2.00")):
+            self.assertEqual(pictures.decimal(value), text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,105 @@
+// The pooling of plain/, as a page calls it: compiled to WebAssembly by ../touch.py, and as a shared library by its
+// test. One sequence, one head. Numbers stand in arrays that the caller writes and reads; the functions are told how
+// many of them count.
+
+#include "layers/pooling.hpp"
+
+#include <cstdint>
+#include <new>
+
+#include "plain/plain.hpp"
+
+namespace {
+
+constexpr abh::Index most_c = 16, most_k = 2;
+
+// A place for the device that is never left: nothing here is given back.
+alignas(abh::PlainDevice) unsigned char place_of_device[sizeof(abh::PlainDevice)];
+
+abh::PlainDevice& device() {
+  static abh::PlainDevice& made = *new (place_of_device) abh::PlainDevice;
+  return made;
+}
+
+}  // namespace
+
+// A page has no system to ask for memory. All scratch memory of a call is here.
+namespace abh {
+
+MemorySource host_memory() { return {}; }
+
+void* Workspace::take(std::size_t bytes) {
+  alignas(64) static std::byte memory[1 << 14];
+  if (used_ + bytes > sizeof memory) __builtin_trap();
+  void* taken = memory + used_;
+  used_ += (bytes + 63) / 64 * 64;
+  return taken;
+}
+
+}  // namespace abh
+
+extern "C" {
+
+// Given by the caller.
+double logit_c[most_c], x_ck[most_c * most_k], d_out_ck[most_c * most_k];
+
+// Found by forward, backward, weights and states.
+double out_ck[most_c * most_k], max_c[most_c], sum_c[most_c];
+double d_x_ck[most_c * most_k], d_logit_c[most_c];
+double weight_cc[most_c * most_c];
+double states_of[3 * (2 + most_k)];
+
+void forward(int C, int K, int window) {
+  abh::pooling_forward<abh::PlainDevice, double>(device(), {.out_bch = out_ck,
+                                                            .max_bnc = max_c,
+                                                            .sum_bnc = sum_c,
+                                                            .logit_bnc = logit_c,
+                                                            .x_bch = x_ck,
+                                                            .shape = {1, C, 1, K, window}});
+}
+
+// After forward.
+void backward(int C, int K, int window) {
+  abh::pooling_backward<abh::PlainDevice, double>(device(), {.d_x_bch = d_x_ck,
+                                                             .d_logit_bnc = d_logit_c,
+                                                             .d_out_bch = d_out_ck,
+                                                             .out_bch = out_ck,
+                                                             .max_bnc = max_c,
+                                                             .sum_bnc = sum_c,
+                                                             .logit_bnc = logit_c,
+                                                             .x_bch = x_ck,
+                                                             .shape = {1, C, 1, K, window}});
+}
+
+// weight_cc[c * C + s]: how much x_s counts in out_c, which is the derivative of the one by the other. After forward;
+// d_out_ck, d_x_ck and d_logit_c are overwritten.
+void weights(int C, int K, int window) {
+  for (int c = 0; c < C; ++c) {
+    for (int i = 0; i < C * K; ++i) d_out_ck[i] = i == c * K ? 1 : 0;
+    backward(C, K, window);
+    for (int s = 0; s < C; ++s) weight_cc[c * C + s] = d_x_ck[s * K];
+  }
+}
+
+// The window of `window` positions that ends at c, as three states of 2 + K numbers, max, sum and out: its positions in
+// the block before, taken from the last to the first; those in the block of c; and both. The first is empty where c
+// completes its block. After forward.
+void states(int K, int window, int c) {
+  const abh::PoolingShape shape{1, 1, 1, K, 0};
+  const auto seen = [&](double* state, int from, int to, int by) {
+    double out_k[most_k];
+    abh::pooling_start<abh::PlainDevice, double>(device(), state, shape);
+    for (int s = from; s != to; s += by) {
+      abh::pooling_step<abh::PlainDevice, double>(device(), out_k, state, logit_c + s, x_ck + s * K, shape);
+    }
+  };
+  const int block = c / window * window, first = c - window + 1;
+  double *suffix = states_of, *prefix = suffix + 2 + K, *both = prefix + 2 + K;
+  seen(suffix, block - 1, first < 0 ? block - 1 : first - 1, -1);
+  seen(prefix, block, c + 1, 1);
+  both[0] = max_c[c];
+  both[1] = sum_c[c];
+  for (int k = 0; k < K; ++k) both[2 + k] = out_ck[c * K + k];
+}
+
+}  // extern "C"
