@@ -14,12 +14,13 @@ constexpr Index weights_per_task = 8192;
 
 template <class Device, class T>
 void adamw_update(Device& device, const AdamwUpdate<T>& a) {
-  if (__builtin_isnan(a.state->clip_scale)) return;
+  if (__builtin_isnan(a.state->clip_scale)) return;  // a gradient is not finite: nothing changes
   // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
   const T beta1 = T(a.settings.beta1), beta1_complement = T(1 - a.settings.beta1);
   const T beta2 = T(a.settings.beta2), beta2_complement = T(1 - a.settings.beta2);
   const T epsilon = T(a.settings.epsilon);
   const T clip_scale = T(a.state->clip_scale);
+  // Reciprocals: a product in place of a division.
   const T mean_correction = T(a.state->first_moment_correction);
   const T square_correction = T(a.state->second_moment_correction);
   const T learning_rate = T(a.state->learning_rate);
@@ -34,6 +35,7 @@ void adamw_update(Device& device, const AdamwUpdate<T>& a) {
       const L second = beta2 * load<L>(a.second_moment + i) + beta2_complement * (gradient * gradient);  // (adamw.3)
       const L mean = first * mean_correction;                                                            // (adamw.4)
       const L square = second * square_correction;                                                       // (adamw.5)
+      // All loads before the first store, which to the compiler may be one to any of the arrays.
       const L old = load<L>(a.weight + i);
       const L direction = mean / (square_root<L>(square) + epsilon);
       store<L>(a.weight + i, old - (learning_rate * direction + decay * old));  // (adamw.6)

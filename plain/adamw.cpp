@@ -7,13 +7,16 @@ namespace abh {
 template <class Device, class T>
 void adamw_update(Device&, const AdamwUpdate<T>& a) {
   const StepState& state = *a.state;
-  if (std::isnan(state.clip_scale)) return;
+  if (std::isnan(state.clip_scale)) return;  // a gradient is not finite: neither weights nor moments change
   // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
   const T beta1 = T(a.settings.beta1), complement1 = T(1 - a.settings.beta1);
   const T beta2 = T(a.settings.beta2), complement2 = T(1 - a.settings.beta2);
   const T epsilon = T(a.settings.epsilon);
+  // Decay is no part of the gradient: in there, the root of the second moment would divide it, too.
   const T learning_rate = T(state.learning_rate), decay = T(state.learning_rate * a.settings.weight_decay);
 
+  // Every weight by itself. The corrections are reciprocals, which the host has formed once for the step. Epsilon
+  // stands outside of the root, where it compares with the size of a gradient, not with its square.
   for (Index i = 0; i < a.count; ++i) {
     const T gradient = T(state.clip_scale) * a.d_weight[i];                                  // (adamw.1)
     a.first_moment[i] = beta1 * a.first_moment[i] + complement1 * gradient;                  // (adamw.2)

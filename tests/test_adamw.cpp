@@ -88,6 +88,34 @@ TEST_CASE("adamw: against the algorithm as published", "[adamw]") {
   }
 }
 
+// Every number that the chapter prints, as far as it leaves the layer.
+TEST_CASE("adamw: the worked example of the chapter", "[adamw]") {
+  struct Step {
+    double d_weight, clip_scale, first_moment, second_moment, mean, square, weight;
+  };
+  const Step steps[] = {{4, 0.5, 0.8, 1, 2, 4, 1.25}, {-5, 1, -1.52, 7, -2.375, 16, 1.390625}};
+  const AdamwSettings settings{.beta1 = 0.6, .beta2 = 0.75, .weight_decay = 0.25};
+  const auto check = [&](auto& device) {
+    const auto require_near = [](double got, double wanted) { CHECK_FALSE(!(std::abs(got - wanted) <= 1e-7)); };
+    Tensor<double> tensor({2});
+    for (std::uint32_t step = 0; step < 2; ++step) {
+      const Step& wanted = steps[step];
+      INFO("step " << step);
+      const StepState state = state_of(step, settings, 0.5f, wanted.clip_scale);
+      tensor.update(device, {wanted.d_weight}, settings, state);
+      require_near(tensor.first_moment[0], wanted.first_moment);
+      require_near(tensor.second_moment[0], wanted.second_moment);
+      require_near(tensor.first_moment[0] * state.first_moment_correction, wanted.mean);
+      require_near(tensor.second_moment[0] * state.second_moment_correction, wanted.square);
+      require_near(tensor.weight[0], wanted.weight);
+    }
+  };
+  PlainDevice plain;
+  check(plain);
+  CpuDevice<Isa::baseline> cpu(1);
+  check(cpu);
+}
+
 std::vector<Slot> slots_of(Index count) {
   return {activation("weight", {count}), activation("first_moment", {count}), activation("second_moment", {count})};
 }

@@ -38,11 +38,11 @@ def adamw() -> None:
 
 def muon() -> None:
     """What the rounds do to a singular value, how long the step is after them, and what they cost."""
-    import numpy
+    import numpy  # for the products of matrices
 
     linear, cubic, quintic = 3.4445, -4.7750, 2.0315
 
-    def rounds(value, count: int):
+    def rounds(value: float, count: int) -> float:
         for _ in range(count):
             value = linear * value + cubic * value**3 + quintic * value**5
         return value
@@ -54,12 +54,11 @@ def muon() -> None:
     fixed = math.sqrt((-cubic - math.sqrt(cubic**2 - 4 * quintic * (linear - 1))) / (2 * quintic))
     slope = linear + 3 * cubic * fixed**2 + 5 * quintic * fixed**4
     print(f"p(s) = s at s = {fixed:.4f}, where the slope is {slope:.2f}")
-    grid = numpy.arange(1, 10001) / 10000
     for count in (3, 5):
-        after = rounds(grid, count)
-        first = (after < 0.68).nonzero()[0].max() + 1
-        kept = after[first:]
-        print(f"{count} rounds take {grid[first]:.4f} to 1, in steps of 1e-4, to {kept.min():.4f} to {kept.max():.4f}")
+        after = [rounds(i / 10000, count) for i in range(10001)]
+        first = 1 + max(i for i, value in enumerate(after) if value < 0.68)
+        least, most = min(after[first:]), max(after[first:])
+        print(f"{count} rounds take {first / 10000:.4f} to 1, in steps of 1e-4, to {least:.4f} to {most:.4f}")
     for start in (0.0016, 0.018):
         count, value = 0, start
         while value < 0.68:
@@ -97,7 +96,10 @@ def main() -> None:
         if name not in FIGURES:
             sys.exit(f"chapter_figures.py: {name}: no such chapter, expected one of: {', '.join(FIGURES)}")
         print(f"{name}:")
-        FIGURES[name]()
+        try:
+            FIGURES[name]()
+        except ModuleNotFoundError as error:
+            sys.exit(f"chapter_figures.py: {name}: {error}; Debian has it as python3-{error.name}")
 
 
 if __name__ == "__main__":

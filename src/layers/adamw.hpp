@@ -12,13 +12,14 @@ namespace abh {
 // Loshchilov, Hutter, "Decoupled weight decay regularization", 2019. Derivation: docs/layers/adamw.md. For every weight
 // i of a tensor, and step counted from 0:
 //
-//   gradient_i      = clip_scale d_weight_i                                               (adamw.1)
-//   first_moment_i  = beta1 first_moment_i + (1 - beta1) gradient_i                       (adamw.2)
-//   second_moment_i = beta2 second_moment_i + (1 - beta2) gradient_i^2                    (adamw.3)
-//   mean_i          = first_moment_i / (1 - beta1^(step+1))                               (adamw.4)
-//   square_i        = second_moment_i / (1 - beta2^(step+1))                              (adamw.5)
-//   weight_i       -= learning_rate (mean_i / (sqrt(square_i) + epsilon) + weight_decay weight_i)   (adamw.6)
+//   gradient_i       = clip_scale d_weight_i                                                                  (adamw.1)
+//   first_moment_i  <- beta1 first_moment_i + (1 - beta1) gradient_i                                          (adamw.2)
+//   second_moment_i <- beta2 second_moment_i + (1 - beta2) gradient_i^2                                       (adamw.3)
+//   mean_i           = first_moment_i / (1 - beta1^(step + 1))                                                (adamw.4)
+//   square_i         = second_moment_i / (1 - beta2^(step + 1))                                               (adamw.5)
+//   weight_i        <- weight_i - learning_rate (mean_i / (sqrt(square_i) + epsilon) + weight_decay weight_i) (adamw.6)
 //
+// The moments start at 0, which still is the share beta^(step + 1) of them; (adamw.4) and (adamw.5) divide by the rest.
 // There is no backward pass.
 struct AdamwSettings {
   double beta1 = 0.9;       // in [0, 1)
@@ -53,7 +54,8 @@ struct AdamwUpdate {
 template <class Device, class T>
 void adamw_update(Device&, const AdamwUpdate<T>&);
 
-// The reciprocals of (adamw.4) and (adamw.5) for state.step. For the host: powers of beta in float would lose them.
+// The reciprocals of the divisors of (adamw.4) and (adamw.5) for state.step: once a step, so that no weight needs a
+// power or these two divisions. For the host, in double: 1 - beta^n in float would lose digits.
 inline void set_adamw_corrections(StepState& state, const AdamwSettings& settings) {
   const double steps = static_cast<double>(state.step) + 1;
   state.first_moment_correction = 1 / (1 - std::pow(settings.beta1, steps));
