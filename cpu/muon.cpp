@@ -18,8 +18,10 @@ void for_each_weight(Device& device, Index count, const Body& body) {
   });
 }
 
-// Brings the singular values of x_oi, which are at most 1, near 1, by the products of `linear`. `other_oi` has room for
-// as many numbers; the result stands in one of the two. gram and polynomial are (S, S).
+// Brings the singular values of x_oi, which are at most 1, near 1, by the products of `linear`: forward is x w^T,
+// backward to the input d w, to the weight d^T x. That gives x x^T and x^T x without a transposed copy, and both are
+// symmetric, so that gram^T gram is gram gram. `other_oi` has room for as many numbers as x_oi; the result stands in
+// one of the two. gram and polynomial are (S, S).
 template <class Device, class T>
 T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I, Index rounds) {
   const bool wide = O <= I;
@@ -29,10 +31,11 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
       linear_forward<Device, T>(device,  // (muon.5)
                                 {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .BC = O, .I = I, .O = O});
     } else {
-      device.set_zero(gram, S * S);
+      device.set_zero(gram, S * S);  // the gradient of a weight is added to
       linear_backward_weight<Device, T>(
           device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .BC = O, .I = I, .O = I});
     }
+    // The linear and the cubic term; the product is then added to them.
     parallel_for(device, S, [=](Index s, Index) {
       T* polynomial_s = polynomial + s * S;
       const T* gram_s = gram + s * S;
@@ -64,7 +67,7 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
 
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
-  if (__builtin_isnan(u.state->clip_scale)) return;
+  if (__builtin_isnan(u.state->clip_scale)) return;  // a gradient is not finite: nothing changes
   const Index O = u.O, I = u.I, count = O * I, S = lesser(O, I), longer = greater(O, I);
   // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
   const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
@@ -87,7 +90,7 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
       store<L>(first_moment + i, first);
       store<L>(ahead_oi + i, beta * first + complement * gradient);  // (muon.3)
     });
-    StepState length;
+    StepState length;  // of which only the norm is used; clip 0
     global_norm<Device, T>(device, &length, ahead_oi, 0, count);
     const T scale = T(1 / (length.gradient_norm + u.settings.epsilon));
     for_each_weight<T>(device, count, [=]<class L>(Index i) {

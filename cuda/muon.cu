@@ -43,6 +43,8 @@ __device__ __forceinline__ void for_each_four(const Matrices<T>& a, const Body& 
   for (int turn = 0; turn < turns && i < a.count; ++turn, i += 4 * threads_per_block) body(i);
 }
 
+// Computed twice, for the norm and for x: the arena's moment and gradient are read again, which costs no more than an
+// array of their result would.
 __device__ __forceinline__ float ahead_of(const Factors& f, float clip_scale, float first_moment, float d_weight) {
   return f.beta * first_moment + f.complement * (clip_scale * d_weight);  // (muon.3)
 }
@@ -132,6 +134,7 @@ T* orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O, I
   T* gram = scratch.template take<T>(matrices * S * S);
   T* polynomial = scratch.template take<T>(matrices * S * S);
   for (Index round = 0; round < rounds; ++round) {
+    // x x^T or x^T x: a product reads its operands through strides, so nothing is transposed.
     gemm<T, T>(device, {.out_mn = gram,  // (muon.5)
                         .a_mk = x_moi,
                         .b_kn = x_moi,

@@ -18,12 +18,13 @@ View<T, 2> wide_matrix(T* first, Index O, Index I) {
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
   const StepState& state = *u.state;
-  if (std::isnan(state.clip_scale)) return;
+  if (std::isnan(state.clip_scale)) return;  // a gradient is not finite: neither weights nor moments change
   const Index O = u.O < u.I ? u.O : u.I, I = u.O < u.I ? u.I : u.O;
   // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
   const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
   const T decay = T(state.learning_rate * u.settings.weight_decay);
   const T step = T(state.learning_rate * muon_step * std::sqrt(static_cast<double>(I)));
+  // x and next: (O, I); gram and polynomial: (O, O), the smaller of the two products that would do.
   typename Device::Scope scratch(device.workspace);
   const auto x = array(scratch.template take<T>(O * I), I), next = array(scratch.template take<T>(O * I), I);
   const auto gram = array(scratch.template take<T>(O * O), O), polynomial = array(scratch.template take<T>(O * O), O);
@@ -35,18 +36,20 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
     double squares = 0;  // where no square of a float overflows or vanishes
     for (Index o = 0; o < O; ++o) {
       for (Index i = 0; i < I; ++i) {
+        // The same formula twice: x is what the moment will be after the next step if the gradient stays what it is.
         const T gradient = T(state.clip_scale) * d_weight(o, i);                 // (muon.1)
         first_moment(o, i) = beta * first_moment(o, i) + complement * gradient;  // (muon.2)
         x(o, i) = beta * first_moment(o, i) + complement * gradient;             // (muon.3)
         squares += static_cast<double>(x(o, i)) * static_cast<double>(x(o, i));
       }
     }
+    // The squares of the singular values add up to those of the elements: from here on each is at most 1.
     const T scale = T(1 / (std::sqrt(squares) + u.settings.epsilon));
     for (Index o = 0; o < O; ++o) {
       for (Index i = 0; i < I; ++i) x(o, i) = scale * x(o, i);  // (muon.4)
     }
 
-    // p and q are o' and o".
+    // p and q are o' and o''. A round takes each singular value s to 3.4445 s - 4.7750 s^3 + 2.0315 s^5.
     for (Index round = 0; round < u.settings.rounds; ++round) {
       for (Index o = 0; o < O; ++o) {
         for (Index p = 0; p < O; ++p) {
@@ -68,7 +71,7 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
           for (Index p = 0; p < O; ++p) next(o, i) += polynomial(o, p) * x(p, i);  // (muon.7)
         }
       }
-      device.copy(x.first, next.first, O * I);
+      device.copy(x.first, next.first, O * I);  // not sooner: every element of next needs a column of x
     }
     for (Index o = 0; o < O; ++o) {
       for (Index i = 0; i < I; ++i) weight(o, i) -= step * x(o, i) + decay * weight(o, i);  // (muon.8)

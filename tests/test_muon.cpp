@@ -162,6 +162,45 @@ TEST_CASE("muon: moments and steps as published", "[muon]") {
                 1e-13, "double");
 }
 
+// Every number that the chapter prints, as far as it leaves the layer: the Gram matrix and the polynomial show in x.
+TEST_CASE("muon: the worked example of the chapter", "[muon]") {
+  const Array<double> d_weight = {0, -3, 4, 0};
+  const auto check = [&](auto& device) {
+    const auto require_near = [](const Array<double>& got, const Array<double>& wanted, double digit) {
+      for (std::size_t i = 0; i < wanted.size(); ++i) CHECK_FALSE(!(std::abs(got[i] - wanted[i]) <= 0.5001 * digit));
+    };
+    Matrices<double> matrix(1, 2, 2, {1, 0, 0, 1});
+    matrix.update(device, d_weight, {.weight_decay = 0.25, .rounds = 1}, state_of(0.5f));
+    require_near(matrix.first_moment, {0, -0.15, 0.2, 0}, 1e-5);
+    require_near(matrix.weight, {0.875, 0.16875, -0.13810, 0.875}, 1e-5);
+
+    // From weights of 0 with a learning rate of 1 and no decay, the weights are the step.
+    const auto step_after = [&](Index rounds) {
+      Matrices<double> resting(1, 2, 2, Array<double>(4, 0));
+      resting.update(device, d_weight, {.rounds = rounds}, state_of(1));
+      return resting.weight;
+    };
+    require_near(step_after(1), {0, 0.33751, -0.27619, 0}, 1e-5);
+    const Array<double> six = {0.6000, 1.1933, 0.9119, 0.8011, 0.9747, 0.7229};
+    const Array<double> eight = {0.8000, 0.9765, 0.7211, 1.0895, 0.6960, 1.1192};
+    for (Index rounds = 0; rounds <= 5; ++rounds) {
+      INFO(rounds << " rounds");
+      const auto r = static_cast<std::size_t>(rounds);
+      Array<double> x = step_after(rounds);
+      for (double& element : x) element /= -0.2 * std::sqrt(2.0);
+      require_near(x, {0, -six[r], eight[r], 0}, 1e-4);
+      if (rounds == 1) {
+        require_near(x, {0, -1.19327, 0.97648, 0}, 1e-5);
+        require_near({x[1] / -0.6, x[2] / 0.8}, {1.98878, 1.22060}, 1e-5);
+      }
+    }
+  };
+  PlainDevice plain;
+  check(plain);
+  CpuDevice<Isa::baseline> cpu(1);
+  check(cpu);
+}
+
 TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") {
   CpuDevice<Isa::baseline> device(1);
   for (const Shape& shape : shapes) {

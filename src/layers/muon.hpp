@@ -10,15 +10,18 @@ namespace abh {
 // in neural networks", 2024; the length of a step from Liu et al., "Muon is scalable for LLM training", 2025.
 // Derivation: docs/layers/muon.md. For a matrix with O <= I:
 //
-//   gradient_oi      = clip_scale d_weight_oi                                                (muon.1)
-//   first_moment_oi  = beta first_moment_oi + (1 - beta) gradient_oi                         (muon.2)
-//   ahead_oi         = beta first_moment_oi + (1 - beta) gradient_oi                         (muon.3)
-//   x_oi             = ahead_oi / ((sum_oi ahead_oi^2)^(1/2) + epsilon)                      (muon.4)
+//   gradient_oi      = clip_scale d_weight_oi                                                         (muon.1)
+//   first_moment_oi <- beta first_moment_oi + (1 - beta) gradient_oi                                  (muon.2)
+//   ahead_oi         = beta first_moment_oi + (1 - beta) gradient_oi                                  (muon.3)
+//   x_oi             = ahead_oi / (sqrt(sum_oi ahead_oi^2) + epsilon)                                 (muon.4)
 //   `rounds` times:
-//     gram_oo'       = sum_i x_oi x_o'i                                                      (muon.5)
-//     polynomial_oo' = 3.4445 [o = o'] - 4.7750 gram_oo' + 2.0315 sum_o" gram_oo" gram_o"o'  (muon.6)
-//     x_oi           = sum_o' polynomial_oo' x_o'i                                           (muon.7)
-//   weight_oi       -= learning_rate (0.2 max(O, I)^(1/2) x_oi + weight_decay weight_oi)     (muon.8)
+//     gram_oo'       = sum_i x_oi x_o'i                                                               (muon.5)
+//     polynomial_oo' = 3.4445 delta_oo' - 4.7750 gram_oo' + 2.0315 sum_o'' gram_oo'' gram_o''o'       (muon.6)
+//     x_oi          <- sum_o' polynomial_oo' x_o'i                                                    (muon.7)
+//   weight_oi       <- weight_oi - learning_rate (0.2 sqrt(max(O, I)) x_oi + weight_decay weight_oi)  (muon.8)
+//
+// (muon.4) puts every singular value s into [0, 1], as their squares add up to those of the elements; a round takes s
+// to 3.4445 s - 4.7750 s^3 + 2.0315 s^5 and leaves the singular vectors as they are.
 //
 // With O > I the sums of (muon.5) run over o, gram_ii' and polynomial_ii' are (I, I), and the latter stands to the
 // right of x_oi in (muon.7): the transposed matrix would move by the transposed step. There is no backward pass.
@@ -48,14 +51,15 @@ struct MuonUpdate {
 // clip_scale; where that is NaN (see global_norm.hpp) nothing changes. (muon.4) to (muon.7) are computed in T.
 //
 // 2 S^2 (2 L + S) flops a matrix and round, S the smaller and L the larger of O and I, and 20 bytes a weight beside
-// them; scratch memory for 2 (L + S) S numbers, on a GPU for each of up to 32 matrices, which are computed together.
+// them, in the arenas alone; scratch memory for 2 (L + S) S numbers, on a GPU for each of up to 32 matrices, which are
+// computed together.
 template <class Device, class T>
 void muon_update(Device&, const MuonUpdate<T>&);
 
 // The polynomial that a round applies to every singular value.
 inline constexpr double muon_linear = 3.4445, muon_cubic = -4.7750, muon_quintic = 2.0315;
 
-// The root mean square of the steps' elements, for a learning rate of 1: about that of AdamW.
+// The root mean square of a step's elements, for a learning rate of 1, were all singular values 1: about AdamW's.
 inline constexpr double muon_step = 0.2;
 
 }  // namespace abh
