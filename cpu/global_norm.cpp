@@ -49,13 +49,15 @@ void global_norm(Device& device, StepState* state, const Accum<T>* gradient, dou
     task_sum[begin / elements_per_task] = sum_of_squares<T>(gradient + begin, end - begin);
   });
 
+  // In the order of the tasks, whichever thread had them. The scale multiplies every gradient: did its bits depend on
+  // the number of threads, so would those of the whole run.
   on_one_thread(device, [&] {
     double sum = 0;
     for (Index task = 0; task < tasks; ++task) sum += task_sum[task];
     const double norm = square_root<double>(sum);  // (global_norm.1)
     double clip_scale = 1;
     if (!__builtin_isfinite(norm)) {
-      clip_scale = __builtin_nan("");
+      clip_scale = __builtin_nan("");  // clip / infinity is 0: a broken step would look like a calm one
     } else if (clip > 0 && norm > clip) {
       clip_scale = clip / norm;  // (global_norm.2)
     }

@@ -59,6 +59,22 @@ TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_n
   });
 }
 
+TEST_CASE("global_norm: the worked example of the chapter", "[global_norm]") {
+  const auto check = [](auto& device) {
+    const Array<double> gradient = {3, 4};
+    const StepState cut = run(device, gradient, 1), kept = run(device, gradient, 10);
+    CHECK(cut.gradient_norm == 5);
+    CHECK(cut.clip_scale == 0.2);
+    CHECK_FALSE(!(std::abs(cut.clip_scale * gradient[0] - 0.6) <= 1e-15));
+    CHECK_FALSE(!(std::abs(cut.clip_scale * gradient[1] - 0.8) <= 1e-15));
+    CHECK(kept.clip_scale == 1);
+  };
+  PlainDevice plain;
+  check(plain);
+  CpuDevice<Isa::baseline> cpu(1);
+  check(cpu);
+}
+
 TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {
   for_each_device(2, [](auto& device) {
     for (std::size_t count : {0u, 40u}) {

@@ -8,7 +8,7 @@ namespace abh {
 // Length of the gradient of all weights as one vector, and the factor that cuts it to at most `clip`. Pascanu, Mikolov,
 // Bengio, "On the difficulty of training recurrent neural networks", 2013. Derivation: docs/layers/global_norm.md.
 //
-//   gradient_norm = (sum_i gradient_i^2)^(1/2)                                     (global_norm.1)
+//   gradient_norm = sqrt(sum_i gradient_i^2)                                       (global_norm.1)
 //   clip_scale    = min(1, clip / gradient_norm), 1 where clip = 0                 (global_norm.2)
 //
 // Nothing is saved and there is no backward pass: the optimizers multiply the gradient by clip_scale when they read it.
