@@ -8,10 +8,9 @@
 //                   they stand
 //   packed_column_gemm  the same for all else: `b`, or both operands, are packed on the way
 //
-// All but dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few
-// lane vectors and multiplies it by a column of `a`, element by element. Every element is summed in the order of k
-// within a block of K and over the blocks in order, whichever thread computes it; in row_gemm also whichever row it
-// stands in.
+// All but dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few lane vectors
+// and multiplies it by a column of `a`, element by element. Every element is summed in the order of k within a block of
+// K and over the blocks in order, whichever thread computes it; in row_gemm also whichever row it stands in.
 
 #include "cpu/gemm_tile.hpp"
 #include "plain/plain.hpp"

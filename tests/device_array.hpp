@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bf16.hpp"
+#include "cases/either_pointer.hpp"
 #include "device/memory.hpp"
 
 namespace abh {
@@ -43,21 +44,6 @@ class Array : public std::vector<T, TestAllocator<T>> {
   using std::vector<T, TestAllocator<T>>::vector;
 };
 
-// An address that is handed to a layer as bf16* or as float* (Accum), whichever it asks for.
-template <class Bf16, class Float>
-class EitherPointer {
- public:
-  EitherPointer(std::nullptr_t) {}
-  EitherPointer(Array<bf16>* array, Index offset) : array_(array), offset_(offset) {}
-  operator Bf16*() const;
-  operator Float*() const;
-  EitherPointer operator+(Index elements) const { return {array_, offset_ + elements}; }
-
- private:
-  Array<bf16>* array_ = nullptr;
-  Index offset_ = 0;
-};
-
 // In bf16 a test does not know which of a layer's tensors are bf16 and which are float: statistics, logits and weight
 // gradients are. So an array is both, until its address is taken as one of them.
 template <>
@@ -65,33 +51,28 @@ class Array<bf16> : public std::vector<bf16, TestAllocator<bf16>> {
  public:
   using std::vector<bf16, TestAllocator<bf16>>::vector;
 
-  EitherPointer<bf16, float> data() { return {this, 0}; }
-  EitherPointer<const bf16, const float> data() const { return {const_cast<Array*>(this), 0}; }
+  EitherPointer<Array, bf16, float> data() { return {this, 0}; }
+  EitherPointer<Array, const bf16, const float> data() const { return {const_cast<Array*>(this), 0}; }
 
   // The numbers as they were last handed out.
   std::vector<double> numbers() const {
     return floats_.empty() ? std::vector<double>(begin(), end()) : std::vector<double>(floats_.begin(), floats_.end());
   }
 
- private:
-  template <class Bf16, class Float>
-  friend class EitherPointer;
-  bf16* as_bf16() { return std::vector<bf16, TestAllocator<bf16>>::data(); }
-  float* as_float() {
-    if (floats_.empty()) floats_.assign(begin(), end());
-    return floats_.data();
+  // The address of one of them, for EitherPointer.
+  template <class Element>
+  Element* as() {
+    if constexpr (std::is_same_v<Element, bf16>) {
+      return std::vector<bf16, TestAllocator<bf16>>::data();
+    } else {
+      if (floats_.empty()) floats_.assign(begin(), end());
+      return floats_.data();
+    }
   }
+
+ private:
   std::vector<float, TestAllocator<float>> floats_;
 };
-
-template <class Bf16, class Float>
-EitherPointer<Bf16, Float>::operator Bf16*() const {
-  return array_ ? array_->as_bf16() + offset_ : nullptr;
-}
-template <class Bf16, class Float>
-EitherPointer<Bf16, Float>::operator Float*() const {
-  return array_ ? array_->as_float() + offset_ : nullptr;
-}
 
 template <class T>
 bool operator==(const Array<T>& a, const std::vector<T>& b) {

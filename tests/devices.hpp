@@ -41,6 +41,17 @@ void for_each_cpu(Index threads, const Body& body) {
 #endif
 }
 
+// Runs body(another, threads) on devices of the same kind with 2 and 3 threads; the plain loops have one.
+template <class Device, class Body>
+void with_more_threads(const Device&, [[maybe_unused]] const Body& body) {
+  if constexpr (!std::is_same_v<Device, PlainDevice>) {
+    for (const Index threads : {2, 3}) {
+      Device another(threads);
+      body(another, threads);
+    }
+  }
+}
+
 // Whether tests run on a real GPU. Where ABH_REQUIRE_GPU is in the environment they fail without one, instead of having
 // nothing to do.
 inline bool has_real_gpu() {

@@ -363,12 +363,7 @@ void check_threads(const Case& layer, std::uint64_t seed) {
       CHECK((run_backward<float>(layer, another, in, d_out) == d_in));
     };
     check(device, 1);
-    if constexpr (!std::is_same_v<Device, PlainDevice>) {
-      for (const Index threads : {2, 3}) {
-        Device another(threads);
-        check(another, threads);
-      }
-    }
+    with_more_threads(device, check);
   });
 }
 
@@ -399,19 +394,15 @@ inline void set_thread_order([[maybe_unused]] int number) {
 #endif
 }
 
-// Runs forward and backward in T three times, in three orders of threads: the same bits every time. Gives the results
-// of the first.
-template <class T, class Case, class Device>
-std::pair<Values<double>, Values<double>> run_in_three_orders(const Case& layer, Device& device, const Values<T>& in,
-                                                              const Values<T>& d_out) {
-  std::pair<Values<double>, Values<double>> first;
-  for (int order = 0; order < 3; ++order) {
+// Runs something three times, in three orders of threads: the same bits every time. Gives the results of the first.
+template <class Run>
+auto run_in_three_orders(const Run& run) {
+  set_thread_order(0);
+  const auto first = run();
+  for (int order : {1, 2}) {
     set_thread_order(order);
-    std::pair<Values<double>, Values<double>> result = {converted<double>(run_forward<T>(layer, device, in)),
-                                                        run_backward<T>(layer, device, in, d_out)};
-    if (order == 0) first = result;
     INFO("thread order " << order);
-    CHECK(result == first);
+    CHECK((run() == first));
   }
   set_thread_order(0);
   return first;
@@ -442,7 +433,9 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
     const Values<double> out_reference = run_forward<double>(layer, reference_device, converted<double>(in));
     const Values<double> d_in_reference =
         run_backward<double>(layer, reference_device, converted<double>(in), converted<double>(d_out));
-    const auto [out, d_in] = run_in_three_orders<T>(layer, device, in, d_out);
+    const auto [out, d_in] = run_in_three_orders([&] {
+      return std::pair(converted<double>(run_forward<T>(layer, device, in)), run_backward<T>(layer, device, in, d_out));
+    });
 
     const auto record = [&](const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
                             const std::string& pass, double float_tolerance) {

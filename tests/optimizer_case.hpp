@@ -25,12 +25,10 @@ void check_update_on_cpus(const std::vector<Slot>& slots, double tolerance, cons
   for_each_cpu(1, [&]<class Device>(Device& device, const std::string& name) {
     const auto got = run.template operator()<float>(device);
     require_close(slots, converted<double>(got.tensors()), reference.tensors(), tolerance, name);
-    if constexpr (!std::is_same_v<Device, PlainDevice>) {
-      for (const Index threads : {2, 3}) {
-        Device another(threads);
-        CHECK(run.template operator()<float>(another) == got);
-      }
-    }
+    with_more_threads(device, [&](Device& another, Index threads) {
+      INFO(name << ", " << threads << " threads");
+      CHECK(run.template operator()<float>(another) == got);
+    });
   });
 }
 
@@ -39,18 +37,13 @@ void check_update_on_cpus(const std::vector<Slot>& slots, double tolerance, cons
 template <class Run, class Device>
 auto check_update_on_gpu(Device& device, const GradcheckRow& row, const std::vector<Slot>& slots, const Run& run) {
   const auto reference = reference_of(run);
-  const auto got = run.template operator()<float>(device);
+  const auto got = run_in_three_orders([&] { return run.template operator()<float>(device); });
   for (const Comparison& comparison : compare(slots, converted<double>(got.tensors()), reference.tensors(), true)) {
     GradcheckRow compared = row;
     compared.tensor = comparison.name;
     compared.error = comparison.error;
     record_gradcheck(compared);
   }
-  for (int order : {1, 2}) {
-    set_thread_order(order);
-    CHECK(run.template operator()<float>(device) == got);
-  }
-  set_thread_order(0);
   const auto narrow = run.template operator()<bf16>(device);
   Index not_rounded = 0;
   for (std::size_t i = 0; i < narrow.weight.size(); ++i) {

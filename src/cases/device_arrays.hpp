@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cases/case.hpp"
+#include "cases/either_pointer.hpp"
 #include "device/memory.hpp"
 
 namespace abh {
@@ -33,21 +34,11 @@ class DeviceArray {
     if constexpr (std::is_same_v<T, Accum<T>>) {
       return as<T>();
     } else {
-      return Either(this, 0);
+      return EitherPointer<const DeviceArray, T, Accum<T>>(this, 0);
     }
   }
 
  private:
-  struct Either {
-    const DeviceArray* array = nullptr;
-    Index offset = 0;
-    Either(std::nullptr_t) {}
-    Either(const DeviceArray* held, Index begin) : array(held), offset(begin) {}
-    operator T*() const { return array ? array->as<T>() + offset : nullptr; }
-    operator Accum<T>*() const { return array ? array->as<Accum<T>>() + offset : nullptr; }
-    Either operator+(Index elements) const { return {array, offset + elements}; }
-  };
-
   DeviceMemory memory_;
   Index count_;
   bool wide_;

@@ -153,21 +153,22 @@ class LayerBench {
     layer(name, LinearCase{.BC = B_ * C_, .I = I, .O = O, .bias = true}, B_ * C_ * I * O, 2, 4);
   }
 
-  // What the optimizer reads and writes.
+  // What the optimizer reads and writes, none of which has a gradient.
   struct UpdateSlots {
     Index count;
-    std::vector<Slot> inputs() const {
+    std::vector<Slot> inputs() const { return {}; }
+    std::vector<Slot> outputs() const { return {}; }
+    std::vector<Slot> saved() const {
       constexpr bool narrow = !std::is_same_v<T, Accum<T>>;  // then there are weights in full precision beside those
       return {activation("weight", {count}), statistic("master", {narrow ? count : 0}),
               statistic("first_moment", {count}), statistic("second_moment", {count}), statistic("d_weight", {count})};
     }
-    std::vector<Slot> outputs() const { return {}; }
   };
 
   void optimizers() {
     const Index count = model_memory({.device = "cpu"}, config_, {}).weights;
     StepState* state = copy_of(std::vector<StepState>(1));  // a learning rate of 0
-    const std::vector<Slot> slots = UpdateSlots{count}.inputs();
+    const std::vector<Slot> slots = UpdateSlots{count}.saved();
     const double numbers = static_cast<double>(count), gradient = bytes_of({slots[4]});
     // Every weight, moment and full-precision weight is read and written.
     const double bytes = 2 * bytes_of({slots[0], slots[1], slots[2], slots[3]}) + gradient;
@@ -176,28 +177,28 @@ class LayerBench {
     const Index O = config_.ffn_channels(), I = config_.channels, S = std::min(O, I), longer = std::max(O, I);
     std::vector<Index> offset_m;
     for (Index layer = 0; layer < config_.layers; ++layer) offset_m.push_back(layer * O * I);
-    const std::vector<Slot> up = UpdateSlots{config_.layers * O * I}.inputs();
+    const std::vector<Slot> up = UpdateSlots{config_.layers * O * I}.saved();
 
     measure(UpdateSlots{count},
             {{"global_norm", "step", 2 * numbers, gradient,
-              [&](Arrays& a) { global_norm<Device, T>(device_, state, a.in[4].data(), 1, count); }},
+              [&](Arrays& a) { global_norm<Device, T>(device_, state, a.saved[4].data(), 1, count); }},
              {"adamw", "step", 15 * numbers, bytes,
               [&](Arrays& a) {
-                adamw_update<Device, T>(device_, {.weight = a.in[0].data(),
-                                                  .master = a.in[1].data(),
-                                                  .first_moment = a.in[2].data(),
-                                                  .second_moment = a.in[3].data(),
-                                                  .d_weight = a.in[4].data(),
+                adamw_update<Device, T>(device_, {.weight = a.saved[0].data(),
+                                                  .master = a.saved[1].data(),
+                                                  .first_moment = a.saved[2].data(),
+                                                  .second_moment = a.saved[3].data(),
+                                                  .d_weight = a.saved[4].data(),
                                                   .state = state,
                                                   .count = count});
               }},
              {"muon, up", "step", static_cast<double>(config_.layers * 10 * S * S * (2 * longer + S)),
               2 * bytes_of({up[0], up[1], up[2]}) + bytes_of({up[4]}),
               [&](Arrays& a) {
-                muon_update<Device, T>(device_, {.weight = a.in[0].data(),
-                                                 .master = a.in[1].data(),
-                                                 .first_moment = a.in[2].data(),
-                                                 .d_weight = a.in[4].data(),
+                muon_update<Device, T>(device_, {.weight = a.saved[0].data(),
+                                                 .master = a.saved[1].data(),
+                                                 .first_moment = a.saved[2].data(),
+                                                 .d_weight = a.saved[4].data(),
                                                  .offset_m = offset_m.data(),
                                                  .matrices = config_.layers,
                                                  .O = O,
