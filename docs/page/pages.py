@@ -177,7 +177,7 @@ class Site:
                 source, line = places[0]
                 parts.append(listing.excerpt(source, self._excerpt(room, source, line.number), tag, address))
             else:
-                for source, line in places:
+                for source, line in {source.path: (source, line) for source, line in reversed(places)}.values():
                     folded.append(f"<p>{source.path}:{line.number}</p>")
                     folded.append(listing.excerpt(source, source.excerpt(line.number), tag, address))
         if room.kind == "blocks":

@@ -70,7 +70,7 @@ PICTURES = [
         height=318,
         paint=paint,
         constants=(
-            Constant("plain/causal_conv.cpp", r"const Index s = c (- \(J - 1\) \+ j);\n\s+for", "- (J - 1) + j"),
+            Constant("plain/causal_conv.cpp", r"const Index s = c (- \(J - 1\) \+ j);[^\n]*\n\s+for", "- (J - 1) + j"),
             Constant("plain/causal_conv.cpp", r"const Index s = c (\+ \(J - 1\) - j);", "+ (J - 1) - j"),
         ),
     )
