@@ -82,6 +82,7 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
     const Index task = begin / rows_per_task;
     T* d_weight_d = d_weight_td + task * D;
     T* d_bias_d = d_bias_td + task * D;
+    // A task has sums of its own: two tasks that added to one array would wait for each other, or race.
     for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = T(0);
 
     for (Index bc = begin; bc < end; ++bc) {
@@ -105,6 +106,7 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
       const T mean_u = sum_u.total() / T(D);
       const T mean_u_normed = sum_u_normed.total() / T(D);
 
+      // The means are known now. normed and u are formed a second time: three operations, and no row to store.
       const T* d_residual_d = a.d_residual_bcd ? a.d_residual_bcd + bc * D : nullptr;
       T* d_in_d = a.d_in_bcd + bc * D;
       for_lanes<T>(D, [=]<class L>(Index d) {
@@ -117,7 +119,7 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
     }
   });
 
-  on_one_thread(device, [&] {
+  on_one_thread(device, [&] {  // in the order of the tasks, whichever thread ran them
     for (Index task = 0; task < tasks; ++task) {
       for_lanes<T>(D, [&]<class L>(Index d) {
         store<L>(a.d_weight_d + d, load<L>(a.d_weight_d + d) + load<L>(d_weight_td + task * D + d));

@@ -92,6 +92,7 @@ __global__ void backward_kernel(LayernormBackward<T> a, float* partial_pd, int r
     }
     const float mean_u = warp_sum(sum_u) / float(D), mean_u_normed = warp_sum(sum_u_normed) / float(D);
 
+    // Both means are known: normed and u are formed again from a row that the first-level cache still has.
     for (int d = lane * width; d < D; d += warp_size * width) {
       const Floats<width> in = load<width>(in_d + d), d_out = load<width>(d_out_d + d),
                           weight = load<width>(a.weight_d + d);

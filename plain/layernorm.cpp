@@ -13,9 +13,11 @@ void layernorm_forward(Device&, T* out_bcd, Accum<T>* mean_bc, Accum<T>* rstd_bc
     T sum = T(0), squares = T(0);
     for (Index d = 0; d < D; ++d) sum += in(bc, d);
     const T mean = sum / T(D);  // (layernorm.1)
+    // A second look at the row: mean(x^2) - mean^2 would lose digits where the mean is large.
     for (Index d = 0; d < D; ++d) squares += (in(bc, d) - mean) * (in(bc, d) - mean);
     const T rstd = T(1) / sqrt(squares / T(D) + T(layernorm_epsilon));                                 // (layernorm.2)
     for (Index d = 0; d < D; ++d) out(bc, d) = weight_d[d] * ((in(bc, d) - mean) * rstd) + bias_d[d];  // (layernorm.3)
+    // Two numbers a row are saved: with them and `in`, backward forms normed again.
     mean_bc[bc] = mean;
     rstd_bc[bc] = rstd;
   }
@@ -29,15 +31,18 @@ void layernorm_backward(Device&, const LayernormBackward<T>& a) {
   for (Index bc = 0; bc < a.BC; ++bc) {
     const T mean = a.mean_bc[bc], rstd = a.rstd_bc[bc];
     T mean_u = T(0), mean_u_normed = T(0);
+    // Both means are needed before the first d_in: a second loop forms normed and u again, so that no row is stored.
     for (Index d = 0; d < D; ++d) {
       const T normed = (in(bc, d) - mean) * rstd, u = a.weight_d[d] * d_out(bc, d);
       mean_u += u / T(D);
       mean_u_normed += u * normed / T(D);
+      // Added, over rows as well: every row uses the same D weights.
       a.d_weight_d[d] += d_out(bc, d) * normed;  // (layernorm.5)
       a.d_bias_d[d] += d_out(bc, d);             // (layernorm.6)
     }
     for (Index d = 0; d < D; ++d) {
       const T normed = (in(bc, d) - mean) * rstd, u = a.weight_d[d] * d_out(bc, d);
+      // d_in may be d_out or d_residual: either is read here for the last time.
       const T around = a.d_residual_bcd ? d_residual(bc, d) : T(0);
       d_in(bc, d) = rstd * (u - mean_u - normed * mean_u_normed) + around;  // (layernorm.4)
     }

@@ -15,6 +15,24 @@ TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
   check_layer(LayernormCase{3, 83});  // all turns of the sums, and a rest of vectors and scalars
 }
 
+TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
+  const LayernormCase layer{1, 4};
+  const Values<double> in = {{-5, 1, 3, 9}, {1, 1, 2, 1}, {0, 1, 0, 0}};
+  const double tolerance = 1e-6;  // epsilon makes rstd smaller by 2e-7 of itself
+  const auto check = [&](auto& device) {
+    CaseArrays<double> a = arrays_of(layer, in);
+    layer.forward(device, a);
+    require_close(layer.saved(), a.saved, {{2}, {0.2}}, tolerance, "statistics");
+    require_close(layer.outputs(), a.out, {{-1.4, 0.8, 0.4, 1.4}}, tolerance, "forward");
+    require_close(layer.inputs(), run_backward<double>(layer, device, in, {{1, 0, 1, 1}}),
+                  {{0.028, -0.196, 0.196, -0.028}, {-1.4, 0, 0.2, 1.4}, {1, 0, 1, 1}}, tolerance, "backward");
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+}
+
 TEST_CASE("layernorm: no rows", "[layernorm][gpu]") {
   const Values<double> in = {{}, {1, 2}, {3, 4}};
   CpuDevice<Isa::baseline> device(2);

@@ -3,101 +3,23 @@
 
     tools/chapter_figures.py [CHAPTER...]
 
-One function a chapter, without a name all of them. Seeds are fixed; sizes and the order of summation are printed, since
-the figures depend on them.
+One module a chapter in tools/figures, without a name all of them. Seeds are fixed; sizes and the order of summation are
+printed or said there, since the figures depend on them.
 """
 
-import math
-import struct
+import importlib
 import sys
 
-
-def to_float(x: float) -> float:
-    """x rounded to 24 bits: a sum, product, quotient or root of floats, formed in double, then is that of floats."""
-    return struct.unpack("f", struct.pack("f", x))[0]
-
-
-def adamw() -> None:
-    """How long a step can be, and what the corrections and a complement formed in float are worth."""
-    beta1, beta2 = 0.9, 0.99
-    bound = (1 - beta1) / math.sqrt((1 - beta2) * (1 - beta1**2 / beta2))
-    print(f"beta1 {beta1}, beta2 {beta2}: a step is at most {bound:.4f} learning rates long")
-    # The gradients for which the bound is met: each is beta2 / beta1 times the one before.
-    first = second = 0.0
-    for step in range(1000):
-        gradient = (beta2 / beta1) ** step
-        first = beta1 * first + (1 - beta1) * gradient
-        second = beta2 * second + (1 - beta2) * gradient**2
-    mean, square = first / (1 - beta1**1000), second / (1 - beta2**1000)
-    print(f"after 1000 gradients that grow by beta2 / beta1: {mean / math.sqrt(square):.4f}")
-    for beta2 in (0.99, 0.999):
-        print(f"beta2 {beta2}: uncorrected, the first step would be {(1 - beta1) / math.sqrt(1 - beta2):.2f} long")
-    error = to_float(1 - to_float(0.99)) / 0.01 - 1
-    print(f"relative error of 1 - 0.99 in float: {error:.1e}, of 0.01 in float: {to_float(0.01) / 0.01 - 1:.1e}")
-
-
-def muon() -> None:
-    """What the rounds do to a singular value, how long the step is after them, and what they cost."""
-    import numpy  # for the products of matrices
-
-    linear, cubic, quintic = 3.4445, -4.7750, 2.0315
-
-    def rounds(value: float, count: int) -> float:
-        for _ in range(count):
-            value = linear * value + cubic * value**3 + quintic * value**5
-        return value
-
-    root = math.sqrt(9 * cubic**2 - 20 * quintic * linear)
-    for name, sign in (("largest", -1), ("least", 1)):
-        s = math.sqrt((-3 * cubic + sign * root) / (10 * quintic))
-        print(f"p is {name} at s = {s:.4f}: p(s) = {rounds(s, 1):.4f}, p(p(s)) = {rounds(s, 2):.4f}")
-    fixed = math.sqrt((-cubic - math.sqrt(cubic**2 - 4 * quintic * (linear - 1))) / (2 * quintic))
-    slope = linear + 3 * cubic * fixed**2 + 5 * quintic * fixed**4
-    print(f"p(s) = s at s = {fixed:.4f}, where the slope is {slope:.2f}")
-    for count in (3, 5):
-        after = [rounds(i / 10000, count) for i in range(10001)]
-        first = 1 + max(i for i, value in enumerate(after) if value < 0.68)
-        least, most = min(after[first:]), max(after[first:])
-        print(f"{count} rounds take {first / 10000:.4f} to 1, in steps of 1e-4, to {least:.4f} to {most:.4f}")
-    for start in (0.0016, 0.018):
-        count, value = 0, start
-        while value < 0.68:
-            count, value = count + 1, (15 * value - 10 * value**3 + 3 * value**5) / 8
-        print(f"15/8, -10/8, 3/8: {start} is above 0.68 after {count} rounds")
-
-    print("root mean square of a step for a learning rate of 1, five rounds, a gradient of normal numbers, seed 1")
-    for O, I in ((128, 512), (384, 1536), (128, 128), (384, 384)):
-        x = numpy.random.default_rng(1).standard_normal((O, I))
-        x /= numpy.sqrt((x * x).sum())
-        for _ in range(5):
-            gram = x @ x.T
-            x = (linear * numpy.identity(O) + cubic * gram + quintic * gram @ gram) @ x
-        print(f"{O} x {I}: {0.2 * math.sqrt(max(O, I)) * math.sqrt((x * x).mean()):.4f}")
-
-    for preset, D, tokens, layers in (("tiny", 128, 768, 4), ("baby", 384, 16384, 6)):
-        # Of a layer with shared values and no projection: query and key, up and down.
-        shapes = 2 * [(D, D)] + 2 * [(D, 4 * D)]
-        weights = layers * sum(S * L for S, L in shapes)
-        products = layers * sum(10 * S * S * (2 * L + S) for S, L in shapes)
-        print(f"{preset}, {tokens} tokens: products of a feed-forward matrix {15 * D / (4 * tokens):.1%} of its step")
-        share = products / (6 * weights * tokens)
-        print(f"{preset}, all {weights:,} weights: {products:.2e} flops, {share:.1%} of their step; in bf16 the passes"
-              f" between them move {34 * weights:.2e} bytes")
-
-
-FIGURES = {
-    "adamw": adamw,
-    "muon": muon,
-}
+CHAPTERS = ("adamw", "attention", "gelu", "layernorm", "metric_attention", "muon", "pooling")
 
 
 def main() -> None:
-    for name in sys.argv[1:] or FIGURES:
-        if name not in FIGURES:
-            sys.exit(f"chapter_figures.py: {name}: no such chapter, expected one of: {', '.join(FIGURES)}")
+    for name in sys.argv[1:] or CHAPTERS:
+        if name not in CHAPTERS:
+            sys.exit(f"chapter_figures.py: {name}: no such chapter, expected one of: {', '.join(CHAPTERS)}")
         print(f"{name}:")
         try:
-            FIGURES[name]()
+            importlib.import_module(f"figures.{name}").figures()
         except ModuleNotFoundError as error:
             sys.exit(f"chapter_figures.py: {name}: {error}; Debian has it as python3-{error.name}")
 

@@ -11,9 +11,10 @@ namespace abh {
 //   rstd_bc  = (1/D sum_d (in_bcd - mean_bc)^2 + epsilon)^(-1/2)                   (layernorm.2)
 //   out_bcd  = weight_d (in_bcd - mean_bc) rstd_bc + bias_d                        (layernorm.3)
 //
-// Backward, with normed_bcd = (in_bcd - mean_bc) rstd_bc and u_bcd = weight_d d_out_bcd:
+// Backward, with normed_bcd = (in_bcd - mean_bc) rstd_bc, u_bcd = weight_d d_out_bcd, the gradient of normed_bcd, and
+// their means mean_u_bc = 1/D sum_d u_bcd, mean_u_normed_bc = 1/D sum_d u_bcd normed_bcd:
 //
-//   d_in_bcd = rstd_bc (u_bcd - mean_d u - normed_bcd mean_d (u normed)) [+ d_residual_bcd]   (layernorm.4)
+//   d_in_bcd = rstd_bc (u_bcd - mean_u_bc - normed_bcd mean_u_normed_bc) {+ d_residual_bcd | given}   (layernorm.4)
 //   d_weight_d += sum_bc d_out_bcd normed_bcd                                      (layernorm.5)
 //   d_bias_d   += sum_bc d_out_bcd                                                 (layernorm.6)
 //
