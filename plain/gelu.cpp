@@ -18,11 +18,11 @@ T bounded(T x) {
 }
 
 template <class T>
-T normal_distribution(T x) {
+T normal_distribution(T x) {  // Phi, from 0 to 1
   return (T(1) + erf(x * T(sqrt_half))) / T(2);
 }
 template <class T>
-T normal_density(T x) {
+T normal_density(T x) {  // phi, the derivative of Phi
   return T(inv_sqrt_two_pi) * exp(-x * x / T(2));
 }
 template <class T>
@@ -47,10 +47,11 @@ void gelu_forward(Device&, T* out, const T* in, Index count, GeluForm form) {
 template <class Device, class T>
 void gelu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count, GeluForm form) {
   for (Index i = 0; i < count; ++i) {
-    const T x = bounded(in[i]), t = tau(x);
+    const T x = bounded(in[i]), t = tau(x);  // the slope at +-64 is that of all beyond
     if (form == GeluForm::erf) {
       d_in[i] = d_out[i] * (normal_distribution(x) + x * normal_density(x));  // (gelu.3)
     } else {
+      // The product rule, where tau changes by 1 - tau^2 times the change of its argument.
       const T d_argument = T(kappa) * (T(1) + T(3 * alpha) * x * x);
       d_in[i] = d_out[i] * ((T(1) + t) / T(2) + x / T(2) * (T(1) - t * t) * d_argument);  // (gelu.4)
     }

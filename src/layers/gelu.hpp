@@ -7,15 +7,15 @@ namespace abh {
 // Gaussian error linear unit, element by element: the input times the probability that a standard normal number is
 // smaller. Hendrycks, Gimpel, "Gaussian error linear units (GELUs)", 2016. Derivation: docs/layers/gelu.md.
 //
-// With Phi(x) = (1 + erf(x / sqrt 2)) / 2 and phi(x) = exp(-x^2 / 2) / sqrt(2 pi), form `erf`:
+// With Phi(x) = 1/2 (1 + erf(x / sqrt 2)) and its derivative phi(x) = exp(-x^2 / 2) / sqrt(2 pi), form `erf`:
 //
-//   out  = in Phi(in)                                                              (gelu.1)
-//   d_in = d_out (Phi(in) + in phi(in))                                            (gelu.3)
+//   out_i  = in_i Phi(in_i)                                                        (gelu.1)
+//   d_in_i = d_out_i (Phi(in_i) + in_i phi(in_i))                                  (gelu.3)
 //
-// With tau = tanh(kappa (in + alpha in^3)), kappa = sqrt(2 / pi), alpha = 0.044715, form `tanh`:
+// With tau_i = tanh(kappa (in_i + alpha in_i^3)), kappa = sqrt(2 / pi), alpha = 0.044715, form `tanh`:
 //
-//   out  = in/2 (1 + tau)                                                          (gelu.2)
-//   d_in = d_out ((1 + tau)/2 + in/2 (1 - tau^2) kappa (1 + 3 alpha in^2))         (gelu.4)
+//   out_i  = 1/2 in_i (1 + tau_i)                                                  (gelu.2)
+//   d_in_i = d_out_i (1/2 (1 + tau_i) + 1/2 in_i (1 - tau_i^2) kappa (1 + 3 alpha in_i^2))   (gelu.4)
 //
 // The forms differ by up to 4.73e-4 (near |in| = 2.7). The models use `erf`. Infinite inputs are limits: minus infinity
 // gives 0 and gradient 0, plus infinity itself and gradient d_out. NaN stays NaN.
