@@ -7,9 +7,9 @@ namespace abh {
 // Embedding: every token id becomes a learned vector, every position adds one of its own. Derivation:
 // docs/layers/embedding.md. With t = tokens_bc:
 //
-//   out_bcd = token_td [+ position_{first + c, d}]               (embedding.1)
-//   d_token_vd    += sum over the (b, c) with t = v of d_out_bcd (embedding.2)
-//   d_position_cd += sum_b d_out_bcd                             (embedding.3)
+//   out_bcd = token_td {+ position_{first_position + c, d} | given}   (embedding.1)
+//   d_token_vd    += sum_bc delta_vt d_out_bcd                         (embedding.2)
+//   d_position_cd += sum_b d_out_bcd                                   (embedding.3)
 
 // out_bcd: (B, C, D). tokens_bc: (B, C), ids in [0, V), not checked here: the dataset and the tokenizer do. token_vd:
 // (V, D). position_cd: at least (first_position + C, D), may be null (no positions). first_position: the position of c
