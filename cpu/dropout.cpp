@@ -24,7 +24,7 @@ template <class Device, class T>
 void dropout_forward(Device& device, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
   if (dropout.p == 0 && out == in && !residual) return;
   for_runs(device, count, [=](Index begin, Index size) {
-    T factor[dropout_run];
+    T factor[dropout_run];  // 0 or 1 / (1 - p), in the first-level cache: no branch an element, no mask in memory
     const bool draws = dropout.p > 0;
     if (draws) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {
@@ -42,7 +42,7 @@ void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dr
   for_runs(device, count, [=](Index begin, Index size) {
     T factor[dropout_run];
     const bool draws = dropout.p > 0;
-    if (draws) dropout_factors(factor, dropout, begin, size);
+    if (draws) dropout_factors(factor, dropout, begin, size);  // those of forward, drawn again
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {
       L d = load<L>(d_out + begin + i);
       if (draws) d *= load<L>(factor + i);  // (dropout.3)

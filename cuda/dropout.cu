@@ -71,8 +71,8 @@ __global__ void backward_kernel(T* d_in, const T* d_out, DropoutMask mask, Index
   const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (first >= count) return;
   Floats<width> d = load_within<width, aligned>(d_out, first, count);
-  const Floats<width> factor = factors_from<width>(mask, first);
-  for (int i = 0; i < width; ++i) d.x[i] *= factor.x[i];  // (dropout.3)
+  const Floats<width> factor = factors_from<width>(mask, first);  // those of forward, drawn again
+  for (int i = 0; i < width; ++i) d.x[i] *= factor.x[i];          // (dropout.3)
   store_within<width, aligned>(d_in, d, first, count);
 }
 

@@ -16,7 +16,7 @@ namespace abh {
 // block with key (seed low, seed high) and counter (i/4 low, i/4 high, step, site); see random.hpp.
 //
 //   factor_i = 1 / (1 - p)  where word_i >= ceil(p 2^32), else 0       (dropout.1)
-//   out_i    = factor_i in_i [+ residual_i]                            (dropout.2)
+//   out_i    = factor_i in_i {+ residual_i | given}                    (dropout.2)
 //   d_in_i   = factor_i d_out_i                                        (dropout.3)
 //
 // The mask is a function of (seed, step, site, i), so the backward pass draws it again: nothing is saved, and every
@@ -36,8 +36,8 @@ struct Dropout {
 template <class Device, class T>
 void dropout_forward(Device&, T* out, const T* in, const T* residual, const Dropout&, Index count);
 
-// d_in = dropout'(d_out) with the same mask, overwritten; the gradient of the residual is d_out itself, which the
-// caller has. d_in may be d_out. Costs what the forward pass costs.
+// d_in: overwritten, may be d_out. The mask is that of forward. The gradient of the residual is d_out itself, which the
+// caller has. Costs what the forward pass costs.
 template <class Device, class T>
 void dropout_backward(Device&, T* d_in, const T* d_out, const Dropout&, Index count);
 
