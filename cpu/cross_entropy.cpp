@@ -24,7 +24,8 @@ T largest_of_row(const T* in_v, Index V) {
   return larger<T>(max_lanes<Wide<T>>(wide), scalar);
 }
 
-// The two levels of the target distribution: every token gets on_each, the target on_target more.
+// The two levels of the target distribution: every token gets on_each, the target on_target more. A sum with q is then
+// on_each times the sum of all and on_target times the target's: no vector loop compares an index with the target.
 template <class T>
 struct TargetShare {
   TargetShare(double label_smoothing, Index V)
@@ -44,6 +45,7 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     if (target == ignored_target) return;
     const T* logits_v = a.logits_bcv + bc * V;
 
+    // The second look at the row finds it in the first-level cache.
     const T max = largest_of_row<T>(logits_v, V);
     RowSum<T> sum_exp;
     RowSum<T> sum_shifted;
@@ -75,7 +77,7 @@ template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   const Index V = a.V;
   const TargetShare<T> q(a.label_smoothing, V);
-  T row_weight = T(0);
+  T row_weight = T(0);  // not read where no row counts
   on_one_thread(device, [&] {
     if (*a.count > 0) row_weight = T(1) / T(*a.count);
   });

@@ -23,6 +23,7 @@ void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
     a.loss_bc[bc] = a.lse_bc[bc] = T(0);
     if (a.targets_bc[bc] == ignored_target) continue;
     T max = T(-infinity), sum = T(0), hit = T(0);
+    // With the maximum taken out, no exponential overflows and one of them is 1, so that the sum has a logarithm.
     for (Index v = 0; v < a.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;
     for (Index v = 0; v < a.V; ++v) sum += exp(logits(bc, v) - max);
     a.lse_bc[bc] = max + log(sum);  // (cross_entropy.2)
@@ -30,6 +31,7 @@ void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
       const T q = share_of_target<T>(v, a.targets_bc[bc], a.label_smoothing, a.V);  // (cross_entropy.1)
       if (q != T(0)) hit += q * (logits(bc, v) - max);  // a logit of -infinity cannot occur, and 0 times it is NaN
     }
+    // Both terms without the maximum, which would cost digits: it cancels, as the q of a row sum to 1.
     a.loss_bc[bc] = log(sum) - hit;  // (cross_entropy.3)
     total += a.loss_bc[bc];
     ++count;
@@ -46,7 +48,9 @@ void cross_entropy_backward(Device&, const CrossEntropyBackward<T>& a) {
     for (Index v = 0; v < a.V; ++v) {
       const Token target = a.targets_bc[bc];
       const T q = share_of_target<T>(v, target, a.label_smoothing, a.V);
+      // exp(logits - lse) is the softmax: one exponential, where storing p would take an array.
       const T d = (exp(logits(bc, v) - a.lse_bc[bc]) - q) / T(*a.count);  // (cross_entropy.5)
+      // Chosen, not multiplied by 0: an ignored row may hold anything, and `count` may be 0.
       d_logits(bc, v) = target == ignored_target ? T(0) : d;
     }
   }

@@ -72,6 +72,56 @@ TEST_CASE("cross_entropy: the definition, row by row", "[cross_entropy]") {
   CHECK_FALSE(!(std::abs(got.loss - expected.loss) <= 1e-13));
 }
 
+TEST_CASE("cross_entropy: the worked example of the chapter", "[cross_entropy]") {
+  const double log2 = std::log(2), log3 = std::log(3), log5 = std::log(5);
+  const Index V = 4;
+  const Array<double> logits_bcv = {0, log2, 2 * log2, 0, log3, 0, 0, 0, 5, 5, 5, 5};
+  const Array<Token> targets_bc = {2, 1, ignored_target};
+  const Array<double> lse_bc = {3 * log2, log2 + log3, 0};
+  const Array<double> p_bcv = {1.0 / 8, 1.0 / 4, 1.0 / 2, 1.0 / 8, 1.0 / 2, 1.0 / 6, 1.0 / 6, 1.0 / 6};
+  struct Printed {
+    double label_smoothing, loss;
+    Array<double> loss_bc, d_logits_bcv, decimals;  // the last: loss, loss_bc
+  };
+  const Printed printed[] = {
+      {0,
+       std::log(12) / 2,
+       {log2, std::log(6), 0},
+       {1.0 / 16, 1.0 / 8, -1.0 / 4, 1.0 / 16, 1.0 / 4, -5.0 / 12, 1.0 / 12, 1.0 / 12, 0, 0, 0, 0},
+       {1.2425, 0.6931, 1.7918, 0}},
+      {0.5,
+       7 * std::log(24) / 16,
+       {13 * log2 / 8, log2 + 7 * log3 / 8, 0},
+       {0, 1.0 / 16, -1.0 / 16, 0, 3.0 / 16, -11.0 / 48, 1.0 / 48, 1.0 / 48, 0, 0, 0, 0},
+       {1.3904, 1.1264, 1.6544, 0}},
+  };
+  const std::vector<Slot> slots = {statistic("loss", {}), statistic("loss_bc", {3}), statistic("lse_bc", {3}),
+                                   activation("d_logits_bcv", {3, V})};
+  const auto check = [&](auto& device) {
+    for (const Printed& expected : printed) {
+      const Result<double> got = run<double>(device, logits_bcv, targets_bc, V, expected.label_smoothing);
+      CHECK(got.count == 2);
+      require_close(slots, {{got.loss}, got.loss_bc, got.lse_bc, got.d_logits_bcv},
+                    {{expected.loss}, expected.loss_bc, lse_bc, expected.d_logits_bcv}, 1e-14, "worked example");
+      const Array<double> losses = {got.loss, got.loss_bc[0], got.loss_bc[1], got.loss_bc[2]};
+      for (std::size_t i = 0; i < 4; ++i) CHECK_FALSE(!(std::abs(losses[i] - expected.decimals[i]) <= 5e-5));
+      for (std::size_t i = 0; i < p_bcv.size(); ++i) {
+        CHECK_FALSE(!(std::abs(std::exp(logits_bcv[i] - got.lse_bc[i / 4]) - p_bcv[i]) <= 1e-14));
+      }
+    }
+    // The least that row 0 can reach with smoothing: the entropy of q, where the logits are the logarithms of q.
+    const Array<double> log_q = {-3 * log2, -3 * log2, log5 - 3 * log2, -3 * log2};
+    const double least = run<double>(device, log_q, {2}, V, 0.5).loss;
+    CHECK_FALSE(!(std::abs(least - (3 * log2 - 5 * log5 / 8)) <= 1e-14));
+    CHECK_FALSE(!(std::abs(least - 1.0735) <= 5e-5));
+    CHECK_FALSE(!(std::abs(13 * log2 / 8 - least - 0.0528) <= 5e-5));
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+}
+
 TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_entropy]") {
   const Index BC = 9, V = 65;
   const Array<Token> targets_bc = some_targets(BC, V);

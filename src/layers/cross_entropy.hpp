@@ -6,16 +6,16 @@ namespace abh {
 
 // Cross entropy between the softmax of the logits and a target token, with label smoothing: the loss of the language
 // model. Label smoothing: Szegedy, Vanhoucke, Ioffe, Shlens, Wojna, "Rethinking the Inception architecture for computer
-// vision", 2016. Derivation: docs/layers/cross_entropy.md. With epsilon = label_smoothing and t = targets_bc:
+// vision", 2016. Derivation: docs/layers/cross_entropy.md. With t = targets_bc:
 //
-//   q_bcv        = (1 - epsilon) [v = t] + epsilon / V                                         (cross_entropy.1)
+//   q_bcv        = (1 - label_smoothing) delta_vt + label_smoothing / V                        (cross_entropy.1)
 //   lse_bc       = max_bc + log sum_v exp(logits_bcv - max_bc),  max_bc = max_v logits_bcv     (cross_entropy.2)
 //   loss_bc      = lse_bc - sum_v q_bcv logits_bcv                                             (cross_entropy.3)
 //   loss         = 1/count sum_bc loss_bc                                                      (cross_entropy.4)
 //
 // Backward:
 //
-//   d_logits_bcv = (exp(logits_bcv - lse_bc) - q_bcv) / count                                  (cross_entropy.5)
+//   d_logits_bcv = 1/count (exp(logits_bcv - lse_bc) - q_bcv)                                  (cross_entropy.5)
 //
 // Both sums of (cross_entropy.3) are formed from logits less max_bc, which changes nothing as q sums to 1 and keeps the
 // digits when the logits are large. Rows whose target is ignored_target take no part: loss and gradient are 0 there,
