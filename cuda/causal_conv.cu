@@ -2,7 +2,7 @@
 #include "cuda/kernel.hpp"
 #include "layers/causal_conv.hpp"
 
-// Letters beside those of docs/architecture.md: u counts the groups, U of them; o and g count the output and input
+// Letters beside those of docs/conventions.md: u counts the groups, U of them; o and g count the output and input
 // channels within a group, G each, so d = u G + o. x stands for whichever of o and g is summed over.
 
 namespace abh {

@@ -14,10 +14,10 @@ void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_d
   for (Index b = 0; b < B; ++b) {
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
-        const Index base = d - d % G;
+        const Index base = d - d % G;  // the first channel of the group, of which d sees all G
         T sum = T(0);
         for (Index j = 0; j < J; ++j) {
-          const Index s = c - (J - 1) + j;
+          const Index s = c - (J - 1) + j;  // the last tap reads the current position; before the first stand zeros
           for (Index g = 0; g < G && s >= 0; ++g) sum += weight(d, g, j) * in(b, s, base + g);  // (causal_conv.1)
         }
         out(b, c, d) = sum;
@@ -38,7 +38,7 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
         const Index g = i % G, base = i - g;
         T sum = T(0);
         for (Index j = 0; j < J; ++j) {
-          const Index s = c + (J - 1) - j;
+          const Index s = c + (J - 1) - j;  // the output that saw position c through tap j, if there is one
           for (Index d = base; d < base + G && s < C; ++d) sum += weight(d, g, j) * d_out(b, s, d);  // (causal_conv.2)
         }
         d_in(b, c, i) = sum;
@@ -48,7 +48,7 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
   for (Index d = 0; d < D; ++d) {
     for (Index g = 0; g < G; ++g) {
       for (Index j = 0; j < J; ++j) {
-        T sum = T(0);
+        T sum = T(0);  // over every use of this weight: each position of each sequence
         for (Index b = 0; b < B; ++b) {
           for (Index c = 0; c < C; ++c) {
             const Index s = c - (J - 1) + j;
@@ -75,10 +75,12 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
       const Index s = position - (J - 1) + j;
       for (Index g = 0; g < G && s >= 0; ++g) {
         const Index i = d - d % G + g;
+        // Position s lies in row s % (J - 1) of the ring, which holds the J - 1 positions before this one.
         sum_d[d] += weight(d, g, j) * (s == position ? in_d[i] : state(s % (J - 1), i));
       }
     }
   }
+  // The row of the oldest input, which no later position sees.
   for (Index d = 0; d < D && J > 1; ++d) state(position % (J - 1), d) = in_d[d];
   for (Index d = 0; d < D; ++d) out_d[d] = sum_d[d];
 }

@@ -55,6 +55,26 @@ TEST_CASE("causal_conv: the plain definition", "[causal_conv]") {
   for (const Index groups : {1, 4, 8, 12, 24}) check(CausalConvCase{{2, 7, 24, groups, 3}});
 }
 
+TEST_CASE("causal_conv: the worked example of the chapter", "[causal_conv]") {
+  const CausalConvCase layer{{.B = 1, .C = 3, .D = 4, .groups = 2, .kernel = 2}};
+  const Values<double> in = {{1, 1, 1, 0, 0, 2, 2, 1, 3, -1, 0, 1}, {1, 2, 0, -1, 3, 1, 1, 0, 1, 0, 0, 1, -1, 1, 0, 0}};
+  const Values<double> d_out = {{1, 0, 1, 2, 0, 1, 0, 1, 1, -1, 2, 0}};
+  const auto check = [&](auto& device) {
+    const Values<double> out = run_forward<double>(layer, device, in);
+    CHECK(out == Values<double>{{1, 1, 0, 1, -1, 4, 2, 1, 7, 5, 3, -2}});
+    const Values<double> d_in = run_backward<double>(layer, device, in, d_out);
+    CHECK(d_in ==
+          Values<double>{{5, 0, 1, 1, -1, -1, 3, 0, 1, -1, 0, 2}, {0, 4, 2, 0, 1, -3, -1, 3, 4, 1, 2, 2, 1, 4, 0, 1}});
+    CHECK(dot(out, d_out) == 16);
+    CHECK(dot({in[0]}, {d_in[0]}) == 16);
+    CHECK(dot({in[1]}, {d_in[1]}) == 16);
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+}
+
 // Adds 1,000 to all of sequence 0 from a position on.
 template <class T, class Device>
 void check_causality(Device& device, const CausalConvShape& s) {
