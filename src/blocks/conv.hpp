@@ -12,15 +12,15 @@ namespace abh {
 // The convolution block: every position sees its kernel - 1 predecessors before the mixer does. Chapter:
 // docs/blocks/conv.md.
 //
-//   h_bcd   = layernorm(x_bcd), positions before the first are 0 after the norm   (conv.1)
+//   h_bcd   = layernorm(x_bcd),  h_bcd = 0 for c < 0                              (conv.1)
 //   y_bcd   = causal_conv(h_bcd, weight_dgj)                                      (conv.2)
 //   out_bcd = x_bcd + dropout(y_bcd)                                              (conv.3)
 //
-// Backward (layernorm' also adds to the gradients of the norm's weights):
+// Backward (layernorm_backward also adds to the gradients of the norm's weights):
 //
-//   d_y_bcd = dropout'(d_out_bcd)                                                 (conv.4)
-//   d_h_bcd = causal_conv'(d_y_bcd),  d_weight_dgj += sum_bc d_y_bcd h_{b, c-(J-1)+j, base(d)+g}   (conv.5)
-//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                                     (conv.6)
+//   d_y_bcd = dropout_backward(d_out_bcd)                                         (conv.4)
+//   d_h_bcd = causal_conv_backward(d_y_bcd),  d_weight_dgj += sum_bc d_y_bcd h_{b, c-(J-1)+j, base(d)+g}   (conv.5)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                             (conv.6)
 //
 // Saved: the norm's statistics and, unless it is computed again, output. Step by step: a ring of the last kernel - 1
 // normed rows.
@@ -39,6 +39,7 @@ class ConvBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     typename Device::Scope scratch(device.workspace);
+    // In scratch memory where they are not saved: a convolution reads neighbours and cannot write where it reads.
     const T* h_bcd = norm_.forward(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
     causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));      // (conv.2)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                  // (conv.3)
