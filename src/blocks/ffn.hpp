@@ -14,20 +14,20 @@ namespace abh {
 // is all you need", 2017; GELU instead of ReLU as in GPT-2. Chapter: docs/blocks/ffn.md.
 //
 //   h_bcd      = layernorm(x_bcd)                                (ffn.1)
-//   up_bcf     = h_bcd up_fd^T + up_bias_f                       (ffn.2)
+//   up_bcf     = sum_d h_bcd up_fd {+ up_bias_f | given}         (ffn.2)
 //   hidden_bcf = gelu(up_bcf)                                    (ffn.3)
-//   y_bcd      = hidden_bcf down_df^T + down_bias_d              (ffn.4)
+//   y_bcd      = sum_f hidden_bcf down_df {+ down_bias_d | given}   (ffn.4)
 //   out_bcd    = x_bcd + dropout(y_bcd)                          (ffn.5)
 //
-// Backward (layernorm' also adds to the gradients of the norm's weights):
+// Backward (layernorm_backward also adds to the gradients of the norm's weights):
 //
-//   d_y_bcd        = dropout'(d_out_bcd)                                                (ffn.6)
+//   d_y_bcd        = dropout_backward(d_out_bcd)                                        (ffn.6)
 //   d_down_df     += sum_bc d_y_bcd hidden_bcf,  d_down_bias_d += sum_bc d_y_bcd        (ffn.7)
-//   d_hidden_bcf   = d_y_bcd down_df                                                    (ffn.8)
-//   d_up_bcf       = d_hidden_bcf gelu'(up_bcf)                                         (ffn.9)
+//   d_hidden_bcf   = sum_d d_y_bcd down_df                                              (ffn.8)
+//   d_up_bcf       = gelu_backward(d_hidden_bcf)                                        (ffn.9)
 //   d_up_fd       += sum_bc d_up_bcf h_bcd,  d_up_bias_f += sum_bc d_up_bcf             (ffn.10)
-//   d_h_bcd        = d_up_bcf up_fd                                                     (ffn.11)
-//   d_x_bcd        = d_out_bcd + layernorm'(d_h_bcd)                                    (ffn.12)
+//   d_h_bcd        = sum_f d_up_bcf up_fd                                               (ffn.11)
+//   d_x_bcd        = d_out_bcd + layernorm_backward(d_h_bcd)                            (ffn.12)
 //
 // Saved: the norm's statistics, up_bcf and, unless they are computed again, the norm's output and hidden_bcf. Cost:
 // 4 D F flops a position forward, twice that backward. F = 4 D.
@@ -64,14 +64,16 @@ class FfnBlock : public Block<Device, T> {
     T* d_hidden_bcf = d_up_bcf;  // gelu works in place
     T* d_h_bcd = d_y_bcd;        // not needed before d_y has been used
 
+    // Weights before inputs: what is computed again stands where the gradient that (ffn.8) and (ffn.11) write will.
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (ffn.6)
     const T* hidden_bcf = hidden(device, d_hidden_bcf, BC);
     down_.backward_weight(device, d_y_bcd, hidden_bcf, BC);                                     // (ffn.7)
     down_.backward_input(device, d_hidden_bcf, d_y_bcd, BC);                                    // (ffn.8)
     gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.9)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    up_.backward_weight(device, d_up_bcf, h_bcd, BC);                                 // (ffn.10)
-    up_.backward_input(device, d_h_bcd, d_up_bcf, BC);                                // (ffn.11)
+    up_.backward_weight(device, d_up_bcf, h_bcd, BC);   // (ffn.10)
+    up_.backward_input(device, d_h_bcd, d_up_bcf, BC);  // (ffn.11)
+    // The gradient that went around the block still stands in d_x_bcd, and is added in the same sweep.
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (ffn.12)
   }
 
