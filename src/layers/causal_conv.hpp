@@ -16,7 +16,7 @@ namespace abh {
 // where positions below 0 count as 0. Backward, for the group whose first channel is base, positions from C on counting
 // as 0:
 //
-//   d_in_{b, c, base+g} = sum_{j<J} sum_{d: base(d)=base} weight_dgj d_out_{b, c+(J-1)-j, d} (causal_conv.2)
+//   d_in_{b, c, base+g} = sum_{j<J} sum_{d: base(d) = base} weight_dgj d_out_{b, c+(J-1)-j, d}   (causal_conv.2)
 //   d_weight_dgj       += sum_bc d_out_bcd in_{b, c-(J-1)+j, base(d)+g}                      (causal_conv.3)
 
 // weight_dgj: (D, D / groups, kernel). groups divides D: D of them is a depthwise convolution, 1 a dense one.

@@ -15,7 +15,7 @@ namespace abh {
 // Element i (its row-major position in the array) has one 32-bit word of its own, word_i = word i % 4 of the Philox
 // block with key (seed low, seed high) and counter (i/4 low, i/4 high, step, site); see random.hpp.
 //
-//   factor_i = 1 / (1 - p)  where word_i >= ceil(p 2^32), else 0       (dropout.1)
+//   factor_i = 1/(1-p) where word_i >= ceil(p 2^32), 0 elsewhere       (dropout.1)
 //   out_i    = factor_i in_i {+ residual_i | given}                    (dropout.2)
 //   d_in_i   = factor_i d_out_i                                        (dropout.3)
 //
