@@ -70,7 +70,8 @@ void for_sequences(Device& device, const Shape& s, Order order, const Weights& w
   parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });
 }
 
-// The share that what was seen up to `from` has in what was seen up to `to`.
+// The share that what was seen up to `from` has in what was seen up to `to`: the product of all beta between, as each
+// is (pooling.9) over one position. From chunk to chunk the state goes up with it, the adjoint down.
 template <class A>
 A share_left(const A* max_c, const A* sum_c, Index from, Index to) {
   if (sum_c[from] == A(0)) return A(0);
@@ -159,6 +160,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
 }
 
 // for_lanes from the end: the rows of backward are read with falling addresses throughout, which the machine foresees.
+// The odd elements come first, so that the lanes end at element 0.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes_down(Index n, const Body& body) {
   Index i = n;
@@ -254,10 +256,11 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     A* alpha_c = alpha[slot];
     A* beta_c = beta[slot];
     for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c];
+    // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
     for_lanes<A>(C, [&]<class L>(Index c) {
       const L newcomer = load<L>(alpha_c + c);
       const L exponent = newcomer == minus_infinity<A>() ? newcomer : newcomer - load<L>(max_c + c);
-      store<L>(alpha_c + c, exponential<L>(exponent) / nonzero<L>(load<L>(sum_c + c)));
+      store<L>(alpha_c + c, exponential<L>(exponent) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
     });
     if (C > 0) beta_c[0] = A(0);
     for_lanes<A>(C - 1, [&]<class L>(Index i) {
@@ -295,6 +298,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
       run.template operator()<false>();
     }
   };
+  // Last, since kappa is a sum over the channels of a row, and the drift one over the positions after it.
   const auto finish = [&](Index bn, Index slot) {
     A* d_logit_c = a.d_logit_bnc + bn * C;
     A drift = A(0);

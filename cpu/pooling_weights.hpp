@@ -51,7 +51,7 @@ PerSlot<T> per_slot(Scope& scratch, Index slots, Index size) {
 
 enum class Order { up, down };
 
-// 1 for a sum of nothing: its share of it is 0.
+// 1 for a sum of nothing, so that a share of it is 0/1 and not 0/0: no branch among the lanes.
 template <class L>
 L nonzero(const L& sum) {
   return sum == ScalarOf<L>(0) ? splat<L>(ScalarOf<L>(1)) : sum;
@@ -68,6 +68,9 @@ inline __attribute__((always_inline)) void for_positions(Index C, Index block, O
 
 // max_c[c]: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
 // newcomer, are multiplied with; one of the two is 1. keep_c is 1 where nothing is added; a block's first is not used.
+//
+// Only the walk of the maxima is one position after the other. The exponentials, which cost most, come after it, for
+// neighbouring positions at once.
 template <class T, class Logits>
 void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, Index block, Order order) {
   T most = minus_infinity<T>();
@@ -90,7 +93,8 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   });
 }
 
-// sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it.
+// sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it: a walk of multiply-adds, then
+// the divisions for neighbouring positions at once.
 template <class T>
 void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order) {
   T sum = T(0);
@@ -105,7 +109,8 @@ void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C,
 
 // Rows of the payload.
 
-// out = starts ? alpha x : state + alpha (x - state). out may be state or x; state is not read at a start.
+// out = starts ? alpha x : state + alpha (x - state). out may be state or x; state is not read at a start. A difference
+// scaled, not beta state + alpha x: of equal numbers it is 0, and a constant payload stays constant to the last bit.
 template <class T>
 void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index size) {
   for_lanes<T>(size, [&]<class L>(Index k) {

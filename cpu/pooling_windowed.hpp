@@ -118,6 +118,7 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     });
     exponentials(keep[slot], C);
     exponentials(add[slot], C);
+    // keep is e^-infinity = 0 where there is no suffix, and then nothing is merged: gamma is 0.
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
       const A sum = older + sum_c[c] * add[slot][c];  // (pooling.6)
@@ -131,7 +132,8 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     T* suffix_k = suffix[slot] + part.begin;
     for (Index begin = 0; begin < C; begin += block) {
-      // Prefix averages of this block; the row before is the state.
+      // Prefix averages of this block; the row before is the state. They must all be there before the first is merged:
+      // each is the state of the next.
       for (Index c = begin; c < lesser(begin + block, C); ++c) {
         average_row(out + c * H, out + (c - 1) * H, c == begin, alpha[slot][c], x + c * stride, part.size);
       }
@@ -167,7 +169,9 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
   }
 }
 
-// state = starts ? add value : keep state + add value; what state held before is not read at a start.
+// The sum as a recurrence: keep is e^(top before - top), add e^(-max_c - top) / sum_c. state = starts ? add value :
+// keep state + add value; what state held before is not read at a start. Serves pull, row by row, and pull_out, a
+// number.
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
   const L added = value * add;
@@ -213,6 +217,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const auto ignore_down = [](Index, bool) {};
     const auto ignore_up = [](Index, Index, bool) {};
 
+    // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
     running_max(top[slot], keep_down[slot], add_down[slot], reversed, C, block, Order::down);
     for_windows(
         C, block, [&](Index c, bool) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
@@ -285,7 +290,8 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
         });
   };
 
-  // The same walk with one number a position, d_out . out, in the place of a row of d_out.
+  // The same walk with one number a position, d_out . out, in the place of a row of d_out: pulled is pull_out. x . d_x
+  // has both sides in it by now.
   const auto finish = [&](Index bn, Index slot) {
     A* d_logit_c = a.d_logit_bnc + bn * C;
     A pulled = A(0);

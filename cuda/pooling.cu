@@ -25,7 +25,8 @@ namespace abh {
 inline namespace ABH_BACKEND {
 
 // What scans of the payload do to a state: the average, in the form beta out + alpha x with beta = 1 - alpha, the
-// adjoint and the pulls, whose tags stand where they are started.
+// adjoint and the pulls, whose tags stand where they are started. In terms of keep and add, since that is what runs and
+// tiles are joined with; the price is that a constant payload stays constant up to rounding only.
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
   for (int v = 0; v < width; ++v) {
@@ -67,7 +68,8 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
 }
 
 // sum_c, relative to the running maximum, and in place of add_c and keep_c the shares of the newcomer and of all that
-// was there before: they add up to 1, or are 0 while nothing has been seen.
+// was there before: they add up to 1, or are 0 while nothing has been seen. beta is its own quotient, not 1 - alpha,
+// which has no digits left where alpha is close to 1.
 __device__ void running_sum(float* sum_c, float* beta_c, float* alpha_c, int C, Order order) {
   scan_positions<Sums>(
       C, order,
@@ -206,7 +208,8 @@ struct Dots {
 // Parts that a head may have.
 Index most_parts(Index K, Index tile_channels) { return (K + tile_channels - 2) / tile_channels + 1; }
 
-// Grid: one block for each head of each sequence. The drift is a scan from the end of the sequence.
+// Grid: one block for each head of each sequence. The drift is a scan from the end of the sequence: its state before c
+// is drift_c, and after c drift_{c-1}.
 __global__ static void global_d_logit_kernel(float* d_logit_bnc, const float* alpha_bnc, const float* passed_on_bnc,
                                              Dots kappa, int C, int N) {
   const Index bn = blockIdx.x, first = bn * C;
@@ -215,7 +218,7 @@ __global__ static void global_d_logit_kernel(float* d_logit_bnc, const float* al
       C, Order::down,
       [&](int c) {
         const float local = alpha_bnc[first + c] * kappa(first + c, int(bn % N));
-        d_logit_c[c] = local;
+        d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
         return Step{c > 0 ? passed_on_bnc[first + c - 1] : 0, -local};  // (pooling.14)
       },
       [&](int c, float drift, float) { d_logit_c[c] += alpha_bnc[first + c] * drift; });  // (pooling.13)
@@ -238,7 +241,7 @@ __global__ static void window_d_logit_kernel(WindowGradient a) {
       [&](int c) {
         return Step{a.keep_up_bnc[first + c], a.add_up_bnc[first + c] * a.out_dot(first + c, n)};
       },
-      [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });
+      [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });  // (pooling.16), pull_out
   __syncthreads();
   scan_positions<Sums>(
       a.C, Order::down,
@@ -478,7 +481,8 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
                         .block = block};
   launch(window_weights_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), w);
 
-  // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float.
+  // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float. Up first:
+  // the second scan has both sides at hand and finishes the gradient.
   float* pull_up_bch = take(s.B * C * H);
   const Scan<T> up{a.d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, Order::up, s.B, C, N, K, block};
   const Scan<T> down{a.d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block};

@@ -1,7 +1,7 @@
 #pragma once
 
-// Scans of additive attention: of numbers that exist once a position, and of rows of channels with weights that are
-// ready. What is scanned, and the equations, stand in pooling.cu.
+// Scans of pooling: of numbers that exist once a position, and of rows of channels with weights that are ready. What is
+// scanned, and the equations, stand in pooling.cu.
 
 #include <utility>
 

@@ -21,7 +21,8 @@ struct Running {
   float max, sum;
 };
 
-// Adds one position to a state and returns its share in it.
+// Adds one position to a state and returns its share in it. The averages move by that share, each thread those of its
+// own channels; every thread computes the two numbers, so that none waits for another.
 __device__ float push(Running& state, float logit) {
   if (logit == minus_infinity) return 0;
   const float most = fmaxf(state.max, logit);  // (pooling.2)

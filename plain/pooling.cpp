@@ -16,7 +16,8 @@ T logit_of(const Arguments& a, Index b, Index n, Index c) {
   return left_out ? T(-infinity) : array(a.logit_bnc, a.shape.N, a.shape.C)(b, n, c);
 }
 
-// e^(logit - most). Nothing weighs 0 beside nothing, too.
+// e^(logit - most), at most 1: most is the largest logit of those concerned. Nothing weighs 0 beside nothing, too,
+// where the difference would be -infinity less -infinity.
 template <class T>
 T power(T logit, T most) {
   return logit == T(-infinity) ? T(0) : exp(logit - most);
@@ -34,6 +35,7 @@ Index weights_of(T* weight_s, const Arguments& a, Index b, Index n, Index c) {
     const T logit = logit_of<T>(a, b, n, s);
     if (logit > most) most = logit;
   }
+  // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
   for (Index s = first; s <= c; ++s) total += power(logit_of<T>(a, b, n, s), most);
   for (Index s = first; s <= c; ++s) {
     weight_s[s] = total == T(0) ? T(0) : power(logit_of<T>(a, b, n, s), most) / total;
@@ -63,8 +65,8 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
   }
 }
 
-// The gradients of (pooling.1) as they stand: weight_s = e^logit_s / sum has the derivative weight_s (x_s - out) .
-// d_out.
+// The gradients of (pooling.1) as they stand: out is linear in x_s, with the factor weight_s, and by the quotient rule
+// its derivative with respect to logit_s is weight_s (x_s - out).
 template <class Device, class T>
 void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
   const auto [B, C, N, K, window] = a.shape;
@@ -98,7 +100,7 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
 
 namespace {
 
-// What is known of some positions of a head: K + 2 numbers.
+// What is known of some positions of a head: K + 2 numbers. sum is relative to max: sum e^max is the sum of e^logit.
 template <class T>
 struct State {
   T* numbers;
@@ -115,7 +117,8 @@ void start(const State<T>& state, Index K) {
   for (Index k = 0; k < K; ++k) state.out(k) = T(0);
 }
 
-// One position more: now = before and (logit, x_k). Both may be one state.
+// One position more: now = before and (logit, x_k). Both may be one state. After no position sum is 0 and alpha
+// 1, whatever out held; a masked position has a power of 0, so alpha is 0 and nothing moves.
 template <class T>
 void push(const State<T>& now, const State<T>& before, T logit, const T* x_k, Index K) {
   const T max = logit > before.max() ? logit : before.max();                  // (pooling.2)
@@ -128,7 +131,8 @@ void push(const State<T>& now, const State<T>& before, T logit, const T* x_k, In
   now.sum() = sum;
 }
 
-// Two stretches of positions become one.
+// Two stretches of positions become one. The average goes from the prefix towards the suffix by the suffix's share,
+// which is 0 where there is no suffix: then nothing changes, to the last bit.
 template <class T>
 void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, Index K) {
   const T max = suffix.max() > prefix.max() ? suffix.max() : prefix.max();
@@ -144,7 +148,8 @@ void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix,
 
 }  // namespace
 
-// A global window is one block, whose prefixes are the result.
+// A global window is one block, whose prefixes are the result. The reference takes the way of a window there, too: its
+// suffixes are computed and not used.
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   const auto [B, C, N, K, window] = a.shape;
@@ -172,6 +177,7 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
       }
       for (Index c = 0; c < C; ++c) {
         const Index first = c - w + 1;
+        // Then the prefix is the window. The suffix from `first` would be the same block again, and count it twice.
         const bool in_one_block = first < 0 || first % w == 0;
         merge(merged, in_one_block ? none : suffix(first), prefix(c), K);
         max(b, n, c) = merged.max();
@@ -197,9 +203,10 @@ void backward_global(Device& device, const PoolingBackward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      T drift = T(0), beta_next = T(0);
+      T drift = T(0), beta_next = T(0);  // drift_c and beta_{c+1}: nothing follows the last position
       for (Index k = 0; k < K; ++k) adjoint_k[k] = T(0);
       for (Index c = C - 1; c >= 0; --c) {
+        // alpha is not saved: (pooling.4) again. Of nothing seen so far every share is 0, not 0/0.
         const bool nothing = sum(b, n, c) == T(0);
         const T share = nothing ? T(0) : T(1) / sum(b, n, c);
         const T alpha = power(logit_of<T>(a, b, n, c), max(b, n, c)) * share;
@@ -233,9 +240,10 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {
+        // The windows that c lies in: down those that end in its block, up those that end in the next, [first, end).
         const Index seen_until = c + w < C ? c + w : C;
         const Index block_end = (c / w + 1) * w < seen_until ? (c / w + 1) * w : seen_until;
-        T from_out = T(0);
+        T from_out = T(0);  // d_out . out in the place of d_out
         for (Index k = 0; k < K; ++k) pulled_k[k] = T(0);
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
@@ -248,10 +256,12 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
             if (sum(b, n, s) == T(0)) continue;  // a window that sees nothing has no say
             const T weight = exp(-max(b, n, s) - top) / sum(b, n, s);
             for (Index k = 0; k < K; ++k) {
-              pull_k[k] += weight * d_out(b, s, n, k);  // (pooling.16)
-              pull_out += weight * d_out(b, s, n, k) * out(b, s, n, k);
+              pull_k[k] += weight * d_out(b, s, n, k);                   // (pooling.16)
+              pull_out += weight * d_out(b, s, n, k) * out(b, s, n, k);  // (pooling.16)
             }
           }
+          // At most 1: logit_c is among the logits of each of these windows, so -top, the least of their maxima, is no
+          // less. 0 for a masked position, and where no window is on this side.
           const T weight = exp(logit_of<T>(a, b, n, c) + top);
           for (Index k = 0; k < K; ++k) pulled_k[k] += weight * pull_k[k];  // (pooling.17)
           from_out += weight * pull_out;
@@ -312,6 +322,7 @@ void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, c
       here.max() = logit_n[n];
       for (Index k = 0; k < s.K; ++k) here.out(k) = x(n, k);
       start(seen, s.K);
+      // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
       // The oldest first. Places that nothing has filled yet have a logit of -infinity.
       for (Index r = 1; r <= w; ++r) {
         const State<T> position = state_of<T>(state, 1 + (newest + r) % w, n, s);

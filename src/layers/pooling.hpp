@@ -6,9 +6,10 @@ namespace abh {
 
 // Pooling: every head keeps a running weighted average of its payload, the weight of a position being e to the power of
 // a scalar logit (pooling_logits.hpp). It is the heart of additive attention: Wu, Wu, Qi, Huang, Xie, "Fastformer:
-// additive attention can be all you need", 2021, made causal. Derivations: docs/layers/pooling.md.
+// additive attention can be all you need", 2021, made causal. Derivations: docs/layers/pooling.md. One head of one
+// sequence is meant, b and n are left out: logit_c is a number, x_c and out_c are vectors of K channels.
 //
-//   out_bnck = sum_c' e^logit_bnc' x_bnc'k / sum_c' e^logit_bnc'                              (pooling.1) definition
+//   out_c = (sum over c' of e^logit_c' x_c') / (sum over c' of e^logit_c')                   (pooling.1) definition
 //
 // over the positions c' <= c, of which a window keeps the last w. A position that sees nothing yields 0. The sums are
 // never formed: e^logit overflows. The state of a head is (max, sum, out), its start (-infinity, 0, 0), its step
@@ -36,14 +37,15 @@ namespace abh {
 //   d_logit_c = alpha_c (kappa_c + drift_c)                                                  (pooling.13)
 //   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (pooling.14)
 //
-// Backward, windowed: c lies in the windows of c' = c ... c+w-1. Those in the block of c (a suffix, "down") and those
-// in the next block (a prefix, "up") are each summed relative to their own top = max of -max_c':
+// Backward, windowed: c lies in the windows of c' = c ... min(c+w-1, C-1). Those in the block of c (a suffix, "down")
+// and those in the next block (a prefix, "up") are each summed relative to their own top:
 //
 //   top       = max over c' of -max_c'                                                       (pooling.15)
-//   pull      = sum over c' of e^(-max_c' - top) / sum_c' d_out_c'                           (pooling.16)
+//   pull      = sum over c' of e^(-max_c' - top) / sum_c' d_out_c',
+//   pull_out  = sum over c' of e^(-max_c' - top) / sum_c' (d_out_c' . out_c')                (pooling.16)
 //   d_x_c     = e^(logit_c + top_down) pull_down + e^(logit_c + top_up) pull_up              (pooling.17)
-//   d_logit_c = x_c . d_x_c - the same sum (pooling.17) with d_out_c' . out_c' for d_out_c'
-//   (pooling.18)
+//   d_logit_c = x_c . d_x_c - e^(logit_c + top_down) pull_out_down
+//               - e^(logit_c + top_up) pull_out_up                                           (pooling.18)
 
 // Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
 // consecutive rows (0: N K), so that x may be a slice of a wider array.
