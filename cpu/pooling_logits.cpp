@@ -87,7 +87,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
     for (Index h = 0; h < H; ++h) d_pool_h[h] = T(0);
     Index bc = first;
     const auto advance = [&]<int rows>() {
-      T d_dot_r[rows_at_once];
+      T d_dot_r[rows_at_once];          // d_logit / sqrt(K), scaled once a row and not an element
       const Accum<T>* d_logit_r[rows];  // of head 0; the next head's is C further on
       for (int r = 0; r < rows; ++r) d_logit_r[r] = a.d_logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
@@ -101,6 +101,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
     while (bc < end) advance.template operator()<1>();
   });
 
+  // The tasks' sums in their order, whatever thread was first.
   on_one_thread(device, [&] {
     for (Index task = 0; task < tasks; ++task) {
       for_lanes<Accum<T>>(H, [&]<class L>(Index h) {

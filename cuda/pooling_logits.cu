@@ -48,6 +48,7 @@ template <int width>
 struct PoolSums {
   alignas(16) float sum[chunk_warps][warp_size * width];
 };
+// No atomics: their order, and so the last bits of d_pool, would differ from run to run.
 template <class T, int width>
 __global__ void logits_backward_kernel(PoolingLogitsBackward<T> a, float* partial_ph, int rows) {
   auto& shared = shared_memory<PoolSums<width>>();
@@ -70,7 +71,7 @@ __global__ void logits_backward_kernel(PoolingLogitsBackward<T> a, float* partia
         d_pool.x[v] += d_dot * x.x[v];  // (pooling_logits.3)
       }
       store<width>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
-      for (c += chunk_warps; c >= a.C; c -= a.C) ++b;
+      for (c += chunk_warps; c >= a.C; c -= a.C) ++b;  // bc = b C + c without a division
     }
   }
   store<width>(&shared.sum[warp][lane * width], d_pool);

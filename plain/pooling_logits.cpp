@@ -6,6 +6,7 @@ namespace abh {
 
 template <class Device, class T>
 void pooling_logits_forward(Device&, const PoolingLogitsForward<T>& a) {
+  // The logits lie head by head, (B, N, C): pooling walks along the positions of one head. x lies row by row.
   const auto logit = array(a.logit_bnc, a.N, a.C);
   const auto x = heads(a.x_bch, a.x_stride, a.C, a.N, a.K);
   const auto pool = array(a.pool_nk, a.K);
@@ -13,7 +14,7 @@ void pooling_logits_forward(Device&, const PoolingLogitsForward<T>& a) {
   for (Index b = 0; b < a.B; ++b) {
     for (Index n = 0; n < a.N; ++n) {
       for (Index c = 0; c < a.C; ++c) {
-        T sum = T(0);
+        T sum = T(0);  // with one vector a head, the same at every position
         for (Index k = 0; k < a.K; ++k) sum += x(b, c, n, k) * pool(n, k);
         logit(b, n, c) = sum * scale;  // (pooling_logits.1)
       }
@@ -31,9 +32,10 @@ void pooling_logits_backward(Device&, const PoolingLogitsBackward<T>& a) {
   const T scale = T(1 / std::sqrt(static_cast<double>(a.K)));
   for (Index n = 0; n < a.N; ++n) {
     for (Index k = 0; k < a.K; ++k) {
-      T sum = T(0);
+      T sum = T(0);  // over all positions, which share this element of pool
       for (Index b = 0; b < a.B; ++b) {
         for (Index c = 0; c < a.C; ++c) {
+          // Added to: pooling, which reads the same x as its payload, has left a gradient there.
           d_x(b, c, n, k) += d_logit(b, n, c) * pool(n, k) * scale;  // (pooling_logits.2)
           sum += d_logit(b, n, c) * x(b, c, n, k);
         }

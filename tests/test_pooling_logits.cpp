@@ -14,6 +14,21 @@ TEST_CASE("pooling_logits: every derivative, every width", "[pooling_logits]") {
   check_widths([](Index size) { return PoolingLogitsCase{2, 3, 2, size}; });
 }
 
+TEST_CASE("pooling_logits: the worked example of the chapter", "[pooling_logits]") {
+  const PoolingLogitsCase layer{1, 2, 1, 4};
+  const Values<double> in = {{1, 2, 3, 4, 2, 0, 0, 2}, {2, 0, 1, -1}};
+  const auto check = [&](auto& device) {
+    CHECK(run_forward<double>(layer, device, in)[0] == Array<double>{0.5, 1});
+    const Values<double> d_in = run_backward<double>(layer, device, in, {{2, 4}});
+    CHECK(d_in[0] == Array<double>{2, 0, 1, -1, 4, 0, 2, -2});
+    CHECK(d_in[1] == Array<double>{5, 2, 3, 8});
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+}
+
 TEST_CASE("pooling_logits: many rows", "[pooling_logits]") {
   // More rows than 64 tasks of 32: the order of summation of d_pool is the other one.
   check_float(PoolingLogitsCase{3, 701, 2, 3}, 1);
