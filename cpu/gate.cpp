@@ -35,6 +35,7 @@ void gate_forward(Device& device, const GateForward<T>& a) {
     const Index first = bc * a.D + d;
     const T* gate = a.gate_bcd + bc * stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
+      // A multiplication by 0 drops: no branch among the lanes.
       L sum = load<L>(a.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (gate.1)
       if (a.residual_bcd) sum += load<L>(a.residual_bcd + first + i);
       store<L>(a.out_bcd + first + i, sum);
@@ -51,6 +52,8 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
     const T* gate = a.gate_bcd + bc * stride + d;
     T* d_gate = a.d_gate_bcd + bc * d_stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
+      // The factor is in both gradients: dropout(pooled) and dropout_backward multiply by it. Everything is read before
+      // d_pooled is written, which may be d_out.
       const L scaled = load<L>(a.d_out_bcd + first + i) * load<L>(factor + i);
       const L d_gate_lanes = scaled * load<L>(a.pooled_bcd + first + i);  // (gate.3)
       store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));   // (gate.2)

@@ -10,6 +10,7 @@ void gate_forward(Device& device, const GateForward<T>& a) {
   const auto residual = array(a.residual_bcd, a.D), gate = array(a.gate_bcd, stride_or(a.gate_stride, a.D));
   typename Device::Scope scratch(device.workspace);
   const auto dropped = array(scratch.template take<T>(a.BC * a.D), a.D);
+  // Into scratch memory: out may be the residual, which is still to be read.
   dropout_forward<Device, T>(device, dropped.first, a.pooled_bcd, nullptr, a.dropout, a.BC * a.D);
   for (Index bc = 0; bc < a.BC; ++bc) {
     for (Index d = 0; d < a.D; ++d) {
@@ -26,6 +27,7 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   const auto dropped = array(scratch.template take<T>(count), a.D);
   const auto d_dropped = array(scratch.template take<T>(count), a.D);
+  // The forward mask, drawn again from seed, step, site and the element's number.
   dropout_forward<Device, T>(device, dropped.first, a.pooled_bcd, nullptr, a.dropout, count);
   for (Index bc = 0; bc < a.BC; ++bc) {
     for (Index d = 0; d < a.D; ++d) {

@@ -18,6 +18,30 @@ TEST_CASE("gate: every derivative, every width", "[gate]") {
   check_widths([](Index size) { return GateCase{3, size}; });
 }
 
+TEST_CASE("gate: the worked example of the chapter", "[gate]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  const GateCase layer{1, 16, true, {.p = 0.5, .site = 18, .state = state.data()}};
+  const auto rows = [](double x) { return Array<double>(16, x); };
+  const Values<double> in = {rows(1), rows(3), rows(2)};
+  const auto check = [&](auto& device) {
+    const Array<double> out = run_forward<double>(layer, device, in)[0];
+    const Values<double> d_in = run_backward<double>(layer, device, in, {rows(5)});
+    int kept = 0;
+    for (std::size_t d = 0; d < 16; ++d) {
+      const bool keeps = out[d] == 13;
+      kept += keeps;
+      CHECK(out[d] == (keeps ? 13 : 1));
+      CHECK(d_in[1][d] == (keeps ? 20 : 0));
+      CHECK(d_in[2][d] == (keeps ? 30 : 0));
+    }
+    CHECK((kept > 0 && kept < 16));
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+}
+
 TEST_CASE("gate: no rows", "[gate][gpu]") {
   for_each_device(2, [&](auto& device) {
     CHECK(run_backward<float>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());

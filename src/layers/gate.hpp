@@ -8,8 +8,8 @@ namespace abh {
 // A gate multiplies, element by element, what was pooled with another branch of its block, after dropout. Derivation:
 // docs/layers/gate.md.
 //
-//   out_bcd      = residual_bcd + dropout(pooled_bcd) gate_bcd                                (gate.1)
-//   d_pooled_bcd = dropout'(d_out_bcd gate_bcd)                                               (gate.2)
+//   out_bcd      = dropout(pooled_bcd) gate_bcd {+ residual_bcd | given}                      (gate.1)
+//   d_pooled_bcd = dropout_backward(d_out_bcd gate_bcd)                                       (gate.2)
 //   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                              (gate.3)
 
 // The residual is left out when null. An element is kept or dropped as dropout.hpp says. out may be residual_bcd or
