@@ -15,34 +15,38 @@ namespace abh {
 // into one vector a head, which gates the keys; a second pooling of those gates the values. Every step costs the same,
 // whatever the length of the past. Chapter: docs/blocks/additive.md.
 //
-//   h_bcd = layernorm(x_bcd)                                          (additive.1)
-//   q, k, v = h query_dd^T, h key_dd^T, h value_dd^T                  (additive.2)   shared values: v = q
-//   a_bnc = q . query_pool_nk / sqrt(K)                               (additive.3)
-//   P_bcd = pool(a, q)                                                (additive.4)
-//   z_bcd = dropout(P)                                                (additive.5)
-//   p_bcd = z mix_dd^T                                                (additive.6)   without projection: p = z
-//   r_bcd = h + p k                                                   (additive.7)
-//   t_bcd = layernorm_mid(r)                                          (additive.8)
-//   e_bnc = t . key_pool_nk / sqrt(K)                                 (additive.9)
-//   u_bcd = pool(e, t)                                                (additive.10)
-//   out_bcd = x + dropout(u) v     (skip stream)                      (additive.11)
-//   out_bcd = r + dropout(u) v     (skip normed)                      (additive.12)
+//   h_bcd  = layernorm(x_bcd)                                                                         (additive.1)
+//   q_bcd  = sum_d' h_bcd' query_dd',  k_bcd = sum_d' h_bcd' key_dd',  v_bcd = sum_d' h_bcd' value_dd'
+//            shared values: v_bcd = q_bcd, and there is no matrix value_dd                            (additive.2)
+//   a_bnc  = sum_k q_bcnk query_pool_nk / sqrt(K)                                                     (additive.3)
+//   P_bcd  = pool(a_bnc, q_bcd)                                                                       (additive.4)
+//   z_bcd  = dropout(P_bcd)                                                                           (additive.5)
+//   p_bcd  = sum_d' z_bcd' mix_dd'                           without projection: p_bcd = z_bcd        (additive.6)
+//   r_bcd  = h_bcd + p_bcd k_bcd                                                                      (additive.7)
+//   t_bcd  = layernorm_mid(r_bcd)                                                                     (additive.8)
+//   e_bnc  = sum_k t_bcnk key_pool_nk / sqrt(K)                                                       (additive.9)
+//   u_bcd  = pool(e_bnc, t_bcd)                                                                       (additive.10)
+//   out_bcd = x_bcd + dropout(u_bcd) v_bcd                   skip stream                              (additive.11)
+//   out_bcd = r_bcd + dropout(u_bcd) v_bcd                   skip normed                              (additive.12)
 //
-// Backward (layernorm' also adds to the gradients of the norm's weights):
+// Backward (layernorm_backward also adds to the gradients of the norm's weights):
 //
-//   d_u = dropout'(d_out v),  d_v = d_out dropout(u)                  (additive.13)
-//   d_t, d_e = pool'(d_u)                                             (additive.14)
-//   d_t += d_e key_pool_nk / sqrt(K),  d_key_pool_nk += sum_bc d_e t / sqrt(K)       (additive.15)
-//   d_r = layernorm_mid'(d_t) [+ d_out, skip normed]                  (additive.16)
-//   d_p = d_r k,  d_k = d_r p                                         (additive.17)
-//   d_mix_dd += sum_bc d_p z                                          (additive.18)
-//   d_z = d_p mix_dd                                                  (additive.19)  without projection: d_z = d_p
-//   d_P = dropout'(d_z)                                               (additive.20)
-//   d_q, d_a = pool'(d_P) [+ d_v for d_q, shared values]              (additive.21)
-//   d_q += d_a query_pool_nk / sqrt(K),  d_query_pool_nk += sum_bc d_a q / sqrt(K)   (additive.22)
-//   d_query_dd, d_key_dd, d_value_dd += sum_bc d_q h, sum_bc d_k h, sum_bc d_v h     (additive.23)
-//   d_h = d_r + d_q query_dd + d_k key_dd + d_v value_dd              (additive.24)
-//   d_x = layernorm'(d_h) [+ d_out, skip stream]                      (additive.25)
+//   d_u_bcd = dropout_backward(d_out_bcd v_bcd),  d_v_bcd = d_out_bcd dropout(u_bcd)                  (additive.13)
+//   d_t_bcd, d_e_bnc = pool_backward(d_u_bcd)                                                         (additive.14)
+//   d_t_bcnk += d_e_bnc key_pool_nk / sqrt(K),
+//   d_key_pool_nk += sum_bc d_e_bnc t_bcnk / sqrt(K)                                                  (additive.15)
+//   d_r_bcd = layernorm_mid_backward(d_t_bcd) {+ d_out_bcd | skip normed}                             (additive.16)
+//   d_p_bcd = d_r_bcd k_bcd,  d_k_bcd = d_r_bcd p_bcd                                                 (additive.17)
+//   d_mix_dd' += sum_bc d_p_bcd z_bcd'                                                                (additive.18)
+//   d_z_bcd' = sum_d d_p_bcd mix_dd'                         without projection: d_z_bcd = d_p_bcd    (additive.19)
+//   d_P_bcd = dropout_backward(d_z_bcd)                                                               (additive.20)
+//   d_q_bcd, d_a_bnc = pool_backward(d_P_bcd) {+ d_v_bcd | d_q, shared values}                        (additive.21)
+//   d_q_bcnk += d_a_bnc query_pool_nk / sqrt(K),
+//   d_query_pool_nk += sum_bc d_a_bnc q_bcnk / sqrt(K)                                                (additive.22)
+//   d_query_dd' += sum_bc d_q_bcd h_bcd',  d_key_dd' += sum_bc d_k_bcd h_bcd',
+//   d_value_dd' += sum_bc d_v_bcd h_bcd'                     own values                               (additive.23)
+//   d_h_bcd' = d_r_bcd' + sum_d (d_q_bcd query_dd' + d_k_bcd key_dd' {+ d_v_bcd value_dd' | own values})  (additive.24)
+//   d_x_bcd = layernorm_backward(d_h_bcd) {+ d_out_bcd | skip stream}                                 (additive.25)
 //
 // Without projection the gate does the dropout, forward and backward. Saved: q, k, v, P, p, r, u, logits, maxima and
 // sums of both poolings; and, unless they are computed again, h, t and, with projection, z. Cost: 2 D^2 flops a
@@ -81,6 +85,7 @@ class AdditiveBlock : public Block<Device, T> {
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
     const Index BC = pass.BC();
+    // d_x_bcd holds d_out until the last line.
     typename Device::Scope scratch(device.workspace);
     T* d_qkv_bcq = scratch.template take<T>(BC * qkv_size_);
     T* d_u_bcd = scratch.template take<T>(BC * D_);
