@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iterator>
 #include <numeric>
 
@@ -372,6 +373,17 @@ TEST_CASE("pooling: on a CPU a constant payload stays constant to the last bit",
       CHECK((run_forward<float>(layer, device, in)[0] == in[1]));
     });
   }
+}
+
+// The second position has all but e^-20 of the weight, a share that 1 - alpha rounds to 0 in float.
+TEST_CASE("pooling: what is left of an old position is not lost beside a newcomer near 1", "[pooling][gpu]") {
+  const PoolingCase layer{{1, 2, 1, 1, 0}};
+  const Values<float> in{Array<float>{0, 20}, Array<float>{3, 1}}, d_out{Array<float>{0, 1}};
+  const double share = 1 / (1 + std::exp(20.0));
+  for_each_device(1, [&](auto& device, const std::string& name) {
+    INFO(name);
+    CHECK(std::abs(run_backward<float>(layer, device, in, d_out)[1][0] - share) <= 1e-5 * share);
+  });
 }
 
 TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling][gpu]") {

@@ -90,7 +90,7 @@ def figures(scripted: bool) -> list[Figure]:
         Figure(
             "touch-logit",
             "layers/pooling",
-            "Forward",
+            "A worked example",
             "Eight positions of one head, K = 1. A logit that rises pulls every later average towards its position and "
             "takes weight from all others there. At the bottom d_logit of all positions, for the d_out above it.",
             draw_logits,

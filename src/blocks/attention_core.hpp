@@ -44,7 +44,7 @@ class AttentionCore {
     attention_forward<Device, T>(device, a);
   }
 
-  // d_query, d_key, d_value = attention'(d_t); overwritten, they must not overlap.
+  // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
                 const Pass& pass) const {
     AttentionBackward<T> a{};

@@ -29,7 +29,7 @@ class Linear {
     }
   }
 
-  // out_bco = in_bci weight_oi^T [+ bias_o]
+  // out_bco = in_bci weight_oi^T {+ bias_o | bias}
   void forward(Device& device, T* out_bco, const T* in_bci, Index BC) const {
     linear_forward<Device, T>(device, {.out_bco = out_bco,
                                        .in_bci = in_bci,

@@ -61,7 +61,7 @@ class PoolingCore {
                                         .shape = shape(pass)});
   }
 
-  // d_x, d_logit_bnc = pool'(d_out); d_x is added to where `accumulate` is set, else overwritten.
+  // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to where `accumulate` is set, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Payload<const T>& x, const Pass& pass) const {
     pooling_backward<Device, T>(device, {.d_x_bch = d_x.x_bch,

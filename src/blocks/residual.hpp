@@ -22,7 +22,7 @@ class Residual {
     dropout_forward<Device, T>(device, out_bcd, y_bcd, around(x_bcd), dropout(pass), pass.BC() * D_);
   }
 
-  // d_y_bcd = dropout'(d_out_bcd)
+  // d_y_bcd = dropout_backward(d_out_bcd)
   void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const Pass& pass) const {
     dropout_backward<Device, T>(device, d_y_bcd, d_out_bcd, dropout(pass), pass.BC() * D_);
   }

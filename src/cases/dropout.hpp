@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out = dropout(in) [+ residual].
+// out = dropout(in) {+ residual | given}.
 struct DropoutCase {
   Index count;
   Dropout dropout;

@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// out_bcd = [in_bcd +] layernorm(in_bcd).
+// out_bcd = layernorm(in_bcd) {+ in_bcd | residual}.
 struct LayernormCase {
   Index BC, D;
   bool residual = false;

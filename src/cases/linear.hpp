@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bco = scale (in_bci weight_oi [+ bias_o]). Rows of both may be slices of wider rows. With `accumulate`, of the
+// out_bco = scale (in_bci weight_oi {+ bias_o | bias}). Rows of both may be slices of wider rows. With `accumulate`, of the
 // gradient of the input, the case is the sum of two equal maps.
 struct LinearCase {
   Index BC, I, O;
