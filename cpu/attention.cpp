@@ -56,7 +56,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
     T* score_c = score_nc + n * a.length;
     T max = T(-infinity);
     for (Index c = 0; c < a.length; ++c) {
-      RowSum<T> score;
+      RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         score += load<L>(a.query_h + n * a.K + k) * load<L>(a.key_ch + c * H + n * a.K + k);
       });

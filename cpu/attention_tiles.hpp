@@ -160,6 +160,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
           const L score = load<L>(weight_c + key * group<T>);
           store<L>(weight_c + key * group<T>, splat<L>(T(key - before - half)) > lane_numbers<L>() ? hidden : score);
         }
+        // The merge of what was met before with this tile: both are referred to the larger maximum.
         const L old_max = load<L>(max_c + g + half);
         L max = old_max;
         for (Index key = 0; key < seen; ++key) max = larger(max, load<L>(weight_c + key * group<T>));
@@ -188,6 +189,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink[0] + sum);  // (attention.2)
         store<L>(shrink_c + half, shrink[0]);
       }
+      // The outputs so far move to the new maximum as well; most maxima come early and do not change any more.
       for (Index c = 0; first_key > 0 && c < group_queries; ++c) {
         if (shrink_c[c] == T(1)) continue;
         T* sum_k = sum_ck[g + c];
@@ -252,7 +254,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
   const Rows<const T> padded_key_ck = padded_rows<T>(key_ck, keys, K, several_tiles, padded_ck);
   const Rows<T> d_key_sum_ck = K == padded_K ? d_key_ck : Rows<T>{padded_ck + padded_K * block, padded_K};
   const Rows<T> d_value_sum_ck = K == padded_K ? d_value_ck : Rows<T>{padded_ck + 2 * padded_K * block, padded_K};
-  alignas(64) T hide_c[most_rows];           // added to the scores of a key
+  alignas(64) T hide_c[most_rows];           // added to the scores of a key: 0, or -infinity for a weight of 0
   alignas(64) T weight_cc[tile * group<T>];  // a query tile x a group of keys
   alignas(64) T d_score_cc[tile * tile];     // a query tile x a key tile
   transpose_groups<T>(key_gkc, key_ck, keys, K);
@@ -307,7 +309,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
               T* d_score_c = d_score_cc + (c + i) * tile + g + half;
               const L d_score = weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (attention.7)
               store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
-              store<L>(d_score_c, d_score * scale);
+              store<L>(d_score_c, d_score * scale);  // the factor of (attention.8) and (attention.9), once for both
             });
           };
           const L hide = load<L>(hide_c + key + g + half);

@@ -146,6 +146,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
           hide_others(score, seen);
           for (int r = 0; r < Score::rows; ++r) {
             for (int c = 0; c < Score::columns; ++c) {
+              // Fused, the product is not rounded before lse is subtracted, which scores of thousands would notice.
               const float weight = power_of_2(fmaf(score.at(r, c), plan.scale, -lse[r]) * log2_e);
               d_score.at(r, c) = weight * (d_score.at(r, c) - delta[r]);
             }

@@ -36,8 +36,8 @@ template <class T>
 constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
 // Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
-// Forward a block owns one tile, backward two: with 128 channels only forward has room, 87 KB. Two such blocks fit on a
-// multiprocessor of an H100, one on that of an A100.
+// Forward a block owns one tile, backward two: with 128 channels only forward has room, 86 KiB. Two such blocks fit on
+// a multiprocessor of an H100, one on that of an A100.
 template <class T, int KP, int owned>
 constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 

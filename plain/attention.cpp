@@ -6,7 +6,8 @@ namespace abh {
 
 namespace {
 
-// 1/sqrt(K) q . k, of query c and key s of head n: (b, c, n, k) are the letters of both.
+// 1/sqrt(K) query . key, of query c and key s of head n: (b, c, n, k) are the letters of both. In this file s is the c'
+// of the equations.
 template <class T>
 T score_of(const View<const T, 4>& query, const View<const T, 4>& key, Index b, Index n, Index c, Index s, Index K) {
   T sum = T(0);
@@ -35,7 +36,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      for (Index c = 0; c < C; ++c) {
+      for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
         T max = T(-infinity), sum = T(0);
         for (Index s = 0; s < C; ++s) {
           if (!sees(a, b, c, s)) continue;
@@ -44,10 +45,10 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
         }
         for (Index s = 0; s < C; ++s) {
           if (!sees(a, b, c, s)) continue;
-          power_s[s] = exp(score_s[s] - max);
-          sum += power_s[s];  // (attention.2)
+          power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
+          sum += power_s[s];                   // (attention.2)
         }
-        const bool sees_none = sum == T(0);
+        const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
           T mixed = T(0);
           for (Index s = 0; s < C; ++s) {
@@ -55,6 +56,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
           }
           out(b, c, n, k) = sees_none ? T(0) : mixed / sum;  // (attention.3)
         }
+        // exp(score - infinity) is 0: backward needs no special case for a row that sees nothing.
         lse(b, n, c) = sees_none ? T(infinity) : max + log(sum);  // (attention.4)
       }
     }
@@ -75,16 +77,17 @@ void attention_backward(Device&, const AttentionBackward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
+      // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
       for (Index c = 0; c < C; ++c) {
         for (Index k = 0; k < K; ++k) d_query(b, c, n, k) = d_key(b, c, n, k) = d_value(b, c, n, k) = T(0);
       }
       for (Index c = 0; c < C; ++c) {
-        T delta = T(0);
+        T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
         for (Index s = 0; s < C; ++s) {
           if (!sees(a, b, c, s)) continue;
           const T weight = exp(score_of(query, key, b, n, c, s, K) - lse(b, n, c));  // (attention.5)
-          T d_weight = T(0);
+          T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
           const T d_score = weight * (d_weight - delta);  // (attention.7)
           for (Index k = 0; k < K; ++k) {

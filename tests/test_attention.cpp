@@ -304,6 +304,74 @@ TEST_CASE("dot product attention: step by step is the same as at once", "[attent
   }
 }
 
+// docs/layers/attention.md. Channels that the chapter does not name are 0.
+TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
+  const double log2 = std::log(2.0), log3 = std::log(3.0);
+  const AttentionCase layer{.B = 1, .C = 3, .N = 1, .K = 4};
+  const Array<double> query = {2, 0, 0, 0, -2, 0, 0, 0, 2, 0, 0, 0};
+  const Array<double> key = {0, 0, 0, 0, log2, 0, 0, 0, log3, 0, 0, 0};
+  const Array<double> value = {3, 0, 0, 0, 0, 3, 0, 0, 1, 4, 0, 0};
+  const Array<double> d_out = {1, 2, 0, 0, 0, 3, 0, 0, 6, 6, 0, 0};
+  // One channel a position: out is then the weights, and d_query is d_score / sqrt(K) where no query looks at it.
+  const Array<double> position = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
+  const Array<double> key_and_position = {0, 1, 0, 0, log2, 0, 1, 0, log3, 0, 0, 1};
+  const Array<double> last_query = {2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0};
+
+  const auto check = [&]<class T>(auto& device, const std::string& name, T, double tolerance) {
+    const auto close = [&](const std::string& what, const Array<double>& got, const Array<double>& expected) {
+      require_close({activation(what, {})}, {got}, {expected}, tolerance, name);
+    };
+    const auto forward = [&](const Values<double>& in) {  // out, lse
+      CaseArrays<T> a = arrays_of(layer, converted<T>(in));
+      layer.forward(device, a);
+      wait_for(device);
+      return Values<double>{converted<double>(a.out)[0], converted<double>(a.saved)[0]};
+    };
+    const auto backward = [&](const Values<double>& in) {
+      return run_backward<T>(layer, device, converted<T>(in), converted<T>(Values<double>{d_out}));
+    };
+
+    const Values<double> out = forward({query, key, value});
+    close("out", out[0], {3, 0, 0, 0, 2, 1, 0, 0, 1, 3, 0, 0});
+    close("lse", out[1], {0, std::log(1.5), std::log(6.0)});
+    const Array<double> weight = forward({query, key, position})[0];
+    close("weight", weight, {1, 0, 0, 0, 2.0 / 3, 1.0 / 3, 0, 0, 1.0 / 6, 1.0 / 3, 1.0 / 2, 0});
+    const Values<double> d_in = backward({query, key, value});
+    close("d_query", d_in[0], {0, 0, 0, 0, log2, 0, 0, 0, 1.5 * log3 - log2, 0, 0, 0});
+    close("d_key", d_in[1], {1, 0, 0, 0, -4, 0, 0, 0, 3, 0, 0, 0});
+    close("d_value", d_in[2], {2, 5, 0, 0, 2, 3, 0, 0, 3, 3, 0, 0});
+    const Array<double> half_d_score = backward({query, key_and_position, value})[0];
+
+    // What the layer keeps to itself, from what it hands out; a row for each c.
+    Values<double> score(3), delta(1), d_score(3), d_weight(3);
+    for (std::size_t c = 0; c < 3; ++c) {
+      delta[0].push_back(d_out[4 * c] * out[0][4 * c] + d_out[4 * c + 1] * out[0][4 * c + 1]);
+      for (std::size_t other = 0; other <= c; ++other) {
+        score[c].push_back(std::log(weight[4 * c + other]) + out[1][c]);
+        d_score[c].push_back(2 * half_d_score[4 * c + 1 + other]);
+        d_weight[c].push_back(d_score[c][other] / weight[4 * c + other] + delta[0][c]);
+      }
+    }
+    const std::vector<Slot> rows = {activation("0", {}), activation("1", {}), activation("2", {})};
+    require_close(rows, score, {{0}, {0, -log2}, {0, log2, log3}}, tolerance, name + ", score of");
+    close("delta", delta[0], {3, 3, 24});
+    require_close(rows, d_score, {{0}, {-2, 2}, {-1, -2, 3}}, tolerance, name + ", d_score of");
+    require_close(rows, d_weight, {{3}, {0, 9}, {18, 18, 30}}, tolerance, name + ", d_weight of");
+
+    // The last query at every position: what it has after each key, mixed / sum and max + log sum.
+    const Values<double> running = forward({last_query, key, value});
+    close("mixed / sum", running[0], {3, 0, 0, 0, 1, 2, 0, 0, 1, 3, 0, 0});
+    close("max + log sum", running[1], {0, log2 + std::log(1.5), log3 + log2});
+    const Values<T> steps = step_by_step<T>(layer, device, converted<T>(Values<double>{last_query, key, value}));
+    close("mixed / sum, step by step", converted<double>(steps)[0], running[0]);
+  };
+  PlainDevice plain;
+  check(plain, "plain, double", double{}, 1e-14);
+  CpuDevice<Isa::baseline> cpu(1);
+  check(cpu, "cpu, double", double{}, 1e-14);
+  for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
+}
+
 TEST_CASE("dot product attention: a step over scores of thousands", "[attention][gpu]") {
   // Whole numbers, so that every score is exact; the best key of each head is in another chunk than the second best.
   const AttentionCase layer{.B = 1, .C = 200, .N = 2, .K = 4};

@@ -13,13 +13,13 @@ namespace abh {
 // mask is 1 and, if causal, c' <= c):
 //
 //   score_bncc' = 1/sqrt(K) sum_k query_bcnk key_bc'nk                             (attention.1)
-//   max_bnc     = max_c' score_bncc',   sum_bnc = sum_c' exp(score_bncc' - max_bnc)        (attention.2)
-//   out_bcnk    = 1/sum_bnc sum_c' exp(score_bncc' - max_bnc) value_bc'nk          (attention.3)
-//   lse_bnc     = max_bnc + ln sum_bnc                                             (attention.4)
+//   max_bnc = max_c' score_bncc',  sum_bnc = sum_c' exp(score_bncc' - max_bnc)     (attention.2)
+//   out_bcnk = 1/sum_bnc sum_c' exp(score_bncc' - max_bnc) value_bc'nk             (attention.3)
+//   lse_bnc = max_bnc + log sum_bnc                                                (attention.4)
 //
 // A position that sees no key: out 0, lse +infinity (so that every weight recomputed from it is 0), all gradients 0.
 //
-// Backward, the weights recomputed from lse:
+// Backward, the weights recomputed from lse; sums over c run over the queries that see c':
 //
 //   weight_bncc'  = exp(score_bncc' - lse_bnc)                                     (attention.5)
 //   delta_bnc     = sum_k d_out_bcnk out_bcnk                                      (attention.6)
