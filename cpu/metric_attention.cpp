@@ -10,7 +10,9 @@ namespace {
 // Where row k of a packed triangle begins: with its diagonal element.
 Index packed_row(Index k, Index K) { return k * K - k * (k - 1) / 2; }
 
-// The matrices M_nkk of all heads, whatever the form. `full_nkk` is scratch for N K K numbers, used by packed metrics.
+// The matrices metric_nkk of all heads, whatever the form: a product wants a matrix, and writing it out, K^2
+// numbers a head, is nothing beside multiplying all positions by it. `full_nkk` is scratch for N K K numbers, used by
+// packed metrics.
 template <class Device, class T>
 const T* full_metric(Device& device, T* full_nkk, const T* metric, MetricForm form, Index N, Index K) {
   if (form == MetricForm::full) return metric;
@@ -50,7 +52,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   const Index N = a.N, K = a.K;
   typename Device::Scope scratch(device.workspace);
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.metric, a.form, N, K);
-  Accum<T>* gradient_nkk = a.d_metric;  // G; a full metric's gradient is G itself
+  Accum<T>* gradient_nkk = a.d_metric;  // a full metric's gradient needs no folding
   if (a.form == MetricForm::packed) {
     gradient_nkk = scratch.template take<Accum<T>>(N * K * K);
     device.set_zero(gradient_nkk, N * K * K);
@@ -80,7 +82,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   parallel_for(device, N, [&](Index n, Index) {
     Accum<T>* d_metric_l = a.d_metric + n * K * (K + 1) / 2;
     const Accum<T>* gradient_kk = gradient_nkk + n * K * K;
-    for (Index k = 0; k < K; ++k) {  // (metric_attention.5)
+    for (Index k = 0; k < K; ++k) {  // (metric_attention.5): every entry that a packed number stands in
       d_metric_l[packed_row(k, K)] += gradient_kk[k * K + k];
       for (Index other = k + 1; other < K; ++other) {
         d_metric_l[packed_row(k, K) + other - k] += gradient_kk[k * K + other] + gradient_kk[other * K + k];

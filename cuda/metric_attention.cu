@@ -15,7 +15,7 @@ __device__ __forceinline__ int place_of(bool packed, int k, int other, int K) {
   return row * K - row * (row - 1) / 2 + column - row;
 }
 
-// The matrices M_nkk of packed metrics. One thread an element; a triangle is read twice and a matrix written once,
+// The matrices metric_nkk of packed metrics. One thread an element; a triangle is read twice and a matrix written once,
 // N K K numbers, a fraction of a layer's weights.
 template <class T>
 __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
@@ -26,8 +26,8 @@ __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
   full_nkk[element] = metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)];  // (metric_attention.1)
 }
 
-// Folds G into the gradient of the packed metric: one thread an element of G, of which those on and above the diagonal
-// have work.
+// Folds the gradient of the matrices into that of the packed metric: one thread an element, of which those on and above
+// the diagonal have work. One thread adds both entries of a number, so no two threads meet in one place.
 __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index N, int K) {
   const Index element = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (element >= N * K * K) return;
@@ -125,7 +125,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
                              .a_col = N * K,
                              .b_row = N * K,
                              .b_col = 1,
-                             .accumulate = !packed,  // a full metric's gradient is G itself
+                             .accumulate = !packed,  // a full metric's gradient needs no folding
                              .batches = N,
                              .out_batch = K * K,
                              .a_batch = K,

@@ -6,7 +6,8 @@ namespace abh {
 
 namespace {
 
-// Where M_nkk' stands among the numbers of head n; m is k'.
+// Where metric_nkk' stands among the numbers of head n; m is k'. Below the diagonal of a packed metric: where its
+// mirror image stands.
 Index place_of(MetricForm form, Index k, Index m, Index K) {
   if (form == MetricForm::full) return k * K + m;
   return k <= m ? k * K - k * (k - 1) / 2 + (m - k) : place_of(form, m, k, K);  // (metric_attention.1)
@@ -48,8 +49,9 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
     for (Index k = 0; k < K; ++k) {
       for (Index m = 0; m < K; ++m) {
         const Index place = place_of(a.form, k, m, K);
-        T gradient = T(0);
+        T gradient = T(0);  // of all BC positions, each of which uses the entry once
         for (Index bc = 0; bc < a.BC; ++bc) {
+          // The first index of the matrix is summed here, the second one forward: M^T in place of M.
           d_project(bc, n, m) += d_key(bc, n, k) * metric(n, place);  // (metric_attention.3)
           gradient += d_key(bc, n, k) * project(bc, n, m);            // (metric_attention.4)
         }
@@ -64,6 +66,7 @@ void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric_
   const auto query = array(query_h, K);
   const auto project = array(project_h, K);
   const auto metric = metric_of(metric_nl, form, K);
+  // p_c^T M, so that its dot product with a cached row p_c' is p_c^T M p_c': M acts once, not on every cached row.
   for (Index n = 0; n < N; ++n) {
     for (Index m = 0; m < K; ++m) {
       T sum = T(0);

@@ -189,6 +189,96 @@ Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const V
   return out;
 }
 
+// docs/layers/metric_attention.md. The chapter uses channels 0 and 1 of 4.
+TEST_CASE("metric attention: the worked example of the chapter", "[metric_attention][gpu]") {
+  const double log2 = std::log(2.0), log3 = std::log(3.0);
+  const Array<double> project = {2, 0, 0, 0, -1, 1, 0, 0}, d_out = {1, 1, 0, 0, 6, 9, 0, 0};
+  const Array<double> metric_l = {-log2, -log2, 0, 0, log2, 0, 0, 0, 0, 0};
+
+  const auto check = [&]<class T>(auto& device, const std::string& name, T, double tolerance) {
+    const auto close = [&](const std::string& what, const Array<double>& got, const Array<double>& expected) {
+      require_close({activation(what, {})}, {got}, {expected}, tolerance, name);
+    };
+    for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+      const bool packed = form == MetricForm::packed;
+      const MetricAttentionCase layer{1, 2, 1, 4, form};
+      const auto arrays = [&](const Array<double>& rows) {
+        return arrays_of(layer, converted<T>(Values<double>{rows, packed ? metric_l : unpacked(metric_l, 1, 4)}));
+      };
+      CaseArrays<T> a = arrays(project);
+      layer.forward(device, a);
+      wait_for(device);
+      const Values<double> saved = converted<double>(a.saved);
+      close("key", saved[0], {-2 * log2, -2 * log2, 0, 0, 0, 2 * log2, 0, 0});
+      close("out", converted<double>(a.out)[0], {2, 0, 0, 0, 0, 2.0 / 3, 0, 0});
+      close("lse", saved[1], {-2 * log2, log3});
+
+      const Array<double> number(metric_l.size(), 0.0), entry(16, 0.0);
+      a.d_out = converted<T>(Values<double>{d_out});
+      a.d_in = converted<T>(Values<double>{Array<double>(8, 0.0), packed ? number : entry});
+      layer.backward(device, a);
+      wait_for(device);
+      const Values<double> d_saved = converted<double>(a.saved), d_in = converted<double>(a.d_in);
+      close("d_key", d_saved[2], {-1, 1, 0, 0, 1, -1, 0, 0});
+      close("d_value", d_saved[3], {3, 4, 0, 0, 4, 6, 0, 0});
+      close("d_project", d_in[0], {3, 4 + 2 * log2, 0, 0, 4 - 2 * log2, 6 - 6 * log2, 0, 0});
+      packed ? close("d_metric", d_in[1], {-3, 4, 0, 0, -1, 0, 0, 0, 0, 0})
+             : close("gradient", d_in[1], {-3, 1, 0, 0, 3, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+
+      // The third way to p, and what each position adds to the gradient of the matrix.
+      if (!packed) {
+        const auto of_position = [&](const Array<double>& row, const Array<double>& d_key) {
+          return run_backward<T>(MetricKeyCase{1, 1, 4, form}, device,
+                                 converted<T>(Values<double>{row, unpacked(metric_l, 1, 4)}),
+                                 converted<T>(Values<double>{d_key}));
+        };
+        const Values<double> first = of_position({2, 0, 0, 0}, {-1, 1, 0, 0}),
+                             second = of_position({-1, 1, 0, 0}, {1, -1, 0, 0});
+        close("M d_key, c = 0", first[0], {0, 2 * log2, 0, 0});
+        close("M d_key, c = 1", second[0], {0, -2 * log2, 0, 0});
+        close("d_key project, c = 0", first[1], {-2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+        close("d_key project, c = 1", second[1], {-1, 1, 0, 0, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+        Array<double> d_query;
+        for (std::size_t i = 0; i < 8; ++i) {
+          d_query.push_back(d_in[0][i] - d_saved[3][i] - (i < 4 ? first[0][i] : second[0][i - 4]));
+        }
+        close("d_query", d_query, {0, 0, 0, 0, -2 * log2, -4 * log2, 0, 0});
+      }
+
+      // A channel a position, which no score reads: there out is the weights.
+      CaseArrays<T> marked = arrays({2, 0, 1, 0, -1, 1, 0, 1});
+      layer.forward(device, marked);
+      wait_for(device);
+      const Array<double> out = converted<double>(marked.out)[0];
+      close("weight", out, {2, 0, 1, 0, 0, 2.0 / 3, 1.0 / 3, 2.0 / 3});
+      close("score", {std::log(out[2]) + saved[1][0], std::log(out[6]) + saved[1][1], std::log(out[7]) + saved[1][1]},
+            {-2 * log2, 0, log2});
+
+      // What the core keeps to itself, for the pairs (0, 0), (1, 0) and (1, 1): d_score from d_key, as p is (2, 0) and
+      // (-1, 1), and the rest from that.
+      const Array<double>& d_key = d_saved[2];
+      const Array<double> d_score = {d_key[0] + d_key[1], 2 * d_key[1], 2 * d_key[5]};
+      const Array<double> delta = {2 * d_out[0], out[4] * d_out[4] + out[5] * d_out[5]};
+      close("d_score", d_score, {0, 2, -2});
+      close("delta", delta, {2, 6});
+      close("d_weight",
+            {d_score[0] / out[2] + delta[0], d_score[1] / out[6] + delta[1], d_score[2] / out[7] + delta[1]},
+            {2, 12, 3});
+
+      Array<T> query_h(4);
+      metric_query_step<std::remove_reference_t<decltype(device)>, T>(device, query_h.data(), a.in[0].data() + 4,
+                                                                      a.in[1].data(), form, 1, 4);
+      wait_for(device);
+      close("query of a step", converted<double>(Values<T>{query_h})[0], {0, 2 * log2, 0, 0});
+    }
+  };
+  PlainDevice plain;
+  check(plain, "plain, double", double{}, 1e-14);
+  CpuDevice<Isa::baseline> cpu(1);
+  check(cpu, "cpu, double", double{}, 1e-14);
+  for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
+}
+
 TEST_CASE("metric attention: step by step is the same as at once, from the cache of p alone", "[metric_attention]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const MetricAttentionCase& layer :
