@@ -11,7 +11,7 @@ void linear_forward(Device&, const LinearForward<T>& a) {
   for (Index bc = 0; bc < a.BC; ++bc) {
     for (Index o = 0; o < a.O; ++o) {
       T sum = T(0);
-      for (Index i = 0; i < a.I; ++i) sum += in(bc, i) * weight(o, i);
+      for (Index i = 0; i < a.I; ++i) sum += in(bc, i) * weight(o, i);    // a row of in by a row of weight
       out(bc, o) = T(a.scale) * (sum + (a.bias_o ? a.bias_o[o] : T(0)));  // (linear.1)
     }
   }
@@ -24,7 +24,7 @@ void linear_backward_input(Device&, const LinearBackwardInput<T>& a) {
   for (Index bc = 0; bc < a.BC; ++bc) {
     for (Index i = 0; i < a.I; ++i) {
       T sum = T(0);
-      for (Index o = 0; o < a.O; ++o) sum += d_out(bc, o) * weight(o, i);
+      for (Index o = 0; o < a.O; ++o) sum += d_out(bc, o) * weight(o, i);    // all that this input went into
       d_in(bc, i) = T(a.scale) * sum + (a.accumulate ? d_in(bc, i) : T(0));  // (linear.2)
     }
   }
@@ -38,10 +38,10 @@ void linear_backward_weight(Device&, const LinearBackwardWeight<T>& a) {
   for (Index o = 0; o < a.O; ++o) {
     for (Index i = 0; i < a.I; ++i) {
       T sum = T(0);
-      for (Index bc = 0; bc < a.BC; ++bc) sum += d_out(bc, o) * in(bc, i);
-      d_weight(o, i) += T(a.scale) * sum;  // (linear.3)
+      for (Index bc = 0; bc < a.BC; ++bc) sum += d_out(bc, o) * in(bc, i);  // every row uses this weight
+      d_weight(o, i) += T(a.scale) * sum;                                   // (linear.3)
     }
-    T sum = T(0);
+    T sum = T(0);  // as above, with an input of 1
     for (Index bc = 0; bc < a.BC; ++bc) sum += d_out(bc, o);
     if (a.d_bias_o) a.d_bias_o[o] += T(a.scale) * sum;  // (linear.4)
   }

@@ -6,13 +6,13 @@ namespace abh {
 
 // A linear map of every row. Derivation: docs/layers/linear.md.
 //
-//   out_bco     = scale (sum_i in_bci weight_oi [+ bias_o])                        (linear.1)
+//   out_bco = scale (sum_i in_bci weight_oi {+ bias_o | given})                    (linear.1)
 //
 // Backward:
 //
-//   d_in_bci    = scale sum_o d_out_bco weight_oi      [+ d_in_bci]                (linear.2)
+//   d_in_bci = scale sum_o d_out_bco weight_oi {+ d_in_bci | accumulate}           (linear.2)
 //   d_weight_oi += scale sum_bc d_out_bco in_bci                                   (linear.3)
-//   d_bias_o    += scale sum_bc d_out_bco                                          (linear.4)
+//   d_bias_o += scale sum_bc d_out_bco                                             (linear.4)
 //
 // Rows may be slices of wider ones: a stride is the distance, in elements, between the starts of two consecutive rows,
 // 0 for rows that touch. weight_oi is (O, I), rows touching, as PyTorch stores it. Weights that stand one after the
