@@ -13,24 +13,31 @@ namespace abh {
 // The dot-product attention block: multi-head softmax attention (Vaswani et al., 2017), the baseline that the other
 // mixers are compared with. Chapter: docs/blocks/dot.md.
 //
-//   h_bcd = layernorm(x_bcd)                                          (dot.1)
-//   q, k, v = h query_hd^T, h key_hd^T, h value_hd^T [+ biases]       (dot.2)
-//   t_bch = attention(q, k, v)                                        (dot.3)
-//   y_bcd = t output_dh^T [+ output_bias_d]                           (dot.4)
-//   out_bcd = x_bcd + dropout(y_bcd)                                  (dot.5)
+// Rows (bch) and the matrices that make them (hd) have the same names; q stands for the three side by side.
 //
-// Backward (layernorm' also adds to the gradients of the norm's weights):
+//   h_bcd = layernorm(x_bcd)                                               (dot.1)
+//   query_bch = sum_d h_bcd query_hd {+ query_bias_h | bias},
+//   key_bch = sum_d h_bcd key_hd {+ key_bias_h | bias},
+//   value_bch = sum_d h_bcd value_hd {+ value_bias_h | bias}               (dot.2)
+//   t_bch = attention(query_bch, key_bch, value_bch)                       (dot.3)
+//   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (dot.4)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (dot.5)
 //
-//   d_y_bcd = dropout'(d_out_bcd)                                     (dot.6)
-//   d_output_dh += sum_bc d_y t [d_output_bias_d += sum_bc d_y]       (dot.7)
-//   d_t_bch = d_y output_dh                                           (dot.8)
-//   d_q, d_k, d_v = attention'(d_t)                                   (dot.9)
-//   d_query_hd, d_key_hd, d_value_hd += sum_bc d_q h, sum_bc d_k h, sum_bc d_v h [biases alike]   (dot.10)
-//   d_h_bcd = d_q query_hd + d_k key_hd + d_v value_hd                (dot.11)
-//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (dot.12)
+// Backward (layernorm_backward also adds to the gradients of the norm's weights); gradients of biases where there are
+// any:
 //
-// Saved: h (unless it is computed again), q, k, v, t and the log-sum-exp of every row of scores. Step by step: a cache
-// of keys and values.
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (dot.6)
+//   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (dot.7)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (dot.8)
+//   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (dot.9)
+//   d_query_hd += sum_bc d_query_bch h_bcd,  d_query_bias_h += sum_bc d_query_bch,
+//   d_key_hd += sum_bc d_key_bch h_bcd,  d_key_bias_h += sum_bc d_key_bch,
+//   d_value_hd += sum_bc d_value_bch h_bcd,  d_value_bias_h += sum_bc d_value_bch   (dot.10)
+//   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (dot.11)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.12)
+//
+// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
+// step: a cache of keys and values.
 template <class Device, class T>
 class DotBlock : public Block<Device, T> {
  public:
