@@ -11,31 +11,33 @@
 
 namespace abh {
 
-// The metric-tensor attention block: one projection p serves as query, key and value, and scores are p_c^T M p_c' with
-// a learned M a head: symmetric and stored packed (metric attention), or free (quadratic attention). Chapter:
-// docs/blocks/metric.md.
+// The metric-tensor attention block: one projection p serves as query, key and value, and scores are
+// p_c^T M p_c' / sqrt(K) with a learned matrix M a head, metric_nkk': symmetric and stored packed (metric attention),
+// or free (quadratic attention). Chapter: docs/blocks/metric.md.
 //
-//   h_bcd = layernorm(x_bcd)                                          (metric.1)
-//   p_bch = h project_hd^T                                            (metric.2)
-//   k_bch = M p, head by head                                         (metric.3)
-//   t_bch = attention(query p, key k, value p)                        (metric.4)
-//   y_bcd = t output_dh^T                                             (metric.5)
-//   out_bcd = x_bcd + dropout(y_bcd)                                  (metric.6)
+//   h_bcd = layernorm(x_bcd)                                               (metric.1)
+//   p_bch = sum_d h_bcd project_hd                                         (metric.2)
+//   key_bcnk = sum_k' metric_nkk' p_bcnk'                                  (metric.3)
+//   t_bch = attention(p_bch, key_bch, p_bch)                               (metric.4)
+//   y_bcd = sum_h t_bch output_dh                                          (metric.5)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (metric.6)
 //
-// Backward (layernorm' also adds to the gradients of the norm's weights):
+// Backward (layernorm_backward also adds to the gradients of the norm's weights):
 //
-//   d_y_bcd = dropout'(d_out_bcd)                                     (metric.7)
-//   d_output_dh += sum_bc d_y t                                       (metric.8)
-//   d_t_bch = d_y output_dh                                           (metric.9)
-//   d_query, d_k, d_value = attention'(d_t)                           (metric.10)
-//   d_p_bch = d_query + d_value                                       (metric.11)
-//   d_p_bch += M^T d_k,  d_M += sum_bc d_k p^T, head by head          (metric.12)
-//   d_project_hd += sum_bc d_p h                                      (metric.13)
-//   d_h_bcd = d_p project_hd                                          (metric.14)
-//   d_x_bcd = d_out_bcd + layernorm'(d_h_bcd)                         (metric.15)
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (metric.7)
+//   d_output_dh += sum_bc d_y_bcd t_bch                                    (metric.8)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (metric.9)
+//   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (metric.10)
+//   d_p_bch = d_query_bch + d_value_bch                                    (metric.11)
+//   d_p_bcnk' += sum_k d_key_bcnk metric_nkk',  d_metric_nkk' += sum_bc d_key_bcnk p_bcnk'   (metric.12)
+//   d_project_hd += sum_bc d_p_bch h_bcd                                   (metric.13)
+//   d_h_bcd = sum_h d_p_bch project_hd                                     (metric.14)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (metric.15)
 //
-// Saved: h (unless it is computed again), p, k, t and the log-sum-exp of every row of scores. Step by step: a cache of
-// p alone, half of what keys and values take.
+// A packed metric holds metric_nkk' and metric_nk'k as one number, whose gradient is the sum of theirs.
+//
+// Saved: h (unless it is computed again), p, key, t and the log-sum-exp of every row of scores. Step by step: a cache
+// of p alone, half of what keys and values take.
 template <class Device, class T>
 class MetricBlock : public Block<Device, T> {
  public:
