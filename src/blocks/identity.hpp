@@ -11,13 +11,13 @@ namespace abh {
 // The identity block: the mixer that mixes nothing. A network of it sees one token at a time, which tells what the
 // other mixers are worth, and it is the smallest example of a block. Chapter: docs/blocks/identity.md.
 //
-//   y_bcd   = layernorm(x_bcd)                                        (identity.1)
+//   y_bcd = layernorm(x_bcd)                                          (identity.1)
 //   out_bcd = x_bcd + dropout(y_bcd)                                  (identity.2)
 //
-// Backward:
+// Backward (layernorm_backward also adds to the gradients of the norm's weights):
 //
-//   d_y_bcd = dropout'(d_out_bcd)                                     (identity.3)
-//   d_x_bcd = d_out_bcd + layernorm'(d_y_bcd)                         (identity.4)
+//   d_y_bcd = dropout_backward(d_out_bcd)                             (identity.3)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_y_bcd)                 (identity.4)
 //
 // Saved: the norm's statistics and, unless it is computed again, output. Step by step: nothing.
 template <class Device, class T>
