@@ -47,6 +47,12 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def _point(tokens: list[Token], index: int) -> str:
+    """The point or comma that a text begins with, which must not stand alone in the next line."""
+    text = tokens[index].content if index < len(tokens) and tokens[index].type == "text" else ""
+    return text[:1] if text[:1] in (".", ",", ":", ";", ")") else ""
+
+
 def slug(text: str) -> str:
     """The fragment of a heading, as code hosts make it."""
     return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
@@ -62,7 +68,8 @@ class _Renderer(RendererHTML):
 
     def math(self, tokens, index, options, env) -> str:
         try:
-            return tex.mathml(tokens[index].content, False)
+            equation, point = tex.mathml(tokens[index].content, False), _point(tokens, index + 1)
+            return f'<span class="m">{equation}{point}</span>' if point else equation
         except tex.TexError as error:
             raise Fault(self.context.path, f"${tokens[index].content}$: {error}") from error
 
@@ -85,7 +92,10 @@ class _Renderer(RendererHTML):
         def linked(tag: re.Match[str]) -> str:
             return f'<a href="{address(*tag.groups())}">{tag.group()}</a>'
 
-        return TAG.sub(linked, html.escape(tokens[index].content, quote=False))
+        text = tokens[index].content
+        if index > 0 and tokens[index - 1].type == "math":
+            text = text[len(_point(tokens, index)) :]
+        return TAG.sub(linked, html.escape(text, quote=False))
 
     def link_open(self, tokens, index, options, env) -> str:
         return '<a href="{}">'.format(html.escape(self.context.address(self.context.path, tokens[index].attrs["href"])))

@@ -29,7 +29,7 @@ class Subset(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         found = (tex.mathml(tex.split_tag(equation)[0], display) for _, equation, display in equations())
-        cls.characters = set("{}").union(*map(tex.characters, found))
+        cls.characters = set("{}‾").union(*map(tex.characters, found))
         cls.bytes = font.subset(cls.characters, font.find())
         cls.font = TTFont(io.BytesIO(cls.bytes))
 

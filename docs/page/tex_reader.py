@@ -82,7 +82,7 @@ SCRIPTED = FUNCTIONS + ("sum", "letter", "upright", "name", "number", "row", "fr
 BETWEEN = {"&": "& outside an environment", r"\\": r"\\ outside an environment", r"\end": r"\end without \begin"}
 
 SIZED = r"\\(big|Big|left|right)(\\[A-Za-z]+|\\.|[^\sA-Za-z])"
-TOKEN = re.compile(SIZED + r"|\\[A-Za-z]+|\\.|d\\_|[0-9]+(?:\.[0-9]+)?|\S", re.DOTALL)
+TOKEN = re.compile(SIZED + r"|\\[A-Za-z]+|\\.|[0-9]+(?:\.[0-9]+)?|\S", re.DOTALL)
 NAME = re.compile(r"\{((?:[A-Za-z0-9]|\\_)+)\}")
 TEXT = re.compile(r"\{((?:[^{}\\$%&#~^_]|\\_)+)\}")
 CASES = re.compile(r"\{(cases)\}")
@@ -213,11 +213,6 @@ class _Reader:
                 return Node("mark", token, parts=(self.argument(token),))
             case r"\mathrm":
                 return _named("name", self.raw(NAME, r"a name of letters, digits and \_ in braces"))
-            case r"d\_":  # a gradient, as some chapters write it
-                of = self.argument(token)
-                if of.kind not in ("letter", "name"):
-                    raise TexError(r"d\_ wants a letter or a name", offset)
-                return _named("name", f"d_{of.plain}")
             case r"\text":
                 return _named("text", self.raw(TEXT, "text in braces"))
             case r"\mathrel":
