@@ -5,7 +5,8 @@
 
 namespace abh {
 
-// out_bcd = token_vd {+ position_cd | positions} of the ids in tokens_bc, which the device reads. P: rows of position_cd.
+// out_bcd = token_vd {+ position_cd | positions} of the ids in tokens_bc, which the device reads. P: rows of
+// position_cd.
 struct EmbeddingCase {
   Index B, C, D, V, P;
   const Token* tokens_bc;

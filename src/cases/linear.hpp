@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// out_bco = scale (in_bci weight_oi {+ bias_o | bias}). Rows of both may be slices of wider rows. With `accumulate`, of the
-// gradient of the input, the case is the sum of two equal maps.
+// out_bco = scale (in_bci weight_oi {+ bias_o | bias}). Rows of both may be slices of wider rows. With `accumulate`, of
+// the gradient of the input, the case is the sum of two equal maps.
 struct LinearCase {
   Index BC, I, O;
   bool bias = false;
