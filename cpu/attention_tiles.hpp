@@ -215,7 +215,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
   }
   for (Index c = 0; c < queries; ++c) {
     lse_c[c] = max_c[c];
-    for_lanes<T>(K, [&]<class M>(Index k) {
+    for_lanes<T>(K, [&]<class M>(Index k) {                        // sum_c holds 1 / sum by now
       store<M>(out_ck[c] + k, load<M>(sum_ck[c] + k) * sum_c[c]);  // (attention.3)
     });
   }
@@ -309,7 +309,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
               T* d_score_c = d_score_cc + (c + i) * tile + g + half;
               const L d_score = weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (attention.7)
               store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
-              store<L>(d_score_c, d_score * scale);  // the factor of (attention.8) and (attention.9), once for both
+              store<L>(d_score_c, d_score * scale);  // the factor of d_query and d_key, once for both
             });
           };
           const L hide = load<L>(hide_c + key + g + half);

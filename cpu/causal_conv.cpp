@@ -72,6 +72,8 @@ void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strid
     const T* weight_x = weight + x * stride.weight_x;
     for (int t = 0; t < taps; ++t, weight_x += stride.tap) {
       const L tap = load<L>(weight_x);
+      // Row r sees seen[r + t] through tap t. For the gradient of the input the strides of positions and taps run
+      // backwards, which turns c - (J - 1) + j into c + (J - 1) - j.
       for (int r = 0; r < rows; ++r) sum[r] += tap * seen[r + t];  // (causal_conv.1) (causal_conv.2)
     }
   }

@@ -40,7 +40,7 @@ L tanh_argument(const L& x) {
 template <class L, int group>
 void gates(L (&gate)[group], const L (&in)[group], GeluForm form) {
   using T = ScalarOf<L>;
-  if (form == GeluForm::erf) return normal_distributions<L>(gate, in);  // (gelu.1)
+  if (form == GeluForm::erf) return normal_distributions<L>(gate, in);  // (gelu.1), less the factor in
   for (int g = 0; g < group; ++g) {
     gate[g] = T(0.5) * (T(1) + hyperbolic_tangent<L>(tanh_argument<L>(bounded<L>(in[g]))));  // (gelu.2)
   }
@@ -56,7 +56,7 @@ void slopes(L (&slope)[group], const L (&in)[group], GeluForm form) {
           0.127161458f,    0.00417680666f,  0.000218052635f, 1.39191661e-05f, 1.00112209e-06f, 7.39211075e-08f,
           5.25731858e-09f, 3.42869788e-10f, 1.93927357e-11f, 1.00297537e-12f, 5.64168429e-14f, 2.84331977e-15f,
           7.74857799e-17f, 1.18441614e-18f, 1.47871912e-19f, 9.82525616e-21f, 1.89839352e-22f};
-      odd_steps(slope, in, 15.5f, 32.49f, coefficients);  // (gelu.3)
+      odd_steps(slope, in, 15.5f, 32.49f, coefficients);  // (gelu.3): Phi and x phi in one
     } else {
       L x[group];
       for (int g = 0; g < group; ++g) x[g] = bounded<L>(in[g]);

@@ -35,14 +35,13 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
       linear_backward_weight<Device, T>(
           device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .BC = O, .I = I, .O = I});
     }
-    // The linear and the cubic term; the product is then added to them.
-    parallel_for(device, S, [=](Index s, Index) {
+    parallel_for(device, S, [=](Index s, Index) {  // (muon.6), the linear and the cubic term
       T* polynomial_s = polynomial + s * S;
       const T* gram_s = gram + s * S;
       for_lanes<T>(S, [=]<class L>(Index i) { store<L>(polynomial_s + i, T(muon_cubic) * load<L>(gram_s + i)); });
       polynomial_s[s] += T(muon_linear);
     });
-    linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6)
+    linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6), the product, added to these
                                               .d_out_bco = gram,
                                               .weight_oi = gram,
                                               .BC = S,

@@ -51,9 +51,9 @@ void clear(const Triple<T>& triple, Index K) {
 
 }  // namespace
 
-// State: [window only: positions in the block so far,] prefix triple of every head, [window only: one triple a position
-// of the block, for every head]. Position r of the block before is no longer needed when the block reaches r, so one
-// array holds both: up to r single positions of this block, after r the suffixes of the block before.
+// State: the prefix triple of every head; with a window, before it the positions in the block so far, and behind it one
+// triple a position of the block, for every head. Position r of the block before is no longer needed when the block
+// reaches r, so one array holds both: up to r single positions of this block, after r the suffixes of the block before.
 template <class Device, class T>
 void pooling_start(Device&, Accum<T>* state, const PoolingShape& s) {
   using A = Accum<T>;

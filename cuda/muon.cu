@@ -152,7 +152,7 @@ T* orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O, I
                         .b_batch = O * I});
     launch(linear_cubic_kernel<T>, blocks_for(matrices * S, 1), threads_per_block, 0, device.stream(), polynomial, gram,
            S);
-    gemm<T, T>(device, {.out_mn = polynomial,  // (muon.6)
+    gemm<T, T>(device, {.out_mn = polynomial,  // (muon.6), the product, added to the other terms
                         .a_mk = gram,
                         .b_kn = gram,
                         .M = S,

@@ -77,7 +77,7 @@ __device__ void running_sum(float* sum_c, float* beta_c, float* alpha_c, int C, 
         return Step{beta_c[c], alpha_c[c]};
       },
       [&](int c, float before, float sum) {
-        sum_c[c] = sum;                                       // (pooling.3)
+        sum_c[c] = sum;  // (pooling.3), which the scan of Step{keep, add} above has formed
         alpha_c[c] = sum == 0 ? 0 : alpha_c[c] / sum;         // (pooling.4)
         beta_c[c] = sum == 0 ? 0 : beta_c[c] * before / sum;  // (pooling.9)
       });
@@ -427,6 +427,7 @@ void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
                          .block = block};
   launch(forward_weights_kernel, blocks_for(BN, 1), scan_threads, 0, device.stream(), w);
 
+  // The scan runs out = beta out + alpha x, which is the average moved by alpha, as beta = 1 - alpha.
   const Scan<T> prefixes{a.x_bch, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block};
   if (block == C) {
     scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch});  // (pooling.5)

@@ -41,10 +41,11 @@ __device__ float share_of_older(const Running& older, const Running& newer) {
   return old_sum / (old_sum + newer.sum * expf(newer.max - most));  // (pooling.6) (pooling.7)
 }
 
-// Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/pooling_step.cpp: [window
-// only: positions in the block so far,] the prefix triple of every head, [window only: one triple a position of the
-// block, for every head]: up to r single positions of this block, after r the suffixes of the block before. All threads
-// know the maxima and sums; one of them writes these, behind a barrier after which nobody reads the old ones.
+// Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/pooling_step.cpp: the
+// prefix triple of every head; with a window, before it the positions in the block so far, and behind it one triple a
+// position of the block, for every head: up to r single positions of this block, after r the suffixes of the block
+// before. All threads know the maxima and sums; one of them writes these, behind a barrier after which nobody reads the
+// old ones.
 template <class T>
 __global__ void step_kernel(T* out_h, float* state, const float* logit_n, const T* x_h, int N, int K, Index window) {
   const int n = int(blockIdx.x), thread = int(threadIdx.x);

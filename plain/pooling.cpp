@@ -292,8 +292,8 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
 
 namespace {
 
-// The state: [window only: where in the ring the next position goes,] one triple a head of all that is seen, and
-// [window only] a ring of the last w positions, a triple each. `place` 0 is the former, 1 + r position r of the ring.
+// The state: one triple a head of all that is seen; with a window, before it where in the ring the next position goes,
+// and behind it a ring of the last w positions, a triple each. `place` 0 is the former, 1 + r position r of the ring.
 template <class T>
 State<T> state_of(T* state, Index place, Index n, const PoolingShape& s) {
   T* triples = s.window > 0 ? state + 1 : state;

@@ -134,7 +134,7 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if data.strip():
             self._named = [(tag, named or tag not in ("figure", "svg")) for tag, named in self._named]
-        if {"code", "ol", "style", "script", "svg"} & set(self._open):
+        if {"code", "pre", "ol", "style", "script", "svg"} & set(self._open):
             return
         for pattern, what in ((r"\$", "a $"), (r"\\[a-zA-Z]+", "TeX"), (r"```", "a fence"), (r"\{\{|\}\}", "a placeholder")):
             found = re.search(pattern, data)

@@ -63,13 +63,14 @@ def whole(source: Source, prefix: str, room: str, address: Address) -> str:
     rows = []
     for line, text in zip(source.lines, lines_of(source, address), strict=False):
         own = " ".join(tag.split(".")[1] for tag in line.tags if tag.split(".")[0] == room)
-        rows.append(f'<li\nid={prefix}{line.number}' + (f' data-t="{own}">' if own else ">") + (text or "<br>"))
+        rows.append(f'<li\nid={prefix}{line.number}' + (f" data-t={own}>" if own.isdigit() else f' data-t="{own}">' if own else ">") + (text or "<br>"))
     return '<ol class="code" tabindex="0" aria-label="{}">{}</ol>'.format(source.path, "".join(rows))
 
 
 def excerpt(source: Source, lines: list[Line | None], tag: str, address: Address) -> str:
     """A few lines, moved to the left margin; the one that computes the equation is marked. Lines left out are a ⋯."""
-    texts = lines_of(source, address)
+    own = f'<a href="{address(*tag.split("."))}">({tag})</a>'  # leads to where the excerpt stands
+    texts = [line.replace(own, f"({tag})") for line in lines_of(source, address)]
     margin = min(line.indent for line in lines if line is not None)
     rows = []
     for line in lines:
@@ -78,4 +79,4 @@ def excerpt(source: Source, lines: list[Line | None], tag: str, address: Address
             continue
         text = re.sub(r" {3,}(?=<i>)", "  ", texts[line.number - 1][margin:]) if line.text.strip() else ""
         rows.append(f"<mark>{text}</mark>" if tag in line.tags else text)
-    return '<pre class="excerpt"><code>{}\n</code></pre>'.format("\n".join(rows))
+    return '<pre class="excerpt">{}\n</pre>'.format("\n".join(rows))

@@ -170,16 +170,22 @@ class Site:
                 continue
             lines = []
             for source, line in places:
-                at = f"#{self._prefix(device, room.devices[device].index(source))}{line.number}"
-                lines.append(f'<a href="{at}" title="{source.path}">{line.number}</a>')
+                file = room.devices[device].index(source)
+                title = f' title="{source.path}"' if file else ""  # the first is what the heading says
+                lines.append(f'<a href="#{self._prefix(device, file)}{line.number}"{title}>{line.number}</a>')
             links.append(f"<span>{HEADING[device]} {', '.join(lines)}</span>")
             if device == first:
                 source, line = places[0]
                 parts.append(listing.excerpt(source, self._excerpt(room, source, line.number), tag, address))
             else:
-                for source, line in {source.path: (source, line) for source, line in reversed(places)}.values():
+                shown: set[tuple[str, int]] = set()
+                for source, line in places:
+                    if (source.path, line.number) in shown:
+                        continue
+                    lines = source.excerpt(line.number)
+                    shown |= {(source.path, line.number) for line in lines if line is not None}
                     folded.append(f"<p>{source.path}:{line.number}</p>")
-                    folded.append(listing.excerpt(source, source.excerpt(line.number), tag, address))
+                    folded.append(listing.excerpt(source, lines, tag, address))
         if room.kind == "blocks":
             source, line = room.places(first, tag)[0]
             called = self.calls.of(source, source.statement(line.number))
@@ -285,7 +291,8 @@ class Site:
                 comment.append(line.text[3:])
             elif comment:
                 break
-        return html.escape(re.match(r".*?\.(?= [A-Z]|$)|.*", " ".join(comment)).group(), quote=False)
+        sentence = re.match(r".*?\.(?= [A-Z]|$)|.*", " ".join(comment)).group()
+        return re.sub(r"`(.*?)`", r"<code>\1</code>", html.escape(sentence, quote=False))
 
     def _reading_order(self) -> list[str]:
         """Layers and blocks as the README names their chapters."""

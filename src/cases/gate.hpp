@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bcd = [residual_bcd +] dropout(pooled_bcd) gate_bcd.
+// out_bcd = dropout(pooled_bcd) gate_bcd {+ residual_bcd | residual}.
 struct GateCase {
   Index BC, D;
   bool residual = false;
