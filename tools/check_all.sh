@@ -27,6 +27,7 @@ check "nvcc builds for 80, 90 and PTX without a warning" tools/cuda_build.sh "80
 check "no kernel spills registers" tools/kernel_registers.py
 check "the side-by-side page" tools/site.sh --test
 check "the side-by-side page in a browser" tools/site_in_browser.sh build/site
+check "the pictures that can be touched" bash -c '"$(tools/page_python.sh)" docs/page/browser_touch_test.py build/site'
 check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
 
 if [ ${#failed[@]} -gt 0 ]; then

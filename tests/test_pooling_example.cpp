@@ -1,0 +1,107 @@
+// The worked example of docs/layers/pooling.md: three positions of one head of two channels.
+
+#include <cmath>
+#include <iterator>
+
+#include "cases/pooling.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+constexpr double example_d_out_ck[] = {1, 0, 0, 4, 4, 0};
+
+// All arrays of the layer on it after both passes.
+template <class Device>
+CaseArrays<double> example_arrays(Device& device, const PoolingCase& layer) {
+  CaseArrays<double> a = arrays_of<double>(layer, {{std::log(1), std::log(3), std::log(4)}, {4, 0, 0, 4, 2, 2}});
+  layer.forward(device, a);
+  a.d_out[0].assign(std::begin(example_d_out_ck), std::end(example_d_out_ck));
+  for (std::size_t s = 0; s < a.in.size(); ++s) a.d_in[s] = Array<double>(a.in[s].size(), not_written);
+  layer.backward(device, a);
+  return a;
+}
+
+void require_numbers(const std::string& name, const Array<double>& got, const Array<double>& printed) {
+  REQUIRE(got.size() == printed.size());
+  require_close({activation(name, {static_cast<Index>(got.size())})}, {got}, {printed}, 1e-14, "worked example");
+}
+
+template <class Device>
+void check_global_example(Device& device) {
+  const CaseArrays<double> a = example_arrays(device, {{1, 3, 1, 2}});
+  const Array<double>&max_c = a.saved[0], &sum_c = a.saved[1], &logit_c = a.in[0], &x_ck = a.in[1], &out_ck = a.out[0];
+  const Array<double>&d_logit_c = a.d_in[0], &d_x_ck = a.d_in[1];
+  require_numbers("max", max_c, {0, std::log(3), std::log(4)});
+  require_numbers("sum", sum_c, {1, 4.0 / 3, 2});
+  require_numbers("out", out_ck, {4, 0, 1, 3, 1.5, 2.5});
+  require_numbers("d_x", d_x_ck, {1.5, 1, 1.5, 3, 2, 0});
+  require_numbers("d_logit", d_logit_c, {-1.75, 0.75, 1});
+
+  // What the layer keeps to itself, from what it gives.
+  Array<double> alpha_c, beta_c = {0}, adjoint_ck, kappa_c, drift_c, local_c;
+  for (std::size_t c = 0; c < 3; ++c) {
+    alpha_c.push_back(std::exp(logit_c[c] - max_c[c]) / sum_c[c]);
+    if (c > 0) beta_c.push_back(sum_c[c - 1] * std::exp(max_c[c - 1] - max_c[c]) / sum_c[c]);
+    kappa_c.push_back(0);
+    for (std::size_t k = 0; k < 2; ++k) {
+      adjoint_ck.push_back(d_x_ck[2 * c + k] / alpha_c[c]);
+      kappa_c[c] += (x_ck[2 * c + k] - out_ck[2 * c + k]) * adjoint_ck[2 * c + k];
+    }
+    drift_c.push_back(d_logit_c[c] / alpha_c[c] - kappa_c[c]);
+    local_c.push_back(alpha_c[c] * kappa_c[c]);
+  }
+  require_numbers("alpha", alpha_c, {1, 0.75, 0.5});
+  require_numbers("beta", beta_c, {0, 0.25, 0.5});
+  require_numbers("adjoint", adjoint_ck, {1.5, 1, 2, 4, 4, 0});
+  require_numbers("kappa", kappa_c, {0, 2, 2});
+  require_numbers("drift", drift_c, {-1.75, -1, 0});
+  require_numbers("the local formula", local_c, {0, 1.5, 1});
+
+  // d_logit of position 1 from the definition, position by position that sees it.
+  Array<double> seen_by;
+  for (std::size_t c = 1; c < 3; ++c) {
+    double dot = 0;
+    for (std::size_t k = 0; k < 2; ++k) dot += (x_ck[2 + k] - out_ck[2 * c + k]) * example_d_out_ck[2 * c + k];
+    seen_by.push_back(std::exp(logit_c[1] - max_c[c]) / sum_c[c] * dot);
+  }
+  require_numbers("from the definition", seen_by, {3, -2.25});
+}
+
+template <class Device>
+void check_window_example(Device& device) {
+  const CaseArrays<double> a = example_arrays(device, {{1, 3, 1, 2, 2}});
+  const Array<double>&max_c = a.saved[0], &sum_c = a.saved[1], &out_ck = a.out[0];
+  require_numbers("max", max_c, {0, std::log(3), std::log(4)});
+  require_numbers("sum", sum_c, {1, 4.0 / 3, 7.0 / 4});
+  require_numbers("out", out_ck, {4, 0, 1, 3, 8.0 / 7, 20.0 / 7});
+  require_numbers("gamma", {(out_ck[4] - 2) / (0 - 2), (out_ck[5] - 2) / (4 - 2)}, {3.0 / 7, 3.0 / 7});
+  require_numbers("d_x", a.d_in[1], {1, 1, 12.0 / 7, 3, 16.0 / 7, 0});
+  require_numbers("d_logit", a.d_in[0], {-3, 51.0 / 49, 96.0 / 49});
+
+  // down: pull and pull_out of a position from those of the next in its block.
+  Array<double> pull_ck(6), pull_out_c(3), dot_c(3);
+  for (std::size_t c : {2u, 1u, 0u}) {
+    const double keep = c == 0 ? std::exp(-max_c[1] + max_c[0]) : 0;
+    for (std::size_t k = 0; k < 2; ++k) {
+      dot_c[c] += example_d_out_ck[2 * c + k] * out_ck[2 * c + k];
+      pull_ck[2 * c + k] = example_d_out_ck[2 * c + k] / sum_c[c] + (c == 0 ? keep * pull_ck[2 + k] : 0);
+    }
+    pull_out_c[c] = dot_c[c] / sum_c[c] + (c == 0 ? keep * pull_out_c[1] : 0);
+  }
+  require_numbers("d_out . out", dot_c, {4, 12, 32.0 / 7});
+  require_numbers("pull", pull_ck, {1, 1, 0, 3, 16.0 / 7, 0});
+  require_numbers("pull_out", pull_out_c, {7, 9, 128.0 / 49});
+}
+
+TEST_CASE("pooling: the worked example of the chapter", "[pooling]") {
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check_global_example(plain);
+  check_global_example(cpu);
+  check_window_example(plain);
+  check_window_example(cpu);
+}
+
+}  // namespace
+}  // namespace abh
