@@ -44,9 +44,9 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   const Index k_blocks = K <= max_k ? 1 : blocks_of(K, block_k);
   const bool pack = g.b_col != 1 || N % lanes != 0 || K * N > small;
 
-  // A worker has consecutive tasks, which walk down the rows of a block of columns, and packs the block when it comes
-  // to it: what another core has just written would come slower. Two workers may meet in a block and both pack it, so
-  // that blocks are the narrower, the fewer rows there are for a worker.
+  // Tasks in a row walk down the rows of a block of columns. A worker packs a block when it comes to it: what another
+  // core has just written would come slower. Two workers may meet in a block and both pack it, so that blocks are the
+  // narrower, the fewer rows there are for a worker.
   constexpr Index enough_rows = 192;
   const Index workers = device.threads.count();
   Index n_block = block_columns;
@@ -57,6 +57,12 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   const Index packed_columns = pack ? blocks_of(n_tiles, n_blocks) * tile_columns : 0;
   typename Device::Scope scratch(device.workspace);
   float* all_packed = scratch.template take<float>(workers * K * packed_columns);
+  constexpr Index apart = 64 / sizeof(Index);  // a cache line each
+  // The block that a worker has packed; -1: none.
+  Index* packed_block = scratch.template take<Index>(workers * apart);
+  on_one_thread(device, [&] {
+    for (Index worker = 0; worker < workers; ++worker) packed_block[worker * apart] = -1;
+  });
 
   // A task walks through blocks of K by itself, with some rows for as long as a block of `b` is near.
   constexpr Index most_tiles = 8, enough_tasks = 32;
@@ -66,8 +72,10 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   parallel_for(device, tasks, [&](Index task, Index worker) {
     alignas(64) float a_copy[tile_rows * a_copy_stride];
     const Index m_begin = task % m_tasks * task_rows, m_end = lesser(M, m_begin + task_rows);
-    const Index n_begin = block_begin(task / m_tasks), n_end = block_begin(task / m_tasks + 1);
-    const bool first_of_block = pack && (m_begin == 0 || task == worker * tasks / workers);
+    const Index column_block = task / m_tasks;
+    const Index n_begin = block_begin(column_block), n_end = block_begin(column_block + 1);
+    const bool first_of_block = pack && packed_block[worker * apart] != column_block;
+    packed_block[worker * apart] = column_block;
     float* packed = all_packed + worker * K * packed_columns;
     for (Index k = 0, k_end, block = 1; k < K; k = k_end, ++block) {
       // To begin at an odd step is one to two per cent faster for K of 768 to 1,536 on Zen 3.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "catch.hpp"
 #include "error_of.hpp"
 #include "folder.hpp"
@@ -20,12 +21,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 // A text of n code points in which position i can be told from its token: token i of the dataset is i.
 std::string counting_text(Index n) {
   std::string text;
-  for (Index i = 0; i < n; ++i) {
-    const auto code = static_cast<unsigned>(0x800 + i);
-    text += static_cast<char>(0xE0 | (code >> 12));
-    text += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  }
+  for (Index i = 0; i < n; ++i) append_utf8(text, static_cast<char32_t>((i < 0x8000 ? 0x800 : 0x8000) + i));
   return text;
 }
 
@@ -83,11 +79,23 @@ TEST_CASE("the first nine tenths are for training", "[dataset]") {
   for (const auto& [n, training] :
        std::map<Index, Index>{{20, 18}, {21, 19}, {29, 27}, {30, 27}, {99, 90}, {1000, 900}}) {
     const Dataset dataset = counting_dataset(n, 4);
-    CHECK(static_cast<Index>(dataset.tokens().size()) == n);
+    CHECK(dataset.training_size() + dataset.validation_size() == n);
     CHECK(dataset.training_size() == training);
     CHECK(dataset.validation_size() == n - training);
   }
   CHECK(dataset_of(std::string(50, 'a') + "b", 4).name() == "play.v2");
+}
+
+TEST_CASE("a token takes as many bytes as its vocabulary needs", "[dataset]") {
+  for (const auto& [n, width] : std::map<Index, std::size_t>{{256, 1}, {257, 2}, {65'536, 2}, {65'537, 4}}) {
+    const Dataset dataset = counting_dataset(n, 1);
+    CHECK(dataset.bytes() == width * static_cast<std::size_t>(n));
+    // The last token, the largest, is the last target.
+    std::vector<Token> token(1), target(1);
+    dataset.validation_batch(token.data(), target.data(), 1, 1, dataset.validation_targets() - 1);
+    CHECK(target[0] == static_cast<Token>(n - 1));
+    CHECK(token[0] == static_cast<Token>(n - 2));
+  }
 }
 
 TEST_CASE("a text that is too short is refused", "[dataset]") {

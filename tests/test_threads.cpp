@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -43,34 +44,75 @@ TEST_CASE("threads: every task runs exactly once", "[threads]") {
       Record record(tasks);
       threads.run(Record::note, &record, tasks);
       CHECK(record.every_task_ran(1));
-      // A single task is not worth waking anybody.
-      if (tasks == 1) {
-        CHECK(record.worker[0] == 0);
-        continue;
-      }
-      // The fixed partition: worker w has [w tasks / count, (w + 1) tasks / count).
-      for (Index worker = 0; worker < count; ++worker) {
-        for (Index task = worker * tasks / count; task < (worker + 1) * tasks / count; ++task) {
-          CHECK(record.worker[static_cast<std::size_t>(task)] == worker);
-        }
-      }
+      for (const Index worker : record.worker) CHECK((worker >= 0 && worker < count));
+      if (tasks == 1) CHECK(record.worker[0] == 0);  // a single task is not worth waking anybody
     }
   }
 }
 
+TEST_CASE("threads: nobody waits for a worker that is busy elsewhere", "[threads]") {
+  // The first task ends when all others are done: their shares have to be taken by whoever is free.
+  struct Others {
+    std::atomic<int> done = 0;
+    bool in_time = true;
+  };
+  for (Index count : {2, 3, 7}) {
+    Threads threads(count);
+    for (int run = 0; run < 20; ++run) {
+      Others others;
+      threads.run(
+          [](void* context, Index task, Index) {
+            Others& all = *static_cast<Others*>(context);
+            if (task != 0) {
+              ++all.done;
+              return;
+            }
+            const auto begin = std::chrono::steady_clock::now();
+            while (all.done != 99 && all.in_time) {
+              all.in_time = std::chrono::steady_clock::now() - begin < std::chrono::seconds(30);
+            }
+          },
+          &others, 100);
+      REQUIRE(others.in_time);
+    }
+  }
+}
+
+TEST_CASE("threads: a worker's number is one thread's at a time", "[threads]") {
+  // As scratch memory is found by it.
+  struct Busy {
+    std::vector<std::atomic<int>> workers = std::vector<std::atomic<int>>(7);
+    std::atomic<int> collisions = 0;
+  } busy;
+  Threads threads(7);
+  for (int run = 0; run < 300; ++run) {
+    threads.run(
+        [](void* context, Index, Index worker) {
+          Busy& all = *static_cast<Busy*>(context);
+          if (all.workers[static_cast<std::size_t>(worker)]++ != 0) ++all.collisions;
+          std::this_thread::yield();
+          --all.workers[static_cast<std::size_t>(worker)];
+        },
+        &busy, 50);
+  }
+  CHECK(busy.collisions == 0);
+}
+
 TEST_CASE("threads: the caller is worker 0", "[threads]") {
+  struct Strangers {
+    std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int> count = 0;
+  } strangers;
   Threads threads(3);
-  std::vector<std::thread::id> ids(3);
-  threads.run(
-      [](void* context, Index task, Index) {
-        (*static_cast<std::vector<std::thread::id>*>(context))[static_cast<std::size_t>(task)] =
-            std::this_thread::get_id();
-      },
-      &ids, 3);
-  CHECK(ids[0] == std::this_thread::get_id());
-  CHECK(ids[1] != ids[0]);
-  CHECK(ids[2] != ids[0]);
-  CHECK(ids[1] != ids[2]);
+  for (int run = 0; run < 100; ++run) {
+    threads.run(
+        [](void* context, Index, Index worker) {
+          Strangers& all = *static_cast<Strangers*>(context);
+          if ((worker == 0) != (std::this_thread::get_id() == all.caller)) ++all.count;
+        },
+        &strangers, 30);
+  }
+  CHECK(strangers.count == 0);
 }
 
 TEST_CASE("threads: at least one", "[threads]") {
@@ -116,13 +158,21 @@ TEST_CASE("threads: a run sees what the run before wrote", "[threads]") {
   CHECK(numbers.from == std::vector<long>(64, 1000));
 }
 
-TEST_CASE("threads: workers that fell asleep wake up", "[threads]") {
+TEST_CASE("threads: workers that fell asleep wake up for a long run", "[threads]") {
   Threads threads(3);
-  Record record(1000);
   for (int run = 1; run <= 3; ++run) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // far longer than they look for work
-    threads.run(Record::note, &record, 1000);
-    CHECK(record.every_task_ran(run));
+    Record record(3000);
+    threads.run(
+        [](void* context, Index task, Index worker) {
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          Record::note(context, task, worker);
+        },
+        &record, 3000);
+    CHECK(record.every_task_ran(1));
+    for (const Index worker : {0, 1, 2}) {
+      CHECK(std::count(record.worker.begin(), record.worker.end(), worker) > 0);
+    }
   }
 }
 

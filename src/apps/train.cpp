@@ -104,7 +104,13 @@ std::string list_of(const ModelConfig& model) {
   return text;
 }
 
-void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory& memory) {
+// Bytes that a run takes on the host beside its network: the text, and its weights, moments and best weights on their
+// way to a file, with the model that writes the sample.
+struct OtherMemory {
+  std::size_t text, files;
+};
+
+void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory& memory, const OtherMemory& other) {
   const ModelConfig& m = a.model;
   const TrainingConfig& t = a.training;
   const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
@@ -122,13 +128,13 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
             << to_text(t.init_std) << "; evaluation every " << t.eval_every << " steps, checkpoint every "
             << t.checkpoint_every << ", log every " << t.log_every << " (0: at the end)\n"
-            << "run: into " << a.out << ", device " << resolved_device(a.device.device) << ", " << t.type << ", "
-            << a.device.threads << " threads, " << a.device.gemm << " matrix products, recompute " << a.recompute
+            << "run: into " << a.out << ", device " << machine_text(a.device, t.type) << ", recompute " << a.recompute
             << "\n"
-            << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total())
+            << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total() + other.text + other.files)
             << " MiB (weights, gradients and moments "
             << mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes) << ", activations "
-            << mebibytes(memory.activation_bytes) << ", scratch " << mebibytes(memory.workspace_bytes) << ")\n"
+            << mebibytes(memory.activation_bytes) << ", scratch " << mebibytes(memory.workspace_bytes) << ", text "
+            << mebibytes(other.text) << ", checkpoints and sample " << mebibytes(other.files) << ")\n"
             << std::flush;
 }
 
@@ -166,7 +172,7 @@ int body(int argc, char** argv) {
   }
   require_device(a.device, a.training.type);
 
-  const std::string text = read_text_file(a.data);
+  std::string text = read_text_file(a.data);
   const std::string data_fingerprint = fingerprint(text);
   if (run.resume && run.resume->data_fingerprint != data_fingerprint) {
     throw Error(a.data + ": not the text that the run in " + a.resume + " was trained on: expected " +
@@ -178,14 +184,15 @@ int body(int argc, char** argv) {
   a.model.vocabulary = tokenizer.size();
   check_model(a.model);
   const Dataset data(a.data, text, tokenizer, a.model.context);
+  std::string().swap(text);  // its tokens are all that is needed
 
   const NetworkMemory memory =
       model_memory(a.device, a.model, training_extent(a.model, a.training, a.recompute), a.training.type);
-  print_settings(a, data, memory);
-  // Beside the network: weights, moments and best weights on their way to a file, and the model that writes the sample.
   const NetworkMemory sampling =
       model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
-  require_memory(host_bytes(a.device, memory) + 5 * sampling.weight_bytes + sampling.total());
+  const OtherMemory other{.text = data.bytes(), .files = 5 * sampling.weight_bytes + sampling.total()};
+  print_settings(a, data, memory, other);
+  require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);
   if (!lock) {
     make_folder(a.out);
     lock.emplace(a.out);

@@ -1,10 +1,14 @@
 #include "device/threads.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
 #include <string>
 #include <system_error>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #include "base/error.hpp"
 
@@ -12,93 +16,178 @@ namespace abh {
 
 namespace {
 
-// A parallel region of a small model lasts some ten microseconds, about as long as waking a sleeping thread: look for
-// this many turns before sleeping.
-constexpr int spin_turns = 1000;
+using Clock = std::chrono::steady_clock;
+
+// Runs of a training step follow each other within microseconds: whoever waits looks for so long before it sleeps. On a
+// busy machine, too, that costs less than to sleep and to be woken for every run.
+constexpr auto looking = std::chrono::microseconds(50);
+
+// To wake a sleeping thread takes some ten microseconds of the caller's time: shorter runs are over by then.
+constexpr auto worth_waking = std::chrono::microseconds(15);
 
 inline void pause_turn() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
 #endif
 }
 
 template <class Changed>
-bool spin_until(Changed changed) {
-  for (int turn = 0; turn < spin_turns; ++turn) {
-    if (changed()) return true;
-    pause_turn();
-  }
+bool look_for(Changed changed) {
+  constexpr int turns = 64;  // between two looks at the clock
+  const Clock::time_point begin = Clock::now();
+  do {
+    for (int turn = 0; turn < turns; ++turn) {
+      if (changed()) return true;
+      pause_turn();
+    }
+  } while (Clock::now() - begin < looking);
   return false;
 }
+
+// A worker's tasks are [begin, end) of a run of `tasks` tasks.
+struct Range {
+  Index begin, end;
+};
+Range share_of(Index worker, Index count, Index tasks) {
+  return {worker * tasks / count, (worker + 1) * tasks / count};
+}
+
+constexpr std::uint64_t low_half = 0xFFFF'FFFF;
 
 }  // namespace
 
 Threads::Threads(Index count, Work work) : count_(std::max<Index>(count, 1)), work_(work) {
   if (work_ == Work::counted) return;
+  shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(count_));
   workers_.reserve(static_cast<std::size_t>(count_ - 1));
   try {
     for (Index worker = 1; worker < count_; ++worker) workers_.emplace_back(&Threads::wait_and_run, this, worker);
   } catch (const std::system_error&) {
-    stop_ = true;
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
-    for (std::thread& thread : workers_) thread.join();
+    stop();
     throw Error("cannot start " + std::to_string(count_) + " threads: the system refused after " +
                 std::to_string(workers_.size() + 1));
   }
 }
 
-Threads::~Threads() {
-  stop_ = true;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  for (std::thread& thread : workers_) thread.join();
-}
+Threads::~Threads() { stop(); }
 
-void Threads::run_share(Index worker) const {
-  const Index begin = worker * tasks_ / count_;
-  const Index end = (worker + 1) * tasks_ / count_;
-  for (Index task = begin; task < end; ++task) task_(context_, task, worker);
+void Threads::stop() {
+  stop_ = true;
+  run_.fetch_add(1, std::memory_order_release);
+  run_.notify_all();
+  for (std::thread& thread : workers_) thread.join();
 }
 
 void Threads::run(Task task, void* context, Index tasks) {
   if (work_ == Work::counted) return;
-  task_ = task;
-  context_ = context;
-  tasks_ = tasks;
-  if (count_ == 1 || tasks_ <= 1) {
-    for (Index i = 0; i < tasks_; ++i) task_(context_, i, 0);
+  if (count_ == 1 || tasks <= 1) {
+    for (Index i = 0; i < tasks; ++i) task(context, i, 0);
     return;
   }
-  running_.store(static_cast<std::uint32_t>(count_ - 1), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  run_share(0);
-  const auto all_done = [this] { return running_.load(std::memory_order_acquire) == 0; };
-  if (spin_until(all_done)) return;
-  for (std::uint32_t left; (left = running_.load(std::memory_order_acquire)) != 0;) {
-    running_.wait(left, std::memory_order_acquire);
+  constexpr Index most = Index{1} << 31;  // what a share can count
+  for (Index first = 0; first < tasks; first += most) run_piece(task, context, first, std::min(most, tasks - first));
+}
+
+void Threads::run_piece(Task task, void* context, Index first, Index tasks) {
+  task_.store(task, std::memory_order_relaxed);
+  context_.store(context, std::memory_order_relaxed);
+  first_.store(first, std::memory_order_relaxed);
+  tasks_.store(tasks, std::memory_order_relaxed);
+  done_.store(0, std::memory_order_relaxed);
+  const std::uint32_t run = run_.load(std::memory_order_relaxed) + 1;
+  for (Index worker = 0; worker < count_; ++worker) {
+    const Range share = share_of(worker, count_, tasks);
+    shares_[static_cast<std::size_t>(worker)].run_and_left.store(
+        std::uint64_t{run} << 32 | static_cast<std::uint64_t>(share.end - share.begin), std::memory_order_relaxed);
   }
+  const Clock::time_point begin = Clock::now();
+  bool woken = false;
+  const auto wake_sleepers = [&] {
+    if (!woken && sleepers_.load() > 0) run_.notify_all();
+    woken = true;
+  };
+  run_.store(run);
+  if (last_was_long_) wake_sleepers();
+  const std::uint32_t others = static_cast<std::uint32_t>(tasks) - take_tasks(0, run, [&] {
+                                 if (!woken && Clock::now() - begin > worth_waking) wake_sleepers();
+                               });
+  const auto all_done = [&] { return done_.load(std::memory_order_acquire) == others; };
+  if (!look_for(all_done)) {
+    for (std::uint32_t done; (done = done_.load(std::memory_order_acquire)) != others;) {
+      done_.wait(done, std::memory_order_acquire);
+    }
+  }
+  last_was_long_ = Clock::now() - begin > worth_waking;
+}
+
+// Runs what is left of a run, the worker's own share first, and gives the number of its tasks. What was read of the run
+// before a task was taken is valid if that succeeds: the caller of run() changes it only after the last task is done.
+template <class AfterTask>
+std::uint32_t Threads::take_tasks(Index worker, std::uint32_t run, const AfterTask& after_task) {
+  const Task task = task_.load(std::memory_order_relaxed);
+  void* const context = context_.load(std::memory_order_relaxed);
+  const Index first = first_.load(std::memory_order_relaxed), tasks = tasks_.load(std::memory_order_relaxed);
+  std::uint32_t taken = 0;
+  for (Index i = 0; i < count_; ++i) {
+    const Index owner = worker + i < count_ ? worker + i : worker + i - count_;
+    std::atomic<std::uint64_t>& share = shares_[static_cast<std::size_t>(owner)].run_and_left;
+    for (std::uint64_t seen = share.load(std::memory_order_relaxed); seen >> 32 == run && (seen & low_half) != 0;) {
+      if (!share.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
+      task(context, first + share_of(owner, count_, tasks).end - static_cast<Index>(seen & low_half), worker);
+      ++taken;
+      after_task();
+      seen = share.load(std::memory_order_relaxed);
+    }
+  }
+  return taken;
 }
 
 void Threads::wait_and_run(Index worker) {
   std::uint32_t seen = 0;
   for (;;) {
-    const auto moved = [&] { return generation_.load(std::memory_order_acquire) != seen; };
-    if (!spin_until(moved)) generation_.wait(seen, std::memory_order_acquire);
-    if (!moved()) continue;
-    ++seen;
+    const auto moved = [&] { return run_.load(std::memory_order_acquire) != seen; };
+    if (!look_for(moved)) {
+      ++sleepers_;  // before run_ is read again, as the caller moves it before it looks for sleepers
+      run_.wait(seen);
+      --sleepers_;
+    }
+    seen = run_.load(std::memory_order_acquire);
     if (stop_) return;
-    run_share(worker);
-    if (running_.fetch_sub(1, std::memory_order_release) == 1) running_.notify_one();
+    const std::uint32_t taken = take_tasks(worker, seen, [] {});
+    if (taken == 0) continue;
+    done_.fetch_add(taken, std::memory_order_release);
+    done_.notify_one();
   }
 }
 
-Index available_threads() {
+namespace {
+
+// Processors that the control group grants, as Linux shows it to those inside; 0: no quota, or no control group.
+double control_group_processors() {
+  double quota = 0, period = 0;
+  if (std::ifstream second("/sys/fs/cgroup/cpu.max"); second >> quota >> period) return quota / period;  // "max": no
+  std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+  std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+Index processors() {
+#if defined(__linux__)
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+#endif
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+Index available_threads() {
+  const double granted = control_group_processors();
+  const Index all = processors();
+  return granted > 0 ? std::clamp<Index>(static_cast<Index>(std::lround(granted)), 1, all) : all;
 }
 
 }  // namespace abh

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -10,9 +11,11 @@
 
 namespace abh {
 
-// A persistent team of threads that runs numbered tasks. Worker w of W always gets the tasks [w*n/W, (w+1)*n/W), so
-// there is no queue and no lock; a single task stays with the caller. In which order a number is summed must depend on
-// the task's number alone, never on the worker or on W: then results are bitwise the same for every number of threads.
+// A persistent team of threads that runs numbered tasks. Every worker has a share of neighbouring tasks, which it finds
+// in its cache from run to run, and takes them one by one; whoever is done with its own takes those that others have
+// left. A worker that sleeps, or that the system gave no processor, is not waited for: only a task that somebody has
+// begun is. In which order a number is summed must depend on the task's number alone, never on the worker or on their
+// number: then results are bitwise the same for every number of threads.
 class Threads {
  public:
   using Task = void (*)(void* context, Index task, Index worker);
@@ -27,25 +30,40 @@ class Threads {
   Index count() const { return count_; }
   Work work() const { return work_; }
 
-  // Runs task(context, i, worker) for i in [0, tasks) and returns when all are done. Tasks must not throw or call run.
+  // Runs task(context, i, worker) for i in [0, tasks) and returns when all are done. A worker runs one task at a time,
+  // its share in ascending order; worker 0 is the caller. Tasks must not throw or call run.
   void run(Task task, void* context, Index tasks);
 
  private:
+  // What is left of a worker's share, below the number of the run it belongs to: whoever lowers it by one has a task.
+  // In a cache line of its own.
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> run_and_left = 0;
+  };
+
+  void run_piece(Task task, void* context, Index first, Index tasks);
+  template <class AfterTask>
+  std::uint32_t take_tasks(Index worker, std::uint32_t run, const AfterTask& after_task);
   void wait_and_run(Index worker);
-  void run_share(Index worker) const;
+  void stop();
 
   Index count_;
   Work work_;
-  Task task_ = nullptr;
-  void* context_ = nullptr;
-  Index tasks_ = 0;
-  std::atomic<std::uint32_t> generation_ = 0;  // counts runs; workers wait for it to move
-  std::atomic<std::uint32_t> running_ = 0;     // workers that are not done with this run
+  // Of the run under way. Read by late workers, too, who then find nothing left of the run they came for.
+  std::atomic<Task> task_ = nullptr;
+  std::atomic<void*> context_ = nullptr;
+  std::atomic<Index> first_ = 0, tasks_ = 0;
+  std::unique_ptr<Share[]> shares_;
+  alignas(64) std::atomic<std::uint32_t> run_ = 0;   // counts runs; workers wait for it to move
+  alignas(64) std::atomic<std::uint32_t> done_ = 0;  // tasks of this run that other workers than the caller have done
+  std::atomic<std::uint32_t> sleepers_ = 0;          // workers that wait for run_ asleep
   std::atomic<bool> stop_ = false;
+  bool last_was_long_ = true;  // the last run was worth waking sleepers for, and so is the next one, as a rule
   std::vector<std::thread> workers_;
 };
 
-// Number of threads to use when none is asked for: what the system grants this process, at least 1.
+// The processors that the system grants this process, at least 1: of the machine, of its mask, and of its control group
+// where that has a quota. Number of threads to use when none is asked for.
 Index available_threads();
 
 }  // namespace abh

@@ -52,9 +52,14 @@ struct Entry {
   Index end;
 };
 
+constexpr const char* version_key = "abh_version";
+constexpr const char* check_key = "abh_crc32";
+constexpr std::string_view blank_check = "00000000";  // what the check value counts itself as
+
 struct Header {
   std::map<std::string, std::string> metadata;
   std::vector<Entry> entries;
+  std::size_t check_position = 0;  // of the text of check_key, if there is one
 };
 
 // The bytes that `shape` takes; nothing if an extent is negative or the product does not fit an Index.
@@ -108,7 +113,11 @@ class HeaderParser {
     Header header;
     parse_object([&](const std::string& name) {
       if (name == "__metadata__") {
-        parse_object([&](const std::string& key) { header.metadata[key] = parse_string(); });
+        parse_object([&](const std::string& key) {
+          skip_space();
+          if (key == check_key) header.check_position = position_ + 1;
+          header.metadata[key] = parse_string();
+        });
       } else {
         header.entries.push_back(parse_entry(name));
       }
@@ -355,17 +364,68 @@ void check_layout(std::vector<Entry>& entries, Index data_size, const std::strin
   if (covered != data_size) fail_hole(data_size);
 }
 
+[[noreturn]] void fail_metadata(const std::string& path, const std::string& key, const std::string& found,
+                                const std::string& expected) {
+  throw Error(path + ": metadata " + quoted(key) + " is " + quoted(found) + ", expected " + expected);
+}
+
+void require_check_digits(const std::string& path, const std::string& key, const std::string& text) {
+  if (text.size() != blank_check.size() || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    fail_metadata(path, key, text, "8 lower-case hexadecimal digits");
+  }
+}
+
+// The check value of a whole file but for the length of its header.
+std::uint32_t check_of(std::string_view header, std::size_t check_position, const auto& add_data) {
+  const std::string_view after = header.substr(check_position + blank_check.size());
+  std::uint32_t crc = crc32(header.data(), check_position);
+  crc = crc32(blank_check.data(), blank_check.size(), crc);
+  crc = crc32(after.data(), after.size(), crc);
+  return add_data(crc);
+}
+
+// The version of the file, 0 without marks. Both or none: a flipped bit in the name of one is noticed by the other.
+Index check_marks(const Header& header, std::string_view text, const std::byte* data, Index size,
+                  const std::string& path) {
+  const auto version = header.metadata.find(version_key), check = header.metadata.find(check_key);
+  const auto end = header.metadata.end();
+  if (version == end && check == end) return 0;
+  if (version == end || check == end) {
+    throw Error(path + ": the header is damaged: metadata has " + (check == end ? version_key : check_key) +
+                " without " + (check == end ? check_key : version_key));
+  }
+  require_check_digits(path, check_key, check->second);
+  if (text.substr(header.check_position, check->second.size()) != check->second) {
+    fail_metadata(path, check_key, check->second, "digits without escapes");
+  }
+  const std::string actual =
+      hexadecimal(check_of(text, header.check_position,
+                           [&](std::uint32_t crc) { return crc32(data, static_cast<std::size_t>(size), crc); }),
+                  8);
+  if (actual != check->second) {
+    throw Error(path + ": the file is damaged: CRC-32 " + actual + ", expected " + check->second + " (metadata)");
+  }
+  const std::string& stated = version->second;
+  const bool number = !stated.empty() && stated.size() < 10 && stated.find_first_not_of("0123456789") == stated.npos;
+  if (!number || stated.front() == '0') fail_metadata(path, version_key, stated, "a whole number");
+  const Index value = std::stoll(stated);
+  if (value > safetensors_version) {
+    fail_metadata(path, version_key, stated,
+                  "at most " + std::to_string(safetensors_version) + ": a newer program wrote this file");
+  }
+  return value;
+}
+
+// What files of the first releases carry: a check value of the data alone.
 void check_crc(const std::map<std::string, std::string>& metadata, const std::byte* data, Index size,
                const std::string& path) {
   const auto entry = metadata.find("crc32");
   if (entry == metadata.end()) return;
-  const std::string& stated = entry->second;
-  if (stated.size() != 8 || stated.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    throw Error(path + ": metadata \"crc32\" is " + quoted(stated) + ", expected 8 lower-case hexadecimal digits");
-  }
+  require_check_digits(path, "crc32", entry->second);
   const std::string actual = hexadecimal(crc32(data, static_cast<std::size_t>(size)), 8);
-  if (actual != stated) {
-    throw Error(path + ": the data section is damaged: CRC-32 " + actual + ", expected " + stated + " (metadata)");
+  if (actual != entry->second) {
+    throw Error(path + ": the data section is damaged: CRC-32 " + actual + ", expected " + entry->second +
+                " (metadata)");
   }
 }
 
@@ -450,16 +510,20 @@ SafetensorsFile SafetensorsFile::read(const std::string& path) {
 SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::string& path) {
   const Index size = header_size(bytes.data(), static_cast<Index>(bytes.size()), path);
   const auto* text = reinterpret_cast<const char*>(bytes.data() + length_size);
-  Header header = HeaderParser(std::string_view(text, static_cast<std::size_t>(size)), path).parse();
+  const std::string_view header_text(text, static_cast<std::size_t>(size));
+  Header header = HeaderParser(header_text, path).parse();
 
   const Index data_size = static_cast<Index>(bytes.size()) - length_size - size;
   check_layout(header.entries, data_size, path);
-  check_crc(header.metadata, bytes.data() + length_size + size, data_size, path);
+  const std::byte* data_section = bytes.data() + length_size + size;
+  const Index version = check_marks(header, header_text, data_section, data_size, path);
+  check_crc(header.metadata, data_section, data_size, path);
 
   SafetensorsFile file;
   file.path_ = path;
   file.bytes_ = std::move(bytes);
   file.metadata_ = std::move(header.metadata);
+  file.version_ = version;
   for (Entry& entry : header.entries) {
     const std::byte* data = file.bytes_.data() + length_size + size + entry.begin;
     const auto alignment = static_cast<std::uintptr_t>(element_size(entry.dtype));
@@ -511,7 +575,6 @@ void write_safetensors(const std::string& path, const std::vector<SafetensorsOut
   std::string entries;
   std::set<std::string> names = {"__metadata__"};
   Index end = 0;
-  std::uint32_t crc = 0;
   for (const SafetensorsOutput* tensor : ordered) {
     const std::string name = checked_json(tensor->name);
     if (!names.insert(tensor->name).second)
@@ -525,20 +588,32 @@ void write_safetensors(const std::string& path, const std::vector<SafetensorsOut
     end += *bytes;
     entries += "," + name + ":{\"dtype\":\"" + dtype_name(tensor->dtype) + "\",\"shape\":" + shape_text(tensor->shape) +
                ",\"data_offsets\":" + shape_text({begin, end}) + "}";
-    crc = crc32(tensor->data, static_cast<std::size_t>(*bytes), crc);
   }
 
-  metadata["crc32"] = hexadecimal(crc, 8);
-  std::string header;
+  metadata.erase("crc32");
+  metadata[version_key] = std::to_string(safetensors_version);
+  metadata[check_key] = blank_check;
+  std::string header = "{\"__metadata__\":{";
+  std::size_t check_position = 0;
   for (const auto& [key, value] : metadata) {
-    header += (header.empty() ? "" : ",") + checked_json(key) + ":" + checked_json(value);
+    header += (header.back() == '{' ? "" : ",") + checked_json(key) + ":";
+    if (key == check_key) check_position = header.size() + 1;
+    header += checked_json(value);
   }
-  header = "{\"__metadata__\":{" + header + "}" + entries + "}";
+  header += "}" + entries + "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');  // the data section begins at a multiple of 8
   if (header.size() > static_cast<std::size_t>(max_header_size)) {
     throw Error(path + ": cannot write: the header would take " + std::to_string(header.size()) + " bytes, at most " +
                 std::to_string(max_header_size) + " are allowed");
   }
+
+  const std::uint32_t check = check_of(header, check_position, [&](std::uint32_t crc) {
+    for (const SafetensorsOutput* tensor : ordered) {
+      crc = crc32(tensor->data, static_cast<std::size_t>(*checked_byte_count(tensor->dtype, tensor->shape)), crc);
+    }
+    return crc;
+  });
+  header.replace(check_position, blank_check.size(), hexadecimal(check, 8));
 
   AtomicFile file(path);
   const auto header_length = static_cast<std::uint64_t>(header.size());

@@ -7,8 +7,10 @@
 // little-endian; together they cover the data section exactly: no overlap, no hole. Format:
 // github.com/huggingface/safetensors, README.
 //
-// On top of the format, __metadata__ may hold "crc32": the CRC-32 of the data section, 8 lower-case hexadecimal digits.
-// Other readers see one more string; the reader here checks it, the writer here always writes it.
+// On top of the format, __metadata__ holds two marks that the writer here always writes and the reader here checks
+// where it finds them; other readers see two more strings. "abh_version": which keys the writer knew. "abh_crc32": the
+// CRC-32 of header and data, 8 lower-case hexadecimal digits which count as zeros themselves. One without the other is
+// an error. Files of the first releases have "crc32" instead, of the data section alone; other people's have nothing.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,9 @@
 #include "base/types.hpp"
 
 namespace abh {
+
+// Written as "abh_version". A key of metadata that is new goes with a number that is new.
+inline constexpr Index safetensors_version = 1;
 
 enum class Dtype { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL };
 
@@ -67,6 +72,8 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // What "abh_version" says; 0 without the marks.
+  Index version() const { return version_; }
   // In the order of their data.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return position_of_.count(name) != 0; }
@@ -86,6 +93,7 @@ class SafetensorsFile {
   std::vector<std::byte> bytes_;                // the whole file
   std::vector<std::vector<std::byte>> copies_;  // of tensors that lie in bytes_ at an address unfit for their elements
   std::map<std::string, std::string> metadata_;
+  Index version_ = 0;
   std::vector<SafetensorsTensor> tensors_;
   std::map<std::string, std::size_t> position_of_;  // name -> position in tensors_
 };
@@ -100,7 +108,7 @@ struct SafetensorsOutput {
 
 // Writes the file whole or not at all (AtomicFile). Tensors are stored in the order given, except that wider elements
 // come before narrower ones, which aligns every tensor to its elements without holes. Metadata entries are sorted by
-// key; "crc32" is set here. The bytes depend on the arguments alone. The data is read twice (check value, writing),
+// key; the marks are set here. The bytes depend on the arguments alone. The data is read twice (check value, writing),
 // never copied. Error if it cannot be written, or if names repeat or texts are not valid UTF-8: no reader would take
 // it.
 void write_safetensors(const std::string& path, const std::vector<SafetensorsOutput>& tensors,

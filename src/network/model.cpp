@@ -119,7 +119,7 @@ class ModelOn : public Model {
 
 template <Isa isa>
 std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Work work) {
-  return std::make_unique<CpuDevice<isa>>(choice.threads, work);
+  return std::make_unique<CpuDevice<isa>>(working_threads(choice), work);
 }
 template <Isa isa>
 std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string&) {
@@ -170,8 +170,24 @@ void add_machine_flags(Flags& flags, DeviceChoice& choice) {
   flags.choice(
       "device", choice.device, {"auto", "plain", "cpu", "cuda", "emulated"},
       "where to compute; plain: the loops as the equations have them, slowly; auto: cuda if it is there, else cpu");
-  flags.integer("threads", choice.threads, "N", "threads of the CPU device", 1, 1024);
+  flags.integer("threads", choice.threads, "N", "threads of the CPU device; no more than there are processors work", 1,
+                256);
   flags.choice("gemm", choice.gemm, {"library", "hand"}, "matrix products of the CUDA device: cuBLASLt's or ours");
+}
+
+Index working_threads(const DeviceChoice& choice) { return std::min(choice.threads, available_threads()); }
+
+std::string machine_text(const DeviceChoice& choice, const std::string& type) {
+  const std::string device = resolved_device(choice.device);
+  if (device == "cuda") return device + ", " + type + ", " + choice.gemm + " matrix products";
+  if (device != "cpu") return device + ", " + type;
+  const Index working = working_threads(choice);
+  std::string text = device + " (" + isa_name(best_isa()) + "), " + type + ", " + to_text(working) +
+                     (working == 1 ? " thread" : " threads");
+  if (working < choice.threads) {
+    text += " (" + to_text(choice.threads) + " asked for; more than there are processors only wait for each other)";
+  }
+  return text;
 }
 
 std::string resolved_device(const std::string& device) {
@@ -260,8 +276,9 @@ std::size_t available_memory() {
   return available;
 }
 
-void require_memory(std::size_t wanted) {
-  const std::size_t available = available_memory();
+void require_memory(std::size_t wanted, std::size_t taken) {
+  const std::size_t free = available_memory(), most = std::numeric_limits<std::size_t>::max();
+  const std::size_t available = free > most - taken ? most : free + taken;
   if (wanted <= available) return;
   const auto megabytes = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   throw Error("out of memory: this needs " + megabytes(wanted) + ", available are " + megabytes(available) +

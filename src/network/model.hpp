@@ -59,6 +59,12 @@ struct DeviceChoice {
 };
 void add_machine_flags(Flags& flags, DeviceChoice& choice);
 
+// How many of the CPU device's threads are worth starting: more than there are processors wait for each other.
+Index working_threads(const DeviceChoice& choice);
+
+// The device and how it computes, for people: "cpu (avx512), float, 2 threads".
+std::string machine_text(const DeviceChoice& choice, const std::string& type);
+
 // The name of the device that `auto` stands for, any other as it is.
 std::string resolved_device(const std::string& device);
 
@@ -85,8 +91,8 @@ std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
 // Bytes that this process may still use: of the machine, and of its control group where there is one.
 std::size_t available_memory();
 
-// Error, naming the sizes, if `wanted` bytes are more than available.
-void require_memory(std::size_t wanted);
+// Error, naming the sizes, if `wanted` bytes, of which this process has `taken` already, are more than available.
+void require_memory(std::size_t wanted, std::size_t taken = 0);
 
 // Draws the weights of a new model. Weight i of table row p is number i of the normal sequence of (seed, step p).
 std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,

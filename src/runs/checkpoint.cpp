@@ -106,7 +106,7 @@ void check_read(const std::string& path, const Check& check) {
 
 ModelConfig read_config(const SafetensorsFile& file, const Tokenizer& tokenizer) {
   for (const char* key : {"layers", "channels", "heads", "context", "mixer", "vocabulary_size"}) text_of(file, key);
-  const ModelConfig config = ModelConfig::from_metadata(file.metadata(), file.path());
+  const ModelConfig config = ModelConfig::from_metadata(file.metadata(), file.path(), file.version());
   check_read(file.path(), [&] { check_model(config); });
   if (config.vocabulary != tokenizer.size()) {
     throw Error(file.path() + ": metadata vocabulary_size: expected the " + std::to_string(tokenizer.size()) +
@@ -165,15 +165,15 @@ RunState read_run_state(const std::string& path) {
   RunState state;
   state.tokenizer = read_tokenizer(file);
   state.config = read_config(file, state.tokenizer);
+  state.data_fingerprint = text_of(file, "data");
+  state.log_position = text_of(file, "log");
   Metadata training;
   for (const auto& [key, value] : file.metadata()) {
     const std::string prefix = "training.";
     if (key.starts_with(prefix)) training[key.substr(prefix.size())] = value;
   }
-  state.training = TrainingConfig::from_metadata(training, path);
+  state.training = TrainingConfig::from_metadata(training, path, file.version());
   check_read(path, [&] { state.training.check(); });
-  state.data_fingerprint = text_of(file, "data");
-  state.log_position = text_of(file, "log");
   state.step = number_of<Index>(file, "step");
   state.best_loss = optional_number_of(file, "best_loss");
   if (state.best_loss) state.best_step = number_of<Index>(file, "best_step");

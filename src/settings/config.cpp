@@ -53,21 +53,21 @@ auto one_a_layer(const std::string& list, Index layers, const char* flag, const 
 
 class MetadataReader {
  public:
-  MetadataReader(const std::map<std::string, std::string>& metadata, const std::string& source)
-      : metadata_(metadata), source_(source) {}
+  MetadataReader(const std::map<std::string, std::string>& metadata, const std::string& source, Index file_version)
+      : metadata_(metadata), source_(source), file_version_(file_version) {}
 
   void operator()(const Setting& setting, std::string& value) const {
-    if (const std::string* text = find(setting.key)) value = *text;
+    if (const std::string* text = find(setting)) value = *text;
   }
   void operator()(const Setting& setting, bool& value) const {
-    const std::string* text = find(setting.key);
+    const std::string* text = find(setting);
     if (!text) return;
     if (*text != "0" && *text != "1") fail(setting.key, *text, "0 or 1");
     value = *text == "1";
   }
   template <class Number>
   void operator()(const Setting& setting, Number& value) const {
-    const std::string* text = find(setting.key);
+    const std::string* text = find(setting);
     if (!text) return;
     const std::optional<Number> number = from_text<Number>(*text);
     if (!number) fail(setting.key, *text, "a number");
@@ -78,9 +78,12 @@ class MetadataReader {
   }
 
  private:
-  const std::string* find(const char* key) const {
-    const auto entry = metadata_.find(key);
-    return entry == metadata_.end() ? nullptr : &entry->second;
+  const std::string* find(const Setting& setting) const {
+    const auto entry = metadata_.find(setting.key);
+    if (entry != metadata_.end()) return &entry->second;
+    if (setting.since > file_version_) return nullptr;
+    throw Error(source_ + ": metadata has no " + setting.key + ", which every file of version " +
+                to_text(file_version_) + " has");
   }
   [[noreturn]] void fail(const char* key, const std::string& found, const char* expected) const {
     throw Error(source_ + ": metadata " + key + ": expected " + expected + ", found \"" + one_line(found) + "\"");
@@ -88,6 +91,7 @@ class MetadataReader {
 
   const std::map<std::string, std::string>& metadata_;
   const std::string& source_;
+  Index file_version_;
 };
 
 struct MetadataWriter {
@@ -189,10 +193,11 @@ std::map<std::string, std::string> ModelConfig::metadata() const {
   return result;
 }
 
-ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source) {
+ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,
+                                       Index file_version) {
   ModelConfig model;
   model.ffn_bias = false;
-  visit_model(MetadataReader(metadata, source), model);
+  visit_model(MetadataReader(metadata, source, file_version), model);
   return model;
 }
 
@@ -205,9 +210,9 @@ std::map<std::string, std::string> TrainingConfig::metadata() const {
 }
 
 TrainingConfig TrainingConfig::from_metadata(const std::map<std::string, std::string>& metadata,
-                                             const std::string& source) {
+                                             const std::string& source, Index file_version) {
   TrainingConfig training;
-  visit_training(MetadataReader(metadata, source), training);
+  visit_training(MetadataReader(metadata, source, file_version), training);
   return training;
 }
 

@@ -65,9 +65,11 @@ struct ModelConfig {
   void check() const;
 
   // As strings, for a checkpoint's __metadata__, under the keys of the golden files, and back. Reading starts from the
-  // golden files' defaults; unknown keys are left to others. Error, naming `source`, for a value that is not one.
+  // golden files' defaults; unknown keys are left to others. Error, naming `source`, for a value that is not one, and
+  // for a missing key that files of `file_version` have; 0: a file without one, as other people's are.
   std::map<std::string, std::string> metadata() const;
-  static ModelConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source);
+  static ModelConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,
+                                   Index file_version = 0);
 };
 
 // How a network is trained. Losses are nats per token.
@@ -95,7 +97,8 @@ struct TrainingConfig {
   void check() const;
 
   std::map<std::string, std::string> metadata() const;
-  static TrainingConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source);
+  static TrainingConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,
+                                      Index file_version = 0);
 };
 
 // Registers the flags of a configuration, in the order of the table (settings/table.hpp), or of those named in `only`.

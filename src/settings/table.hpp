@@ -9,9 +9,11 @@ namespace abh {
 
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
 // flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
+// `since`: the version of files in which the key came (safetensors_version); an older file does without.
 struct Setting {
   const char* key;
   std::string flag = "", unit = "", help = "";
+  Index since = 1;
 };
 struct WholeSetting : Setting {
   Index low, high;

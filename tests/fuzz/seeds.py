@@ -47,6 +47,8 @@ SEEDS = {
     "misaligned": sequence([("a", "U8", [1]), ("b", "F64", [1]), ("c", "F32", [1])]),
     "order": pack('{"b":' + json.dumps(entry("U8", [2], 2)) + ',"a":' + json.dumps(entry("U8", [2], 0)) + "}", b"0123"),
     "metadata": pack('{"__metadata__":{"case":"linear","note":"a \\"b\\""}}'),
+    "marks": pack('{"__metadata__":{"abh_crc32":"00000000","abh_version":"1"}}'),
+    "one_mark": pack('{"__metadata__":{"abh_version":"1"}}'),
     "bad_crc": pack('{"__metadata__":{"crc32":"0123abcd"}}'),
     "malformed_crc": pack('{"__metadata__":{"crc32":"0123ABCD"}}'),
     "escapes": pack('{"__metadata__":{"\\"\\\\\\/\\b\\f\\n\\r\\t":"\\u0041\\u00e9\\u20AC\\ud83d\\ude00"}}'),

@@ -34,6 +34,10 @@ std::string read_text_file(const std::string& path) {
   const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
   if (!file) throw Error(path + ": cannot be opened: " + std::strerror(errno));
   std::string bytes;
+  if (std::filesystem::is_regular_file(status)) {
+    const std::uintmax_t size = std::filesystem::file_size(path, ignored);
+    if (size != static_cast<std::uintmax_t>(-1)) bytes.reserve(size);  // a pipe's is not known
+  }
   std::vector<char> buffer(1 << 16);
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
     bytes.append(buffer.data(), count);
@@ -50,8 +54,20 @@ std::string fingerprint(std::string_view bytes) {
 }
 
 Dataset::Dataset(const std::string& path, std::string_view text, const Tokenizer& tokenizer, Index context)
-    : name_(std::filesystem::path(path).stem().string()), tokens_(tokenizer.encode(text, path)) {
-  const Index n = static_cast<Index>(tokens_.size());
+    : name_(std::filesystem::path(path).stem().string()) {
+  if (tokenizer.size() > 1 << 16) {
+    tokens_.emplace<std::vector<Token>>();
+  } else if (tokenizer.size() > 1 << 8) {
+    tokens_.emplace<std::vector<std::uint16_t>>();
+  }
+  std::visit(
+      [&]<class Narrow>(std::vector<Narrow>& tokens) {
+        tokens.reserve(text.size());
+        tokenizer.encode(text, path, [&](Token token) { tokens.push_back(static_cast<Narrow>(token)); });
+        size_ = static_cast<Index>(tokens.size());
+      },
+      tokens_);
+  const Index n = size_;
   training_size_ = n - n / 10;
   if (n == 0) throw Error(path + ": is empty, expected text");
   if (tokenizer.kind() == "char" && tokenizer.size() < 2) {
@@ -68,6 +84,15 @@ Dataset::Dataset(const std::string& path, std::string_view text, const Tokenizer
   }
 }
 
+std::size_t Dataset::bytes() const {
+  return std::visit([]<class Narrow>(const std::vector<Narrow>& tokens) { return tokens.size() * sizeof(Narrow); },
+                    tokens_);
+}
+
+void Dataset::copy_tokens(Token* to, Index begin, Index count) const {
+  std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + begin, count, to); }, tokens_);
+}
+
 Index Dataset::training_offset(Index b, Index C, std::uint64_t seed, std::uint32_t step) const {
   const std::uint64_t index = 2 * static_cast<std::uint64_t>(b);
   const std::uint64_t high = philox_word(seed, index, step, sites::batch);
@@ -78,22 +103,21 @@ Index Dataset::training_offset(Index b, Index C, std::uint64_t seed, std::uint32
 void Dataset::training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed,
                              std::uint32_t step) const {
   for (Index b = 0; b < B; ++b) {
-    const Token* window_c = tokens_.data() + training_offset(b, C, seed, step);
-    std::copy_n(window_c, C, tokens_bc + b * C);
-    std::copy_n(window_c + 1, C, targets_bc + b * C);
+    const Index begin = training_offset(b, C, seed, step);
+    copy_tokens(tokens_bc + b * C, begin, C);
+    copy_tokens(targets_bc + b * C, begin + 1, C);
   }
 }
 
 void Dataset::validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const {
-  const Token* split = tokens_.data() + training_size_;
   for (Index b = 0; b < B; ++b) {
     const Index start = (first_row + b) * C;
     const Index filled = std::clamp(validation_targets() - start, Index{0}, C);
     Token* tokens_c = tokens_bc + b * C;
     Token* targets_c = targets_bc + b * C;
     if (filled > 0) {
-      std::copy_n(split + start, filled, tokens_c);
-      std::copy_n(split + start + 1, filled, targets_c);
+      copy_tokens(tokens_c, training_size_ + start, filled);
+      copy_tokens(targets_c, training_size_ + start + 1, filled);
     }
     std::fill(tokens_c + filled, tokens_c + C, Token{0});
     std::fill(targets_c + filled, targets_c + C, ignored_target);

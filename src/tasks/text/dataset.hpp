@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/types.hpp"
@@ -27,10 +28,11 @@ class Dataset {
 
   // The file's name without folder and extension.
   const std::string& name() const { return name_; }
-  // The whole text; the first 90 %, training_size() = n - n / 10 tokens, are the training split.
-  const std::vector<Token>& tokens() const { return tokens_; }
+  // Of the n tokens of the text the first 90 %, n - n / 10, are the training split.
   Index training_size() const { return training_size_; }
-  Index validation_size() const { return static_cast<Index>(tokens_.size()) - training_size_; }
+  Index validation_size() const { return size_ - training_size_; }
+  // Bytes of memory that it takes.
+  std::size_t bytes() const;
 
   // Where row `b` of the batch of `step` starts: uniform over the training_size() - C places at which a window of C
   // tokens and the target after its last one lie in the training split. Rows are drawn independently of each other.
@@ -51,9 +53,12 @@ class Dataset {
   void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const;
 
  private:
+  void copy_tokens(Token* to, Index begin, Index count) const;
+
   std::string name_;
-  std::vector<Token> tokens_;
-  Index training_size_ = 0;
+  // The whole text, as narrow as its vocabulary allows: a byte a character, as a rule.
+  std::variant<std::vector<std::uint8_t>, std::vector<std::uint16_t>, std::vector<Token>> tokens_;
+  Index size_ = 0, training_size_ = 0;
 };
 
 }  // namespace abh

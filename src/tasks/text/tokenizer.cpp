@@ -83,19 +83,25 @@ Index Tokenizer::size() const { return characters_.empty() ? 256 : static_cast<I
 std::vector<Token> Tokenizer::encode(std::string_view text, const std::string& what) const {
   std::vector<Token> ids;
   ids.reserve(text.size());
+  encode(text, what, [&](Token id) { ids.push_back(id); });
+  return ids;
+}
+
+void Tokenizer::encode(std::string_view text, const std::string& what, const std::function<void(Token)>& take) const {
   if (characters_.empty()) {
-    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
-    return ids;
+    for (const char byte : text) take(static_cast<unsigned char>(byte));
+    return;
   }
+  Index place = 0;
   for_each_character(text, what, "", [&](char32_t code) {
+    ++place;
     const auto found = std::lower_bound(characters_.begin(), characters_.end(), code);
     if (found == characters_.end() || *found != code) {
-      throw Error(what + ": character " + std::to_string(ids.size() + 1) + ", " + describe(code) +
-                  ", is not one of the " + std::to_string(characters_.size()) + " characters of the vocabulary");
+      throw Error(what + ": character " + std::to_string(place) + ", " + describe(code) + ", is not one of the " +
+                  std::to_string(characters_.size()) + " characters of the vocabulary");
     }
-    ids.push_back(static_cast<Token>(found - characters_.begin()));
+    take(static_cast<Token>(found - characters_.begin()));
   });
-  return ids;
 }
 
 std::string Tokenizer::decode(Token id) const {

@@ -3,6 +3,7 @@
 // Text to token ids and back. Two kinds: `char`, one token a Unicode code point, with the sorted distinct code points
 // of the training text as vocabulary; and `byte`, one token a byte, which takes any file.
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,8 @@ class Tokenizer {
   // One id a character (or byte). Throws Error for invalid UTF-8 and for a character outside the vocabulary, which
   // names the character, its code and its place in `what` ("prompt", or a path). O(log size()) a character.
   std::vector<Token> encode(std::string_view text, const std::string& what) const;
+  // The same for long texts: take(id), one after the other.
+  void encode(std::string_view text, const std::string& what, const std::function<void(Token)>& take) const;
 
   // The bytes of one id. With `byte` they may be a part of a UTF-8 sequence. Throws Error outside 0 .. size() - 1.
   std::string decode(Token id) const;
