@@ -16,9 +16,7 @@ configure:
 	@tools/need.sh cmake c++
 	@[ -f $(BUILD)/Makefile ] || cmake -S . -B $(BUILD) >/dev/null
 
-# $(call build,TARGET): quiet unless it fails.
-build = @echo 'building $(1)'; cmake --build $(BUILD) -j $(JOBS) --target $(1) >$(BUILD)/build.log 2>&1 || \
-  { cat $(BUILD)/build.log >&2; exit 1; }
+build = @JOBS=$(JOBS) tools/build.sh $(BUILD) $(1)
 
 train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny
 	$(call build,train)

@@ -217,7 +217,7 @@ TEST_CASE("an unknown flag is named, and the nearest one if it is near", "[flags
   CHECK(message_of({"--hepl"}) == "unknown flag --hepl; did you mean --help?");
   CHECK(message_of({"--xyzzy", "1"}).starts_with("unknown flag --xyzzy; did you mean --"));
   CHECK(message_of({"--=3"}).starts_with("unknown flag --; did you mean --"));
-  CHECK(message_of({"-h"}) == "unknown flag -h; did you mean --help?");
+  CHECK(message_of({"-x"}).starts_with("unknown flag -x; did you mean --"));
   CHECK(message_of({"-help"}) == "unknown flag -help; did you mean --help?");
   CHECK(message_of({"-steps", "3"}) == "unknown flag -steps; did you mean --steps?");
   CHECK(message_of({"-steps=3"}) == "unknown flag -steps; did you mean --steps?");
@@ -258,6 +258,9 @@ TEST_CASE("help and version are printed whatever else is wrong", "[flags]") {
   const Captured help(std::cout);
   CHECK(program.parse({"--xyzzy", "--steps", "--help"}) == 0);
   CHECK(help.text() == program.flags.help());
+  const Captured short_help(std::cout);
+  CHECK(program.parse({"--xyzzy", "-h", "--version"}) == 0);
+  CHECK(short_help.text() == program.flags.help());
   CHECK(message_of({"--help=1"}) == "--help: takes no value, found \"1\"");
 }
 
@@ -280,7 +283,7 @@ TEST_CASE("help shows every flag with placeholder, limits and default", "[flags]
       "  --device auto|cpu|cuda        where to run (default: auto)\n"
       "  --ffn-bias 0|1                biases in the feed-forward net (default: 1)\n"
       "\n"
-      "  --help                        print this and leave\n"
+      "  --help, -h                    print this and leave\n"
       "  --version                     print the version and leave\n";
   CHECK(Program("FILE...").flags.help() == expected);
 }
@@ -303,6 +306,53 @@ TEST_CASE("help stays within 100 columns", "[flags]") {
   }
   CHECK(longest <= 100);
   CHECK(longest >= 95);
+}
+
+TEST_CASE("help fits any window and breaks no word", "[flags]") {
+  std::string target;
+  Flags flags("prog", "Does a thing that takes some words to say, more than fit a narrow window.", "FILE...");
+  flags.text("a-name", target, "PLACEHOLDER", "a text of words of which none is longer than any line is wide");
+  flags.choice("choice", target, {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}, "x");
+  flags.environment("SOME_VARIABLE", "what it means, in some words that do not fit a narrow window either");
+  const auto words_of = [](const std::string& text) {
+    std::string words;
+    for (const char c : text) {
+      if (c != ' ' && c != '\n') words += c;
+    }
+    return words;
+  };
+  for (std::size_t columns = 40; columns <= 100; ++columns) {
+    INFO(columns << " columns");
+    const std::string help = flags.help(columns);
+    CHECK(words_of(help) == words_of(flags.help()));
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) {
+      CHECK(line.size() <= columns);
+      CHECK((line.empty() || line.back() != ' '));
+    }
+    for (const char* word : {"--a-name PLACEHOLDER", "longer", "SOME_VARIABLE", "either", "seven|"}) {
+      CHECK(help.find(word) != help.npos);
+    }
+  }
+}
+
+TEST_CASE("what other programs call a flag is told ours", "[flags]") {
+  Program program;
+  program.flags.also_called("lr", "learning-rate");
+  program.flags.also_called("epochs", "steps");
+  program.flags.also_called("batch-size", "batch");
+  const auto message = [&](const Arguments& line) -> std::string {
+    try {
+      program.parse(line);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK(message({"--lr", "1"}) == "unknown flag --lr; did you mean --learning-rate?");
+  CHECK(message({"--epochs=1"}) == "unknown flag --epochs; did you mean --steps?");
+  // No flag of this program: the nearest one it is.
+  CHECK(message({"--batch-size", "1"}) != "unknown flag --batch-size; did you mean --batch?");
 }
 
 TEST_CASE("one flag can be read before the others", "[flags]") {

@@ -14,6 +14,12 @@
 
 using namespace abh;
 
+TEST_CASE("programs: generate without a run says how to get one", "[programs]") {
+  const TestFolder folder;
+  const Outcome outcome = generate({}, {.folder = folder.path()});
+  require_refusal(outcome, "generate", 1, {"runs/tiny", "there is no trained model yet", "make train"});
+}
+
 TEST_CASE("programs: generate refuses a prompt that it cannot read", "[programs]") {
   const std::string run = trained();
   const Outcome unknown = generate({"--checkpoint", run, "--prompt", "the z\xc3\xa9"});

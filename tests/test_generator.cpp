@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -15,9 +16,9 @@ using namespace abh;
 namespace {
 
 Checkpoint some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
-                           const std::string& window = "0") {
+                           const std::string& window = "0", Index context = 8) {
   const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
-  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 8, .vocabulary = tokenizer.size()};
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = context, .vocabulary = tokenizer.size()};
   config.mixer = mixer;
   config.window = window;
   config.positions = positions;
@@ -184,6 +185,30 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
       CHECK(generator.next({.temperature = 0}) == most_likely(logits_v));
     }
   }
+}
+
+TEST_CASE("generator: of a long prompt no more is read than the model can remember", "[generator]") {
+  for (const Index context : {1, 2, 5, 8}) {
+    for (const char* positions : {"learned", "none"}) {
+      const Checkpoint checkpoint = some_checkpoint("additive,dot", positions, "0", context);
+      std::vector<Token> prompt;
+      for (Index count = 1; count < 30; ++count) {
+        prompt.push_back(static_cast<Token>((count * count + 3) % 11));
+        Generator at_once({.device = "cpu", .threads = 1}, checkpoint),
+            one_by_one({.device = "cpu", .threads = 1}, checkpoint);
+        at_once.feed(prompt);
+        for (const Token token : prompt) one_by_one.feed(token);
+        INFO("context " << context << ", " << positions << ", " << count << " tokens");
+        for (Index i = 0; i < context + 2; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+      }
+    }
+  }
+  // Five million tokens in the time of a few.
+  const Checkpoint checkpoint = some_checkpoint("additive", "learned");
+  Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+  const auto begin = std::chrono::steady_clock::now();
+  generator.feed(std::vector<Token>(5'000'000, 3));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 
 TEST_CASE("generator: without positions a recurrent model never forgets by halves", "[generator]") {

@@ -7,5 +7,5 @@ tools/need.sh cmake c++ catch2 || exit 1
 cuda=OFF
 tools/need_gpu.sh 2>/dev/null && cuda=ON
 cmake -S . -B "$build" -DBUILD_TESTING=ON -DBUILD_EMULATOR=ON -DBUILD_CUDA=$cuda >/dev/null || exit 1
-cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target tests >"$build/build.log" 2>&1 || { cat "$build/build.log" >&2; exit 1; }
+tools/build.sh "$build" tests || exit 1
 GRADCHECK=1 "$build/tests" "[gpu]~[gpu_network]"

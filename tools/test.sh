@@ -1,5 +1,6 @@
 #!/bin/sh
-# tools/test.sh BUILD_DIR [TEST_ARGUMENTS...]: builds the tests and runs those named, or all. The last line counts them.
+# tools/test.sh BUILD_DIR [TEST_ARGUMENTS...]: builds the tests and runs those named, or all, each of which is shown with
+# its seconds when it has passed. The last line counts them.
 set -u
 build=$1
 shift
@@ -12,9 +13,8 @@ failed=0
 # count COMMAND...: runs it, shows what it prints, and adds up its last line "N passed, N failed".
 count() {
   output=$build/test_output.txt
-  "$@" >"$output" 2>&1
-  status=$?
-  cat "$output"
+  { "$@" 2>&1; echo $? >"$output.status"; } | tee "$output"
+  status=$(cat "$output.status")
   line=$(tail -n 1 "$output")
   case $line in
     *' passed, '*' failed')
@@ -28,13 +28,13 @@ count() {
 }
 
 if [ $# -gt 0 ]; then
-  count "$build/tests" "$@"
+  count "$build/tests" -d yes "$@"
 else
   # All of them in two halves that take about as long, one beside the other.
-  "$build/tests" "[gpu],[programs]" >"$build/beside.txt" 2>&1 &
+  "$build/tests" -d yes "[gpu],[programs]" >"$build/beside.txt" 2>&1 &
   beside=$!
   trap 'kill "$beside" 2>/dev/null; exit 130' INT TERM
-  count "$build/tests" "~[gpu]~[programs]"
+  count "$build/tests" -d yes "~[gpu]~[programs]"
   wait "$beside"
   count sh -c 'cat "$1"; exit "$2"' sh "$build/beside.txt" $?
 fi

@@ -94,7 +94,7 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
 
 template <class T, Isa isa>
 void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Results& results) {
-  CpuDevice<isa> device(s.device.threads);
+  CpuDevice<isa> device(working_threads(s.device));
   const PeakRate peak = [&](double seconds) { return multiply_add_rate(device, seconds); };
   for (int repeat = 0; repeat < 20; ++repeat) {
     const double window = 5e-3;  // seconds; a thread that sleeps takes some of the first to wake up
@@ -168,7 +168,7 @@ void bench_on(std::type_identity<GpuDevice<backend>>, const BenchSettings& s, Re
 }
 
 int body(int argc, char** argv) {
-  std::string preset = peek_preset(argc, argv), json, peer = "python3";
+  std::string preset = peek_preset(argc, argv), mixer, json, peer;
   BenchSettings s;
   ModelConfig& config = s.config;
   TrainingConfig& training = s.training;
@@ -176,22 +176,25 @@ int body(int argc, char** argv) {
   config.vocabulary = 65;  // Tiny Shakespeare's
   Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
   flags.choice("preset", preset, preset_names, "sizes to measure at");
-  flags.text("mixer", config.mixer, "LIST", "of the training step; without it every kind is measured");
+  flags.text("mixer", mixer, "LIST", "of the training step; none: each kind in turn");
   add_model_flags(flags, config, {"layers", "channels", "heads", "context"});
   add_training_flags(flags, training, {"batch", "dropout"});
   flags.toggle("recompute", s.recompute, "the training step saves less and computes it again");
   flags.real("seconds", s.seconds, "S", "time for each measurement", {0, 3600});
   flags.toggle("each-layer", s.each_layer, "measure the layers one by one, too");
   flags.text("json", json, "FILE", "write the results there as well");
-  flags.text("peer", peer, "PYTHON", "only compare the training step with PyTorch, which this Python has");
+  flags.text("peer", peer, "PYTHON",
+             "only compare the training step with the PyTorch of this interpreter (python3, say)");
   add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   require_device(s.device, training.type);
+  s.every_mixer = mixer.empty();
+  if (!s.every_mixer) config.mixer = mixer;
   check_model(config);
-  s.every_mixer = !flags.given("mixer");
   if (flags.given("peer")) {
+    if (peer.empty()) throw UsageError("--peer: expected a Python, found \"\"");
     if (flags.given("json")) throw UsageError("--json: not with --peer, which prints what it measures");
     run_peer(peer, argv[0], preset, s);
   }

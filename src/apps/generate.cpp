@@ -15,6 +15,11 @@
 namespace abh {
 namespace {
 
+bool is_there(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0;
+}
+
 bool is_folder(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
@@ -40,10 +45,18 @@ int body(int argc, char** argv) {
   flags.seed("seed", settings.seed, "of the drawing");
   add_machine_flags(flags, device);
   flags.choice("type", type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
+  for (const char* word : {"length", "n-predict", "max-new-tokens", "num-tokens"}) flags.also_called(word, "tokens");
+  for (const char* word : {"model", "run", "out"}) flags.also_called(word, "checkpoint");
+  flags.also_called("temp", "temperature");
   if (const auto status = flags.parse(argc, argv)) return *status;
   if (checkpoint_path.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
   require_device(device, type);
 
+  if (!flags.given("checkpoint") && !is_there(checkpoint_path)) {
+    throw Error(checkpoint_path +
+                ": there is no trained model yet; `make train` trains one in two minutes, and "
+                "--checkpoint names another");
+  }
   const Checkpoint checkpoint =
       read_checkpoint(is_folder(checkpoint_path) ? model_path(checkpoint_path) : checkpoint_path);
   if (prompt == "-") {
@@ -57,7 +70,7 @@ int body(int argc, char** argv) {
   if (prompt_tokens.empty()) {
     prompt_tokens = checkpoint.tokenizer.encode(opening_of_text(checkpoint.tokenizer), "prompt");
   }
-  for (Token token : prompt_tokens) generator.feed(token);
+  generator.feed(prompt_tokens);
   for (Index i = 0; i < tokens; ++i) {
     const std::string piece = checkpoint.tokenizer.decode(generator.next(settings));
     std::fwrite(piece.data(), 1, piece.size(), stdout);

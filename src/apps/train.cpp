@@ -145,6 +145,7 @@ int body(int argc, char** argv) {
   a.out = "runs/" + a.preset;
   Flags flags("train", "Trains a small language model on a text file.");
   add_flags(flags, a);
+  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
   if (const auto status = flags.parse(argc, argv)) return *status;
 
   if (a.data.empty()) throw UsageError("--data: expected a file, found \"\"");

@@ -39,6 +39,8 @@ const char* isa_name(Isa isa) {
   return "unknown";
 }
 
+std::string isa_choices() { return "baseline, avx2 or avx512"; }
+
 Isa best_isa() {
   constexpr Isa choices[] = {Isa::avx512, Isa::avx2, Isa::baseline};
   if (const char* wanted = std::getenv("ATTENTION_ISA"); wanted && *wanted) {
@@ -47,7 +49,7 @@ Isa best_isa() {
       if (isa_available(isa)) return isa;
       throw Error("ATTENTION_ISA: this build or this machine has no " + std::string(wanted));
     }
-    throw Error("ATTENTION_ISA: expected baseline, avx2 or avx512, found \"" + std::string(wanted) + "\"");
+    throw Error("ATTENTION_ISA: expected " + isa_choices() + ", found \"" + std::string(wanted) + "\"");
   }
   for (Isa isa : choices) {
     if (isa_available(isa)) return isa;

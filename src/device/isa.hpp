@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "cpu/cpu.hpp"
 
 namespace abh {
@@ -7,10 +9,13 @@ namespace abh {
 // Whether this program holds the layers for an instruction set and this machine can run them.
 bool isa_available(Isa isa);
 
-// The widest available one, or the one that the environment variable ATTENTION_ISA names (baseline, avx2, avx512);
+// The widest available one, or the one that the environment variable ATTENTION_ISA names (one of isa_choices());
 // throws Error when that is unknown or not available.
 Isa best_isa();
 
 const char* isa_name(Isa isa);
+
+// The names of those that can be chosen, for people: "baseline, avx2 or avx512".
+std::string isa_choices();
 
 }  // namespace abh

@@ -172,6 +172,8 @@ void add_machine_flags(Flags& flags, DeviceChoice& choice) {
       "where to compute; plain: the loops as the equations have them, slowly; auto: cuda if it is there, else cpu");
   flags.integer("threads", choice.threads, "N", "threads of the CPU device; no more than there are processors work", 1,
                 256);
+  flags.environment("ATTENTION_ISA", "instruction set of the CPU device: " + isa_choices() +
+                                         "; without it the widest that the machine has");
   flags.choice("gemm", choice.gemm, {"library", "hand"}, "matrix products of the CUDA device: cuBLASLt's or ours");
 }
 

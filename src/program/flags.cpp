@@ -1,6 +1,8 @@
 #include "program/flags.hpp"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -19,9 +21,19 @@
 namespace abh {
 namespace {
 
-constexpr std::size_t help_columns = 100;
-// Where help texts begin. A longer flag gets a line of its own.
-constexpr std::size_t help_indent = 32;
+// Help is no wider than a line is read with ease. Texts begin at a column of their own, and nearer where the window is
+// narrow; a longer flag gets a line of its own.
+constexpr std::size_t widest_help = 100, narrowest_help = 40;
+std::size_t help_indent(std::size_t columns) { return columns < 72 ? 8 : 32; }
+
+// Of the terminal that standard output is; the widest where it is none.
+std::size_t terminal_columns() {
+  winsize window{};
+  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) {
+    return widest_help;
+  }
+  return std::clamp<std::size_t>(window.ws_col, narrowest_help, widest_help);
+}
 
 // One flag of the command line as it was written, before anything is known about it.
 struct Item {
@@ -111,12 +123,13 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   return at(from.size(), to.size());
 }
 
-// Appends words to `out`, which already stands at column `column`, and breaks lines before help_columns.
-void append_wrapped(std::string& out, std::size_t column, std::size_t indent, std::string_view words) {
+// Appends words to `out`, which already stands at column `column`, and breaks lines before `columns`.
+void append_wrapped(std::string& out, std::size_t columns, std::size_t column, std::size_t indent,
+                    std::string_view words) {
   bool first = true;
   while (!words.empty()) {
     const std::size_t length = std::min(words.find(' '), words.size());
-    if (!first && column + 1 + length > help_columns) {
+    if (!first && column + 1 + length > columns) {
       out += '\n' + std::string(indent, ' ');
       column = indent;
       first = true;
@@ -144,6 +157,12 @@ Flags::Flags(std::string program, std::string summary, std::string usage_of_posi
     : program_(std::move(program)), summary_(std::move(summary)), positional_usage_(std::move(usage_of_positionals)) {}
 
 void Flags::section(const std::string& title) { next_section_ = title; }
+
+void Flags::environment(const std::string& variable, const std::string& meaning) {
+  environment_.emplace_back(variable, meaning);
+}
+
+void Flags::also_called(const std::string& word, const std::string& flag) { other_words_.emplace_back(word, flag); }
 
 template <class Number>
 void Flags::number(const std::string& name, Number& target, const std::string& placeholder, const std::string& help,
@@ -234,6 +253,9 @@ std::vector<Flags::Change> Flags::changes() const {
 }
 
 std::string Flags::nearest_flag(std::string_view name) const {
+  for (const auto& [word, flag] : other_words_) {
+    if (word == name && find(flag)) return flag;
+  }
   std::vector<std::string> candidates = {"help", "version"};
   for (const Flag& flag : flags_) candidates.push_back(flag.name);
   std::size_t best = std::numeric_limits<std::size_t>::max();
@@ -253,9 +275,10 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
   // Whoever asks for help gets it, however wrong the rest of the line is.
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string_view token = argv[i];
-    if (token == "--help") std::cout << help();
-    if (token == "--version") std::cout << program_ << " (Attention by Hand) " << version << '\n';
-    if (token == "--help" || token == "--version") return 0;
+    const bool asks_for_help = token == "--help" || token == "-h", asks_for_version = token == "--version";
+    if (asks_for_help) std::cout << help(terminal_columns());
+    if (asks_for_version) std::cout << program_ << " (Attention by Hand) " << version << '\n';
+    if (asks_for_help || asks_for_version) return 0;
   }
   CommandLine line = cut(argc, argv);
   for (const Item& item : line.items) {
@@ -283,20 +306,34 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
   return std::nullopt;
 }
 
-std::string Flags::help() const {
+std::string Flags::help() const { return help(widest_help); }
+
+std::string Flags::help(std::size_t columns) const {
   std::string out;
-  append_wrapped(out, 0, 0, program_ + " (Attention by Hand " + std::string(version) + "): " + summary_);
-  out += "\nUsage: " + program_ + " [--flag value | --flag=value]...";
-  out += (positional_usage_.empty() ? "" : " [--] " + positional_usage_) + "\n";
+  append_wrapped(out, columns, 0, 0, program_ + " (Attention by Hand " + std::string(version) + "): " + summary_);
+  out += '\n';
+  append_wrapped(out, columns, 0, 2,
+                 "Usage: " + program_ + " [--flag value | --flag=value]..." +
+                     (positional_usage_.empty() ? "" : " [--] " + positional_usage_));
+  const std::size_t indent = help_indent(columns);
   const auto entry = [&](const std::string& left, const std::string& right) {
-    out += left;
-    std::size_t column = left.size();
-    if (column + 2 > help_indent) {
+    // Alternatives are broken between two of them where they do not fit.
+    std::size_t column = 0;
+    for (std::size_t begin = 0, end; begin < left.size(); begin = end) {
+      end = std::min(left.find('|', begin), left.size() - 1) + 1;
+      if (column > 2 && column + end - begin > columns) {
+        out += "\n    ";
+        column = 4;
+      }
+      out += left.substr(begin, end - begin);
+      column += end - begin;
+    }
+    if (column + 2 > indent) {
       out += '\n';
       column = 0;
     }
-    out += std::string(help_indent - column, ' ');
-    append_wrapped(out, help_indent, help_indent, right);
+    out += std::string(indent - column, ' ');
+    append_wrapped(out, columns, indent, indent, right);
   };
   if (flags_.empty() || flags_.front().section.empty()) out += "\nFlags:\n";
   for (const Flag& flag : flags_) {
@@ -306,8 +343,10 @@ std::string Flags::help() const {
     entry("  --" + flag.name + " " + flag.placeholder, flag.help + " (" + limits + "default: " + shown_default + ")");
   }
   out += "\n";
-  entry("  --help", "print this and leave");
+  entry("  --help, -h", "print this and leave");
   entry("  --version", "print the version and leave");
+  if (!environment_.empty()) out += "\nEnvironment:\n";
+  for (const auto& [variable, meaning] : environment_) entry("  " + variable, meaning);
   return out;
 }
 

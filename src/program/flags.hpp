@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -42,6 +43,11 @@ class Flags {
   // Starts a group of flags in --help.
   void section(const std::string& title);
 
+  // An environment variable that the program reads, for --help.
+  void environment(const std::string& variable, const std::string& meaning);
+  // What other programs call a flag: whoever tries that name is told ours.
+  void also_called(const std::string& word, const std::string& flag);
+
   // Registration. `placeholder` stands for the value in --help and should name its unit: "STEPS", "CHARACTERS", "FILE".
   // Whole numbers are decimal digits with an optional minus, nothing before or after; limits are inclusive.
   void integer(const std::string& name, Index& target, const std::string& placeholder, const std::string& help,
@@ -72,8 +78,9 @@ class Flags {
   std::vector<Change> changes() const;
   const std::vector<std::string>& positionals() const { return positionals_; }
 
-  // What --help prints: at most 100 columns wide.
+  // What --help prints: as wide as the terminal, and at most 100 columns.
   std::string help() const;
+  std::string help(std::size_t columns) const;
 
  private:
   struct Flag {
@@ -94,6 +101,7 @@ class Flags {
 
   std::string program_, summary_, positional_usage_, next_section_;
   std::vector<Flag> flags_;
+  std::vector<std::pair<std::string, std::string>> environment_, other_words_;
   std::vector<std::string> given_, positionals_;
 };
 

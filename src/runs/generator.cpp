@@ -74,6 +74,17 @@ void Generator::feed(Token token) {
   if (static_cast<Index>(recent_.size()) > limit_ / 2) recent_.pop_front();
 }
 
+void Generator::feed(std::span<const Token> tokens) {
+  const Index count = static_cast<Index>(tokens.size()), half = limit_ / 2;
+  Index first = 0;
+  if (limit_ && position_ == 0 && count > limit_) {
+    // The context is full before token `limit`, and from then on after every `limit - half` tokens; the last time this
+    // happens, what lies further back than the half that is read again is forgotten.
+    first = limit_ - half + (count - 1 - limit_) / (limit_ - half) * (limit_ - half);
+  }
+  for (const Token token : tokens.subspan(static_cast<std::size_t>(first))) feed(token);
+}
+
 Token Generator::next(const SamplingSettings& settings) {
   const Token token = sample_token(logits_v_, settings, generated_++);
   feed(token);
@@ -88,7 +99,7 @@ std::string opening_of_text(const Tokenizer& tokenizer) {
 std::string generate_text(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& prompt,
                           Index count, const SamplingSettings& settings) {
   Generator generator(device, checkpoint);
-  for (Token token : checkpoint.tokenizer.encode(prompt, "prompt")) generator.feed(token);
+  generator.feed(checkpoint.tokenizer.encode(prompt, "prompt"));
   std::string text = prompt;
   for (Index i = 0; i < count; ++i) text += checkpoint.tokenizer.decode(generator.next(settings));
   return text;

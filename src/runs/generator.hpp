@@ -30,8 +30,9 @@ class Generator {
  public:
   Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type = "float");
 
-  // Reads one token of the prompt.
+  // Reads one token of the prompt, or all of them: the same, but what the model will have forgotten is not read.
   void feed(Token token);
+  void feed(std::span<const Token> tokens);
   // The next token, which is then read as well. At least one token must have been fed.
   Token next(const SamplingSettings& settings);
 

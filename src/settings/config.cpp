@@ -216,8 +216,34 @@ TrainingConfig TrainingConfig::from_metadata(const std::map<std::string, std::st
   return training;
 }
 
+namespace {
+
+// What nanoGPT, llm.c, PyTorch's trainers and llama.cpp call our flags.
+constexpr std::pair<const char*, const char*> other_words[] = {
+    {"lr", "learning-rate"},       {"max-lr", "learning-rate"},
+    {"epochs", "steps"},           {"epoch", "steps"},
+    {"iterations", "steps"},       {"iters", "steps"},
+    {"max-iters", "steps"},        {"max-steps", "steps"},
+    {"n-layer", "layers"},         {"num-layers", "layers"},
+    {"depth", "layers"},           {"n-head", "heads"},
+    {"num-heads", "heads"},        {"n-embd", "channels"},
+    {"d-model", "channels"},       {"dim", "channels"},
+    {"hidden-size", "channels"},   {"width", "channels"},
+    {"block-size", "context"},     {"sequence-length", "context"},
+    {"seq-len", "context"},        {"ctx-size", "context"},
+    {"batch-size", "batch"},       {"bs", "batch"},
+    {"grad-clip", "clip"},         {"max-grad-norm", "clip"},
+    {"wd", "weight-decay"},        {"warmup-iters", "warmup"},
+    {"warmup-steps", "warmup"},    {"eval-interval", "eval-every"},
+    {"log-interval", "log-every"}, {"save-every", "checkpoint-every"},
+    {"optim", "optimizer"},        {"dtype", "type"},
+    {"precision", "type"},         {"attention", "mixer"}};
+
+}  // namespace
+
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only) {
   visit_model(FlagAdder{flags, only, help}, model);
+  for (const auto& [word, flag] : other_words) flags.also_called(word, flag);
 }
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only) {
   visit_training(FlagAdder{flags, only}, training);

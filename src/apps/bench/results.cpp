@@ -1,5 +1,6 @@
 #include "apps/bench/results.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "program/flags.hpp"
@@ -25,6 +26,16 @@ double share_of_copy(const Timing& timing, double bytes, const Peaks& peaks) {
   return peaks.copy_bytes_per_s > 0 ? bytes / timing.milliseconds * 1e3 / peaks.copy_bytes_per_s : 0;
 }
 
+void print_layers(const Results& r) {
+  std::printf("\n%-18s %-9s %10s %10s %8s %10s %8s\n", "layer", "pass", "ms", "GFLOP/s", "of peak", "GB/s", "of copy");
+  for (const Row& row : r.layers) {
+    std::printf(
+        "%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(), row.timing.milliseconds,
+        row.flops / row.timing.milliseconds / 1e6, percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(),
+        row.bytes / row.timing.milliseconds / 1e6, percent(share_of_copy(row.timing, row.bytes, r.peaks)).c_str());
+  }
+}
+
 }  // namespace
 
 void print(const Results& r) {
@@ -44,14 +55,18 @@ void print(const Results& r) {
                 percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(), row.activation_bytes,
                 static_cast<double>(row.peak_bytes) / (1 << 20), row.page_faults_per_step);
   }
-  if (r.layers.empty()) return;
-  std::printf("\n%-18s %-9s %10s %10s %8s %10s %8s\n", "layer", "pass", "ms", "GFLOP/s", "of peak", "GB/s", "of copy");
-  for (const Row& row : r.layers) {
-    std::printf(
-        "%-18s %-9s %10.4f %10.1f %8s %10.1f %8s\n", row.layer.c_str(), row.pass.c_str(), row.timing.milliseconds,
-        row.flops / row.timing.milliseconds / 1e6, percent(share_of_peak(row.timing, row.flops, r.peaks)).c_str(),
-        row.bytes / row.timing.milliseconds / 1e6, percent(share_of_copy(row.timing, row.bytes, r.peaks)).c_str());
-  }
+  if (!r.layers.empty()) print_layers(r);
+  const std::string warning = warning_of(r);
+  if (!warning.empty()) std::printf("\n%s\n", warning.c_str());
+}
+
+std::string warning_of(const Results& r) {
+  constexpr double most = 1.05;  // a peak is measured, too
+  const auto exceeds = [&](const auto& row) { return share_of_peak(row.timing, row.flops, r.peaks) > most; };
+  if (!std::any_of(r.steps.begin(), r.steps.end(), exceeds) && !std::any_of(r.layers.begin(), r.layers.end(), exceeds))
+    return "";
+  return "warning: more than the peak was measured, so neither the peak nor any share of it is to be believed: other\n"
+         "programs took the processors meanwhile. Measure again when the machine is quiet.";
 }
 
 std::string json_of(const Results& r) {

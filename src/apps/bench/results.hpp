@@ -42,4 +42,7 @@ struct Results {
 void print(const Results& results);
 std::string json_of(const Results& results);
 
+// Nothing is faster than the machine: where that was measured, something else slowed the peak down. Else empty.
+std::string warning_of(const Results& results);
+
 }  // namespace abh
