@@ -40,7 +40,7 @@ struct Program {
   std::uint64_t seed = 1;
   double rate = 0.003, dropout = 0.1, scale = 1;
   std::string data, device = "auto";
-  bool ffn_bias = true;
+  bool ffn_bias = true, overwrite = false;
   Flags flags;
 
   explicit Program(const std::string& positionals = "") : flags("prog", "Does a thing.", positionals) {
@@ -53,6 +53,7 @@ struct Program {
     flags.seed("seed", seed, "of everything random");
     flags.choice("device", device, {"auto", "cpu", "cuda"}, "where to run");
     flags.toggle("ffn-bias", ffn_bias, "biases in the feed-forward net");
+    flags.bare("overwrite", overwrite, "drop what was there");
   }
   std::optional<int> parse(const Arguments& line) { return flags.parse(line.argc(), line.argv()); }
 };
@@ -200,6 +201,36 @@ TEST_CASE("choices and toggles take their words only", "[flags]") {
   }
 }
 
+TEST_CASE("a bare flag takes no value", "[flags]") {
+  for (const Arguments& line : {Arguments{"--overwrite"}, Arguments{"--overwrite", "--steps", "3"},
+                                Arguments{"--steps", "3", "--overwrite"}, Arguments{"--overwrite", "--"}}) {
+    Program program;
+    CHECK(!program.parse(line).has_value());
+    CHECK(program.overwrite);
+    CHECK(program.flags.given("overwrite"));
+    CHECK(program.flags.changes().size() == (line.argc() > 3 ? 2 : 1));
+  }
+  Program without;
+  without.parse({"--steps", "3"});
+  CHECK(!without.overwrite);
+  CHECK(!without.flags.given("overwrite"));
+
+  CHECK(message_of({"--overwrite=1"}) == "--overwrite: takes no value, found \"1\"");
+  CHECK(message_of({"--overwrite="}) == "--overwrite: takes no value, found \"\"");
+  CHECK(message_of({"--overwrite", "1"}) == "--overwrite: takes no value, found \"1\"");
+  CHECK(message_of({"--overwrite", "--overwrite"}) == "--overwrite: given twice, expected once");
+  CHECK(message_of({"--overwrit"}) == "unknown flag --overwrit; did you mean --overwrite?");
+  // Where there are arguments that are no flags, they stand before it or behind `--`.
+  CHECK(message_of({"--overwrite", "FILE"}, "FILE...") == "--overwrite: takes no value, found \"FILE\"");
+  Program program("FILE...");
+  program.parse({"a", "--overwrite", "--", "b"});
+  CHECK(program.overwrite);
+  CHECK(program.flags.positionals() == std::vector<std::string>{"a", "b"});
+  // What stands behind it is found before it is known to be bare.
+  const Arguments line{"--overwrite", "--preset", "baby"};
+  CHECK(peek_flag(line.argc(), line.argv(), "preset") == "baby");
+}
+
 TEST_CASE("a missing value is not taken from the next flag", "[flags]") {
   CHECK(message_of({"--steps"}) == "--steps: needs a value (a whole number from 0 to 1000000000)");
   CHECK(message_of({"--data", "--steps", "3"}) == "--data: needs a value (FILE), found --steps");
@@ -282,6 +313,7 @@ TEST_CASE("help shows every flag with placeholder, limits and default", "[flags]
       "  --seed N                      of everything random (from 0 to 18446744073709551615; default: 1)\n"
       "  --device auto|cpu|cuda        where to run (default: auto)\n"
       "  --ffn-bias 0|1                biases in the feed-forward net (default: 1)\n"
+      "  --overwrite                   drop what was there (default: off)\n"
       "\n"
       "  --help, -h                    print this and leave\n"
       "  --version                     print the version and leave\n";

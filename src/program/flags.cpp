@@ -226,6 +226,12 @@ void Flags::toggle(const std::string& name, bool& target, const std::string& hel
   add({name, "0|1", help, "", "0 or 1", [&target] { return target ? "1" : "0"; }, set});
 }
 
+void Flags::bare(const std::string& name, bool& target, const std::string& help) {
+  target = false;
+  const auto set = [&target](std::string_view) { return target = true; };
+  add({name, "", help, "", "", [&target] { return target ? "on" : "off"; }, set});
+}
+
 void Flags::add(Flag flag) {
   assert(!find(flag.name) && !takes_no_value(flag.name));
   flag.section = std::exchange(next_section_, {});
@@ -287,13 +293,14 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
     if (item.one_dash || !(flag || takes_no_value(item.name))) {
       throw UsageError("unknown flag " + flag_name + "; did you mean --" + nearest_flag(item.name) + "?");
     }
-    if (takes_no_value(item.name)) throw UsageError(flag_name + ": takes no value, found " + quoted(*item.value));
-    if (!item.value) {
+    const bool bare = takes_no_value(item.name) || flag->placeholder.empty();
+    if (bare && item.value) throw UsageError(flag_name + ": takes no value, found " + quoted(*item.value));
+    if (!bare && !item.value) {
       throw UsageError(flag_name + ": needs a value (" + flag->expected + ")" +
                        (item.follower.empty() ? "" : ", found " + item.follower));
     }
     if (given(item.name)) throw UsageError(flag_name + ": given twice, expected once");
-    if (!flag->set(*item.value)) {
+    if (!flag->set(item.value.value_or(""))) {
       throw UsageError(flag_name + ": expected " + flag->expected + ", found " + quoted(*item.value));
     }
     given_.push_back(item.name);
@@ -340,7 +347,8 @@ std::string Flags::help(std::size_t columns) const {
     if (!flag.section.empty()) out += "\n" + flag.section + ":\n";
     const std::string limits = flag.limits.empty() ? "" : flag.limits + "; ";
     const std::string shown_default = flag.default_value.empty() ? "none" : flag.default_value;
-    entry("  --" + flag.name + " " + flag.placeholder, flag.help + " (" + limits + "default: " + shown_default + ")");
+    const std::string placeholder = flag.placeholder.empty() ? "" : " " + flag.placeholder;
+    entry("  --" + flag.name + placeholder, flag.help + " (" + limits + "default: " + shown_default + ")");
   }
   out += "\n";
   entry("  --help, -h", "print this and leave");

@@ -29,8 +29,9 @@ struct RealLimits {
 };
 
 // A strict command-line parser. Every flag is long and takes exactly one value: `--flag value` or `--flag=value`; only
-// --help and --version take none. That makes the cut into flags, values and positional arguments independent of which
-// flags exist, so peek_flag can read one value before the others are registered.
+// bare flags, --help and --version take none. The cut into flags, values and positional arguments is independent of
+// which flags exist, so peek_flag can read one value before the others are registered: a bare flag is an error before a
+// word that could be its value, and has to stand before another flag, before `--` or last.
 //
 // A value that begins with `--` has to be written `--flag=value`, so that a forgotten value is not filled by the next
 // flag. `--` ends the flags. Names are given without dashes. A registered variable must outlive the call to parse; its
@@ -64,6 +65,8 @@ class Flags {
               const std::string& help);
   // 0 or 1.
   void toggle(const std::string& name, bool& target, const std::string& help);
+  // Takes no value: true if it is given. The default is false.
+  void bare(const std::string& name, bool& target, const std::string& help);
 
   // Reads argv[1..argc) into the registered variables. Returns the status to leave with after --help or --version,
   // which win over every error and print to standard output; nullopt means: go on. Anything else that is not understood
@@ -84,7 +87,7 @@ class Flags {
 
  private:
   struct Flag {
-    std::string name, placeholder, help;
+    std::string name, placeholder, help;        // no placeholder: a bare flag
     std::string limits;                         // shown by --help where the placeholder does not say it; may be empty
     std::string expected;                       // "a whole number from 0 to 10", for errors
     std::function<std::string()> get;           // the value as it would be written on the command line
