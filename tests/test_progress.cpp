@@ -82,6 +82,16 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
     progress.line("after");
   }
   CHECK(out.str() == "after\n");
+  out.str("");
+  {
+    Progress progress(50, true, out);
+    progress.finish("nothing shown yet");
+    CHECK(out.str() == "nothing shown yet\n");
+    progress.update(1, 3.25, 3.5, 1000, 9);
+    out.str("");
+    progress.finish("instead");
+  }
+  CHECK(out.str() == "\r\x1b[Kinstead\n");
 }
 
 TEST_CASE("colours are asked for by the terminal and refused by NO_COLOR", "[progress]") {

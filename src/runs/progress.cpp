@@ -83,6 +83,12 @@ void Progress::finish() {
   live_.clear();
 }
 
+void Progress::finish(std::string_view text) {
+  const bool live = !live_.empty();
+  live_.clear();
+  out_ << (live ? "\r\x1b[K" : "") << text << '\n' << std::flush;
+}
+
 std::string final_line(std::string_view corpus, Index step, std::optional<double> train_loss, double val_loss,
                        double best_loss, Index best_step, Index tokens_per_s) {
   return "final: corpus " + one_line(std::string(corpus)) + ", step " + to_text(step) + ", train " +

@@ -29,6 +29,8 @@ class Progress {
   void line(std::string_view text);
   // Leaves the live line as it stands and goes to the next one.
   void finish();
+  // Prints a message in the place of the live line.
+  void finish(std::string_view text);
 
  private:
   Index steps_;
