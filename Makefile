@@ -18,7 +18,7 @@ configure:
 
 build = @JOBS=$(JOBS) tools/build.sh $(BUILD) $(1)
 
-train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny
+train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny; an older run moves aside
 	$(call build,train)
 	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(BUILD)/train --data "$$text" $(or $(ARGS),$(RECIPE))
 	$(if $(ARGS),,@printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt)

@@ -1,5 +1,6 @@
 // Runs that end early and go on: what --resume accepts and refuses, and what a killed run leaves behind.
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "catch.hpp"
 #include "files/safetensors.hpp"
 #include "program.hpp"
+#include "runs/run_folder.hpp"
 #include "runs/training.hpp"
 
 using namespace abh;
@@ -23,7 +25,7 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
                         "--log-every 20 --checkpoint-every 300"));
   const std::string expected = place / "uninterrupted";
   require_success(train(with(flags, {"--out", expected})));
-  for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
+  for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, {SIGINT, 130}, {SIGHUP, 129}}) {
     const std::string run = place / ("run" + std::to_string(signal));
     const Outcome stopped = train(with(flags, {"--out", run}),
                                   {.signal = signal, .signal_at = signal == SIGINT ? "step 500/" : "step 20/"});
@@ -31,12 +33,20 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
     REQUIRE(stopped.signal == 0);
     REQUIRE(stopped.status == status);
     CHECK(stopped.err.empty());
-    CHECK(last_line(stopped.out).find("stopped at step ") == 0);
-    CHECK_FALSE(exists(run + "/sample.txt"));
-    require_success(generate({"--checkpoint", run, "--tokens", "5"}));
+    std::smatch parts;
+    const std::string line = last_line(stopped.out);
+    REQUIRE(std::regex_match(line, parts, std::regex("stopped at step ([0-9]+); go on with --resume (.*)")));
+    CHECK(parts[2] == run);
+    // Its sample is that of its model.
+    const Outcome sample = generate({"--checkpoint", run, "--tokens", "1000"});
+    require_success(sample);
+    CHECK(sample.out == read_bytes(run + "/sample.txt") + "\n");
     // The resume file is enough.
     if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
-    require_success(train({"--data", place.data, "--resume", run, "--recompute", signal == SIGINT ? "1" : "0"}));
+    const Outcome resumed = train({"--resume", run, "--recompute", signal == SIGINT ? "1" : "0"});
+    require_success(resumed);
+    CHECK(resumed.out.find("\nresume: goes on from step " + parts[1].str() + " of 1500, on " + place.data + "\n") !=
+          std::string::npos);
     require_equal_runs(run, expected);
   }
   // A run that is done is done again, with the same end.
@@ -73,10 +83,38 @@ TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
 // As a shell does with Ctrl-C for what it starts in the background.
 TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
   const Workplace place;
+  const int signal = GENERATE(SIGINT, SIGHUP);  // nohup ignores the latter
   const Outcome outcome = train(place.flags({"--steps", "3000", "--eval-every", "0", "--log-every", "10"}),
-                                {.signal = SIGINT, .signal_at = "step 10/", .ignore_signal = true});
+                                {.signal = signal, .signal_at = "step 10/", .ignore_signal = true});
   require_success(outcome);
   CHECK(last_line(outcome.out).find("final: corpus text, step 3000,") == 0);
+}
+
+TEST_CASE("programs: on a terminal the message of a stopped run takes the place of the progress", "[programs]") {
+  const Workplace place;
+  const Outcome outcome =
+      train(place.flags({"--steps", "1000000", "--log-every", "10"}),
+            {.environment = {{"TERM", "xterm"}}, .signal = SIGINT, .signal_at = "step 20/", .terminal = true});
+  REQUIRE(outcome.status == 130);
+  const std::size_t message = outcome.out.find("stopped at step ");
+  REQUIRE(message != std::string::npos);
+  CHECK(outcome.out.substr(0, message).ends_with("\r\x1b[K"));
+  CHECK(outcome.out.find('\n', message) == outcome.out.size() - 1);
+}
+
+TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
+  const Workplace place;
+  const Outcome outcome =
+      train(place.flags({"--steps", "1000000", "--log-every", "1"}), {.environment = {{"TERM", "xterm"}},
+                                                                      .close_output_after = 4000,
+                                                                      .signal = SIGHUP,
+                                                                      .signal_at = "step 10/",
+                                                                      .terminal = true});
+  INFO(outcome.err);
+  REQUIRE(outcome.signal == 0);
+  CHECK(outcome.status == 129);
+  CHECK(read_run_state(place.run + "/resume.safetensors").step >= 10);
+  CHECK(exists(place.run + "/sample.txt"));
 }
 
 namespace {
@@ -108,7 +146,7 @@ void kill_and_resume(int runs, unsigned seed) {
       if (exists(run + "/resume.safetensors")) {
         REQUIRE(exists(run + "/model.safetensors"));
         SafetensorsFile::read(run + "/resume.safetensors");
-        arguments = {"--data", place.data, "--resume", run};
+        arguments = {"--resume", run};
       }
     }
     require_success(train(arguments));
@@ -151,7 +189,12 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
   const std::string before = all_files();
   SECTION("another text") {
     write_bytes(place / "other.txt", some_text(2999) + "t");
-    require_refusal(train(with(resume, {"--data", place / "other.txt"})), "train", 1, {"other.txt: ", "trained on"});
+    require_refusal(train(with(resume, {"--data", place / "other.txt"})), "train", 1,
+                    {"other.txt: another text", "trained on", "--data"});
+    // The same where the run itself remembers the place.
+    write_bytes(place.data, some_text(2999) + "t");
+    require_refusal(train({"--resume", place.run}), "train", 1,
+                    {place.data + ": another text", "trained on", "--data"});
   }
   SECTION("flags that must not change") {
     const Arguments changes = {"--layers 2",           "--learning-rate 1", "--seed 1", "--preset tiny",
@@ -185,6 +228,67 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
   CHECK((all_files() == before));
 }
 
+TEST_CASE("programs: a run knows where its text is, and can be told", "[programs]") {
+  const Workplace place;
+  std::filesystem::create_directory(place / "elsewhere");
+  // A relative path, and another current folder afterwards.
+  require_success(train(place.flags({"--data", "text.txt"}), {.folder = place.path()}));
+  CHECK(read_bytes(place.run + "/data.txt") == place.data + "\n");
+  require_success(train({"--resume", "../run", "--steps", "8"}, {.folder = place / "elsewhere"}));
+  // Moved, it is found no more until somebody says where it is.
+  std::filesystem::rename(place.data, place / "moved.txt");
+  const std::string model = read_bytes(place.run + "/model.safetensors");
+  require_refusal(train({"--resume", place.run, "--steps", "10"}), "train", 1,
+                  {place.data + ": ", "No such file", "trained on", "--data"});
+  CHECK(read_bytes(place.run + "/model.safetensors") == model);
+  require_success(
+      train({"--resume", place.run, "--steps", "10", "--data", "../moved.txt"}, {.folder = place / "elsewhere"}));
+  require_success(train({"--resume", place.run, "--steps", "12"}));
+  // A folder of an older run has no such file, and one that is something else is left alone.
+  for (const bool older : {true, false}) {
+    older ? static_cast<void>(std::filesystem::remove(place.run + "/data.txt"))
+          : write_bytes(place.run + "/data.txt", "my notes");
+    require_refusal(train({"--resume", place.run}, {.folder = place / "elsewhere"}), "train", 1,
+                    {"data/tinyshakespeare.txt: ", "trained on", "--data"});
+    require_success(train({"--resume", place.run, "--data", place / "moved.txt"}));
+    CHECK(read_bytes(place.run + "/data.txt") == (older ? place / "moved.txt" + "\n" : "my notes"));
+  }
+}
+
+TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "[programs]") {
+  const Workplace place;
+  const Arguments flags =
+      place.flags(words("--steps 60 --dropout 0.1 --eval-every 10 --checkpoint-every 20 --log-every 5"));
+  require_success(train(with(flags, {"--out", place / "expected"})));
+  // Killed after its checkpoint of step 20 or 40.
+  const Outcome killed = train(flags, {.signal = SIGKILL, .signal_at = "step 25/"});
+  REQUIRE((killed.signal == SIGKILL || killed.status == 0));
+  const RunState before = read_run_state(place.run + "/resume.safetensors");
+  const Outcome resumed =
+      train({"--resume", place.run, "--eval-every", "7", "--checkpoint-every", "3", "--log-every", "1"});
+  require_success(resumed);
+  const RunState state = read_run_state(place.run + "/resume.safetensors");
+  const RunState expected = read_run_state(place / "expected/resume.safetensors");
+  CHECK((state.weights == expected.weights));
+  CHECK((state.first_moments == expected.first_moments));
+  CHECK((state.second_moments == expected.second_moments));
+  CHECK(state.recent_losses == expected.recent_losses);
+  CHECK(state.last_loss == expected.last_loss);
+  CHECK(state.training.eval_every == 7);
+  CHECK(state.training.checkpoint_every == 3);
+  CHECK(state.training.log_every == 1);
+  if (before.step < 60) {
+    CHECK(resumed.out.find("\nstep " + std::to_string(before.step + 1) + "/60") != std::string::npos);
+    CHECK(resumed.out.find("evaluation every 7 steps, checkpoint every 3, log every 1") != std::string::npos);
+  }
+  // With a preset, too, which sets them to something else.
+  const Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};
+  require_success(train(with(preset, {"--eval-every", "3"})));
+  require_success(train(with(preset, {"--resume", place / "tiny", "--steps", "2", "--log-every", "9"})));
+  CHECK(read_run_state(place / "tiny/resume.safetensors").training.eval_every == 3);
+  CHECK(read_run_state(place / "tiny/resume.safetensors").training.log_every == 9);
+}
+
 TEST_CASE("programs: a resumed run may be told again what it is", "[programs]") {
   const Workplace place;
   require_success(train(place.flags()));
@@ -212,37 +316,35 @@ TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
   require_success(train(place.flags()));
 }
 
-TEST_CASE("programs: a new run spares the old one until it has a checkpoint of its own", "[programs]") {
+TEST_CASE("programs: killed while it moves another run aside, a run leaves every folder to one run", "[programs]") {
   const Workplace place;
-  const Arguments flags = place.flags({"--steps", "40", "--log-every", "5", "--checkpoint-every", "0"});
-  require_success(train(flags));
-  const std::string model = read_bytes(place.run + "/model.safetensors");
-  const std::string state = read_bytes(place.run + "/resume.safetensors");
-  const auto require_old_run = [&] {
-    CHECK((read_bytes(place.run + "/model.safetensors") == model));
-    CHECK((read_bytes(place.run + "/resume.safetensors") == state));
-    // Its log is gone: it goes on with a new one.
-    const Outcome resumed = train({"--data", place.data, "--resume", place.run, "--steps", "45"});
-    require_success(resumed);
-    CHECK(resumed.out.find("log.csv: not the log of this run up to step 40") != std::string::npos);
-    CHECK(log_without_speed(place.run).find("\n45,") != std::string::npos);
-    CHECK(log_without_speed(place.run).find("\n40,") == std::string::npos);
-    // With that one it goes on.
-    const Outcome again = train({"--data", place.data, "--resume", place.run, "--steps", "50"});
-    require_success(again);
-    CHECK(again.out.find("not the log") == std::string::npos);
-    CHECK(log_without_speed(place.run).find("\n45,") != std::string::npos);
-  };
-  SECTION("it is lost") {
-    require_refusal(train(with(flags, {"--learning-rate", "1e6", "--init-std", "1e6", "--clip", "0"})), "train", 1,
-                    {"not finite", "no checkpoint"});
-    require_old_run();
-  }
-  SECTION("it is killed") {
+  const Arguments flags = place.flags(words("--steps 40 --checkpoint-every 1 --log-every 1 --eval-every 10"));
+  const std::string old = place / "old";
+  require_success(train(with(flags, {"--out", old, "--seed", "1"})));
+  const auto start = std::chrono::steady_clock::now();
+  require_success(train(with(flags, {"--out", place / "whole", "--seed", "2"})));
+  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::mt19937 random(3);
+  for (int i = 0; i < 12; ++i) {
+    const std::string run = place / ("run" + std::to_string(i));
+    copy_run(old, run);
+    const double moment = whole * static_cast<double>(random() % 1000) / 1000;
+    INFO("killed after " << moment << " of " << whole << " s");
     const Outcome killed =
-        train(with(flags, {"--steps", "1000000", "--seed", "7"}), {.signal = SIGKILL, .signal_at = "step 20/"});
-    REQUIRE(killed.signal == SIGKILL);
-    require_old_run();
+        train(with(flags, {"--out", run, "--seed", "2"}), {.signal = SIGKILL, .signal_after_s = moment});
+    REQUIRE((killed.signal == SIGKILL || killed.status == 0));
+    const bool moved = exists(run + ".1/log.csv");
+    require_equal_runs(moved ? run + ".1" : run, old);
+    if (!moved) continue;
+    // Whatever is in the new folder is the new run's.
+    if (exists(run + "/resume.safetensors")) {
+      CHECK(read_run_state(run + "/resume.safetensors").training.seed == 2);
+      require_success(train({"--resume", run}));
+      require_equal_runs(run, place / "whole");
+    }
+    require_success(train(with(flags, {"--out", run, "--seed", "2"})));
+    require_equal_runs(run, place / "whole");
+    require_equal_runs(run + ".1", old);
   }
 }
 

@@ -132,6 +132,8 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"train", {"--out", ""}, {"--out", "folder"}},
       {"train", {"--resume", ""}, {"--resume", "folder"}},
+      {"train", {"--resume", "run", "--overwrite"}, {"--overwrite", "--resume"}},
+      {"train", {"--overwrite=1"}, {"--overwrite", "takes no value"}},
       {"generate", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"generate", {"--temprature", "1"}, {"did you mean --temperature?"}},
       {"generate", {"--temperature", "-1"}, {"--temperature", "-1"}},
@@ -416,12 +418,13 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const std::regex flag("\n  --([a-z-]+) ");
   for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) {
     const std::string name = (*each)[1];
-    if (name == "resume" || name == "help" || name == "version") continue;
+    if (name == "resume" || name == "overwrite" || name == "help" || name == "version") continue;
     INFO("a flag that this test does not know: --" << name);
     REQUIRE(values.count(name) == 1);
     arguments.push_back("--" + name + "=" + values.at(name));
   }
   REQUIRE(arguments.size() == values.size());
+  arguments.push_back("--overwrite");
   require_success(run_program_of_build("train", arguments));
   const SafetensorsFile file = SafetensorsFile::read(place.run + "/resume.safetensors");
   const auto check_kept = [&](const std::string& prefix, const Values& settings) {
@@ -512,6 +515,47 @@ TEST_CASE("programs: a run folder that cannot be written is refused before train
       CHECK(std::distance(std::filesystem::directory_iterator(place.run), {}) == 1);
     }
   }
+}
+
+TEST_CASE("programs: a new run moves the old one aside, or drops it when told to", "[programs]") {
+  const Workplace place;
+  const auto seeded = [&](const std::string& seed) { return place.flags({"--seed", seed}); };
+  const auto require_seeds = [&](const std::map<std::string, std::string>& seeds) {
+    for (const auto& [folder, seed] : seeds) {
+      INFO(folder);
+      require_equal_runs(place.run + folder, trained({"--seed", seed}));
+    }
+  };
+  const auto lines_about_the_folder = [&](const Outcome& outcome) {
+    require_success(outcome);
+    std::istringstream lines(outcome.out);
+    std::string found;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(place.run)) found += line + "\n";
+    }
+    return found;
+  };
+  CHECK(lines_about_the_folder(train(seeded("1"))).empty());
+  require_seeds({{"", "1"}});
+  CHECK(lines_about_the_folder(train(seeded("2"))) ==
+        place.run + ": the run in this folder was moved to " + place.run + ".1\n");
+  require_seeds({{"", "2"}, {".1", "1"}});
+  CHECK(lines_about_the_folder(train(seeded("3"))) ==
+        place.run + ": the run in this folder was moved to " + place.run + ".2\n");
+  require_seeds({{"", "3"}, {".1", "1"}, {".2", "2"}});
+  CHECK(lines_about_the_folder(run_program_of_build("train", seeded("4") + words("--threads 1 --overwrite"))) ==
+        place.run + ": the run in this folder was dropped\n");
+  require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
+  // What is refused for another reason leaves everything where it is.
+  require_refusal(train(with(seeded("5"), {"--data", place / "nowhere"})), "train", 1, {"nowhere"});
+  require_refusal(train(with(seeded("5"), {"--channels", "200000", "--layers", "100"})), "train", 1, {"memory"});
+  require_refusal(train(seeded("5"), {.folder = place.run}), "train", 1, {place.run, "moved aside", "current folder"});
+  require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
+  CHECK(place.entries() == 4);  // the text and three runs
+  // The one that was moved goes on where it is.
+  require_success(train({"--resume", place.run + ".1", "--steps", "8"}));
+  CHECK(read_run_state(place.run + ".1/resume.safetensors").step == 8);
+  require_seeds({{"", "4"}, {".2", "2"}});
 }
 
 TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "[programs]") {

@@ -29,8 +29,8 @@ def run(arguments, mixer, convolution, seed):
     output = folder / "output.txt"
     if not output.exists() or "final:" not in output.read_text():
         folder.mkdir(parents=True, exist_ok=True)
-        command = [f"{arguments.build}/train", "--data", arguments.text, "--out", str(folder), "--threads", "1",
-                   "--steps", str(arguments.steps), "--seed", str(seed), "--eval-every", "0", "--checkpoint-every", "0",
+        command = [f"{arguments.build}/train", "--data", arguments.text, "--out", str(folder), "--overwrite",
+                   "--threads", "1", "--steps", str(arguments.steps), "--seed", str(seed), "--eval-every", "0", "--checkpoint-every", "0",
                    *mixer[1], *convolution[1], *arguments.flags]
         with output.open("w") as file:
             subprocess.run(command, stdout=file, check=True)

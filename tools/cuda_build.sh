@@ -10,4 +10,4 @@ fi
 build=${2:-build-cuda}
 cmake -S . -B "$build" -DBUILD_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="$1" >/dev/null || exit 1
 cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target "${3:-all}" || exit 1
-"$build/train" --device cuda --data README.md --steps 0 --out "$build/run" 2>&1 | tail -n 1
+"$build/train" --device cuda --data README.md --steps 0 --out "$build/run" --overwrite 2>&1 | tail -n 1

@@ -224,7 +224,7 @@ run_training() {
     [ "$run" = "$mixer" ] || recipe=(--optimizer muon --steps $((emulated ? 3 : 1500)) --learning-rate 2e-3)
     begin=$(date +%s%N)
     "$BUILD/train" --device "$device" --data "$text" --mixer $mixer --checkpoint-every 0 --log-every 50 "${sizes[@]}" \
-      "${recipe[@]}" --out "$BUILD/runs/$run" 2>&1 | while IFS= read -r line; do
+      "${recipe[@]}" --out "$BUILD/runs/$run" --overwrite 2>&1 | while IFS= read -r line; do
       printf '%s %s\n' $((($(date +%s%N) - begin) / 1000000)) "$line"
     done >"$raw/training_$run.txt"
     cp "$BUILD/runs/$run/log.csv" "$raw/log_$run.csv" 2>/dev/null

@@ -11,7 +11,7 @@ export TSAN_OPTIONS=halt_on_error=1
 mixers=$(build-tsan/train --help | sed -n 's/^ *--mixer LIST *\(.*\); one.*/\1/p' | sed 's/,//g; s/ or / /')
 [ -n "$mixers" ]
 for mixer in $mixers; do
-  build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --threads 3 --mixer $mixer --steps 3 --batch 4 \
+  build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --overwrite --threads 3 --mixer $mixer --steps 3 --batch 4 \
     --layers 2 --channels 32 --context 16 --dropout 0.1 --window 4 --eval-every 0 | tail -n 1
 done
 # A CUDA thread costs up to a millisecond here, and the whole validation split is evaluated: a short text.
@@ -20,8 +20,8 @@ for type in float bf16; do
   for mixer in additive,metric,dot additive,quadratic,additive; do
     [ $type$mixer != bf16additive,quadratic,additive ] || continue  # the same kernels again
     case $mixer in *dot) windows=3,0,0 ;; *) windows=0,0,9 ;; esac
-    build-tsan/train --data build-tsan/short.txt --out build-tsan/run --device emulated --type $type --mixer $mixer \
-      --steps 1 --batch 1 --layers 3 --channels 20 --heads 2 --context 7 --dropout 0.1 --window $windows \
+    build-tsan/train --data build-tsan/short.txt --out build-tsan/run --overwrite --device emulated --type $type \
+      --mixer $mixer --steps 1 --batch 1 --layers 3 --channels 20 --heads 2 --context 7 --dropout 0.1 --window $windows \
       --conv-kernel 3 --conv-groups 2 --eval-every 0 | tail -n 1
     build-tsan/generate --checkpoint build-tsan/run --device emulated --type $type --tokens 3 | tail -n 1
   done

@@ -1,18 +1,18 @@
 // train: trains a language model on a text file and writes what it learned into a run folder.
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "device/threads.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
+#include "runs/run_folder.hpp"
 #include "runs/training.hpp"
 
 namespace abh {
@@ -23,6 +23,7 @@ struct Arguments {
   std::string tokenizer = "char";
   std::string preset;
   std::string out = "runs/tiny";
+  bool overwrite = false;
   std::string resume;
   DeviceChoice device;
   bool recompute = false;
@@ -30,12 +31,29 @@ struct Arguments {
   TrainingConfig training;
 };
 
+// What may be other in a resumed run: its end, what it writes on the way, where its text lies, and how the machine
+// computes. None of it changes a weight that the run makes.
+constexpr std::pair<const char*, Index TrainingConfig::*> changeable_settings[] = {
+    {"steps", &TrainingConfig::steps},
+    {"eval-every", &TrainingConfig::eval_every},
+    {"checkpoint-every", &TrainingConfig::checkpoint_every},
+    {"log-every", &TrainingConfig::log_every}};
+const std::vector<std::string> changeable = {"--data",      "--steps",  "--eval-every", "--checkpoint-every",
+                                             "--log-every", "--device", "--threads",    "--gemm",
+                                             "--recompute"};
+
 void add_flags(Flags& flags, Arguments& a) {
   flags.section("Data and output");
-  flags.text("data", a.data, "FILE", "text to train on; its last 10 % are the validation split");
+  flags.text("data", a.data, "FILE",
+             "text to train on; its last 10 % are the validation split; --resume knows where the run's was");
   flags.choice("tokenizer", a.tokenizer, {"char", "byte"}, "one token a Unicode character, or a byte");
-  flags.text("out", a.out, "RUN", "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing");
-  flags.text("resume", a.resume, "RUN", "go on in this folder; only --data, --steps and the machine may be others");
+  flags.text(
+      "out", a.out, "RUN",
+      "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing; a run that is in there is moved "
+      "to RUN.1, RUN.2, ...");
+  flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
+  flags.text("resume", a.resume, "RUN",
+             "go on in this folder, with its settings; only " + listed(changeable) + " may differ");
   flags.section("Model");
   flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
   add_model_flags(flags, a.model);
@@ -46,30 +64,17 @@ void add_flags(Flags& flags, Arguments& a) {
                "save less for the backward pass and compute it again: less memory, more time");
 }
 
-void make_folder(const std::string& path) {
-  for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
-    const std::string part = path.substr(0, slash);
-    struct stat status {};
-    const int reason = mkdir(part.c_str(), 0777) == 0 ? 0 : errno;
-    if (reason != 0 && !(stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) {
-      throw Error(path + ": cannot make this folder: " + std::strerror(reason == EEXIST ? ENOTDIR : reason));
-    }
-    if (slash == std::string::npos) return;
-  }
-}
-
-// What a resumed run is made of stands in its file. The command line may say it again, but only change the end of the
-// run and the machine.
+// What a resumed run is made of stands in its file. The command line may say it again.
 void require_same_run(int argc, char** argv, const Flags& flags, const Arguments& given, const RunState& state) {
   const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {
     throw UsageError("--" + name + ": cannot change in a resumed run, expected " + expected + ", found " + found +
-                     "; only --data, --steps, --device, --threads, --gemm and --recompute can");
+                     "; only " + listed(changeable) + " can");
   };
   if (flags.given("preset")) {
     ModelConfig model = given.model;
     model.vocabulary = state.config.vocabulary;
     TrainingConfig training = given.training;
-    training.steps = state.training.steps;
+    for (const auto& [name, setting] : changeable_settings) training.*setting = state.training.*setting;
     if (model.metadata() != state.config.metadata() || training.metadata() != state.training.metadata()) {
       refuse("preset", "that of the run", given.preset);
     }
@@ -84,10 +89,7 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
   add_flags(again, stored);
   again.parse(argc, argv);
   for (const auto& [name, expected, found] : again.changes()) {
-    if (name == "data" || name == "steps" || name == "device" || name == "threads" || name == "gemm" ||
-        name == "recompute")
-      continue;
-    refuse(name, expected, found);
+    if (std::find(changeable.begin(), changeable.end(), "--" + name) == changeable.end()) refuse(name, expected, found);
   }
 }
 
@@ -138,6 +140,38 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << std::flush;
 }
 
+// Takes the settings of a run that goes on, but for those that the command line changes.
+void go_on_with(const RunState& state, const Flags& flags, Arguments& a) {
+  TrainingConfig training = state.training;
+  for (const auto& [name, setting] : changeable_settings) {
+    if (flags.given(name)) training.*setting = a.training.*setting;
+  }
+  a.out = a.resume;
+  a.model = state.config;
+  a.training = training;
+  a.tokenizer = state.tokenizer.kind();
+  if (!flags.given("data")) a.data = remembered_data(a.resume).value_or(a.data);
+  if (training.steps < state.step) {
+    throw Error("--steps: the run in " + a.resume + " has made " + to_text(state.step) +
+                " steps already, expected at least as many, found " + to_text(training.steps));
+  }
+}
+
+// The text of a run that goes on. The run knows it by its fingerprint; where it lies is no more than a hint.
+std::string text_of_run(const RunState& state, const Arguments& a) {
+  const std::string wanted = "; expected the text that the run in " + a.resume + " was trained on (" +
+                             state.data_fingerprint + "), --data says where it is";
+  std::string text;
+  try {
+    text = read_text_file(a.data);
+  } catch (const Error& error) {
+    throw Error(error.what() + wanted);
+  }
+  const std::string found = fingerprint(text);
+  if (found != state.data_fingerprint) throw Error(a.data + ": another text (" + found + ")" + wanted);
+  return text;
+}
+
 int body(int argc, char** argv) {
   Arguments a;
   a.preset = peek_preset(argc, argv);
@@ -154,31 +188,20 @@ int body(int argc, char** argv) {
   std::optional<RunLock> lock;
   if (flags.given("resume")) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
+    if (a.overwrite)
+      throw UsageError("--overwrite: would drop the run that --resume goes on with, expected one of the two");
     lock.emplace(a.resume);
     run.resume = read_run_state(resume_path(a.resume));
     require_same_run(argc, argv, flags, a, *run.resume);
-    a.out = a.resume;
-    a.model = run.resume->config;
-    const Index steps = flags.given("steps") ? a.training.steps : run.resume->training.steps;
-    a.training = run.resume->training;
-    a.training.steps = steps;
-    a.tokenizer = run.resume->tokenizer.kind();
-    if (steps < run.resume->step) {
-      throw Error("--steps: the run in " + a.resume + " has made " + to_text(run.resume->step) +
-                  " steps already, expected at least as many, found " + to_text(steps));
-    }
+    go_on_with(*run.resume, flags, a);
   } else {
     a.model.vocabulary = 1;
     check_model(a.model);  // what the command line alone decides is said before any file is read
   }
   require_device(a.device, a.training.type);
 
-  std::string text = read_text_file(a.data);
+  std::string text = run.resume ? text_of_run(*run.resume, a) : read_text_file(a.data);
   const std::string data_fingerprint = fingerprint(text);
-  if (run.resume && run.resume->data_fingerprint != data_fingerprint) {
-    throw Error(a.data + ": not the text that the run in " + a.resume + " was trained on: expected " +
-                run.resume->data_fingerprint + ", found " + data_fingerprint);
-  }
   const Tokenizer tokenizer = run.resume              ? run.resume->tokenizer
                               : a.tokenizer == "byte" ? Tokenizer::of_bytes()
                                                       : Tokenizer::of_characters(text, a.data);
@@ -194,14 +217,17 @@ int body(int argc, char** argv) {
   const OtherMemory other{.text = data.bytes(), .files = 5 * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, other);
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);
-  if (!lock) {
-    make_folder(a.out);
-    lock.emplace(a.out);
+  if (run.resume) {
+    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on " << a.data
+              << std::endl;
+  } else {
+    lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
   }
 
   run.model = a.model;
   run.training = a.training;
   run.run = a.out;
+  run.data = a.data;
   run.device = a.device;
   run.recompute = a.recompute;
   return train(run, data, tokenizer, data_fingerprint);

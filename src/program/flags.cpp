@@ -395,7 +395,8 @@ int run_program(const char* name, int argc, char** argv, int (*body)(int, char**
   int status = 1;
   try {
     const int body_status = body(argc, argv);
-    flush_standard_output();
+    const int hung_up = 128 + SIGHUP;  // with the terminal, what is printed is lost
+    if (body_status != hung_up) flush_standard_output();
     return body_status;
   } catch (const Error& error) {
     message = error.what();

@@ -1,11 +1,6 @@
 #include "runs/training.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -22,6 +17,7 @@
 #include "runs/generator.hpp"
 #include "runs/log.hpp"
 #include "runs/progress.hpp"
+#include "runs/run_folder.hpp"
 
 namespace abh {
 
@@ -29,30 +25,33 @@ namespace {
 
 volatile std::sig_atomic_t stop_signal = 0;
 
-// Ctrl-C and SIGTERM let the step end, then the run saves and leaves. A second signal ends the program at once. A
-// signal that whoever started the program has it ignore, as a shell does for Ctrl-C in the background, stays ignored.
+// Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) let the step end, then the run saves and leaves. A second Ctrl-C or
+// SIGTERM ends the program at once; not so SIGHUP, which a shell sends and then the system again. A signal that whoever
+// started the program has it ignore, as a shell does for Ctrl-C in the background and nohup for SIGHUP, stays ignored.
 class StopOnSignals {
  public:
   StopOnSignals() {
     stop_signal = 0;
     struct sigaction action {};
     action.sa_handler = [](int signal) { stop_signal = signal; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    for (const auto& [signal, old] : {std::pair{SIGINT, &old_interrupt_}, {SIGTERM, &old_terminate_}}) {
-      sigaction(signal, nullptr, old);
-      if (old->sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+    for (Stopping& each : stopping_) {
+      action.sa_flags = SA_RESTART | (each.signal == SIGHUP ? 0 : static_cast<int>(SA_RESETHAND));
+      sigaction(each.signal, nullptr, &each.before);
+      if (each.before.sa_handler != SIG_IGN) sigaction(each.signal, &action, nullptr);
     }
   }
   ~StopOnSignals() {
-    sigaction(SIGINT, &old_interrupt_, nullptr);
-    sigaction(SIGTERM, &old_terminate_, nullptr);
+    for (const Stopping& each : stopping_) sigaction(each.signal, &each.before, nullptr);
   }
   StopOnSignals(const StopOnSignals&) = delete;
   StopOnSignals& operator=(const StopOnSignals&) = delete;
 
  private:
-  struct sigaction old_interrupt_ {
-  }, old_terminate_{};
+  struct Stopping {
+    int signal;
+    struct sigaction before {};
+  };
+  Stopping stopping_[3] = {{SIGHUP}, {SIGINT}, {SIGTERM}};
 };
 
 // Time spent training, with everything else left out.
@@ -230,9 +229,8 @@ class Trainer {
 
   void stop() {
     save();
-    progress_.line("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run +
-                   " and the same --data");
-    progress_.finish();
+    progress_.finish("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run);
+    write_sample();
   }
 
   void finish() {
@@ -282,23 +280,12 @@ class Trainer {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& run) : folder_(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (folder_ < 0 || ::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  ::close(folder_);
-  throw Error(run + ": another run is writing into this folder");
-}
-
-RunLock::~RunLock() {
-  if (folder_ >= 0) ::close(folder_);
-}
-
 int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer,
           const std::string& data_fingerprint) {
-  // A file that cannot be written is found now, not when there is something to write.
-  for (const char* name : {"model.safetensors", "resume.safetensors", "log.csv", "loss.svg", "sample.txt"}) {
-    const AtomicFile probe(run.run + "/" + name);
-  }
-  return Trainer(run, data, tokenizer, data_fingerprint).train();
+  require_writable(run.run);
+  Trainer trainer(run, data, tokenizer, data_fingerprint);
+  remember_data(run.run, run.data);
+  return trainer.train();
 }
 
 }  // namespace abh

@@ -1,0 +1,203 @@
+#include "runs/run_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "files/atomic_file.hpp"
+#include "program/flags.hpp"
+
+namespace abh {
+namespace {
+
+// In the order in which a run is dropped: without its resume file it is none to go on with, and data.txt, which is
+// written after the log, is never left alone.
+constexpr const char* files_of_run[] = {"data.txt",   "resume.safetensors", "model.safetensors",
+                                        "sample.txt", "loss.svg",           "log.csv"};
+
+std::string data_file(const std::string& run) { return run + "/data.txt"; }
+
+// Whether there is something of that name which is no folder.
+bool is_file(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+bool is_empty_folder(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(std::filesystem::symlink_status(path, unknown)) &&
+         std::filesystem::is_empty(path, unknown);
+}
+
+// A data.txt alone is no run.
+bool holds_run(const std::string& run) {
+  return std::any_of(std::begin(files_of_run), std::end(files_of_run), [&](const std::string& name) {
+    const std::string path = run + "/" + name;
+    return path != data_file(run) && is_file(path);
+  });
+}
+
+// What the folder is called that a path names: no slashes at the end, and no symbolic link, which would be renamed
+// instead of the folder. The folder may be missing.
+std::string name_of_folder(std::string path) {
+  const std::size_t most_links = 40;  // as systems allow; beyond, it is for them to say
+  for (std::size_t links = 0; links < most_links; ++links) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    std::error_code no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+    if (no_link) break;
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  return path;
+}
+
+void make_folder(const std::string& path) {
+  for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    struct stat status {};
+    const int reason = ::mkdir(part.c_str(), 0777) == 0 ? 0 : errno;
+    if (reason != 0 && !(::stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) {
+      throw Error(path + ": cannot make this folder: " + std::strerror(reason == EEXIST ? ENOTDIR : reason));
+    }
+    if (slash == std::string::npos) return;
+  }
+}
+
+bool lies_in(const std::filesystem::path& path, const std::string& folder) {
+  std::error_code unknown;
+  const std::filesystem::path inner = std::filesystem::canonical(path, unknown);
+  if (unknown) return false;
+  const std::filesystem::path outer = std::filesystem::canonical(folder, unknown);
+  return !unknown && std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+// Renames the folder, which is one step whenever the program is killed, and returns its new name.
+std::string move_aside(const std::string& run, const std::string& data) {
+  const auto refuse = [&run](const std::string& why) {
+    throw Error(run + ": holds a run that cannot be moved aside: " + why +
+                "; expected another --out, or --overwrite to drop that run");
+  };
+  if (lies_in(".", run)) refuse("the current folder lies in it");
+  if (lies_in(data, run)) refuse("the text lies in it, " + data);
+  const std::string folder = name_of_folder(run);
+  for (Index k = 1;; ++k) {
+    // The new name is taken first, by an empty folder and its lock, so that no run that starts in there at this moment
+    // is replaced. A run that was killed here has left such a folder.
+    const std::string aside = folder + "." + to_text(k);
+    const bool made = ::mkdir(aside.c_str(), 0777) == 0;
+    if (!made && errno != EEXIST) refuse(aside + ": " + std::strerror(errno));
+    if (!is_empty_folder(aside)) continue;
+    const RunLock lock(aside);
+    if (std::rename(folder.c_str(), aside.c_str()) == 0) return aside;
+    const int reason = errno;
+    if (reason == ENOTEMPTY || reason == EEXIST) continue;
+    if (made) ::rmdir(aside.c_str());
+    refuse(aside + ": " + std::strerror(reason));
+  }
+}
+
+void drop(const std::string& run) {
+  for (const std::string name : files_of_run) {
+    const std::string path = run + "/" + name;
+    if (is_file(path) && ::unlink(path.c_str()) != 0) throw Error(path + ": cannot drop: " + std::strerror(errno));
+  }
+}
+
+constexpr std::size_t longest_path_line = 4096;
+
+// What stands in data.txt. Anything else is somebody's own file.
+bool is_path_line(const std::string& text) {
+  return text.size() <= longest_path_line && text.starts_with('/') && text.find('\n') == text.size() - 1 &&
+         text.find('\0') == text.npos;
+}
+
+// A folder that is no run's may hold a data.txt of its owner, possibly the very text.
+void require_no_other_data_file(const std::string& run) {
+  if (is_file(data_file(run)) && !remembered_data(run)) {
+    throw Error(data_file(run) + ": is no file of a run and would be replaced by one; expected another --out");
+  }
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& run) {
+  // Between opening and locking, the folder may have been moved aside and another have got its name.
+  for (bool named = false; !named;) {
+    release();
+    folder_ = ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder_ < 0 && (errno == ENOENT || errno == ENOTDIR)) return;
+    if (folder_ < 0) throw Error(run + ": cannot be opened: " + std::strerror(errno));
+    if (::flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      release();
+      throw Error(run + ": another run is writing into this folder");
+    }
+    struct stat locked {
+    }, there{};
+    named = ::fstat(folder_, &locked) == 0 && ::stat(run.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
+            locked.st_ino == there.st_ino;
+  }
+}
+
+RunLock::RunLock(RunLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
+
+RunLock::~RunLock() { release(); }
+
+void RunLock::release() {
+  if (folder_ >= 0) ::close(folder_);
+  folder_ = -1;
+}
+
+RunLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite, std::ostream& out) {
+  for (;;) {
+    make_folder(name_of_folder(run));
+    RunLock lock(run);
+    if (!lock.has_folder()) continue;  // another run has just moved it aside
+    if (!holds_run(run)) {
+      require_no_other_data_file(run);
+      return lock;
+    }
+    if (overwrite) {
+      require_no_other_data_file(run);
+      require_writable(run);
+      drop(run);
+      out << run << ": the run in this folder was dropped" << std::endl;
+      return lock;
+    }
+    const std::string aside = move_aside(run, data);
+    out << run << ": the run in this folder was moved to " << aside << std::endl;
+  }
+}
+
+void require_writable(const std::string& run) {
+  for (const std::string name : files_of_run) const AtomicFile probe(run + "/" + name);
+}
+
+std::optional<std::string> remembered_data(const std::string& run) {
+  std::ifstream file(data_file(run), std::ios::binary);
+  std::string line(longest_path_line + 1, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  if (!is_path_line(line)) return std::nullopt;
+  line.pop_back();
+  return line;
+}
+
+void remember_data(const std::string& run, const std::string& data) {
+  const std::string path = std::filesystem::absolute(data).string();
+  const bool others = is_file(data_file(run)) && !remembered_data(run);
+  if (others || !is_path_line(path + '\n') || remembered_data(run) == path) return;
+  write_file_atomically(data_file(run), path + '\n');
+}
+
+}  // namespace abh
