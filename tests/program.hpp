@@ -49,7 +49,8 @@ struct RunOptions {
   std::string signal_at = {};
   double signal_after_s = 0;   // ... and this much time has passed since the start
   bool ignore_signal = false;  // by whoever starts the program
-  bool terminal = false;       // standard output is one, whose reader may hang up by close_output_after
+  bool terminal = false;       // standard output is one ...
+  bool hang_up = false;        // ... that goes when the signal is sent, which is sent twice then
   double timeout_s = 120;
 };
 
@@ -128,6 +129,11 @@ inline Outcome run_program_of_build(const std::string& name, const Arguments& ar
     if (signal_sent || seconds() < options.signal_after_s) return;
     if (outcome.out.find(options.signal_at) == std::string::npos) return;
     ::kill(child, options.signal);
+    if (options.hang_up) {  // the shell sends the signal, and so does the system
+      ::close(std::exchange(streams[0].fd, -1));
+      ::usleep(2000);
+      ::kill(child, options.signal);
+    }
     signal_sent = true;
   };
   while (streams[0].fd >= 0 || streams[1].fd >= 0) {

@@ -106,10 +106,10 @@ TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
   const Workplace place;
   const Outcome outcome =
       train(place.flags({"--steps", "1000000", "--log-every", "1"}), {.environment = {{"TERM", "xterm"}},
-                                                                      .close_output_after = 4000,
                                                                       .signal = SIGHUP,
                                                                       .signal_at = "step 10/",
-                                                                      .terminal = true});
+                                                                      .terminal = true,
+                                                                      .hang_up = true});
   INFO(outcome.err);
   REQUIRE(outcome.signal == 0);
   CHECK(outcome.status == 129);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -333,34 +334,64 @@ TEST_CASE("of runs that start at the same moment one gets the folder", "[run_fol
 #if defined(__linux__)
 namespace {
 
-// Runs `body` in a process of its own and kills that at its stop number `stop`: before its first system call, after it,
-// before the second, ... False if it ended before that.
-bool killed_at(int stop, const std::function<void()>& body) {
+// Runs `body` in a process of its own, which is halted at its stop number `stop` (before its first system call, after
+// it, before the second, ...) while `meanwhile` is called with its number, and then goes on. Returns what waitpid says
+// of its end; none if it ended before that stop.
+std::optional<int> halted_at(int stop, const std::function<int()>& body, const std::function<void(pid_t)>& meanwhile) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(99);
     ::raise(SIGSTOP);
-    body();
-    ::_exit(0);
+    ::_exit(body());
   }
   int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
+  ::waitpid(child, &status, 0);
   for (int i = 0; i <= stop && WIFSTOPPED(status); ++i) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
-    REQUIRE(::waitpid(child, &status, 0) == child);
+    ::waitpid(child, &status, 0);
   }
   if (!WIFSTOPPED(status)) {
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);  // 99: tracing is not allowed here
-    return false;
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 0);  // 99: tracing is not allowed here
+    return std::nullopt;
   }
-  ::kill(child, SIGKILL);
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return true;
+  meanwhile(child);
+  ::ptrace(PTRACE_CONT, child, nullptr, nullptr);
+  ::waitpid(child, &status, 0);
+  return status;
 }
 
 }  // namespace
+
+TEST_CASE("at any step, a run that begins and one that goes on do not get into one folder", "[run_folder]") {
+  int stop = 0, begun = 0;
+  for (bool halted = true; halted; ++stop) {
+    INFO("stop " << stop);
+    const TestFolder place;
+    const std::string run = place / "run";
+    write_run(run, "old");
+    std::optional<RunLock> lock, lock_of_the_other;
+    const auto goes_on = [&] { return error_of([&] { lock_of_the_other.emplace(run); }) == "no error" ? 0 : 1; };
+    const auto begin = [&](pid_t) {
+      std::ostringstream out;
+      const std::string refused = error_of([&] { lock.emplace(claim_run_folder(run, "/text.txt", false, out)); });
+      CHECK((lock || refused == run + ": another run is writing into this folder"));
+    };
+    const std::optional<int> status = halted_at(stop, goes_on, begin);
+    halted = status.has_value();
+    if (!halted) continue;
+    REQUIRE(WIFEXITED(*status));
+    begun += lock.has_value();
+    if (lock) {
+      CHECK(files_of(run + ".1") == run_of("old"));
+      CHECK(files_of(run).empty());
+    }
+    CHECK((WEXITSTATUS(*status) == 0) == !lock);
+  }
+  CHECK(begun > 2);
+  CHECK(begun < stop);
+}
 
 TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder]") {
   const bool overwrite = GENERATE(false, true);
@@ -371,11 +402,13 @@ TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_fold
     const std::string run = place / "run";
     write_run(run, "old");
     if (overwrite) write_bytes(run + "/notes.md", "mine");
-    killed = killed_at(stop, [&] {
+    const auto begin = [&] {
       std::ostringstream out;
       const RunLock lock = claim_run_folder(run, "/text.txt", overwrite, out);
       write_run(run, "new");
-    });
+      return 0;
+    };
+    killed = halted_at(stop, begin, [](pid_t child) { ::kill(child, SIGKILL); }).has_value();
     // Of both folders: how many files of the old run, and how many others, which are of the new one or empty yet.
     const auto count = [&](const std::string& folder, bool of_the_old) {
       const auto files = files_of(folder);
