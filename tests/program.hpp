@@ -128,12 +128,12 @@ inline Outcome run_program_of_build(const std::string& name, const Arguments& ar
   const auto send_if_due = [&] {
     if (signal_sent || seconds() < options.signal_after_s) return;
     if (outcome.out.find(options.signal_at) == std::string::npos) return;
-    ::kill(child, options.signal);
-    if (options.hang_up) {  // the shell sends the signal, and so does the system
+    if (options.hang_up) {  // the shell sends the signal, and then the system
       ::close(std::exchange(streams[0].fd, -1));
-      ::usleep(2000);
       ::kill(child, options.signal);
+      ::usleep(2000);
     }
+    ::kill(child, options.signal);
     signal_sent = true;
   };
   while (streams[0].fd >= 0 || streams[1].fd >= 0) {
