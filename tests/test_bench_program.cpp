@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/results.hpp"
 #include "catch.hpp"
 #include "network/mixers.hpp"
 #include "program.hpp"
@@ -64,19 +63,6 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   for (std::size_t i = 0; i < mixers; ++i) {
     CHECK(steps[mixers + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
   }
-}
-
-TEST_CASE("bench: a peak that is exceeded is not to be believed", "[programs]") {
-  const auto warned = [](double step_share, double layer_share) {
-    Results results;
-    results.steps.push_back({"additive", {1, step_share}, 1, 1, 1, 1, 0});
-    results.layers.push_back({"linear", "forward", {1, layer_share}, 1, 1});
-    return !warning_of(results).empty();
-  };
-  CHECK_FALSE(warned(0.7, 0.99));
-  CHECK_FALSE(warned(0.7, 1.02));
-  CHECK(warned(4.95, 0.9));
-  CHECK(warned(0.9, 1.2));
 }
 
 TEST_CASE("programs: bench says at once where it cannot write", "[programs]") {
