@@ -173,6 +173,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
                    {"eval_every", "1"},   {"checkpoint_every", "2"},
                    {"log_every", "3"}};
   kept["learning_rate"] = "0.30000000000000004";
+  kept["schedule"] = "linear";
   kept["dropout"] = "0.3333333333333333";
   kept["seed"] = "18446744073709551615";
   require_complete(kept, TrainingConfig().metadata());
@@ -284,6 +285,29 @@ TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth
   training.warmup = 0;
   training.steps = 1;
   CHECK(std::isfinite(learning_rate_at(training, 0)));
+}
+
+TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does not know its end", "[config]") {
+  const auto near = [](double found, double expected) { return std::abs(found - expected) <= 1e-14; };
+  TrainingConfig training{.steps = 110, .learning_rate = 2, .warmup = 10};
+  training.schedule = "linear";
+  CHECK(learning_rate_at(training, 10) == 2);
+  CHECK(near(learning_rate_at(training, 60), 1));
+  CHECK(near(learning_rate_at(training, 109), 0.02));  // the last step still moves
+  training.schedule = "inverse-sqrt";
+  CHECK(learning_rate_at(training, 10) == 2);
+  CHECK(near(learning_rate_at(training, 43), 1));  // four times as many steps, half the rate
+  const double before = learning_rate_at(training, 70);
+  training.steps = 1000;
+  CHECK(learning_rate_at(training, 70) == before);
+  // The same rise, whatever follows; no warm-up; a single step.
+  for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
+    training.schedule = schedule;
+    CHECK(near(learning_rate_at(training, 4), 2.0 * 5 / 11));
+    TrainingConfig one{.steps = 1, .learning_rate = 2, .warmup = 0};
+    one.schedule = schedule;
+    CHECK(std::isfinite(learning_rate_at(one, 0)));
+  }
 }
 
 }  // namespace

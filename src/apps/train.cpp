@@ -122,9 +122,9 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << m.context << ", mixer " << list_of(m) << "\n"
             << "training: " << t.steps << " steps of " << t.batch << " x " << m.context << " tokens, " << t.optimizer
             << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "") << ", learning rate "
-            << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, weight decay "
-            << to_text(t.weight_decay) << ", clip " << to_text(t.clip) << ", dropout " << to_text(t.dropout)
-            << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
+            << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, then " << t.schedule
+            << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip) << ", dropout "
+            << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
             << "options: positions " << m.positions << ", values " << m.additive_values << ", skip " << m.additive_skip
             << ", projection " << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm "
             << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "

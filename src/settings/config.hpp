@@ -79,7 +79,8 @@ struct TrainingConfig {
   std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
   Index muon_rounds = 5;
   double learning_rate = 3e-3;
-  Index warmup = 100;  // steps of linear rise before the cosine falls to 10 %
+  Index warmup = 100;               // steps of linear rise before the schedule begins
+  std::string schedule = "cosine";  // cosine | linear | inverse-sqrt, see learning_rate_at
   double weight_decay = 0.1;
   double clip = 1;  // global norm of the gradient; 0: off
   double beta1 = 0.9;
@@ -121,8 +122,10 @@ void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& t
 // none. A name that is none counts as not asked for: errors are left to Flags::parse.
 std::string peek_preset(int argc, const char* const* argv);
 
-// Learning rate of step `step` (from 0): linear warm-up, then a cosine from the full rate to 10 % of it at the last
-// step.
+// Learning rate of step `step` (from 0). It rises linearly for `warmup` steps, then, of the highest rate:
+//   cosine        falls along half a cosine to 10 % at the last step
+//   linear        falls evenly, to zero after the last step
+//   inverse-sqrt  falls as ((warmup + 1) / (step + 1))^(1/2), whatever the number of steps (Vaswani et al. 2017, 5.3)
 double learning_rate_at(const TrainingConfig& training, Index step);
 
 }  // namespace abh

@@ -75,8 +75,11 @@ void visit_training(Visitor&& visit, Config& t) {
                      largest_muon_rounds},
         t.muon_rounds);
   visit(RealSetting{{"learning_rate", "learning-rate", "RATE", "highest learning rate"}, 0, 1e6}, t.learning_rate);
-  visit(WholeSetting{{"warmup", "warmup", "STEPS", "linear rise before the cosine falls to 10 %"}, 0, largest_steps},
+  visit(WholeSetting{{"warmup", "warmup", "STEPS", "linear rise before the schedule begins"}, 0, largest_steps},
         t.warmup);
+  visit(ChoiceSetting{{"schedule", "schedule", "", "how the rate falls: to 10 %, to 0, as 1 / sqrt(step)"},
+                      {"cosine", "linear", "inverse-sqrt"}},
+        t.schedule);
   visit(RealSetting{{"weight_decay", "weight-decay", "RATE", "decay of matrices, a unit of learning rate"}, 0, 1e6},
         t.weight_decay);
   visit(RealSetting{{"clip", "clip", "NORM", "largest norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
