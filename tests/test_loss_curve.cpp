@@ -12,52 +12,11 @@
 #include "catch.hpp"
 #include "pictures/loss_curve.hpp"
 #include "runs/log.hpp"
+#include "xml.hpp"
 
 using namespace abh;
 
 namespace {
-
-// Whether every tag is closed in the right order, every attribute is quoted and every & begins a known entity; and no
-// character stands outside the root. Enough XML for what loss_svg writes.
-bool well_formed(std::string_view text) {
-  std::vector<std::string> open;
-  bool seen_root = false;
-  while (!text.empty()) {
-    if (text[0] != '<') {
-      const std::string_view content = text.substr(0, text.find('<'));
-      if (open.empty() && content != "\n") return false;
-      if (content.find('>') != content.npos) return false;
-      for (std::size_t at = content.find('&'); at != content.npos; at = content.find('&', at + 1)) {
-        const std::string_view entity = content.substr(at);
-        if (!entity.starts_with("&amp;") && !entity.starts_with("&lt;") && !entity.starts_with("&gt;")) return false;
-      }
-      text.remove_prefix(content.size());
-      continue;
-    }
-    const std::size_t end = text.find('>');
-    if (end == text.npos) return false;
-    std::string_view tag = text.substr(1, end - 1);
-    text.remove_prefix(end + 1);
-    if (tag.starts_with("/")) {
-      if (open.empty() || open.back() != tag.substr(1)) return false;
-      open.pop_back();
-      continue;
-    }
-    if (tag.find('<') != tag.npos || std::count(tag.begin(), tag.end(), '"') % 2 != 0) return false;
-    const bool alone = tag.ends_with("/");
-    if (alone) tag.remove_suffix(1);
-    if (open.empty() && seen_root) return false;
-    seen_root = true;
-    if (!alone) open.emplace_back(tag.substr(0, tag.find(' ')));
-  }
-  return seen_root && open.empty();
-}
-
-std::size_t count(std::string_view text, std::string_view part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
 
 // The points of the one polyline of a class, as pairs of x and y.
 std::vector<std::pair<double, double>> polyline(const std::string& svg, const std::string& style) {
@@ -72,8 +31,8 @@ std::vector<std::pair<double, double>> polyline(const std::string& svg, const st
   return points;
 }
 
-std::string loss_svg(std::span<const LogRow> rows, std::string_view title) {
-  return loss_curve_svg(losses(rows, &LogRow::train_loss), losses(rows, &LogRow::val_loss), title);
+std::string loss_svg(std::span<const LogRow> rows, std::string_view title, const std::string& unit = "character") {
+  return loss_curve_svg(losses(rows, &LogRow::train_loss), losses(rows, &LogRow::val_loss), title, unit);
 }
 
 std::vector<LogRow> curve(Index rows) {
@@ -147,6 +106,9 @@ TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
     CHECK(svg.find(part) != svg.npos);
   }
   CHECK(svg.find("<script") == svg.npos);
+  const std::string of_bytes = loss_svg(rows, "hamlet", "byte");
+  CHECK(count(of_bytes, "nats per byte") == 2);
+  CHECK(of_bytes.find("character") == of_bytes.npos);
   CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
   // The axis runs from 1.5 to 4.5 and from step 0 to 3000.
   using Points = std::vector<std::pair<double, double>>;

@@ -168,3 +168,22 @@ TEST_CASE("metadata is not repaired", "[tokenizer]") {
     CHECK(contains(message, part));
   }
 }
+
+TEST_CASE("a vocabulary is extended by a text, and its ids are found again", "[tokenizer]") {
+  const Tokenizer old = Tokenizer::of_characters("bd\xC3\xA9", "x.txt");
+  const Tokenizer both = old.extended_by("abc\xE2\x82\xAC", "y.txt");
+  CHECK(both.vocabulary() == "abcd\xC3\xA9\xE2\x82\xAC");
+  CHECK(both.ids_in(old) == std::vector<Token>{-1, 0, -1, 1, 2, -1});
+  CHECK(old.ids_in(both) == std::vector<Token>{1, 3, 4});
+  CHECK(both.unit() == "character");
+  CHECK(Tokenizer::of_bytes().unit() == "byte");
+  CHECK(both.described(0) == "'a' (U+0061)");
+  CHECK(both.described(5) == "'\xE2\x82\xAC' (U+20AC)");
+  CHECK(old.extended_by("\n", "y.txt").described(0) == "U+000A");
+  const Tokenizer bytes = Tokenizer::of_bytes();
+  CHECK(bytes.extended_by("a\xFF", "y.txt").kind() == "byte");
+  CHECK(bytes.ids_in(bytes).size() == 256);
+  CHECK(bytes.ids_in(bytes)[200] == 200);
+  CHECK(error_of([&] { return old.extended_by("a\xFF", "y.txt"); }) ==
+        "y.txt: invalid UTF-8 at byte offset 1 (line 1, byte 0xFF)");
+}

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/types.hpp"
-#include "base/utf8.hpp"
+#include "pictures/xml_text.hpp"
 #include "program/flags.hpp"
 
 namespace abh {
@@ -79,30 +79,6 @@ std::vector<LossPoint> thinned(const std::vector<LossPoint>& points, std::size_t
   return kept;
 }
 
-// Any bytes as XML text of at most `limit` characters; what XML cannot hold becomes U+FFFD.
-std::string xml_text(std::string_view bytes, std::size_t limit) {
-  const std::string clean = one_line(std::string(bytes));
-  std::string out;
-  for (std::size_t position = 0, count = 0; position < clean.size(); ++count) {
-    if (count == limit) return out + "\u2026";
-    const std::size_t begin = position;
-    const char32_t code = next_code_point(clean, position);
-    if (code == invalid_code_point || code == 0xFFFE || code == 0xFFFF) {
-      out += "\uFFFD";
-      position = begin + 1;
-    } else if (code == '&') {
-      out += "&amp;";
-    } else if (code == '<') {
-      out += "&lt;";
-    } else if (code == '>') {
-      out += "&gt;";
-    } else {
-      out.append(clean, begin, position - begin);
-    }
-  }
-  return out;
-}
-
 // Ink on paper for light, the reverse for dark. The colours of the two lines differ in brightness as well as in hue.
 constexpr std::string_view svg_style = R"(<style>
 text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#59636e}
@@ -133,7 +109,8 @@ text{fill:#9aa4af}
 
 }  // namespace
 
-std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> val, std::string_view title) {
+std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> val, std::string_view title,
+                           const std::string& unit) {
   constexpr double left = 64, right = 696, top = 76, bottom = 366;
   // Beyond the largest float no training gets, and differences stay finite.
   for (auto* points : {&train, &val}) {
@@ -178,7 +155,7 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 420\" width=\"720\" height=\"420\" role=\"img\" "
       "aria-labelledby=\"loss-title loss-desc\">\n";
   svg += "<title id=\"loss-title\">" + name + "</title>\n";
-  svg += "<desc id=\"loss-desc\">Loss in nats per character over " + grouped(last_step) +
+  svg += "<desc id=\"loss-desc\">Loss in nats per " + unit + " over " + grouped(last_step) +
          " training steps; last values: " + train_label + "; " + val_label + ".</desc>\n";
   svg += svg_style;
   svg += "<rect class=\"paper\" width=\"720\" height=\"420\" rx=\"8\"/>\n";
@@ -207,7 +184,7 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   line("val", 184, 52, 206, 52);
   svg += "<circle class=\"val-dot\" cx=\"195\" cy=\"52\" r=\"3\"/>\n";
   text(213, 56, "class=\"name\"", val_label);
-  text(right, 56, "text-anchor=\"end\"", "nats per character");
+  text(right, 56, "text-anchor=\"end\"", "nats per " + unit);
 
   for (Index i = y_axis.first; i <= y_axis.last; ++i) {
     const double value = y_axis.value(i), y = y_of(value);

@@ -10,7 +10,8 @@
 
 namespace abh {
 
-// The log of a training run: log.csv and what is drawn of it. Losses are in nats per character everywhere.
+// The log of a training run: log.csv and what is drawn of it. Losses are in nats per token everywhere: a character or a
+// byte.
 
 // One logged step.
 struct LogRow {

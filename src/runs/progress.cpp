@@ -29,11 +29,13 @@ bool Progress::on_terminal() {
   return ::isatty(STDOUT_FILENO) == 1 && terminal && *terminal != '\0' && std::string_view(terminal) != "dumb";
 }
 
-Progress::Progress(Index steps, bool terminal, std::ostream& out)
-    : steps_(steps), terminal_(terminal), colour_(terminal), out_(out) {
+bool Progress::colour_wanted() {
   const char* no_color = std::getenv("NO_COLOR");
-  if (no_color && *no_color != '\0') colour_ = false;
+  return !no_color || *no_color == '\0';
 }
+
+Progress::Progress(Index steps, bool terminal, std::ostream& out)
+    : steps_(steps), terminal_(terminal), colour_(terminal && colour_wanted()), out_(out) {}
 
 void Progress::update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s,
                       double seconds_left) {
@@ -89,12 +91,16 @@ void Progress::finish(std::string_view text) {
   out_ << (live ? "\r\x1b[K" : "") << text << '\n' << std::flush;
 }
 
-std::string final_line(std::string_view corpus, Index step, std::optional<double> train_loss, double val_loss,
-                       double best_loss, Index best_step, Index tokens_per_s) {
+std::string loss_text(double nats, const std::string& token) {
+  return fixed_text(nats, 4) + " nats/" + token + " (" + fixed_text(nats / std::numbers::ln2, 4) + " bits/" + token +
+         ")";
+}
+
+std::string final_line(std::string_view corpus, const std::string& token, Index step, std::optional<double> train_loss,
+                       double val_loss, double best_loss, Index best_step, Index tokens_per_s) {
   return "final: corpus " + one_line(std::string(corpus)) + ", step " + to_text(step) + ", train " +
-         (train_loss ? fixed_text(*train_loss, 4) : "-") + ", val " + fixed_text(val_loss, 4) + " nats/char (" +
-         fixed_text(val_loss / std::numbers::ln2, 4) + " bits/char), best " + fixed_text(best_loss, 4) + " at step " +
-         to_text(best_step) + ", " + to_text(tokens_per_s) + " tokens/s";
+         (train_loss ? fixed_text(*train_loss, 4) : "-") + ", val " + loss_text(val_loss, token) + ", best " +
+         fixed_text(best_loss, 4) + " at step " + to_text(best_step) + ", " + to_text(tokens_per_s) + " tokens/s";
 }
 
 }  // namespace abh

@@ -218,8 +218,9 @@ class Trainer {
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
     saved_ = true;
-    write_file_atomically(run_.run + "/loss.svg", loss_curve_svg(losses(log_.rows(), &LogRow::train_loss),
-                                                                 losses(log_.rows(), &LogRow::val_loss), "Loss"));
+    write_file_atomically(run_.run + "/loss.svg",
+                          loss_curve_svg(losses(log_.rows(), &LogRow::train_loss),
+                                         losses(log_.rows(), &LogRow::val_loss), "Loss", state_.tokenizer.unit()));
   }
 
   Checkpoint best() const {
@@ -238,8 +239,8 @@ class Trainer {
     save();
     write_sample();
     progress_.finish();
-    std::printf("%s\n", final_line(data_.name(), state_.step, recent_loss(), *state_.last_loss, *state_.best_loss,
-                                   state_.best_step, tokens_per_second())
+    std::printf("%s\n", final_line(data_.name(), state_.tokenizer.kind(), state_.step, recent_loss(), *state_.last_loss,
+                                   *state_.best_loss, state_.best_step, tokens_per_second())
                             .c_str());
   }
 

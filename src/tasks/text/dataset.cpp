@@ -47,6 +47,8 @@ std::string read_text_file(const std::string& path) {
   return bytes;
 }
 
+std::string corpus_name(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
 std::string fingerprint(std::string_view bytes) {
   char crc[16];
   std::snprintf(crc, sizeof crc, "%08X", static_cast<unsigned>(crc32(bytes.data(), bytes.size())));
@@ -54,7 +56,7 @@ std::string fingerprint(std::string_view bytes) {
 }
 
 Dataset::Dataset(const std::string& path, std::string_view text, const Tokenizer& tokenizer, Index context)
-    : name_(std::filesystem::path(path).stem().string()) {
+    : name_(corpus_name(path)) {
   if (tokenizer.size() > 1 << 16) {
     tokens_.emplace<std::vector<Token>>();
   } else if (tokenizer.size() > 1 << 8) {
@@ -73,7 +75,7 @@ Dataset::Dataset(const std::string& path, std::string_view text, const Tokenizer
   if (tokenizer.kind() == "char" && tokenizer.size() < 2) {
     throw Error(path + ": holds one distinct character, expected a text of two at least");
   }
-  const std::string unit = tokenizer.kind() == "char" ? " characters" : " bytes";
+  const std::string unit = " " + tokenizer.unit() + "s";
   if (training_size_ < context + 1) {
     throw Error(path + ": too short: the training split has " + std::to_string(training_size_) + unit +
                 ", expected context + 1 = " + std::to_string(context + 1) + " at least (see --context)");
@@ -110,18 +112,8 @@ void Dataset::training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index
 }
 
 void Dataset::validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const {
-  for (Index b = 0; b < B; ++b) {
-    const Index start = (first_row + b) * C;
-    const Index filled = std::clamp(validation_targets() - start, Index{0}, C);
-    Token* tokens_c = tokens_bc + b * C;
-    Token* targets_c = targets_bc + b * C;
-    if (filled > 0) {
-      copy_tokens(tokens_c, training_size_ + start, filled);
-      copy_tokens(targets_c, training_size_ + start + 1, filled);
-    }
-    std::fill(tokens_c + filled, tokens_c + C, Token{0});
-    std::fill(targets_c + filled, targets_c + C, ignored_target);
-  }
+  lay_windows(tokens_bc, targets_bc, B, C, first_row, validation_targets(),
+              [&](Token* to, Index begin, Index count) { copy_tokens(to, training_size_ + begin, count); });
 }
 
 }  // namespace abh

@@ -2,6 +2,7 @@
 
 // A text as tokens: the training batches, drawn at random, and the validation windows, laid end to end.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,8 +17,31 @@ namespace abh {
 // The bytes of a file, unchanged. Throws Error for a file that is missing, a directory, a device, unreadable or empty.
 std::string read_text_file(const std::string& path);
 
+// What a text is called: its file's name without folder and extension.
+std::string corpus_name(const std::string& path);
+
 // What a run stores to know its data file again: "1115394 bytes, crc32 0DD1A4C2".
 std::string fingerprint(std::string_view bytes);
+
+// Lays tokens end to end as windows of C: each token but the first is one of the `targets` once. Fills rows first_row
+// .. first_row + B - 1, as (B, C); past the end tokens are 0 and targets ignored_target. copy(to, begin, count) gives
+// tokens.
+template <class Copy>
+void lay_windows(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row, Index targets,
+                 const Copy& copy) {
+  for (Index b = 0; b < B; ++b) {
+    const Index start = (first_row + b) * C;
+    const Index filled = std::clamp(targets - start, Index{0}, C);
+    Token* tokens_c = tokens_bc + b * C;
+    Token* targets_c = targets_bc + b * C;
+    if (filled > 0) {
+      copy(tokens_c, start, filled);
+      copy(targets_c, start + 1, filled);
+    }
+    std::fill(tokens_c + filled, tokens_c + C, Token{0});
+    std::fill(targets_c + filled, targets_c + C, ignored_target);
+  }
+}
 
 class Dataset {
  public:
@@ -26,7 +50,7 @@ class Dataset {
   // which every character is the same: there is nothing to learn in it.
   Dataset(const std::string& path, std::string_view text, const Tokenizer& tokenizer, Index context);
 
-  // The file's name without folder and extension.
+  // corpus_name(path).
   const std::string& name() const { return name_; }
   // Of the n tokens of the text the first 90 %, n - n / 10, are the training split.
   Index training_size() const { return training_size_; }
@@ -43,13 +67,12 @@ class Dataset {
   void training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed,
                       std::uint32_t step) const;
 
-  // The validation split as windows of C tokens laid end to end. Each token but the first is a target exactly once,
-  // validation_targets() in all; the last window may be partial.
+  // The validation split as windows of C tokens, see lay_windows: validation_targets() targets in all; the last window
+  // may be partial.
   Index validation_targets() const { return validation_size() - 1; }
   Index validation_rows(Index C) const { return (validation_targets() + C - 1) / C; }
 
-  // Windows first_row .. first_row + B - 1, as (B, C). Past the end of the split tokens are 0 and targets
-  // ignored_target.
+  // Windows first_row .. first_row + B - 1, as (B, C).
   void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const;
 
  private:

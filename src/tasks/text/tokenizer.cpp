@@ -9,13 +9,11 @@
 namespace abh {
 namespace {
 
-// "'é' (U+00E9)"; the code alone for what a terminal would not show on its line (controls, line separators, BOM).
+// "'é' (U+00E9)"; the code alone for what a terminal would not show.
 std::string describe(char32_t code) {
   char number[16];
   std::snprintf(number, sizeof number, "U+%04X", static_cast<unsigned>(code));
-  const bool hidden = code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200B && code <= 0x200F) ||
-                      (code >= 0x2028 && code <= 0x202E) || code == 0xFEFF;
-  if (hidden) return number;
+  if (!is_visible(code)) return number;
   std::string text = "'";
   append_utf8(text, code);
   return text + "' (" + number + ")";
@@ -43,10 +41,18 @@ void for_each_character(std::string_view text, const std::string& source, const 
 }  // namespace
 
 Tokenizer Tokenizer::of_characters(std::string_view text, const std::string& source) {
+  return Tokenizer().joined_with(text, source, "; for a text that is not UTF-8 use --tokenizer byte");
+}
+
+Tokenizer Tokenizer::extended_by(std::string_view text, const std::string& source) const {
+  return characters_.empty() ? *this : joined_with(text, source, "");
+}
+
+Tokenizer Tokenizer::joined_with(std::string_view text, const std::string& source, const char* advice) const {
   if (text.empty()) throw Error(source + ": is empty, expected text");
   std::vector<bool> seen(code_points, false);
-  for_each_character(text, source, "; for a text that is not UTF-8 use --tokenizer byte",
-                     [&](char32_t code) { seen[code] = true; });
+  for (const char32_t code : characters_) seen[code] = true;
+  for_each_character(text, source, advice, [&](char32_t code) { seen[code] = true; });
   Tokenizer tokenizer;
   for (char32_t code = 0; code < code_points; ++code) {
     if (seen[code]) tokenizer.characters_.push_back(code);
@@ -95,13 +101,27 @@ void Tokenizer::encode(std::string_view text, const std::string& what, const std
   Index place = 0;
   for_each_character(text, what, "", [&](char32_t code) {
     ++place;
-    const auto found = std::lower_bound(characters_.begin(), characters_.end(), code);
-    if (found == characters_.end() || *found != code) {
+    const Token id = id_of(code);
+    if (id < 0) {
       throw Error(what + ": character " + std::to_string(place) + ", " + describe(code) + ", is not one of the " +
                   std::to_string(characters_.size()) + " characters of the vocabulary");
     }
-    take(static_cast<Token>(found - characters_.begin()));
+    take(id);
   });
+}
+
+Token Tokenizer::id_of(char32_t code) const {
+  const auto found = std::lower_bound(characters_.begin(), characters_.end(), code);
+  return found == characters_.end() || *found != code ? -1 : static_cast<Token>(found - characters_.begin());
+}
+
+std::string Tokenizer::described(Token id) const { return describe(characters_.at(static_cast<std::size_t>(id))); }
+
+std::vector<Token> Tokenizer::ids_in(const Tokenizer& other) const {
+  std::vector<Token> ids;
+  for (const char32_t code : characters_) ids.push_back(other.id_of(code));
+  for (Token byte = 0; characters_.empty() && byte < size(); ++byte) ids.push_back(byte);
+  return ids;
 }
 
 std::string Tokenizer::decode(Token id) const {
@@ -115,6 +135,8 @@ std::string Tokenizer::decode(Token id) const {
 }
 
 std::string Tokenizer::kind() const { return characters_.empty() ? "byte" : "char"; }
+
+std::string Tokenizer::unit() const { return characters_.empty() ? "byte" : "character"; }
 
 std::string Tokenizer::vocabulary() const {
   std::string text;

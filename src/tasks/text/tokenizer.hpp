@@ -41,10 +41,26 @@ class Tokenizer {
   // "char" or "byte".
   std::string kind() const;
 
+  // What a token is, for people: "character" or "byte".
+  std::string unit() const;
+
+  // 'é' (U+00E9): an id of a char tokenizer, for messages.
+  std::string described(Token id) const;
+
+  // The same characters and those of `text`; errors as of_characters. A byte tokenizer stays what it is.
+  Tokenizer extended_by(std::string_view text, const std::string& source) const;
+
+  // For each id the one that `other`, of the same kind, has for that character (or byte); -1 where it has none.
+  std::vector<Token> ids_in(const Tokenizer& other) const;
+
   // char: the characters in id order, as UTF-8. byte: empty.
   std::string vocabulary() const;
 
  private:
+  Tokenizer joined_with(std::string_view text, const std::string& source, const char* advice) const;
+  // The id of a character that a char tokenizer has, else -1.
+  Token id_of(char32_t code) const;
+
   // The code point of each id, ascending; empty for `byte`.
   std::vector<char32_t> characters_;
 };
