@@ -7,7 +7,7 @@ ARGS ?=
 RECIPE = --context 128 --batch 6 --steps 5500
 
 .DEFAULT_GOAL := all
-.PHONY: all train train_gpu generate golden bench test gradcheck site check-all help clean configure
+.PHONY: all train train_gpu generate evaluate golden bench test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -34,6 +34,11 @@ train_gpu: ## the same on an NVIDIA GPU: the larger preset, in bf16, into runs/b
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)
 	@$(BUILD)/generate $(ARGS)
+
+evaluate: configure ## how well the trained model predicts a text (ARGS="--data my.txt --by-character")
+	$(call build,evaluate)
+	@$(if $(findstring --data,$(ARGS)),,text=$$(data/tinyshakespeare.sh $(BUILD)) &&) \
+	  $(BUILD)/evaluate $(if $(findstring --data,$(ARGS)),,--data "$$text") $(ARGS)
 
 golden: configure ## check numbers computed elsewhere (FILES="a.safetensors ...")
 	$(call build,golden)

@@ -224,6 +224,10 @@ inline Outcome generate(const Arguments& flags, const RunOptions& options = {}) 
   return run_program_of_build("generate", with({"--threads", "1"}, flags), options);
 }
 
+inline Outcome evaluate(const Arguments& arguments, const RunOptions& options = {}) {
+  return run_program_of_build("evaluate", arguments + Arguments{"--threads", "1"}, options);
+}
+
 // A folder with a text.
 struct Workplace : TestFolder {
   Workplace() { write_bytes(data, some_text(3000)); }

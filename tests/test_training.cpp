@@ -1,6 +1,7 @@
 // Training through the Model interface. Whole runs into a folder are tested in test_train_program.cpp and
 // test_resume_program.cpp.
 
+#include <algorithm>
 #include <cmath>
 
 #include "catch.hpp"
@@ -206,6 +207,26 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
   // Without dropout and smoothing the loss of a step is that of an evaluation before it.
   const double loss = same->train_step(batch.tokens_bc, batch.targets_bc, plain, 1).loss;
   CHECK_FALSE(!(std::abs(loss - first / (B * C)) <= 1e-6));
+}
+
+TEST_CASE("training: the losses of an evaluation are there target by target", "[training]") {
+  const auto model = new_model(small_model("additive,dot"), small_training());
+  Batch batch = some_batch(0);
+  batch.targets_bc[3] = ignored_target;
+  const Model::LossSum whole = model->evaluate(batch.tokens_bc, batch.targets_bc);
+  const std::vector<float> loss_bc = model->losses(batch.tokens_bc, batch.targets_bc);
+  REQUIRE(loss_bc.size() == static_cast<std::size_t>(B * C));
+  double sum = 0;
+  for (const float loss : loss_bc) sum += static_cast<double>(loss);
+  CHECK_FALSE(!(std::abs(sum - whole.sum) <= 1e-5 * whole.sum));
+  CHECK(loss_bc[3] == 0);
+  CHECK(std::count(loss_bc.begin(), loss_bc.end(), 0.0f) == 1);
+  // Each is the loss of a batch in which it is the only target.
+  Batch alone = batch;
+  std::fill(alone.targets_bc.begin(), alone.targets_bc.end(), ignored_target);
+  alone.targets_bc[21] = batch.targets_bc[21];
+  const double of_one = model->evaluate(alone.tokens_bc, alone.targets_bc).sum;
+  CHECK_FALSE(!(std::abs(of_one - static_cast<double>(loss_bc[21])) <= 1e-6));
 }
 
 TEST_CASE("training: targets that are ignored do not count in an evaluation", "[training]") {

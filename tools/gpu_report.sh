@@ -108,7 +108,7 @@ run_build() {
     done
   fi
   # Output of one target at a time, so that a line of ptxas stands below the name of its kernel.
-  cmake --build "$BUILD" -j "$jobs" --target train generate golden bench -- -Otarget >"$raw/build.txt" 2>&1 &&
+  cmake --build "$BUILD" -j "$jobs" --target train generate evaluate golden bench -- -Otarget >"$raw/build.txt" 2>&1 &&
     { [ $testing = OFF ] || cmake --build "$BUILD" -j "$jobs" --target tests -- -k -Otarget >>"$raw/build.txt" 2>&1; }
   local status=$?
   [ $status = 0 ] || grep -E -m 5 'error|Error' "$raw/build.txt" >&2

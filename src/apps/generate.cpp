@@ -1,7 +1,5 @@
 // generate: continues a text with a trained model.
 
-#include <sys/stat.h>
-
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -15,18 +13,8 @@
 namespace abh {
 namespace {
 
-bool is_there(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0;
-}
-
-bool is_folder(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
 int body(int argc, char** argv) {
-  std::string checkpoint_path = "runs/tiny";
+  std::string run_or_file = "runs/tiny";
   std::string prompt;
   std::string type = "float";
   DeviceChoice device;
@@ -34,7 +22,7 @@ int body(int argc, char** argv) {
   SamplingSettings settings{.temperature = 0.8};
   Flags flags("generate", "Continues a text with a trained model and prints it as it comes.");
   flags.section("Model");
-  flags.text("checkpoint", checkpoint_path, "RUN|FILE", "run folder of train, or a model.safetensors");
+  flags.text("checkpoint", run_or_file, "RUN|FILE", "run folder of train, or a model.safetensors");
   flags.section("Text");
   flags.text("prompt", prompt, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
   flags.integer("tokens", tokens, "TOKENS", "how many to add", 0);
@@ -49,16 +37,10 @@ int body(int argc, char** argv) {
   for (const char* word : {"model", "run", "out"}) flags.also_called(word, "checkpoint");
   flags.also_called("temp", "temperature");
   if (const auto status = flags.parse(argc, argv)) return *status;
-  if (checkpoint_path.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
+  if (run_or_file.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
   require_device(device, type);
 
-  if (!flags.given("checkpoint") && !is_there(checkpoint_path)) {
-    throw Error(checkpoint_path +
-                ": there is no trained model yet; `make train` trains one in two minutes, and "
-                "--checkpoint names another");
-  }
-  const Checkpoint checkpoint =
-      read_checkpoint(is_folder(checkpoint_path) ? model_path(checkpoint_path) : checkpoint_path);
+  const Checkpoint checkpoint = read_checkpoint(checkpoint_path(run_or_file, flags.given("checkpoint")));
   if (prompt == "-") {
     prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
     if (std::ferror(stdin)) throw Error("standard input: cannot be read");

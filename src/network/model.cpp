@@ -65,12 +65,17 @@ class ModelOn : public Model {
   }
 
   LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
-    const Pass pass = send(tokens_bc, targets_bc, nullptr);
-    network_.forward(tokens(), pass);
-    loss_ = network_.loss(targets(), 0, pass);
+    compute_loss(tokens_bc, targets_bc);
     Index count = 0;
     device_->copy_to_host(&count, loss_.count, 1);
     return {received_loss() * static_cast<double>(count), count};
+  }
+
+  std::vector<float> losses(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
+    compute_loss(tokens_bc, targets_bc);
+    std::vector<float> loss_bc(targets_bc.size());
+    device_->copy_to_host(loss_bc.data(), loss_.each_bc, static_cast<Index>(loss_bc.size()));
+    return loss_bc;
   }
 
   void start() override { network_.start(); }
@@ -97,6 +102,12 @@ class ModelOn : public Model {
     device_->copy_from_host_later(tokens(), tokens_bc.data(), static_cast<Index>(tokens_bc.size()));
     device_->copy_from_host_later(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
     return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
+  }
+  // Without dropout or smoothing.
+  void compute_loss(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) {
+    const Pass pass = send(tokens_bc, targets_bc, nullptr);
+    network_.forward(tokens(), pass);
+    loss_ = network_.loss(targets(), 0, pass);
   }
   double received_loss() {
     Accum<T> loss = 0;

@@ -44,6 +44,8 @@ class Model {
     Index count;
   };
   virtual LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) = 0;
+  // The same loss target by target, (BC); 0 where a target does not count.
+  virtual std::vector<float> losses(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) = 0;
 
   // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
   virtual void start() = 0;

@@ -134,10 +134,12 @@ class Network {
     project_to_logits(pass.BC());
   }
 
-  // The mean loss over the targets that count, and how many these are, in device memory; after forward.
+  // The mean loss over the targets that count, how many these are, and the loss of each, (BC), 0 where it does not
+  // count; in device memory, after forward.
   struct Loss {
     const Accum<T>* mean;
     const Index* count;
+    const Accum<T>* each_bc;
   };
   Loss loss(const Token* targets_bc, double label_smoothing, const Pass& pass) {
     cross_entropy_forward<Device, T>(device_, {.loss = parts_.loss,
@@ -149,7 +151,7 @@ class Network {
                                                .label_smoothing = label_smoothing,
                                                .BC = pass.BC(),
                                                .V = config_.vocabulary});
-    return {parts_.loss, parts_.count};
+    return {parts_.loss, parts_.count, parts_.loss_bc};
   }
 
   // Adds the gradient of the mean loss to the weights' gradients; after loss. Overwrites the logits.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -119,6 +121,15 @@ ModelConfig read_config(const SafetensorsFile& file, const Tokenizer& tokenizer)
 
 std::string model_path(const std::string& run) { return run + "/model.safetensors"; }
 std::string resume_path(const std::string& run) { return run + "/resume.safetensors"; }
+std::string checkpoint_path(const std::string& run_or_file, bool given) {
+  std::error_code ignored;
+  if (!given && !std::filesystem::exists(run_or_file, ignored)) {
+    throw Error(run_or_file +
+                ": there is no trained model yet; `make train` trains one in two minutes, and --checkpoint names "
+                "another");
+  }
+  return std::filesystem::is_directory(run_or_file, ignored) ? model_path(run_or_file) : run_or_file;
+}
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   Metadata metadata = common_metadata(checkpoint.config, checkpoint.tokenizer, checkpoint.step);

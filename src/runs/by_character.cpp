@@ -1,0 +1,79 @@
+#include "runs/by_character.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "base/utf8.hpp"
+
+namespace abh {
+
+namespace {
+
+// Black on ever redder ground, of the 256 colours of terminals; the first level has none.
+constexpr const char* grounds[heat_levels] = {"", "229", "222", "215", "209", "203"};
+std::string coloured(int level) {
+  return level == 0 ? "\x1b[0m" : "\x1b[38;5;16;48;5;" + std::string(grounds[level]) + "m";
+}
+
+// What stands for a character on its line: a picture of a control character, a stand-in for what cannot be seen.
+std::string visible(std::string_view character) {
+  if (character == "\n") return "\u21b5";
+  std::size_t position = 0;
+  const char32_t code = next_code_point(character, position);
+  std::string shown;
+  append_utf8(shown, code < 0x20 ? 0x2400 + code : code == 0x7F ? 0x2421 : is_visible(code) ? code : 0xFFFD);
+  return shown;
+}
+
+// "." under 1 nat, 1 to 9, "+" from 10.
+char digit_of(std::optional<double> nats) {
+  if (!nats) return ' ';
+  if (*nats < 1) return '.';
+  return *nats < 10 ? static_cast<char>('0' + static_cast<int>(*nats)) : '+';
+}
+
+}  // namespace
+
+ByCharacter::ByCharacter(bool colour, std::ostream& out) : colour_(colour), out_(out) {
+  out_ << "nats of each character";
+  if (colour_) {
+    out_ << ':';
+    for (int level = 0; level < heat_levels; ++level) {
+      out_ << ' ' << coloured(level) << ' ' << heat_level_name(level) << ' ' << coloured(0);
+    }
+  } else {
+    out_ << ", under it: . under 1, 1 to 9, + from 10";
+  }
+  out_ << "\n\n";
+}
+
+void ByCharacter::add(std::string_view character, std::optional<double> nats) {
+  row_.push_back({visible(character), nats});
+  if (character == "\n" || static_cast<Index>(row_.size()) == heat_map_columns) finish();
+}
+
+void ByCharacter::finish() {
+  if (row_.empty()) return;
+  print_row();
+  row_.resize(std::min(row_.size(), largest_heat_map - kept_));
+  kept_ += row_.size();
+  if (!row_.empty()) rows_.push_back(row_);
+  row_.clear();
+}
+
+void ByCharacter::print_row() const {
+  int level = 0;
+  std::string text, digits;
+  for (const HeatCell& cell : row_) {
+    const int next = heat_level(cell.nats);
+    if (colour_ && next != level) text += coloured(next);
+    level = next;
+    text += cell.shown;
+    digits += digit_of(cell.nats);
+  }
+  if (colour_ && level != 0) text += coloured(0);
+  out_ << text << '\n';
+  if (!colour_) out_ << digits << '\n';
+}
+
+}  // namespace abh

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <iostream>
+#include <optional>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+#include "pictures/heat_map.hpp"
+
+namespace abh {
+
+// Prints a text and how hard each character was, row by row as it comes: with colours, the harder the redder; without,
+// a second line under each with the whole nats of each character.
+class ByCharacter {
+ public:
+  explicit ByCharacter(bool colour, std::ostream& out = std::cout);
+
+  // The next character, or a byte of what is not UTF-8. A row ends with a line break, or is full.
+  void add(std::string_view character, std::optional<double> nats);
+  // Prints what is left of the last row.
+  void finish();
+
+  // The first largest_heat_map characters, for a picture.
+  const std::vector<HeatRow>& rows() const { return rows_; }
+
+ private:
+  void print_row() const;
+
+  bool colour_;
+  std::ostream& out_;
+  HeatRow row_;  // the one at work
+  std::vector<HeatRow> rows_;
+  std::size_t kept_ = 0;  // characters in rows_
+};
+
+}  // namespace abh

@@ -1,0 +1,129 @@
+#include "runs/evaluation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+#include "program/flags.hpp"
+#include "runs/progress.hpp"
+#include "tasks/text/dataset.hpp"
+
+namespace abh {
+
+namespace {
+
+// Tokens of a batch: enough for every thread or block of threads, few enough for the caches of a CPU.
+Index tokens_of_batch(const DeviceChoice& device) { return resolved_device(device.device) == "cuda" ? 65536 : 2048; }
+
+// None where the text is not UTF-8.
+std::optional<Index> count_characters(std::string_view text) {
+  Index count = 0;
+  for (std::size_t position = 0; position < text.size(); ++count) {
+    if (next_code_point(text, position) == invalid_code_point) return std::nullopt;
+  }
+  return count;
+}
+
+// Puts the losses of a text's tokens together to those of its characters.
+class Characters {
+ public:
+  Characters(std::string_view text, bool tokens_are_bytes, const EachCharacter& each)
+      : text_(text), tokens_are_bytes_(tokens_are_bytes), each_(each) {}
+
+  void add_token(std::optional<double> nats) {
+    if (tokens_left_ == 0) {
+      begin_ = end_;
+      if (next_code_point(text_, end_) == invalid_code_point) ++end_;
+      tokens_left_ = tokens_are_bytes_ ? end_ - begin_ : 1;
+      nats_.reset();
+    }
+    if (nats) nats_ = nats_.value_or(0) + *nats;
+    if (--tokens_left_ == 0) each_(text_.substr(begin_, end_ - begin_), nats_);
+  }
+
+ private:
+  std::string_view text_;
+  bool tokens_are_bytes_;
+  const EachCharacter& each_;
+  std::size_t begin_ = 0, end_ = 0;  // of the character at work, in bytes
+  std::size_t tokens_left_ = 0;      // of it
+  std::optional<double> nats_;
+};
+
+}  // namespace
+
+Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const Checkpoint& checkpoint,
+                         Index context, std::string_view text, const std::string& path, const EachCharacter& each) {
+  const ModelConfig& config = checkpoint.config;
+  const Tokenizer& tokenizer = checkpoint.tokenizer;
+  if (!config.causal) throw Error("this model sees later positions: its loss says nothing of how well it predicts");
+  if (config.has_position_table() && context > config.context) {
+    throw Error("--context: expected at most " + to_text(config.context) +
+                ", the rows of this model's position table, found " + to_text(context));
+  }
+  // What is wrong with the text is said before anything is computed.
+  Index targets = -1;
+  tokenizer.encode(text, path, [&](Token) { ++targets; });
+  if (targets < 1) throw Error(path + ": too short: 1 " + tokenizer.unit() + ", expected 2 at least");
+
+  const Index C = std::min(context, targets);
+  const Index B = std::clamp(tokens_of_batch(device) / C, Index{1}, (targets + C - 1) / C);
+  const NetworkExtent extent{.B = B, .C = C};
+  require_memory(host_bytes(device, model_memory(device, config, extent, type)));
+  const std::unique_ptr<Model> model = make_model(device, config, extent, 0, type);
+  model->write(Model::Arena::weights, checkpoint.weights);
+
+  Evaluation evaluation;
+  Characters characters(text, tokenizer.kind() == "byte", each);
+  characters.add_token(std::nullopt);
+  std::vector<Token> tokens, tokens_bc, targets_bc;  // what is gathered for a batch, and the batch
+  const auto evaluate_batch = [&] {
+    const Index count = static_cast<Index>(tokens.size()) - 1, rows = (count + C - 1) / C;
+    tokens_bc.resize(static_cast<std::size_t>(rows * C));
+    targets_bc.resize(tokens_bc.size());
+    lay_windows(tokens_bc.data(), targets_bc.data(), rows, C, 0, count,
+                [&](Token* to, Index begin, Index size) { std::copy_n(tokens.begin() + begin, size, to); });
+    const std::vector<float> loss_bc = model->losses(tokens_bc, targets_bc);
+    for (Index i = 0; i < count; ++i) {
+      const auto nats = static_cast<double>(loss_bc[static_cast<std::size_t>(i)]);
+      if (!std::isfinite(nats)) throw Error("the model computed a loss that is not finite: its weights are broken");
+      evaluation.nats += nats;
+      characters.add_token(nats);
+    }
+    tokens.erase(tokens.begin(), tokens.end() - 1);  // the last target is the first token of the next batch
+  };
+  tokenizer.encode(text, path, [&](Token token) {
+    tokens.push_back(token);
+    if (static_cast<Index>(tokens.size()) == B * C + 1) evaluate_batch();
+  });
+  if (tokens.size() > 1) evaluate_batch();
+
+  std::size_t first_token = 0;
+  if (tokenizer.kind() == "byte") {
+    first_token = 1;
+  } else {
+    next_code_point(text, first_token);
+  }
+  evaluation.bytes = static_cast<Index>(text.size() - first_token);
+  // Of a first character of several bytes all but one are targets: it counts as the first token does, not at all.
+  if (const std::optional<Index> all = count_characters(text); all && *all > 1) evaluation.characters = *all - 1;
+  return evaluation;
+}
+
+std::string evaluation_line(std::string_view corpus, const Evaluation& evaluation) {
+  const auto mean = [&](Index count, const char* unit) {
+    return loss_text(evaluation.nats / static_cast<double>(count), unit);
+  };
+  std::string line = "evaluate: " + one_line(std::string(corpus)) + ", ";
+  if (const std::optional<Index> characters = evaluation.characters) {
+    line += to_text(*characters) + " characters, " + mean(*characters, "char") + ", ";
+  } else {
+    line += to_text(evaluation.bytes) + " bytes, ";
+  }
+  return line + mean(evaluation.bytes, "byte");
+}
+
+}  // namespace abh

@@ -1,0 +1,208 @@
+// The loss of a whole text, against one token after the other; and how it is shown character by character.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "error_of.hpp"
+#include "network/model.hpp"
+#include "runs/by_character.hpp"
+#include "runs/evaluation.hpp"
+
+using namespace abh;
+
+namespace {
+
+const DeviceChoice one_thread{.device = "cpu", .threads = 1};
+
+// A model that knows nothing of the text, but has its opinions.
+Checkpoint some_model(const Tokenizer& tokenizer, const std::string& positions = "learned") {
+  ModelConfig config{.layers = 2, .channels = 16, .heads = 2, .context = 8, .vocabulary = tokenizer.size()};
+  config.mixer = "additive,dot";
+  config.conv_kernel = 2;
+  config.positions = positions;
+  return {config, tokenizer, initial_weights(parameter_table(config), config, 0.3, 7), 5, std::nullopt};
+}
+
+// A text without regularity of `count` of these characters.
+std::string mixed_text(const std::vector<std::string>& characters, Index count) {
+  std::string text;
+  std::uint32_t state = 1;
+  for (Index i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    text += characters[(state >> 16) % characters.size()];
+  }
+  return text;
+}
+
+// The loss of each token but the first, from the logits of step-by-step inference that begins anew at each window.
+std::vector<double> stepwise(const Checkpoint& checkpoint, const std::string& text, Index C) {
+  const auto model = make_model(one_thread, checkpoint.config, {.B = 1, .C = 1, .training = false, .positions = C});
+  model->write(Model::Arena::weights, checkpoint.weights);
+  const std::vector<Token> tokens = checkpoint.tokenizer.encode(text, "text");
+  std::vector<double> losses;
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const Index position = static_cast<Index>(i) % C;
+    if (position == 0) model->start();
+    const auto logits_v = model->step(tokens[i], position);
+    double sum = 0;
+    for (const float logit : logits_v) sum += std::exp(static_cast<double>(logit));
+    losses.push_back(std::log(sum) - static_cast<double>(logits_v[static_cast<std::size_t>(tokens[i + 1])]));
+  }
+  return losses;
+}
+
+struct Shown {
+  std::vector<std::string> characters;
+  std::vector<std::optional<double>> nats;
+};
+
+std::pair<Evaluation, Shown> evaluate(const Checkpoint& checkpoint, const std::string& text, Index C) {
+  Shown shown;
+  const auto each = [&](std::string_view character, std::optional<double> nats) {
+    shown.characters.emplace_back(character);
+    shown.nats.push_back(nats);
+  };
+  return {evaluate_text(one_thread, "float", checkpoint, C, text, "text.txt", each), shown};
+}
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+}  // namespace
+
+TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a batch holds", "[evaluation]") {
+  const std::vector<std::string> letters = {"a", "b", "\n", "\xc3\xa9", "\xe2\x82\xac"};  // é and €
+  for (const std::string positions : {"learned", "none"}) {
+    // Windows and batches that end with the text, and others; 2048 tokens are a batch.
+    for (const auto& [size, C] : std::vector<std::pair<Index, Index>>{
+             {2, 1}, {2, 8}, {9, 8}, {10, 8}, {300, 7}, {2049, 8}, {2050, 8}, {4500, 5}, {300, 40}, {5000, 3000}}) {
+      if (positions == "learned" && C > 8) continue;
+      CAPTURE(positions, size, C);
+      const std::string text = mixed_text(letters, size);
+      const Checkpoint model = some_model(Tokenizer::of_characters("ab\n\xc3\xa9\xe2\x82\xac", "x"), positions);
+      const std::vector<double> expected = stepwise(model, text, C);
+      const auto& [evaluation, shown] = evaluate(model, text, C);
+      CHECK(evaluation.characters == size - 1);
+      CHECK(evaluation.bytes == static_cast<Index>(text.size() - shown.characters[0].size()));
+      CHECK_FALSE(!(std::abs(evaluation.nats - sum_of(expected)) <= 1e-5 * sum_of(expected)));
+      REQUIRE(shown.nats.size() == static_cast<std::size_t>(size));
+      CHECK_FALSE(shown.nats[0].has_value());
+      std::string whole = shown.characters[0];
+      double furthest = 0;
+      for (std::size_t i = 1; i < shown.nats.size(); ++i) {
+        whole += shown.characters[i];
+        REQUIRE(shown.nats[i].has_value());
+        furthest = std::max(furthest, std::abs(*shown.nats[i] - expected[i - 1]));
+      }
+      CHECK(whole == text);
+      CHECK_FALSE(!(furthest <= 1e-4));
+    }
+  }
+}
+
+TEST_CASE("evaluation: bytes are put together to characters where the text is UTF-8", "[evaluation]") {
+  const Checkpoint model = some_model(Tokenizer::of_bytes());
+  const std::string text = "\xc3\xa9 costs 3 \xe2\x82\xac.\n";
+  const std::vector<double> expected = stepwise(model, text, 8);
+  const auto& [evaluation, shown] = evaluate(model, text, 8);
+  CHECK(evaluation.bytes == 15);
+  CHECK(evaluation.characters == 12);
+  CHECK_FALSE(!(std::abs(evaluation.nats - sum_of(expected)) <= 1e-5 * sum_of(expected)));
+  REQUIRE(shown.nats.size() == 13);
+  CHECK(shown.characters[10] == "\xe2\x82\xac");
+  // The first byte is no target, the second one is.
+  CHECK_FALSE(!(std::abs(shown.nats[0].value() - expected[0]) <= 1e-4));
+  CHECK_FALSE(!(std::abs(shown.nats[10].value() - expected[10] - expected[11] - expected[12]) <= 1e-4));
+
+  const std::string other =
+      "a\xff\xc3"
+      "b";
+  const auto& [bytes, single] = evaluate(model, other, 8);
+  CHECK(bytes.bytes == 3);
+  CHECK_FALSE(bytes.characters.has_value());
+  CHECK(single.characters == std::vector<std::string>{"a", "\xff", "\xc3", "b"});
+  // One character, of which one byte is a target: nothing to divide by.
+  const auto& [rest, one] = evaluate(model, "\xc3\xa9", 8);
+  CHECK(rest.bytes == 1);
+  CHECK_FALSE(rest.characters.has_value());
+  CHECK(one.characters.size() == 1);
+}
+
+TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
+  Checkpoint model = some_model(Tokenizer::of_characters("ab\n", "x"));
+  const auto error = [&](const std::string& text, Index C) {
+    return error_of([&] { return evaluate(model, text, C); });
+  };
+  CHECK(error("ab", 8) == "no error");
+  CHECK(error("a", 8) == "text.txt: too short: 1 character, expected 2 at least");
+  CHECK(error("abc", 8).find("text.txt: character 3, 'c' (U+0063)") == 0);
+  CHECK(error(std::string(5000, 'a') + "\xff", 8).find("text.txt: invalid UTF-8 at byte offset 5000") == 0);
+  CHECK(error("ab", 9) == "--context: expected at most 8, the rows of this model's position table, found 9");
+  model.weights[0] = HUGE_VALF;
+  CHECK(error("\na", 8).find("not finite") != std::string::npos);
+  model.config.causal = false;
+  CHECK(error("ab", 8).find("later positions") != std::string::npos);
+}
+
+TEST_CASE("evaluation: the last line has its agreed form", "[evaluation]") {
+  CHECK(evaluation_line("hamlet", {.nats = 300, .characters = 200, .bytes = 250}) ==
+        "evaluate: hamlet, 200 characters, 1.5000 nats/char (2.1640 bits/char), 1.2000 nats/byte (1.7312 bits/byte)");
+  CHECK(evaluation_line("a\nb", {.nats = 300, .characters = std::nullopt, .bytes = 200}) ==
+        "evaluate: a b, 200 bytes, 1.5000 nats/byte (2.1640 bits/byte)");
+}
+
+TEST_CASE("by character: without colours the whole nats stand under the text", "[evaluation]") {
+  std::ostringstream out;
+  ByCharacter rows(false, out);
+  rows.add("T", std::nullopt);
+  double nats = 0.99;
+  for (const char* character : {"o", "\t", "\xc3\xa9", "\n", "\xff", "\xe2\x80\x8b", "\x7f"}) {
+    rows.add(character, nats);
+    nats += 1.5;
+  }
+  rows.add("x", 10);
+  rows.finish();
+  rows.finish();
+  CHECK(out.str() ==
+        "nats of each character, under it: . under 1, 1 to 9, + from 10\n\n"
+        "To\u2409\u00e9\u21b5\n"
+        " .235\n"
+        "\ufffd\ufffd\u2421x\n"
+        "689+\n");
+  REQUIRE(rows.rows().size() == 2);
+  CHECK(rows.rows()[0].size() == 5);
+  CHECK(rows.rows()[1][3].shown == "x");
+}
+
+TEST_CASE("by character: colours grow with the loss and end with the row", "[evaluation]") {
+  std::ostringstream out;
+  ByCharacter rows(true, out);
+  const std::string legend = out.str();
+  for (const char* name : {"under 1", "1 to 2", "4 to 5", "from 5"}) CHECK(legend.find(name) != legend.npos);
+  out.str("");
+  rows.add("a", std::nullopt);
+  rows.add("b", 0.5);
+  rows.add("c", 1.5);
+  rows.add("d", 1.6);
+  rows.add("e", 0.1);
+  rows.add("\n", 77);
+  CHECK(out.str() == "ab\x1b[38;5;16;48;5;229mcd\x1b[0me\x1b[38;5;16;48;5;203m\u21b5\x1b[0m\n");
+}
+
+TEST_CASE("by character: rows are cut at 80, and a picture's text at 4,000", "[evaluation]") {
+  std::ostringstream out;
+  ByCharacter rows(false, out);
+  for (int i = 0; i < 5000; ++i) rows.add("a", 1);
+  rows.finish();
+  CHECK(out.str().find(std::string(80, 'a') + "\n" + std::string(80, '1') + "\n") != std::string::npos);
+  CHECK(out.str().find(std::string(81, 'a')) == std::string::npos);
+  CHECK(rows.rows().size() == 50);
+  const std::string text = out.str();
+  CHECK(std::count(text.begin(), text.end(), 'a') == 5000 + 4);  // and of the legend
+}

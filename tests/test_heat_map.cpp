@@ -1,0 +1,44 @@
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "pictures/heat_map.hpp"
+#include "xml.hpp"
+
+using namespace abh;
+
+TEST_CASE("heat map: levels are whole nats", "[heat_map]") {
+  CHECK(heat_level(std::nullopt) == 0);
+  CHECK(heat_level(-1e-7) == 0);
+  CHECK(heat_level(0.999) == 0);
+  CHECK(heat_level(1) == 1);
+  CHECK(heat_level(4.5) == 4);
+  CHECK(heat_level(5) == 5);
+  CHECK(heat_level(1e30) == 5);
+  CHECK(heat_level_name(0) == "under 1");
+  CHECK(heat_level_name(3) == "3 to 4");
+  CHECK(heat_level_name(5) == "from 5");
+}
+
+TEST_CASE("heat map: each character has its ground and its loss", "[heat_map]") {
+  const std::vector<HeatRow> rows = {
+      {{"a", std::nullopt}, {"<", 0.25}, {" ", 3.5}, {"\u21b5", 12.345}}, {}, {{"\xff", 1}}};
+  const std::string svg = heat_map_svg(rows, "my & text", "1.5 nats/char");
+  INFO(svg);
+  CHECK(well_formed(svg));
+  CHECK(svg == heat_map_svg(rows, "my & text", "1.5 nats/char"));
+  for (const char* part :
+       {"<title id=\"heat-title\">my &amp; text</title>", ">1.5 nats/char</text>", "@media (prefers-color-scheme:dark)",
+        "<rect class=\"heat0\" x=\"24\" y=\"96\" width=\"9\" height=\"20\"><title>a not predicted</title></rect>",
+        "<rect class=\"heat0\" x=\"33\" y=\"96\" width=\"9\" height=\"20\"><title>&lt; 0.25 nats</title></rect>",
+        "<rect class=\"heat3\" x=\"42\" y=\"96\" width=\"9\" height=\"20\"><title>  3.50 nats</title></rect>\n",
+        "<rect class=\"heat5\" x=\"51\" y=\"96\" width=\"9\" height=\"20\"><title>\u21b5 12.35 nats</title></rect>",
+        "<rect class=\"heat1\" x=\"24\" y=\"136\" width=\"9\" height=\"20\"><title>\ufffd 1.00 nats</title></rect>",
+        ">&lt;</text>"}) {
+    INFO(part);
+    CHECK(svg.find(part) != svg.npos);
+  }
+  CHECK(count(svg, "<g class=\"row\">") == 3);
+  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
+  CHECK(well_formed(heat_map_svg({}, "", "")));
+}
