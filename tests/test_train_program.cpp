@@ -73,7 +73,12 @@ TEST_CASE("programs: a data file that cannot be used is refused, and nothing is 
 TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
   const Workplace place;
   write_bytes(place.data, binary_content());
-  require_success(train(place.flags({"--tokenizer", "byte"})));
+  const Outcome trained = train(place.flags({"--tokenizer", "byte"}));
+  require_success(trained);
+  const std::regex result("final: .*, val [0-9.]+ nats/byte \\([0-9.]+ bits/byte\\), best .*");
+  CHECK(std::regex_match(last_line(trained.out), result));
+  CHECK(trained.out.find("char") == std::string::npos);
+  CHECK(read_bytes(place.run + "/loss.svg").find(">nats per byte</text>") != std::string::npos);
   require_success(train({"--data", place.data, "--resume", place.run, "--steps", "8"}));
   const Outcome outcome = generate({"--checkpoint", place.run, "--prompt", "\xff", "--tokens", "7"});
   require_success(outcome);
@@ -165,12 +170,13 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
 }
 
 TEST_CASE("programs: --help names every flag with its default, --version the release", "[programs]") {
-  for (const std::string name : {"train", "generate"}) {
+  for (const std::string name : {"train", "generate", "evaluate"}) {
     const Outcome help = run_program_of_build(name, {"--help"});
     require_success(help);
-    for (const char* flag : {"--device", "--threads", "--seed", "--help", "--version"}) {
+    for (const char* flag : {"--device", "--threads", "--help", "--version"}) {
       CHECK(help.out.find(flag) != std::string::npos);
     }
+    CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // nothing is drawn there
     const Outcome release = run_program_of_build(name, {"--version"});
     require_success(release);
     CHECK(std::regex_match(release.out, std::regex(name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n")));
@@ -418,7 +424,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const std::regex flag("\n  --([a-z-]+) ");
   for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) {
     const std::string name = (*each)[1];
-    if (name == "resume" || name == "overwrite" || name == "help" || name == "version") continue;
+    if (name == "resume" || name == "init-from" || name == "overwrite" || name == "help" || name == "version") continue;
     INFO("a flag that this test does not know: --" << name);
     REQUIRE(values.count(name) == 1);
     arguments.push_back("--" + name + "=" + values.at(name));

@@ -1,9 +1,11 @@
 // train: trains a language model on a text file and writes what it learned into a run folder.
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "program/flags.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
+#include "runs/warm_start.hpp"
 
 namespace abh {
 namespace {
@@ -25,6 +28,7 @@ struct Arguments {
   std::string out = "runs/tiny";
   bool overwrite = false;
   std::string resume;
+  std::string init_from;
   DeviceChoice device;
   bool recompute = false;
   ModelConfig model;
@@ -54,6 +58,8 @@ void add_flags(Flags& flags, Arguments& a) {
   flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
   flags.text("resume", a.resume, "RUN",
              "go on in this folder, with its settings; only " + listed(changeable) + " may differ");
+  flags.text("init-from", a.init_from, "RUN|FILE",
+             "begin with the weights of this model, whose shape but for --context is that of the run");
   flags.section("Model");
   flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
   add_model_flags(flags, a.model);
@@ -90,6 +96,31 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
   again.parse(argc, argv);
   for (const auto& [name, expected, found] : again.changes()) {
     if (std::find(changeable.begin(), changeable.end(), "--" + name) == changeable.end()) refuse(name, expected, found);
+  }
+}
+
+// The shape of a model that training begins with stands in its file. The command line may say it again; another context
+// is given to the new run.
+void require_same_model(int argc, char** argv, const Flags& flags, const Arguments& given, const std::string& path,
+                        const Checkpoint& start) {
+  const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
+    throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
+                "; with --init-from, the model is that of the file but for --context");
+  };
+  Arguments stored = given;
+  stored.tokenizer = start.tokenizer.kind();
+  stored.model = start.config;
+  Flags again("train", "");
+  add_flags(again, stored);
+  again.parse(argc, argv);
+  for (const auto& [name, expected, found] : again.changes()) {
+    if (name == "tokenizer" || (is_model_flag(name) && name != "context")) refuse(name, expected, found);
+  }
+  ModelConfig model = given.model;
+  model.context = start.config.context;
+  model.vocabulary = start.config.vocabulary;
+  if (flags.given("preset") && model.metadata() != start.config.metadata()) {
+    refuse("preset", "the same model", given.preset);
   }
 }
 
@@ -186,6 +217,11 @@ int body(int argc, char** argv) {
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
   std::optional<RunLock> lock;
+  std::optional<Checkpoint> start;
+  const std::string start_path = checkpoint_path(a.init_from);
+  if (flags.given("resume") && flags.given("init-from")) {
+    throw UsageError("--init-from: expected a new run, found --resume, which goes on with weights of its own");
+  }
   if (flags.given("resume")) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
     if (a.overwrite)
@@ -194,6 +230,19 @@ int body(int argc, char** argv) {
     run.resume = read_run_state(resume_path(a.resume));
     require_same_run(argc, argv, flags, a, *run.resume);
     go_on_with(*run.resume, flags, a);
+  } else if (flags.given("init-from")) {
+    if (a.init_from.empty()) throw UsageError("--init-from: expected a run folder or a file, found \"\"");
+    start = read_checkpoint(start_path);
+    std::error_code ignored;
+    if (a.overwrite && std::filesystem::equivalent(std::filesystem::path(start_path).parent_path(), a.out, ignored)) {
+      throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
+    }
+    if (!start->config.causal) throw Error(start_path + ": this model sees later positions: it cannot learn to write");
+    require_same_model(argc, argv, flags, a, start_path, *start);
+    const Index context = flags.given("context") ? a.model.context : start->config.context;
+    a.model = start->config;
+    a.model.context = context;
+    a.tokenizer = start->tokenizer.kind();
   } else {
     a.model.vocabulary = 1;
     check_model(a.model);  // what the command line alone decides is said before any file is read
@@ -202,7 +251,10 @@ int body(int argc, char** argv) {
 
   std::string text = run.resume ? text_of_run(*run.resume, a) : read_text_file(a.data);
   const std::string data_fingerprint = fingerprint(text);
+  WarmStart warm;
+  if (start) warm = warm_start(*start, a.model.context, text, a.data, a.training.init_std, a.training.seed);
   const Tokenizer tokenizer = run.resume              ? run.resume->tokenizer
+                              : start                 ? warm.tokenizer
                               : a.tokenizer == "byte" ? Tokenizer::of_bytes()
                                                       : Tokenizer::of_characters(text, a.data);
   a.model.vocabulary = tokenizer.size();
@@ -214,8 +266,9 @@ int body(int argc, char** argv) {
       model_memory(a.device, a.model, training_extent(a.model, a.training, a.recompute), a.training.type);
   const NetworkMemory sampling =
       model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
-  const OtherMemory other{.text = data.bytes(), .files = 5 * sampling.weight_bytes + sampling.total()};
+  const OtherMemory other{.text = data.bytes(), .files = (start ? 7 : 5) * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, other);
+  if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);
   if (run.resume) {
     std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on " << a.data
@@ -224,6 +277,7 @@ int body(int argc, char** argv) {
     lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
   }
 
+  run.weights = std::move(warm.weights);
   run.model = a.model;
   run.training = a.training;
   run.run = a.out;

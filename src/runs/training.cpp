@@ -95,8 +95,10 @@ class Trainer {
     } else {
       state_.tokenizer = tokenizer;
       state_.data_fingerprint = fingerprint;
-      model_->write(Model::Arena::weights,
-                    initial_weights(parameter_table(run.model), run.model, run.training.init_std, run.training.seed));
+      model_->write(Model::Arena::weights, !run.weights.empty()
+                                               ? run.weights
+                                               : initial_weights(parameter_table(run.model), run.model,
+                                                                 run.training.init_std, run.training.seed));
     }
     state_.config = run.model;
     state_.training = run.training;

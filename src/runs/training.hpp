@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
@@ -20,6 +21,7 @@ struct TrainingRun {
   DeviceChoice device;
   bool recompute = false;          // of NetworkExtent; changes no result, so it is no part of the run and not stored
   std::optional<RunState> resume;  // go on from here
+  std::vector<float> weights;      // of a new run; empty: drawn from its seed
 };
 
 // Trains and writes the checkpoints, log.csv, loss.svg, sample.txt and data.txt. Progress goes to standard output, and

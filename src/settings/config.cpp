@@ -245,6 +245,12 @@ void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, con
   visit_model(FlagAdder{flags, only, help}, model);
   for (const auto& [word, flag] : other_words) flags.also_called(word, flag);
 }
+bool is_model_flag(const std::string& flag) {
+  bool found = false;
+  ModelConfig model;
+  visit_model([&](const Setting& setting, const auto&) { found = found || setting.flag == flag; }, model);
+  return found;
+}
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only) {
   visit_training(FlagAdder{flags, only}, training);
 }

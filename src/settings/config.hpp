@@ -108,6 +108,9 @@ using HelpText = std::function<std::string(const std::string&)>;
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
 
+// Whether a flag is one of add_model_flags.
+bool is_model_flag(const std::string& flag);
+
 // "shared or own", "a, b or c".
 std::string listed(const std::vector<std::string>& names);
 

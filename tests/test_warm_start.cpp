@@ -1,0 +1,100 @@
+// Training that begins with the weights of a trained model, on another text.
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "error_of.hpp"
+#include "network/model.hpp"
+#include "runs/warm_start.hpp"
+
+using namespace abh;
+
+namespace {
+
+Checkpoint old_model(const Tokenizer& tokenizer) {
+  ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 6, .vocabulary = tokenizer.size()};
+  config.mixer = "metric";
+  config.conv_kernel = 2;
+  config.logit_bias = true;
+  config.logit_scale = 0.5;
+  std::vector<float> weights;
+  for (const Parameter& parameter : parameter_table(config))
+    weights.resize(weights.size() + static_cast<std::size_t>(parameter.count));
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 100 + static_cast<float>(i);  // each another
+  return {config, tokenizer, weights, 12, 1.5};
+}
+
+using Weights = std::map<std::string, std::vector<float>>;
+
+Weights by_name(const ModelConfig& config, const std::vector<float>& arena) {
+  Weights weights;
+  for (const Parameter& parameter : parameter_table(config)) {
+    const auto first = arena.begin() + parameter.offset;
+    weights[parameter.name] = {first, first + parameter.count};
+  }
+  return weights;
+}
+
+std::vector<float> row(const std::vector<float>& table, Index index, Index width) {
+  return {table.begin() + index * width, table.begin() + (index + 1) * width};
+}
+
+}  // namespace
+
+TEST_CASE("warm start: rows go by character, what is new is that of a new model, the rest stays", "[warm_start]") {
+  const Tokenizer letters = Tokenizer::of_characters("\nbdx", "x");
+  const Checkpoint old = old_model(letters);
+  // It lacks d and x, and has a, c and the euro sign besides.
+  const std::string text = "b\na\ncab\xe2\x82\xac";
+  for (const Index context : {Index{6}, Index{4}, Index{9}}) {
+    CAPTURE(context);
+    const WarmStart start = warm_start(old, context, text, "text.txt", 0.1, 3);
+    CHECK(start.tokenizer.vocabulary() == "\nabcdx\xe2\x82\xac");
+    ModelConfig expected_config = old.config;
+    expected_config.context = context;
+    expected_config.vocabulary = 7;
+    CHECK(start.config.metadata() == expected_config.metadata());
+    CHECK(start.summary.starts_with(
+        "step 12, 4 characters known, 3 new: 'a' (U+0061), 'c' (U+0063), '\xe2\x82\xac' (U+20AC)"));
+    CHECK(start.summary.ends_with("; positions from 7 on are new") == (context == 9));
+
+    const Weights got = by_name(start.config, start.weights), was = by_name(old.config, old.weights);
+    const Weights fresh = by_name(start.config, initial_weights(parameter_table(start.config), start.config, 0.1, 3));
+    REQUIRE(got.size() == was.size());
+    const std::vector<Index> old_row = {0, -1, 1, -1, 2, 3, -1};  // of \n a b c d x and the euro sign
+    for (const auto& [name, values] : got) {
+      INFO(name);
+      const bool tokens = name == "embedding.token_vd", bias = name == "logit_bias_v";
+      if (tokens || bias) {
+        const Index width = tokens ? 8 : 1;
+        for (Index v = 0; v < 7; ++v) {
+          const Index from = old_row[static_cast<std::size_t>(v)];
+          CHECK(row(values, v, width) == (from < 0 ? row(fresh.at(name), v, width) : row(was.at(name), from, width)));
+        }
+      } else if (name == "embedding.position_cd") {
+        for (Index c = 0; c < context; ++c) {
+          CHECK(row(values, c, 8) == (c < 6 ? row(was.at(name), c, 8) : row(fresh.at(name), c, 8)));
+        }
+      } else {
+        CHECK(values == was.at(name));
+      }
+    }
+  }
+}
+
+TEST_CASE("warm start: bytes and a text without anything new leave the model as it is", "[warm_start]") {
+  for (const Tokenizer& tokenizer : {Tokenizer::of_bytes(), Tokenizer::of_characters("abc", "x")}) {
+    const Checkpoint old = old_model(tokenizer);
+    const WarmStart start = warm_start(old, 6, "cab", "text.txt", 0.1, 3);
+    CHECK(start.tokenizer.vocabulary() == tokenizer.vocabulary());
+    CHECK((start.weights == old.weights));
+    CHECK(start.summary.ends_with("known, 0 new"));
+  }
+  CHECK(warm_start(old_model(Tokenizer::of_bytes()), 6, "a\xff", "text.txt", 0.1, 3).config.vocabulary == 256);
+  const std::string error = error_of(
+      [] { return warm_start(old_model(Tokenizer::of_characters("ab", "x")), 6, "a\xff", "text.txt", 0.1, 3); });
+  CHECK(error == "text.txt: invalid UTF-8 at byte offset 1 (line 1, byte 0xFF)");
+}
