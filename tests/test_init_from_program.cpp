@@ -121,7 +121,7 @@ TEST_CASE("programs: --init-from refuses another model", "[programs]") {
   require_refusal(train(with(flags, {"--init-from", place / "none"})), "train", 1, {place / "none: "});
   require_refusal(train(with(flags, {"--init-from", model + "/resume.safetensors"})), "train", 1,
                   {"resume.safetensors: ", "does not belong"});
-  require_refusal(train(with(flags, {"--out", model}) + words("--overwrite")), "train", 1,
+  require_refusal(run_program_of_build("train", with(flags, {"--out", model}) + words("--overwrite")), "train", 1,
                   {"--overwrite: ", "--init-from"});
   CHECK(exists(model + "/model.safetensors"));
   OpenedFile file(trained({"--mixer", "dot"}) + "/model.safetensors");

@@ -20,6 +20,12 @@ namespace {
 
 using Metadata = std::map<std::string, std::string>;
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 // The tensors of one arena, each name after a prefix ("", "first_moment.", ...).
 void append_arena(std::vector<SafetensorsOutput>& outputs, const std::vector<Parameter>& parameters,
                   const std::string& prefix, const std::vector<float>& arena) {
@@ -32,6 +38,11 @@ std::vector<float> read_arena(const SafetensorsFile& file, const std::vector<Par
                               const std::string& prefix, std::set<std::string>& known) {
   Index count = 0;
   for (const Parameter& parameter : parameters) count = std::max(count, parameter.offset + parameter.count);
+  std::vector<std::string> missing;
+  for (const Parameter& parameter : parameters) {
+    if (!file.has(prefix + parameter.name)) missing.push_back(prefix + parameter.name);
+  }
+  if (missing.size() > 1) throw Error(file.path() + ": the tensors " + joined(missing) + " are missing");
   // Sizes come from the metadata: a claim that the file does not back must not become an allocation.
   for (const Parameter& parameter : parameters) file.data<float>(prefix + parameter.name, parameter.shape);
   std::vector<float> arena(static_cast<std::size_t>(count));
@@ -65,6 +76,46 @@ const std::string& text_of(const SafetensorsFile& file, const std::string& key) 
   return entry->second;
 }
 
+// Files of other programs have no check value. They may leave out of the metadata what has a default or can be seen
+// from the tensors (docs/checkpoints.md).
+bool is_from_elsewhere(const SafetensorsFile& file) { return file.version() == 0 && !file.metadata().count("crc32"); }
+
+const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsTensor& tensor = file.tensor(name);
+  if (tensor.shape.size() != 2) {
+    throw Error(file.path() + ": tensor " + name + " is " + shape_text(tensor.shape) + ", expected two dimensions");
+  }
+  return tensor.shape;
+}
+
+// The metadata of a model, complete. What is missing and cannot be seen is named all at once.
+Metadata model_metadata(const SafetensorsFile& file) {
+  Metadata metadata = file.metadata();
+  const auto require = [&](const std::vector<const char*>& keys) {
+    std::vector<std::string> missing;
+    for (const char* key : keys) {
+      if (!metadata.count(key)) missing.push_back(key);
+    }
+    if (!missing.empty()) {
+      throw Error(file.path() + ": metadata has no " + joined(missing) +
+                  ": expected a file that train wrote, or one with these keys as docs/checkpoints.md says");
+    }
+  };
+  if (!is_from_elsewhere(file)) {
+    require({"tokenizer", "vocabulary", "layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
+    return metadata;
+  }
+  const std::string position = "embedding.position_cd";
+  if (file.has(position)) metadata.try_emplace("context", to_text(matrix_shape(file, position)[0]));
+  metadata.try_emplace("positions", file.has(position) ? "learned" : "none");
+  if (metadata.count("tokenizer") && metadata["tokenizer"] == "byte") metadata.try_emplace("vocabulary", "");
+  require({"tokenizer", "vocabulary", "layers", "heads", "mixer", "context"});
+  const std::vector<Index>& token = matrix_shape(file, "embedding.token_vd");
+  metadata.try_emplace("vocabulary_size", to_text(token[0]));
+  metadata.try_emplace("channels", to_text(token[1]));
+  return metadata;
+}
+
 template <class Number>
 Number number_of(const SafetensorsFile& file, const std::string& key) {
   const std::string& text = text_of(file, key);
@@ -92,8 +143,8 @@ Metadata common_metadata(const ModelConfig& config, const Tokenizer& tokenizer, 
   return metadata;
 }
 
-Tokenizer read_tokenizer(const SafetensorsFile& file) {
-  return Tokenizer::from_metadata(text_of(file, "tokenizer"), text_of(file, "vocabulary"), file.path());
+Tokenizer read_tokenizer(const Metadata& metadata, const std::string& path) {
+  return Tokenizer::from_metadata(metadata.at("tokenizer"), metadata.at("vocabulary"), path);
 }
 
 // Metadata that a program's own flags would not accept.
@@ -106,10 +157,32 @@ void check_read(const std::string& path, const Check& check) {
   }
 }
 
-ModelConfig read_config(const SafetensorsFile& file, const Tokenizer& tokenizer) {
-  for (const char* key : {"layers", "channels", "heads", "context", "mixer", "vocabulary_size"}) text_of(file, key);
-  const ModelConfig config = ModelConfig::from_metadata(file.metadata(), file.path(), file.version());
-  check_read(file.path(), [&] { check_model(config); });
+// What the matrices of a file from elsewhere show: how wide a head and the feed-forward net are, where that is not as
+// usual, and whether projections have biases.
+void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConfig& config) {
+  if (!metadata.count("hidden_channels")) {
+    const Index F = matrix_shape(file, "blocks.0.ffn.up_fd")[0];
+    if (F != config.ffn_channels()) config.hidden_channels = F;
+  }
+  const std::vector<MixerProperties> mixers = mixer_properties(config);
+  for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    if (!mixers[layer].head_projection) continue;
+    const std::string prefix = "blocks." + std::to_string(layer) + ".mixer.";
+    const std::string projection = prefix + mixers[layer].head_projection;
+    if (!metadata.count("attention_bias") && file.has(prefix + "query_bias_h")) config.attention_bias = true;
+    if (metadata.count("head_channels") || !file.has(projection)) continue;
+    const Index H = matrix_shape(file, projection)[0];
+    if (H != config.channels && H % config.heads == 0) config.head_channels = H / config.heads;
+  }
+}
+
+ModelConfig read_config(const SafetensorsFile& file, const Metadata& metadata, const Tokenizer& tokenizer) {
+  ModelConfig config = ModelConfig::from_metadata(metadata, file.path(), file.version());
+  check_read(file.path(), [&] {
+    config.check();
+    if (is_from_elsewhere(file)) see_widths(file, metadata, config);
+    check_model(config);
+  });
   if (config.vocabulary != tokenizer.size()) {
     throw Error(file.path() + ": metadata vocabulary_size: expected the " + std::to_string(tokenizer.size()) +
                 " of the tokenizer, found " + std::to_string(config.vocabulary));
@@ -141,12 +214,14 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 
 Checkpoint read_checkpoint(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::read(path);
-  const Tokenizer tokenizer = read_tokenizer(file);
-  const ModelConfig config = read_config(file, tokenizer);
+  const Metadata metadata = model_metadata(file);
+  const Tokenizer tokenizer = read_tokenizer(metadata, path);
+  const ModelConfig config = read_config(file, metadata, tokenizer);
   std::set<std::string> known;
   std::vector<float> weights = read_arena(file, parameter_table(config), "", known);
   require_only(file, known);
-  return {config, tokenizer, std::move(weights), number_of<Index>(file, "step"),
+  const bool counts_steps = !is_from_elsewhere(file) || file.metadata().count("step");
+  return {config, tokenizer, std::move(weights), counts_steps ? number_of<Index>(file, "step") : 0,
           optional_number_of(file, "validation_loss")};
 }
 
@@ -174,8 +249,9 @@ void write_run_state(const std::string& path, const RunState& state) {
 RunState read_run_state(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::read(path);
   RunState state;
-  state.tokenizer = read_tokenizer(file);
-  state.config = read_config(file, state.tokenizer);
+  const Metadata metadata = model_metadata(file);
+  state.tokenizer = read_tokenizer(metadata, path);
+  state.config = read_config(file, metadata, state.tokenizer);
   state.data_fingerprint = text_of(file, "data");
   state.log_position = text_of(file, "log");
   Metadata training;
