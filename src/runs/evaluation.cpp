@@ -15,8 +15,9 @@ namespace abh {
 
 namespace {
 
-// Tokens of a batch: enough for every thread or block of threads, few enough for the caches of a CPU.
-Index tokens_of_batch(const DeviceChoice& device) { return resolved_device(device.device) == "cuda" ? 65536 : 2048; }
+// Tokens of a batch: enough work for many threads, few enough for the caches of a CPU, and for little memory; the
+// number of threads plays no part, so that the result does not depend on it.
+Index tokens_of_batch(const DeviceChoice& device) { return resolved_device(device.device) == "cuda" ? 65536 : 1024; }
 
 // None where the text is not UTF-8.
 std::optional<Index> count_characters(std::string_view text) {
