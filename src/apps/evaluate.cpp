@@ -40,6 +40,8 @@ int body(int argc, char** argv) {
                  " characters; none: evaluate.svg beside the checkpoint");
   add_machine_flags(flags, device);
   flags.choice("type", type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
+  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
+  for (const char* word : {"model", "run"}) flags.also_called(word, "checkpoint");
   if (const auto status = flags.parse(argc, argv)) return *status;
   if (run_or_file.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
   if (path.empty()) throw UsageError("--data: expected a file, found \"\"");
