@@ -68,6 +68,12 @@ inline Arguments words(const std::string& line) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
+// A pipe that no other program inherits; not every system has pipe2.
+inline void open_pipe(int (&ends)[2]) {
+  if (::pipe(ends) != 0) throw std::runtime_error("cannot make a pipe");
+  for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+}
+
 // Runs `name` (train, generate, ...) of the build folder until it ends. A program that hangs is killed: timed_out.
 inline Outcome run_program_of_build(const std::string& name, const Arguments& arguments,
                                     const RunOptions& options = {}) {
@@ -80,9 +86,9 @@ inline Outcome run_program_of_build(const std::string& name, const Arguments& ar
   argv.push_back(nullptr);
 
   int in[2], out[2], err[2];
-  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
-    throw std::runtime_error("cannot make a pipe");
-  }
+  open_pipe(in);
+  open_pipe(out);
+  open_pipe(err);
   if (options.terminal) {
     ::close(out[0]);
     ::close(out[1]);

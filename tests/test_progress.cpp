@@ -1,35 +1,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <string>
 
 #include "catch.hpp"
+#include "environment.hpp"
 #include "runs/progress.hpp"
 
 using namespace abh;
-
-namespace {
-
-// Sets an environment variable, or removes it, while it lives.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    set(value);
-  }
-  ~Environment() { set(old_ ? old_->c_str() : nullptr); }
-
- private:
-  void set(const char* value) { value ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
-}  // namespace
 
 TEST_CASE("without a terminal progress is plain lines", "[progress]") {
   std::ostringstream out;

@@ -1,14 +1,20 @@
 #include "program/flags.hpp"
 
 #include <fcntl.h>
+#include <locale.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#if __has_include(<xlocale.h>)
+#include <xlocale.h>
+#endif
 
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
@@ -363,6 +369,26 @@ std::optional<std::string> peek_flag(int argc, const char* const* argv, std::str
     if (item.name == name) return item.value;
   }
   return std::nullopt;
+}
+
+std::optional<double> real_from_text(std::string_view text) {
+  // strtod_l would also take white space and a plus in front, and hexadecimal digits.
+  const std::string_view magnitude = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool digits = magnitude.find_first_of("0123456789.") == 0;
+  const bool word = magnitude.find_first_of("iInN") == 0;
+  const bool hexadecimal = magnitude.starts_with("0x") || magnitude.starts_with("0X");
+  if ((!digits && !word) || hexadecimal) return std::nullopt;
+
+  static const locale_t no_locale = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  const std::string terminated(text);
+  char* end = nullptr;
+  const double value = ::strtod_l(terminated.c_str(), &end, no_locale);
+  if (end != terminated.c_str() + terminated.size()) return std::nullopt;
+  const bool too_large = digits && std::isinf(value);
+  const bool too_small =
+      value == 0 && magnitude.substr(0, magnitude.find_first_of("eE")).find_first_of("123456789") != text.npos;
+  if (too_large || too_small) return std::nullopt;
+  return value;
 }
 
 std::string one_line(std::string text) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -126,14 +127,27 @@ inline std::string fixed_text(double value, int decimals) {
   return std::string(buffer, end);
 }
 
+// from_text<double> where std::from_chars reads whole numbers only, as that of libc++: the same texts, the same
+// numbers.
+std::optional<double> real_from_text(std::string_view text);
+
 // The whole text as one number, nothing where it is not one. std::from_chars takes no white space, no plus and no
 // locale, and detects overflow.
 template <class Number>
 std::optional<Number> from_text(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+#if defined(__cpp_lib_to_chars)
+  constexpr bool by_library = true;
+#else
+  constexpr bool by_library = std::is_integral_v<Number>;
+#endif
+  if constexpr (by_library) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+  } else {
+    return real_from_text(text);
+  }
 }
 
 // The text with every control character replaced by a space, and cut at 4,000 bytes: safe to print as part of one line.
