@@ -105,7 +105,8 @@ void attention_backward(Device&, const AttentionBackward<T>& a) {
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
   const Index K = a.K;
-  const auto query = array(a.query_h, K), out = array(a.out_h, K);
+  const auto query = array(a.query_h, K);
+  const auto out = array(a.out_h, K);
   const auto key = array(a.key_ch, a.N, K), value = array(a.value_ch, a.N, K);
   typename Device::Scope scratch(device.workspace);
   T* score_c = scratch.template take<T>(a.length);

@@ -60,7 +60,8 @@ TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
   CHECK(contains(error_of([&] { return read_text_file(""); }), "cannot be opened"));
   // Opens, but nothing is mapped at address 0: not the same as an empty file.
   const std::string broken = "/proc/self/mem";
-  CHECK(contains(error_of([&] { return read_text_file(broken); }), broken + ": cannot be read: Input/output error"));
+  if (exists(broken))
+    CHECK(contains(error_of([&] { return read_text_file(broken); }), broken + ": cannot be read: Input/output error"));
   if (geteuid() != 0) {
     const std::string locked = folder / "locked.txt";
     write_bytes(locked, "text");

@@ -1,5 +1,7 @@
 #include "network/model.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -265,7 +267,11 @@ std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory) 
 }
 
 std::size_t available_memory() {
-  std::size_t available = std::numeric_limits<std::size_t>::max();
+  // Systems without /proc say what is built in, or nothing.
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
+  std::size_t available = pages > 0 && page_bytes > 0
+                              ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes)
+                              : std::numeric_limits<std::size_t>::max();
   std::ifstream meminfo("/proc/meminfo");
   for (std::string key, unit; meminfo >> key;) {
     std::size_t kilobytes = 0;
