@@ -15,9 +15,11 @@ check "format" bash -c 'git ls-files "*.cpp" "*.hpp" "*.cu" | xargs clang-format
 check "all tests" tools/test.sh build
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
-check "clang++" tools/clang_build.sh
+check "clang++" tools/clang_build.sh clang
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests
+check "clang++ with libc++" tools/clang_build.sh libcxx
+check "quick tests, clang++ with libc++" build-libcxx/tests "~[slow]~[gpu]"
 check "address and undefined-behaviour sanitizers" env OMIT_AVX512=OFF tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
 check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"

@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# tools/clang_build.sh [TARGET...]: compiles with clang++, where a warning is an error. Without targets: everything.
+# tools/clang_build.sh clang|libcxx [TARGET...]: compiles with clang++, where a warning is an error; libcxx: and with its
+# own standard library. Without targets: everything. BUILD_EMULATOR=OFF in the environment leaves the emulator out.
 set -euo pipefail
+preset=$1
+shift
 tools/need.sh cmake clang++ catch2
-cmake --preset clang >/dev/null
+if [ "$preset" = libcxx ]; then tools/need.sh libc++; fi
+cmake --preset "$preset" ${BUILD_EMULATOR:+-DBUILD_EMULATOR="$BUILD_EMULATOR"} >/dev/null
 if [ $# -gt 0 ]; then set -- --target "$@"; fi
-cmake --build build-clang -j "$(getconf _NPROCESSORS_ONLN)" "$@" | tail -n 1
+cmake --build "build-$preset" -j "$(getconf _NPROCESSORS_ONLN)" "$@" | tail -n 1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
-# "catch2" stands for its header, "page" for the libraries and the font of docs/page, "libclang-rt" for clang's sanitizer
-# runtimes.
+# "catch2" stands for its header, "libc++" for the standard library of clang++, "page" for the libraries and the font of
+# docs/page, "libclang-rt" for clang's sanitizer runtimes.
 set -u
 
 has() {
@@ -12,6 +12,7 @@ has() {
       done
       return 1
       ;;
+    libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
     page) tools/page_python.sh >/dev/null && [ -e /usr/share/texmf/fonts/opentype/public/tex-gyre-math ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
   esac
@@ -21,6 +22,9 @@ package_of() {
   case $1 in
     c++) echo g++ ;;
     clang++) echo clang ;;
+    libc++) echo libc++-dev libc++abi-dev ;;
+    aarch64-linux-gnu-g++) echo g++-aarch64-linux-gnu ;;
+    qemu-aarch64) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;
     page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;
     *) echo "$1" ;;
