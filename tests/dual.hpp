@@ -4,6 +4,7 @@
 // It knows nothing of any backward pass, which makes it an independent and, up to rounding, exact proof of each.
 
 #include <cmath>
+#include <compare>
 #include <numbers>
 #include <type_traits>
 

@@ -23,7 +23,7 @@ struct Tag {
   int number;
   bool after_code;  // in a comment that follows code on its line
   bool definition;  // followed by that word
-  auto operator<=>(const Tag&) const = default;
+  bool operator==(const Tag&) const = default;
 };
 
 struct Tags {
