@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#if defined(__x86_64__) && defined(__ELF__) && !defined(EMULATOR_UCONTEXT)
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(EMULATOR_UCONTEXT)
 #define EMULATOR_ASSEMBLY 1
 #else
 #define EMULATOR_ASSEMBLY 0
@@ -208,14 +208,13 @@ void release(void* address) {
 }
 
 #if EMULATOR_ASSEMBLY
-// Saves on the stack what a called function must leave as it was (six registers and the control words of both
-// floating-point units), and goes on with what was saved on the other one.
-extern "C" void emulator_switch_stack(void** save_to, void* stack_pointer);
+// Saves on the stack what a called function must leave as it was, with the control words of the floating-point units,
+// and goes on with what was saved on the other one. The name is the assembler's, on every system.
+extern "C" void emulator_switch_stack(void** save_to, void* stack_pointer) asm("emulator_switch_stack");
+#if defined(__x86_64__)
 asm(R"(
   .text
-  .hidden emulator_switch_stack
   .globl emulator_switch_stack
-  .type emulator_switch_stack, @function
 emulator_switch_stack:
   pushq %rbp
   pushq %rbx
@@ -238,8 +237,65 @@ emulator_switch_stack:
   popq %rbx
   popq %rbp
   ret
-  .size emulator_switch_stack, .-emulator_switch_stack
 )");
+
+// What is saved on a stack that begins with a call of `function`.
+void* saved_before(void (*function)(), unsigned char* end) {
+  auto* top = reinterpret_cast<std::uint64_t*>(end);
+  *--top = 0;  // it does not return
+  *--top = reinterpret_cast<std::uint64_t>(function);
+  for (int saved_register = 0; saved_register < 6; ++saved_register) *--top = 0;
+  asm volatile("stmxcsr (%0)\n fnstcw 4(%0)" ::"r"(--top) : "memory");
+  return top;
+}
+#else
+asm(R"(
+  .text
+  .p2align 2
+  .globl emulator_switch_stack
+emulator_switch_stack:
+  sub sp, sp, #176
+  stp x19, x20, [sp]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mrs x9, fpcr
+  str x9, [sp, #160]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldr x9, [sp, #160]
+  msr fpcr, x9
+  ldp d14, d15, [sp, #144]
+  ldp d12, d13, [sp, #128]
+  ldp d10, d11, [sp, #112]
+  ldp d8, d9, [sp, #96]
+  ldp x29, x30, [sp, #80]
+  ldp x27, x28, [sp, #64]
+  ldp x25, x26, [sp, #48]
+  ldp x23, x24, [sp, #32]
+  ldp x21, x22, [sp, #16]
+  ldp x19, x20, [sp]
+  add sp, sp, #176
+  ret
+)");
+
+// What is saved on a stack that begins with a call of `function`.
+void* saved_before(void (*function)(), unsigned char* end) {
+  constexpr int saved = 22, return_address = 11, control_word = 20;
+  auto* top = reinterpret_cast<std::uint64_t*>(end) - saved;
+  for (int i = 0; i < saved; ++i) top[i] = 0;
+  top[return_address] = reinterpret_cast<std::uint64_t>(function);
+  asm volatile("mrs %0, fpcr" : "=r"(top[control_word]));
+  return top;
+}
+#endif
 #endif
 
 // AddressSanitizer tells where the other stack lies: the only way to know the host's.
@@ -274,12 +330,7 @@ void prepare(unsigned number) {
   if (asan) __asan_unpoison_memory_region(bottom, stack_bytes);
   const std::size_t used_bytes = stack_bytes - number * 5 % 64 * 64;
 #if EMULATOR_ASSEMBLY
-  auto* top = reinterpret_cast<std::uint64_t*>(bottom + used_bytes);
-  *--top = 0;  // run_threads does not return
-  *--top = reinterpret_cast<std::uint64_t>(&run_threads);
-  for (int saved_register = 0; saved_register < 6; ++saved_register) *--top = 0;
-  asm volatile("stmxcsr (%0)\n fnstcw 4(%0)" ::"r"(--top) : "memory");
-  fiber.stack_pointer = top;
+  fiber.stack_pointer = saved_before(&run_threads, bottom + used_bytes);
 #else
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = bottom;
