@@ -18,9 +18,12 @@ template <class T>
 constexpr Index group = 2 * lane_width<T>;
 
 // Rows that the inner loop computes at once: rows x vectors sums, the vectors and a broadcast must fit the registers,
-// and there should be 8 sums at least, or each waits for its own last addition.
+// and there should be 8 sums at least, or each waits for its own last addition. With 12 rows NEON's would fit, too, but
+// clang++ moves them around.
 template <int vectors>
-constexpr int rows_at_once = ABH_LANE_BYTES == 64 || vectors == 1 ? 8 : 6;
+constexpr int rows_at_once = ABH_LANE_BYTES == 64 || vectors == 1 ? 8
+                             : by_element                         ? 11
+                                                                  : 6;
 
 // A matrix read number by number: element (row, step) stands at first[row * row_stride + step * step_stride].
 template <class T>
@@ -64,6 +67,7 @@ inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_strid
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       const T x = a[r * row_stride];
       unrolled<vectors>([&](int v) __attribute__((always_inline)) { sum[r][v] += x * b_vectors[v]; });
+      keep_loads_here();
     });
     a += step_stride;
     b += b_stride;

@@ -85,7 +85,7 @@ inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
 constexpr double log2_e = 1.44269504088896340736;
 
 // Vectors of scores that become weights side by side; more would not fit the registers.
-constexpr int weights_at_once = ABH_LANE_BYTES == 64 ? 4 : 2;
+constexpr int weights_at_once = ABH_LANE_BYTES == 64 || by_element ? 4 : 2;
 
 // Numbers of scratch memory that one task of the forward pass needs.
 template <class T>

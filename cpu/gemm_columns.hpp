@@ -17,7 +17,7 @@ struct ColumnBlock {
 template <class Target>
 inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
   // The most last rows that cannot be read: with rows of one number, all but the first number are beyond the row.
-  constexpr int most_copied = a_reads > lanes ? a_reads : lanes;
+  constexpr int most_copied = a_reads > half_columns ? a_reads : half_columns;
   for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
     for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
       TileTarget target = target_of(m, n);
@@ -26,7 +26,7 @@ inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const T
                             .b = g.b_kn + n + block.k * g.b_row,
                             .b_row = g.b_row,
                             .K = block.count};
-      const Index b_reads = target.columns <= lanes ? lanes : tile_columns;
+      const Index b_reads = target.columns <= half_columns ? half_columns : tile_columns;
       const Index last_whole =
           g.K - greater(blocks_of(m + a_reads - g.M, g.a_col), blocks_of(n + b_reads - g.N, g.b_row));
       if (last_whole >= block.k + block.count) {

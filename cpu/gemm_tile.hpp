@@ -11,10 +11,12 @@ inline namespace ABH_ISA {
 
 inline constexpr int lanes = lane_width<float>;
 
-// A tile fills the registers: 24 sums of 32 registers with 16 lanes, 12 sums of 16 registers with fewer.
+// A tile fills the registers: 24 sums of 32 registers, 12 sums of 16. With 32 narrow ones it is as wide as with 8
+// lanes, so that a number of `a` is worth its load.
 inline constexpr int tile_rows = lanes == 16 ? 12 : 6;
-inline constexpr int tile_vectors = 2;
+inline constexpr int tile_vectors = by_element ? 4 : 2;
 inline constexpr int tile_columns = tile_vectors * lanes;
+inline constexpr int half_columns = tile_columns / 2;
 
 // Columns of `b` that are worked on together: with a block of K of them they stay in the second-level cache.
 inline constexpr Index block_columns = lanes == 16 ? 256 : 128;
@@ -88,6 +90,63 @@ struct TileOperands {
   float* b_panel = nullptr;
 };
 
+// What follows a sum in `out`: the sums of the rows of `a`, in a loop of their own.
+template <int vectors>
+inline void sum_rows(const TileTarget& target, const TileOperands& operands) {
+  using L = Wide<float>;
+  L sum[vectors] = {};
+  const float* a = operands.a;
+  for (Index k = 0; k < operands.K; ++k, a += operands.a_stride) {
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[v] += load<L>(a + v * lanes); });
+  }
+  float sum_r[vectors * lanes];
+  unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, sum[v]); });
+  for (Index r = 0; r < target.rows; ++r) {
+    float& out = target.row_sum_m[r];
+    out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+  }
+}
+
+// The steps of a tile where a lane vector is multiplied by an element of another: numbers of `a` that stand side by
+// side come in vectors. No step begins before the one before it has loaded all, or the sums would lose their registers.
+template <Order order, bool keep_a, bool keep_b, int rows, int vectors>
+inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[rows][vectors],
+                                                           const TileOperands& operands) {
+  using L = Wide<float>;
+  constexpr int a_vectors = order == Order::columns ? (rows + lanes - 1) / lanes : 0;
+  const Index a_stride = operands.a_stride, b_row = operands.b_row;
+  const float *a = operands.a, *b = operands.b, *ahead = operands.ahead;
+  float *a_panel = operands.a_panel, *b_panel = operands.b_panel;
+#pragma GCC unroll 1
+  for (Index k = 0; k < operands.K; ++k) {
+    L b_k[vectors], a_k[a_vectors + 1];
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
+    unrolled<a_vectors>([&](auto i) __attribute__((always_inline)) {
+      constexpr std::size_t kept = lesser(lanes, tile_rows - i * lanes) * sizeof(float);
+      a_k[i] = load<L>(a + i * lanes);
+      if constexpr (keep_a) std::memcpy(a_panel + i * lanes, &a_k[i], kept);
+    });
+    if constexpr (keep_a) a_panel += tile_rows;
+    if constexpr (keep_b) {
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(b_panel + v * lanes, b_k[v]); });
+      b_panel += vectors * lanes;
+    }
+    if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
+    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+      float a_rk;
+      if constexpr (order == Order::rows) {
+        a_rk = a[r * a_stride];
+      } else {
+        a_rk = a_k[r / lanes][r % lanes];
+      }
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
+      keep_loads_here();
+    });
+    a += order == Order::rows ? 1 : a_stride;
+    b += b_row;
+  }
+}
+
 // The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
 template <int rows, int vectors, Order order, bool sums, bool keep_a, bool keep_b>
 inline void tile_product(const TileTarget& target, const TileOperands& operands) {
@@ -105,56 +164,61 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   for (Index r = 0; r < target.rows; ++r) {
     for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(target.out_mn + r * target.out_row + n, 1, 3);
   }
-  const float* b = operands.b;
-  constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
-  L row_sum[sum_vectors + 1];
-  unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
-  const float* ahead = operands.ahead;
-  float* a_panel = operands.a_panel;
-  float* b_panel = operands.b_panel;
-  // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
+  if constexpr (by_element) {
+    if constexpr (sums) sum_rows<(rows + lanes - 1) / lanes>(target, operands);
+    walk_by_element<order, keep_a, keep_b>(sum, operands);
+  } else {
+    const float* b = operands.b;
+    constexpr int sum_vectors = sums ? (rows + lanes - 1) / lanes : 0;
+    L row_sum[sum_vectors + 1];
+    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] = L{}; });
+    const float* ahead = operands.ahead;
+    float* a_panel = operands.a_panel;
+    float* b_panel = operands.b_panel;
+    // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
 #pragma GCC unroll 4
-  for (Index k = 0; k < operands.K; ++k) {
-    if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
-    // Rows far apart, which the machine does not see coming. Else tiles of narrower lanes read packed operands, or rows
-    // near each other, but for an `out` of few tiles.
-    constexpr Index far = 24;
-    if constexpr (keep_a || (order == Order::columns && lanes == 16)) __builtin_prefetch(a[0] + far * a_stride, 0, 3);
-    if constexpr (keep_b || (order == Order::columns && lanes == 16)) {
-      for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(b + far * b_row + n, 0, 3);
-    }
-    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
-    L b_k[vectors];
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
-    if constexpr (keep_a) {
-      // Through integer registers, as the sums need all others.
-      unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
-        std::uint64_t two;
-        std::memcpy(&two, a[0] + 2 * i, sizeof(two));
-        std::memcpy(a_panel + 2 * i, &two, sizeof(two));
+    for (Index k = 0; k < operands.K; ++k) {
+      if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
+      // Rows far apart, which the machine does not see coming. Else tiles of narrower lanes read packed operands, or
+      // rows near each other, but for an `out` of few tiles.
+      constexpr Index far = 24;
+      if constexpr (keep_a || (order == Order::columns && lanes == 16)) __builtin_prefetch(a[0] + far * a_stride, 0, 3);
+      if constexpr (keep_b || (order == Order::columns && lanes == 16)) {
+        for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(b + far * b_row + n, 0, 3);
+      }
+      unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
+      L b_k[vectors];
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
+      if constexpr (keep_a) {
+        // Through integer registers, as the sums need all others.
+        unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
+          std::uint64_t two;
+          std::memcpy(&two, a[0] + 2 * i, sizeof(two));
+          std::memcpy(a_panel + 2 * i, &two, sizeof(two));
+        });
+        a_panel += tile_rows;
+      }
+      if constexpr (keep_b) {
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(b_panel + v * lanes, b_k[v]); });
+        b_panel += vectors * lanes;
+      }
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
       });
-      a_panel += tile_rows;
+      unrolled<sizeof(a) / sizeof(a[0])>([&](auto i) __attribute__((always_inline)) {
+        a[i] += order == Order::rows ? 1 : a_stride;
+      });
+      b += b_row;
     }
-    if constexpr (keep_b) {
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(b_panel + v * lanes, b_k[v]); });
-      b_panel += vectors * lanes;
-    }
-    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
-    });
-    unrolled<sizeof(a) / sizeof(a[0])>([&](auto i) __attribute__((always_inline)) {
-      a[i] += order == Order::rows ? 1 : a_stride;
-    });
-    b += b_row;
-  }
 
-  if constexpr (sums) {
-    float sum_r[sum_vectors * lanes];
-    unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, row_sum[v]); });
-    for (Index r = 0; r < target.rows; ++r) {
-      float& out = target.row_sum_m[r];
-      out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+    if constexpr (sums) {
+      float sum_r[sum_vectors * lanes];
+      unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, row_sum[v]); });
+      for (Index r = 0; r < target.rows; ++r) {
+        float& out = target.row_sum_m[r];
+        out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+      }
     }
   }
   if (target.rows == rows && target.columns == vectors * lanes) {
@@ -200,7 +264,7 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
   const auto product = [&]<int vectors, bool keep_a, bool keep_b>() {
     tile_product<rows, vectors, order, sums, keep_a, keep_b>(target, operands);
   };
-  if (target.columns <= lanes) return product.template operator()<1, false, false>();
+  if (target.columns <= half_columns) return product.template operator()<tile_vectors / 2, false, false>();
   if constexpr (order == Order::rows) {
     if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
   } else {

@@ -15,6 +15,9 @@
 #if defined(ABH_SCALAR_LANES)
 #define ABH_ISA scalar
 #define ABH_LANE_BYTES 4
+#elif defined(ABH_NEON_LANES)
+#define ABH_ISA neon
+#define ABH_LANE_BYTES 16
 #elif defined(__AVX512F__)
 #define ABH_ISA avx512
 #define ABH_LANE_BYTES 64
@@ -39,6 +42,19 @@ template <class T>
 struct LanesOf<T, 1> {
   using type = T;
 };
+
+// NEON has 32 registers of 4 floats, and multiplies such a vector by any element of another.
+#if defined(ABH_NEON_LANES)
+inline constexpr bool by_element = true;
+#else
+inline constexpr bool by_element = false;
+#endif
+
+// Loads that stand behind it are not made before it. With all registers full of sums, what a compiler loads ahead costs
+// one of them its place.
+inline __attribute__((always_inline)) void keep_loads_here() {
+  if constexpr (by_element) asm volatile("" ::: "memory");
+}
 
 // Floats in the widest lane type; every other type is computed one by one.
 template <class T>
@@ -67,8 +83,12 @@ using ScalarOf = typename LaneTraits<L>::Scalar;
 template <class L>
 inline constexpr int width_of = LaneTraits<L>::width;
 
+typedef Wide<float> LanesAnywhere __attribute__((aligned(4), may_alias));
+
 template <class L>
 inline L load(const ScalarOf<L>* from) {
+  // For ARM, g++ makes integers of what memcpy moves, and keeps them on the stack where they are many.
+  if constexpr (by_element && width_of<L> != 1) return *reinterpret_cast<const LanesAnywhere*>(from);
   L lanes;
   std::memcpy(&lanes, from, sizeof(L));
   return lanes;
@@ -172,7 +192,7 @@ class RowSum {
 // (tests/dual.hpp, which the build includes there).
 #if defined(ABH_SCALAR_LANES)
 #define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(Dual)
-#elif ABH_LANE_BYTES == 16
+#elif ABH_LANE_BYTES == 16 && !defined(ABH_NEON_LANES)
 #define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(double)
 #else
 #define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float)

@@ -39,6 +39,10 @@ void for_each_cpu(Index threads, const Body& body) {
     body(avx512, "avx512");
   }
 #endif
+#if defined(ABH_NEON)
+  CpuDevice<Isa::neon> neon(threads);
+  body(neon, "neon");
+#endif
 }
 
 // Runs body(another, threads) on devices of the same kind with 2 and 3 threads; the plain loops have one.

@@ -20,6 +20,10 @@ bool isa_available(Isa isa) {
       return isa_available(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #endif
+#if defined(ABH_NEON)
+    case Isa::neon:
+      return true;  // no 64-bit ARM is without
+#endif
     default:
       return false;
   }
@@ -35,14 +39,16 @@ const char* isa_name(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::neon:
+      return "neon";
   }
   return "unknown";
 }
 
-std::string isa_choices() { return "baseline, avx2 or avx512"; }
+std::string isa_choices() { return "baseline, avx2, avx512 or neon"; }
 
 Isa best_isa() {
-  constexpr Isa choices[] = {Isa::avx512, Isa::avx2, Isa::baseline};
+  constexpr Isa choices[] = {Isa::avx512, Isa::avx2, Isa::neon, Isa::baseline};
   if (const char* wanted = std::getenv("ATTENTION_ISA"); wanted && *wanted) {
     for (Isa isa : choices) {
       if (isa_name(isa) != std::string(wanted)) continue;

@@ -40,6 +40,10 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
     case Isa::avx2:
       return body.template operator()<CpuDevice<Isa::avx2>, float>();
 #endif
+#if defined(ABH_NEON)
+    case Isa::neon:
+      return body.template operator()<CpuDevice<Isa::neon>, float>();
+#endif
     default:
       return body.template operator()<CpuDevice<Isa::baseline>, float>();
   }
