@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # tools/check_all.sh: every check there is, the long way. An hour or so on two cores; FUZZ_SECONDS shortens the fuzzing.
+# GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md).
 set -u
 cd "$(dirname "$0")/.."
 tools/need.sh cmake c++ clang++ clang-format clang-tidy catch2 python3 || exit 1
@@ -20,6 +21,8 @@ check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-t
 check "all tests, clang++" build-clang/tests
 check "clang++ with libc++" tools/clang_build.sh libcxx
 check "quick tests, clang++ with libc++" build-libcxx/tests "~[slow]~[gpu]"
+check "64-bit ARM: quick tests and golden files" tools/aarch64.sh ${GOLDEN_FILES:-}
+check "64-bit ARM: sums stay in their registers" tools/neon_registers.py aarch64-linux-gnu-g++ "clang++ --target=aarch64-linux-gnu"
 check "address and undefined-behaviour sanitizers" env OMIT_AVX512=OFF tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
 check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"

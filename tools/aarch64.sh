@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# tools/aarch64.sh [GOLDEN_FOLDER]: compiles for 64-bit ARM and runs there, emulated by qemu: the quick tests that start no
+# programs, a few steps of training with each instruction set, and the golden files of the folder.
+set -euo pipefail
+tools/need.sh cmake c++ aarch64-linux-gnu-g++ qemu-aarch64 catch2
+build=build-aarch64
+cmake --preset aarch64 >/dev/null
+cmake --build $build -j "$(getconf _NPROCESSORS_ONLN)" --target tests train golden | tail -n 1
+qemu-aarch64 $build/tests "~[slow]~[gpu]~[programs]"
+for isa in baseline neon; do
+  rm -rf "$build/run"
+  ATTENTION_ISA=$isa qemu-aarch64 $build/train --data README.md --layers 1 --channels 32 --heads 2 --context 16 \
+    --batch 4 --conv-kernel 3 --steps 5 --threads 1 --out $build/run | tail -n 1
+done
+[ $# = 0 ] && exit
+for type in double float; do
+  qemu-aarch64 $build/golden --type $type "$1"/*.safetensors >$build/golden.txt || { grep FAIL $build/golden.txt; exit 1; }
+  grep -c ": ok" $build/golden.txt
+done
