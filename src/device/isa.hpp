@@ -15,7 +15,7 @@ Isa best_isa();
 
 const char* isa_name(Isa isa);
 
-// The names of those that can be chosen, for people: "baseline, avx2 or avx512".
+// The names of those that can be chosen, for people: "baseline, avx2, avx512 or neon".
 std::string isa_choices();
 
 }  // namespace abh
