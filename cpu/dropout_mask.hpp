@@ -152,8 +152,8 @@ class Philox {
   BlockLanes keys0_[pairs], keys1_[pairs];
 };
 
-// factors[i] = what element first + i is multiplied with: 1 / (1 - p) where it is kept, 0 where it is dropped; for i in
-// [0, count). 0 < p <= 1: with p = 0 there is nothing to draw, and dropout.state may be null.
+// factors[i] = what element first + i of the array is multiplied with: 1 / (1 - p) where it is kept, 0 where it is
+// dropped; for i in [0, count). 0 < p <= 1: with p = 0 there is nothing to draw, and dropout.state may be null.
 template <class T>
 inline void dropout_factors(T* factors, const Dropout& dropout, Index first, Index count) {
   constexpr int group = 3;
@@ -165,6 +165,7 @@ inline void dropout_factors(T* factors, const Dropout& dropout, Index first, Ind
   const std::int32_t last_dropped_flipped = static_cast<std::int32_t>(last_dropped ^ 0x80000000);
   const T kept = T(1 / (1 - dropout.p));  // infinite for p = 1, where nothing is kept and it is not used
   const Philox philox(dropout.state->seed, dropout.state->step, dropout.site);
+  first += dropout.first;
   for (const Index end = first + count; first < end;) {
     // Whole groups go straight to their place; at the ends, the part that counts is copied.
     const Index skip = first % 4;

@@ -26,7 +26,7 @@ __device__ Floats<width> factors_from(const DropoutMask& mask, Index first) {
   static_assert(width % 4 == 0);
   Floats<width> factors;
   for (int block = 0; block < width / 4; ++block) {
-    const Floats<4> four = dropout_factors(mask, first / 4 + block);  // (dropout.1)
+    const Floats<4> four = dropout_factors(mask, first + 4 * block);  // (dropout.1)
     for (int i = 0; i < 4; ++i) factors.x[4 * block + i] = four.x[i];
   }
   return factors;

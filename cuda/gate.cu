@@ -13,10 +13,10 @@ template <int width>
 __device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
   Floats<width> factors;
   if constexpr (width == 1) {
-    factors.x[0] = mask.draws ? dropout_factor(mask, element) : 1;
+    factors.x[0] = dropout_factor(mask, element);
   } else {
     for (int four = 0; four < width; four += 4) {
-      const Floats<4> drawn = dropout_factors(mask, element / 4 + four / 4);
+      const Floats<4> drawn = dropout_factors(mask, element + four);
       for (int v = 0; v < 4; ++v) factors.x[four + v] = drawn.x[v];
     }
   }

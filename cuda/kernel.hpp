@@ -172,17 +172,18 @@ struct DropoutMask {
   std::uint32_t last_dropped;  // a word is kept when it is larger; ceil(p 2^32) - 1
   float kept;                  // 1 / (1 - p); not used for p = 1, where nothing is kept
   bool draws;
+  Index first;  // number of the array's first element
 };
 inline DropoutMask mask_of(const Dropout& dropout) {
-  if (!(dropout.p > 0)) return {nullptr, 0, 0, 1, false};
+  if (!(dropout.p > 0)) return {nullptr, 0, 0, 1, false, 0};
   const auto first_kept = static_cast<std::uint64_t>(__builtin_ceil(dropout.p * 0x1p32));
-  return {dropout.state, dropout.site, static_cast<std::uint32_t>(first_kept - 1),
-          static_cast<float>(1 / (1 - dropout.p)), true};
+  return {
+      dropout.state, dropout.site, static_cast<std::uint32_t>(first_kept - 1), static_cast<float>(1 / (1 - dropout.p)),
+      true,          dropout.first};
 }
 
-// The factors of elements 4 block ... 4 block + 3: one Philox block of random numbers.  (dropout.1)
-__device__ __forceinline__ Floats<4> dropout_factors(const DropoutMask& mask, Index block) {
-  if (!mask.draws) return {{1, 1, 1, 1}};
+// The factors of the elements with the numbers 4 block ... 4 block + 3: one Philox block.  (dropout.1)
+__device__ __forceinline__ Floats<4> factors_of_block(const DropoutMask& mask, Index block) {
   const auto counter = static_cast<std::uint64_t>(block);
   const PhiloxBlock words = philox_block(
       mask.state->seed,
@@ -192,9 +193,24 @@ __device__ __forceinline__ Floats<4> dropout_factors(const DropoutMask& mask, In
   return factors;
 }
 
+// The factors of four elements of the array, from `element` on, a multiple of 4: one Philox block of random numbers, or
+// the end of one and the beginning of the next where the array begins within a block.
+__device__ __forceinline__ Floats<4> dropout_factors(const DropoutMask& mask, Index element) {
+  if (!mask.draws) return {{1, 1, 1, 1}};
+  const Index number = mask.first + element;
+  const Floats<4> a = factors_of_block(mask, number / 4);
+  if (number % 4 == 0) return a;
+  const Floats<4> b = factors_of_block(mask, number / 4 + 1);
+  if (number % 4 == 1) return {{a.x[1], a.x[2], a.x[3], b.x[0]}};
+  if (number % 4 == 2) return {{a.x[2], a.x[3], b.x[0], b.x[1]}};
+  return {{a.x[3], b.x[0], b.x[1], b.x[2]}};
+}
+
 // The factor of one element.
 __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, Index element) {
-  return dropout_factors(mask, element / 4).x[element % 4];
+  if (!mask.draws) return 1;
+  const Index number = mask.first + element;
+  return factors_of_block(mask, number / 4).x[number % 4];
 }
 
 }  // namespace ABH_BACKEND

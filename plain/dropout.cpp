@@ -10,10 +10,11 @@ namespace {
 // A function of the element's number, so that backward draws the same factor again and nothing is stored. Without
 // dropout the state is not read: there may be none.
 template <class T>
-T factor_of(const Dropout& dropout, Index i) {
+T factor_of(const Dropout& dropout, Index element) {
   if (dropout.p == 0) return T(1);
   const StepState& state = *dropout.state;
-  const std::uint32_t word = philox_word(state.seed, static_cast<std::uint64_t>(i), state.step, dropout.site);
+  const auto i = static_cast<std::uint64_t>(dropout.first + element);
+  const std::uint32_t word = philox_word(state.seed, i, state.step, dropout.site);
   // Chosen, not a mask times the scale: for p = 1 the scale is infinite, and 0 times it NaN.
   return T(word >= std::ceil(dropout.p * 0x1p32) ? 1 / (1 - dropout.p) : 0);  // (dropout.1)
 }

@@ -123,6 +123,13 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
     return error_of([&] { training.check(); });
   };
   CHECK(error([](TrainingConfig& t) { t.batch = 0; }) == "--batch: expected 1 to 65536, found 0");
+  for (const Index shards : {3, 5, 6, 8, 12}) {
+    CAPTURE(shards);
+    CHECK(error([&](TrainingConfig& t) { t.shards = shards; }) ==
+          "--shards: expected a power of two that divides the 12 sequences of --batch, found " +
+              std::to_string(shards));
+  }
+  for (const Index shards : {1, 2, 4}) CHECK_NOTHROW(TrainingConfig{.shards = shards}.check());
   CHECK(error([](TrainingConfig& t) { t.steps = -1; }) == "--steps: expected 0 to 1000000000, found -1");
   CHECK(error([](TrainingConfig& t) { t.warmup = -5; }).rfind("--warmup: expected 0 to ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.eval_every = -1; }).rfind("--eval-every: expected 0 to ", 0) == 0);
@@ -175,6 +182,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
   kept["learning_rate"] = "0.30000000000000004";
   kept["schedule"] = "linear";
   kept["dropout"] = "0.3333333333333333";
+  kept["shards"] = "4";
   kept["seed"] = "18446744073709551615";
   require_complete(kept, TrainingConfig().metadata());
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");

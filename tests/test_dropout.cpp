@@ -6,6 +6,7 @@
 #include "cases/dropout.hpp"
 #include "cpu/dropout_mask.hpp"
 #include "layers/dropout.hpp"
+#include "layers/gate.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -102,6 +103,48 @@ void check_runs() {
 TEST_CASE("dropout: a run of the mask may start anywhere", "[dropout]") {
   check_runs<double>();
   check_runs<float>();
+}
+
+// A part of an array has the elements' numbers in the whole; the next number of a Philox block is anywhere in it.
+TEST_CASE("dropout: a part of a batch has the mask of its place in the batch", "[dropout][gpu]") {
+  const Index count = 1031;
+  const Dropout whole = {0.4, 7, state_for_devices()};
+  const Array<float> ones(static_cast<std::size_t>(count), 1.0f);
+  for_each_device(2, [&]<class Device>(Device& device) {
+    Array<float> expected(ones.size());
+    dropout_forward<Device, float>(device, expected.data(), ones.data(), nullptr, whole, count);
+    wait_for(device);
+    for (const Index first : {1, 2, 3, 4, 6, 301, 512}) {
+      INFO("first " << first);
+      Dropout part = whole;
+      part.first = first;
+      const Array<float> rest(expected.begin() + first, expected.end());
+      const auto size = static_cast<Index>(rest.size());
+      Array<float> out(rest.size()), d_in(rest.size()), gated(rest.size()), d_pooled(rest.size()), d_gate(rest.size());
+      dropout_forward<Device, float>(device, out.data(), ones.data(), nullptr, part, size);
+      dropout_backward<Device, float>(device, d_in.data(), ones.data(), part, size);
+      gate_forward<Device, float>(device, {.out_bcd = gated.data(),
+                                           .pooled_bcd = ones.data(),
+                                           .gate_bcd = ones.data(),
+                                           .dropout = part,
+                                           .BC = 1,
+                                           .D = size});
+      gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
+                                            .d_gate_bcd = d_gate.data(),
+                                            .d_out_bcd = ones.data(),
+                                            .pooled_bcd = ones.data(),
+                                            .gate_bcd = ones.data(),
+                                            .dropout = part,
+                                            .BC = 1,
+                                            .D = size});
+      wait_for(device);
+      CHECK(out == rest);
+      CHECK(d_in == rest);
+      CHECK(gated == rest);
+      CHECK(d_pooled == rest);
+      CHECK(d_gate == rest);
+    }
+  });
 }
 
 TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to step and site to site", "[dropout]") {

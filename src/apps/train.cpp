@@ -151,7 +151,8 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << data.validation_size() << " for validation, vocabulary " << m.vocabulary << " (" << a.tokenizer << ")\n"
             << "model: " << m.layers << " layers, " << m.channels << " channels, " << m.heads << " heads, context "
             << m.context << ", mixer " << list_of(m) << "\n"
-            << "training: " << t.steps << " steps of " << t.batch << " x " << m.context << " tokens, " << t.optimizer
+            << "training: " << t.steps << " steps of " << t.batch << " x " << m.context << " tokens, "
+            << (t.shards > 1 ? "in " + to_text(t.shards) + " shards, " : "") << t.optimizer
             << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "") << ", learning rate "
             << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, then " << t.schedule
             << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip) << ", dropout "
@@ -245,6 +246,7 @@ int body(int argc, char** argv) {
     a.tokenizer = start->tokenizer.kind();
   } else {
     a.model.vocabulary = 1;
+    a.training.check();
     check_model(a.model);  // what the command line alone decides is said before any file is read
   }
   require_device(a.device, a.training.type);

@@ -207,8 +207,8 @@ class AdditiveBlock : public Block<Device, T> {
   // What the first gate takes for p. Without projection it drops elements of P itself.
   const T* p_bcd() const { return projection_ ? mixed_bcd_ : first_.out_bch(); }
   Dropout p_dropout(const Pass& pass) const { return projection_ ? Dropout{} : P_dropout(pass); }
-  Dropout P_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer); }
-  Dropout u_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second); }
+  Dropout P_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer, D_); }
+  Dropout u_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second, D_); }
 
   // What goes around the block, with the skip from the stream: its input and, on the way back, d_out.
   const T* around(const T* rows_bcd) const { return options_.residual && !skip_normed_ ? rows_bcd : nullptr; }

@@ -13,6 +13,9 @@ struct Pass {
   Index B, C;
   const Token* mask_bc = nullptr;    // 1: real, 0: padding; null: all real
   const StepState* state = nullptr;  // dropout is on when given
+  // Where the pass is over a part of a batch:
+  Index first_b = 0;             // sequences of the batch before these
+  const Index* count = nullptr;  // targets of the batch that count, in device memory; null: those of this pass
   Index BC() const { return B * C; }
 };
 
@@ -73,9 +76,12 @@ class Block {
   virtual void step(Device&, T* out_d, const T* in_d, Index position) = 0;
 };
 
-// A dropout of this pass: off when the pass carries no state.
-inline Dropout dropout_of(const Pass& pass, const BlockOptions& options, sites::LayerUse use) {
-  return {pass.state ? options.dropout : 0.0, sites::layer_site(options.layer, use), pass.state};
+// A dropout of this pass on an array of D channels: off when the pass carries no state.
+inline Dropout dropout_of(const Pass& pass, double p, std::uint32_t site, Index D) {
+  return {.p = pass.state ? p : 0.0, .site = site, .state = pass.state, .first = pass.first_b * pass.C * D};
+}
+inline Dropout dropout_of(const Pass& pass, const BlockOptions& options, sites::LayerUse use, Index D) {
+  return dropout_of(pass, options.dropout, sites::layer_site(options.layer, use), D);
 }
 
 }  // namespace abh

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -143,6 +145,10 @@ struct NetworkExtent {
   Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
   bool muon = false;       // that updates the matrices of linear maps, and asks for scratch memory
   bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
+  Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
+
+  // Sums of the gradients of some shards that wait for those of as many more.
+  Index partial_sums() const { return std::bit_width(static_cast<std::uint64_t>(shards)) - 1; }
 };
 
 // The weights, moments and saved activations of a network, in bytes.

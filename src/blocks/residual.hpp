@@ -31,7 +31,7 @@ class Residual {
   const T* around(const T* rows_bcd) const { return options_.residual ? rows_bcd : nullptr; }
 
  private:
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, use_); }
+  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, use_, D_); }
 
   BlockOptions options_;
   sites::LayerUse use_;

@@ -45,7 +45,7 @@ struct CrossEntropyBackward {
   T* d_logits_bcv;  // overwritten; may be logits_bcv itself
   const T* logits_bcv;
   const Accum<T>* lse_bc;
-  const Index* count;
+  const Index* count;  // that of forward; that of the whole batch where these rows are a part of it
   const Token* targets_bc;
   double label_smoothing = 0;
   Index BC, V;

@@ -12,8 +12,8 @@ namespace abh {
 // Hinton, Krizhevsky, Sutskever, Salakhutdinov, "Dropout: a simple way to prevent neural networks from overfitting",
 // 2014. Derivation: docs/layers/dropout.md.
 //
-// Element i (its row-major position in the array) has one 32-bit word of its own, word_i = word i % 4 of the Philox
-// block with key (seed low, seed high) and counter (i/4 low, i/4 high, step, site); see random.hpp.
+// Element i (its row-major position in the array of the whole batch) has one 32-bit word of its own, word_i = word i %
+// 4 of the Philox block with key (seed low, seed high) and counter (i/4 low, i/4 high, step, site); see random.hpp.
 //
 //   factor_i = 1/(1-p) where word_i >= ceil(p 2^32), 0 elsewhere       (dropout.1)
 //   out_i    = factor_i in_i {+ residual_i | given}                    (dropout.2)
@@ -28,6 +28,7 @@ struct Dropout {
   double p = 0;
   std::uint32_t site = 0;
   const StepState* state = nullptr;  // in device memory; may be null when p = 0
+  Index first = 0;                   // i of the array's first element: where it is a part of the batch, not 0
 };
 
 // out = residual + dropout(in), residual left out when null. out, in, residual: (count); out may be in or residual.

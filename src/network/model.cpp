@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -17,6 +18,14 @@ namespace abh {
 
 namespace {
 
+// The sum of 2^n numbers as a balanced binary tree.
+double tree_sum(std::vector<double> values) {
+  for (; values.size() > 1; values.resize(values.size() / 2)) {
+    for (std::size_t i = 0; i < values.size() / 2; ++i) values[i] = values[2 * i] + values[2 * i + 1];
+  }
+  return values.front();
+}
+
 template <class Device, class T>
 class ModelOn : public Model {
  public:
@@ -26,9 +35,11 @@ class ModelOn : public Model {
         device_name_(std::move(device_name)),
         extent_(extent),
         network_(*device_, config, extent, dropout),
-        tokens_bc_(device_->memory(), static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token)),
-        targets_bc_(device_->memory(), static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token)),
+        tokens_bc_(device_->memory(), static_cast<std::size_t>(extent.shards * extent.B * extent.C) * sizeof(Token)),
+        targets_bc_(device_->memory(), static_cast<std::size_t>(extent.shards * extent.B * extent.C) * sizeof(Token)),
         state_(device_->memory(), sizeof(StepState)),
+        count_(device_->memory(), sizeof(Index)),
+        losses_(device_->memory(), static_cast<std::size_t>(extent.shards) * sizeof(Accum<T>)),
         logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
 
   std::string device_name() const override { return device_name_; }
@@ -54,29 +65,43 @@ class ModelOn : public Model {
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
     StepState* device_state = state_.as<StepState>();
     device_->copy_from_host_later(device_state, &state, 1);
-    const Pass pass = send(tokens_bc, targets_bc, training.dropout > 0 ? device_state : nullptr);
+    const std::vector<Index> counts = counts_of_shards(targets_bc);
+    const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
+    device_->copy_from_host_later(count_.as<Index>(), &count, 1);
+    const StepState* dropout_state = training.dropout > 0 ? device_state : nullptr;
+    Pass pass = send(tokens_bc, targets_bc, dropout_state);
+    pass.B /= extent_.shards;
+    pass.count = count_.as<Index>();
     step_.run(*device_, [&] {
-      network_.forward(tokens(), pass);
-      loss_ = network_.loss(targets(), training.label_smoothing, pass);
-      network_.backward(tokens(), targets(), training.label_smoothing, pass);
+      for (Index shard = 0; shard < extent_.shards; ++shard) {
+        pass.first_b = shard * pass.B;
+        const Token* shard_tokens = tokens() + pass.first_b * pass.C;
+        const Token* shard_targets = targets() + pass.first_b * pass.C;
+        network_.forward(shard_tokens, pass);
+        device_->copy(losses() + shard, network_.loss(shard_targets, training.label_smoothing, pass).mean, 1);
+        network_.backward(shard_tokens, shard_targets, training.label_smoothing, pass);
+        network_.add_shard(shard);
+      }
       network_.measure_gradient(training, device_state);
       network_.update(training, device_state);
     });
     device_->copy_to_host(&state, device_state, 1);
-    return {received_loss(), state.gradient_norm};
+    return {mean_loss(counts), state.gradient_norm};
   }
 
   LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
-    compute_loss(tokens_bc, targets_bc);
+    const auto loss = compute_loss(tokens_bc, targets_bc);
+    Accum<T> mean = 0;
     Index count = 0;
-    device_->copy_to_host(&count, loss_.count, 1);
-    return {received_loss() * static_cast<double>(count), count};
+    device_->copy_to_host(&mean, loss.mean, 1);
+    device_->copy_to_host(&count, loss.count, 1);
+    return {static_cast<double>(mean) * static_cast<double>(count), count};
   }
 
   std::vector<float> losses(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
-    compute_loss(tokens_bc, targets_bc);
+    const auto loss = compute_loss(tokens_bc, targets_bc);
     std::vector<float> loss_bc(targets_bc.size());
-    device_->copy_to_host(loss_bc.data(), loss_.each_bc, static_cast<Index>(loss_bc.size()));
+    device_->copy_to_host(loss_bc.data(), loss.each_bc, static_cast<Index>(loss_bc.size()));
     return loss_bc;
   }
 
@@ -97,6 +122,7 @@ class ModelOn : public Model {
  private:
   Token* tokens() const { return tokens_bc_.template as<Token>(); }
   Token* targets() const { return targets_bc_.template as<Token>(); }
+  Accum<T>* losses() const { return losses_.template as<Accum<T>>(); }
 
   // A batch, from the host to where the network finds it. It need not be waited for: whoever sends one waits for
   // numbers that are made of it.
@@ -106,15 +132,31 @@ class ModelOn : public Model {
     return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
   }
   // Without dropout or smoothing.
-  void compute_loss(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) {
+  auto compute_loss(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) {
     const Pass pass = send(tokens_bc, targets_bc, nullptr);
     network_.forward(tokens(), pass);
-    loss_ = network_.loss(targets(), 0, pass);
+    return network_.loss(targets(), 0, pass);
   }
-  double received_loss() {
-    Accum<T> loss = 0;
-    device_->copy_to_host(&loss, loss_.mean, 1);
-    return static_cast<double>(loss);
+  // Of every shard: how many of its targets count.
+  std::vector<Index> counts_of_shards(const std::vector<Token>& targets_bc) const {
+    const auto size = static_cast<std::ptrdiff_t>(targets_bc.size()) / extent_.shards;
+    std::vector<Index> counts;
+    for (auto shard = targets_bc.begin(); shard != targets_bc.end(); shard += size) {
+      counts.push_back(size - std::count(shard, shard + size, ignored_target));
+    }
+    return counts;
+  }
+  // Of the batch, from the means of its shards, which are summed as their gradients are. A mean is a float: for one
+  // shard, the product with its count and the quotient are exact.
+  double mean_loss(const std::vector<Index>& counts) {
+    std::vector<Accum<T>> means(counts.size());
+    device_->copy_to_host(means.data(), losses(), extent_.shards);
+    std::vector<double> sums;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      sums.push_back(static_cast<double>(means[i]) * static_cast<double>(counts[i]));
+    }
+    const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
+    return count > 0 ? tree_sum(sums) / static_cast<double>(count) : 0;
   }
   float* moments(Arena arena) {
     return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
@@ -124,9 +166,8 @@ class ModelOn : public Model {
   std::string device_name_;
   NetworkExtent extent_;
   Network<Device, T> network_;
-  DeviceMemory tokens_bc_, targets_bc_, state_;
+  DeviceMemory tokens_bc_, targets_bc_, state_, count_, losses_;
   std::vector<float> logits_v_;  // of the last step
-  typename Network<Device, T>::Loss loss_{};
   typename Device::Recording step_;
 };
 
@@ -247,7 +288,12 @@ std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig&
 
 NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute) {
   const bool muon = training.optimizer == "muon";
-  return {.B = training.batch, .C = config.context, .training = true, .muon = muon, .recompute = recompute};
+  return {.B = training.batch / training.shards,
+          .C = config.context,
+          .training = true,
+          .muon = muon,
+          .recompute = recompute,
+          .shards = training.shards};
 }
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }

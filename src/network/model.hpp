@@ -28,9 +28,10 @@ class Model {
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;
 
-  // One step on a batch of training.batch x C tokens: loss, gradient, clipping, optimizer. The update is not made when
-  // the norm of the gradient is not finite. From the second step of a model on, `training` may not change but for what
-  // learning_rate_at makes of it: a GPU replays a recording.
+  // One step on a batch of training.batch x C tokens, as many shards one after the other as the model was built for:
+  // loss, gradient, clipping, optimizer. The update is not made when the norm of the gradient is not finite. From the
+  // second step of a model on, `training` may not change but for what learning_rate_at makes of it: a GPU replays a
+  // recording.
   struct StepResult {
     double loss;           // mean, nats per token, label smoothing included
     double gradient_norm;  // before clipping
@@ -38,7 +39,8 @@ class Model {
   virtual StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
                                 const TrainingConfig& training, Index step) = 0;
 
-  // Sum of the losses over the targets that count, without dropout or smoothing, and how many these are.
+  // Sum of the losses over the targets that count, without dropout or smoothing, and how many these are; for at most as
+  // many sequences as a shard has.
   struct LossSum {
     double sum;
     Index count;

@@ -10,6 +10,7 @@
 #include "blocks/ffn.hpp"
 #include "blocks/layout.hpp"
 #include "blocks/norm.hpp"
+#include "blocks/residual.hpp"
 #include "device/memory.hpp"
 #include "layers/adamw.hpp"
 #include "layers/causal_conv.hpp"
@@ -42,6 +43,7 @@ class Network {
         weights_(device.memory(), bytes_of<T>(measured_.weight_count())),
         masters_(device.memory(), extent.training && narrow ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        partial_sums_(device.memory(), extent.training ? partial_sum_bytes(measured_, extent) : 0),
         first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         activations_(device.memory(), measured_.activation_bytes()),
@@ -114,6 +116,7 @@ class Network {
     if (extent.training) {
       memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
       memory.moment_bytes = 2 * memory.gradient_bytes;
+      memory.gradient_bytes += partial_sum_bytes(layout, extent);
       if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(layout.weight_count());
       if constexpr (can_count) memory.workspace_bytes = workspace_bytes(device, config, extent);
     }
@@ -154,14 +157,15 @@ class Network {
     return {parts_.loss, parts_.count, parts_.loss_bc};
   }
 
-  // Adds the gradient of the mean loss to the weights' gradients; after loss. Overwrites the logits.
+  // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
+  // logits.
   void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass) {
     const Index BC = pass.BC(), D = config_.channels, V = config_.vocabulary;
     T* d_logits_bcv = parts_.logits_bcv;
     cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv,
                                                 .logits_bcv = parts_.logits_bcv,
                                                 .lse_bc = parts_.lse_bc,
-                                                .count = parts_.count,
+                                                .count = pass.count ? pass.count : parts_.count,
                                                 .targets_bc = targets_bc,
                                                 .label_smoothing = label_smoothing,
                                                 .BC = BC,
@@ -192,6 +196,19 @@ class Network {
       parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
     embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B,
                                   pass.C, D, V);
+  }
+
+  // The gradients of a step's shards, added up as a balanced binary tree: after backward of every one, in their order.
+  // After the last, gradients() holds the sum. A sum waits for that of as many shards more, as the digits of a binary
+  // counter do: the sum of shards 4 and 5, say, for that of 6 and 7, and that of 0 to 3 for both.
+  void add_shard(Index shard) {
+    Index level = 0;
+    for (; shard >> level & 1; ++level) {
+      add<Device, Accum<T>>(device_, gradients(), partial_sum(level), gradients(), weight_count());
+    }
+    if (shard + 1 == extent_.shards) return;
+    device_.copy(partial_sum(level), gradients(), weight_count());
+    device_.set_zero(gradients(), weight_count());
   }
 
   // The norm of the accumulated gradients and the scale that clips them, into `state`.
@@ -246,6 +263,15 @@ class Network {
 
  private:
   Accum<T>* masters() { return masters_.as<Accum<T>>(); }
+
+  // The sum of 2^level shards.
+  Accum<T>* partial_sum(Index level) {
+    const std::size_t bytes = bytes_of<Accum<T>>(weight_count());
+    return reinterpret_cast<Accum<T>*>(partial_sums_.as<std::byte>() + static_cast<std::size_t>(level) * bytes);
+  }
+  static std::size_t partial_sum_bytes(const Layout<T>& layout, const NetworkExtent& extent) {
+    return static_cast<std::size_t>(extent.partial_sums()) * bytes_of<Accum<T>>(layout.weight_count());
+  }
 
   template <class Element>
   static std::size_t bytes_of(Index count) {
@@ -392,7 +418,7 @@ class Network {
   }
 
   Dropout embedding_dropout(const Pass& pass) const {
-    return {pass.state ? dropout_ : 0.0, sites::embedding_dropout, pass.state};
+    return dropout_of(pass, dropout_, sites::embedding_dropout, config_.channels);
   }
 
   Device& device_;
@@ -400,7 +426,7 @@ class Network {
   NetworkExtent extent_;
   double dropout_;
   Layout<T> measured_;
-  DeviceMemory weights_, masters_, gradients_, first_moments_, second_moments_, activations_, states_;
+  DeviceMemory weights_, masters_, gradients_, partial_sums_, first_moments_, second_moments_, activations_, states_;
   std::vector<LinearMaps> linear_maps_;
   Layout<T> layout_;
   Parts parts_;

@@ -185,17 +185,35 @@ class Trainer {
     require(finite(state_.weights), "a weight");
     require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
     draw_batch();
-    require(std::isfinite(model_->evaluate(tokens_bc_, targets_bc_).sum), "the next loss");
+    const auto shard = [&](Token* tokens_bc, Token* targets_bc, Index i) {
+      std::copy_n(tokens_bc_.data() + i * shard_size(), shard_size(), tokens_bc);
+      std::copy_n(targets_bc_.data() + i * shard_size(), shard_size(), targets_bc);
+    };
+    require(std::isfinite(sum_of_losses(run_.training.shards, shard)), "the next loss");
+  }
+
+  // Tokens of a shard of a batch.
+  Index shard_size() const { return run_.training.batch / run_.training.shards * C_; }
+
+  // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order.
+  // draw(tokens_bc, targets_bc, i) writes batch i.
+  template <class Draw>
+  double sum_of_losses(Index batches, const Draw& draw) {
+    std::vector<Token> tokens_bc(static_cast<std::size_t>(shard_size())), targets_bc(tokens_bc.size());
+    double sum = 0;
+    for (Index i = 0; i < batches; ++i) {
+      draw(tokens_bc.data(), targets_bc.data(), i);
+      sum += model_->evaluate(tokens_bc, targets_bc).sum;
+    }
+    return sum;
   }
 
   // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
   double evaluate() {
-    const Index B = run_.training.batch;
-    double sum = 0;
-    for (Index row = 0; row < data_.validation_rows(C_); row += B) {
-      data_.validation_batch(tokens_bc_.data(), targets_bc_.data(), B, C_, row);
-      sum += model_->evaluate(tokens_bc_, targets_bc_).sum;
-    }
+    const Index B = run_.training.batch / run_.training.shards;
+    const double sum = sum_of_losses(
+        (data_.validation_rows(C_) + B - 1) / B,
+        [&](Token* tokens, Token* targets, Index i) { data_.validation_batch(tokens, targets, B, C_, i * B); });
     const double loss = sum / static_cast<double>(data_.validation_targets());
     if (!std::isfinite(loss)) {
       throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");

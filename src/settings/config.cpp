@@ -1,6 +1,7 @@
 #include "settings/config.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -201,7 +202,13 @@ ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>&
   return model;
 }
 
-void TrainingConfig::check() const { visit_training(RangeCheck(), *this); }
+void TrainingConfig::check() const {
+  visit_training(RangeCheck(), *this);
+  if (!std::has_single_bit(static_cast<std::uint64_t>(shards)) || batch % shards != 0) {
+    throw UsageError("--shards: expected a power of two that divides the " + std::to_string(batch) +
+                     " sequences of --batch, found " + std::to_string(shards));
+  }
+}
 
 std::map<std::string, std::string> TrainingConfig::metadata() const {
   std::map<std::string, std::string> result;

@@ -67,6 +67,10 @@ template <class Visitor, class Config>
 void visit_training(Visitor&& visit, Config& t) {
   visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps"}, 0, largest_steps}, t.steps);
   visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences a step"}, 1, largest_batch}, t.batch);
+  visit(WholeSetting{{"shards", "shards", "N", "parts of a batch, one after the other: less memory; a power of two"},
+                     1,
+                     largest_batch},
+        t.shards);
   visit(ChoiceSetting{{"optimizer", "optimizer", "", "of the matrices of linear maps; AdamW updates all other weights"},
                       {"adamw", "muon"}},
         t.optimizer);
