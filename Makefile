@@ -7,7 +7,7 @@ ARGS ?=
 RECIPE = --context 128 --batch 6 --steps 5500
 
 .DEFAULT_GOAL := all
-.PHONY: all train train_gpu generate evaluate golden bench test gradcheck site check-all help clean configure
+.PHONY: all train train_many train_gpu generate evaluate golden bench test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -20,8 +20,14 @@ build = @JOBS=$(JOBS) tools/build.sh $(BUILD) $(1)
 
 train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny; an older run moves aside
 	$(call build,train)
-	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(BUILD)/train --data "$$text" $(or $(ARGS),$(RECIPE))
+	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(START) $(BUILD)/train --data "$$text" $(or $(ARGS),$(RECIPE))
 	$(if $(ARGS),,@printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt)
+
+train_many: ## the same in two processes of one thread (ARGS="--steps 500 ...")
+	@tools/need.sh cmake c++ mpi
+	@[ -f $(BUILD)-mpi/Makefile ] || cmake -S . -B $(BUILD)-mpi -DBUILD_MPI=ON >/dev/null
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-mpi START='tools/mpirun.sh 2' train \
+	  ARGS='--threads 1 --shards 2 $(or $(ARGS),$(RECIPE))'
 
 train_gpu: ## the same on an NVIDIA GPU: the larger preset, in bf16, into runs/baby
 	@tools/need_gpu.sh

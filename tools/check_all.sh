@@ -17,6 +17,7 @@ check "all tests" tools/test.sh build
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
 check "clang++" tools/clang_build.sh clang
+check "several processes" tools/mpi_test.sh build 20
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests
 check "clang++ with libc++" tools/clang_build.sh libcxx

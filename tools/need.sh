@@ -2,6 +2,8 @@
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
 # "catch2" stands for its header, "libc++" for the standard library of clang++, "page" for the libraries and the font of
 # docs/page, "libclang-rt" for clang's sanitizer runtimes.
+# "catch2" stands for its header, "mpi" for Open MPI, "page" for the libraries and the font of docs/page, "libclang-rt" for
+# clang's sanitizer runtimes.
 set -u
 
 has() {
@@ -13,6 +15,7 @@ has() {
       return 1
       ;;
     libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
+    mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
     page) tools/page_python.sh >/dev/null && [ -e /usr/share/texmf/fonts/opentype/public/tex-gyre-math ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
   esac
@@ -26,6 +29,7 @@ package_of() {
     aarch64-linux-gnu-g++) echo g++-aarch64-linux-gnu ;;
     qemu-aarch64) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;
+    mpi) echo openmpi-bin libopenmpi-dev ;;
     page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;
     *) echo "$1" ;;
   esac

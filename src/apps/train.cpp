@@ -1,15 +1,20 @@
 // train: trains a language model on a text file and writes what it learned into a run folder.
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "device/processes.hpp"
 #include "device/threads.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
@@ -204,7 +209,18 @@ std::string text_of_run(const RunState& state, const Arguments& a) {
   return text;
 }
 
-int body(int argc, char** argv) {
+void require_shards_for(const Processes& processes, const Arguments& a) {
+  if (a.training.shards % processes.size() != 0) {
+    throw UsageError("--shards: expected a multiple of the " + to_text(processes.size()) + " processes, found " +
+                     to_text(a.training.shards));
+  }
+  if (processes.size() > 1 && resolved_device(a.device.device) == "cuda") {
+    throw Error("--device " + a.device.device + ": one process computes on a GPU; expected --device cpu or emulated",
+                a.device.device == "cuda" ? 2 : 1);
+  }
+}
+
+int train_in(Processes& processes, int argc, char** argv) {
   Arguments a;
   a.preset = peek_preset(argc, argv);
   apply_preset(a.preset, a.model, a.training);
@@ -227,7 +243,7 @@ int body(int argc, char** argv) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
     if (a.overwrite)
       throw UsageError("--overwrite: would drop the run that --resume goes on with, expected one of the two");
-    lock.emplace(a.resume);
+    if (processes.leads()) lock.emplace(a.resume);
     run.resume = read_run_state(resume_path(a.resume));
     require_same_run(argc, argv, flags, a, *run.resume);
     go_on_with(*run.resume, flags, a);
@@ -249,6 +265,7 @@ int body(int argc, char** argv) {
     a.training.check();
     check_model(a.model);  // what the command line alone decides is said before any file is read
   }
+  require_shards_for(processes, a);
   require_device(a.device, a.training.type);
 
   std::string text = run.resume ? text_of_run(*run.resume, a) : read_text_file(a.data);
@@ -264,20 +281,14 @@ int body(int argc, char** argv) {
   const Dataset data(a.data, text, tokenizer, a.model.context);
   std::string().swap(text);  // its tokens are all that is needed
 
-  const NetworkMemory memory =
-      model_memory(a.device, a.model, training_extent(a.model, a.training, a.recompute), a.training.type);
+  const NetworkMemory memory = model_memory(
+      a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
   const NetworkMemory sampling =
       model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
   const OtherMemory other{.text = data.bytes(), .files = (start ? 7 : 5) * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, other);
   if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);
-  if (run.resume) {
-    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on " << a.data
-              << std::endl;
-  } else {
-    lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
-  }
 
   run.weights = std::move(warm.weights);
   run.model = a.model;
@@ -286,7 +297,36 @@ int body(int argc, char** argv) {
   run.data = a.data;
   run.device = a.device;
   run.recompute = a.recompute;
-  return train(run, data, tokenizer, data_fingerprint);
+  require_same_everywhere(run, data_fingerprint, processes);
+  if (run.resume) {
+    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on " << a.data
+              << std::endl;
+  } else if (processes.leads()) {
+    lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
+  }
+  return train(run, data, tokenizer, data_fingerprint, processes);
+}
+
+int body(int argc, char** argv) {
+  std::unique_ptr<Processes> processes = join_processes("train");
+  const bool leads = processes->leads();
+  if (!leads && !std::freopen("/dev/null", "w", stdout)) throw Error("/dev/null: cannot be opened");
+  try {
+    const int status = train_in(*processes, argc, argv);
+    flush_standard_output();
+    processes.reset();
+    // When one process ends with a status, mpirun ends all, and what it has not read by then is lost.
+    if (status != 0 && !leads) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return status;
+  } catch (const Error& error) {
+    std::cout.flush();
+    processes->leave(one_line(error.what()), error.status());
+    throw;
+  } catch (const std::exception& error) {
+    std::cout.flush();
+    processes->leave(one_line(error.what()), 1);
+    throw;
+  }
 }
 
 }  // namespace

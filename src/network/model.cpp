@@ -30,9 +30,10 @@ template <class Device, class T>
 class ModelOn : public Model {
  public:
   ModelOn(std::unique_ptr<Device> device, std::string device_name, const ModelConfig& config,
-          const NetworkExtent& extent, double dropout)
+          const NetworkExtent& extent, double dropout, Processes& processes)
       : device_(std::move(device)),
         device_name_(std::move(device_name)),
+        processes_(processes),
         extent_(extent),
         network_(*device_, config, extent, dropout),
         tokens_bc_(device_->memory(), static_cast<std::size_t>(extent.shards * extent.B * extent.C) * sizeof(Token)),
@@ -68,23 +69,29 @@ class ModelOn : public Model {
     const std::vector<Index> counts = counts_of_shards(targets_bc);
     const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
     device_->copy_from_host_later(count_.as<Index>(), &count, 1);
-    const StepState* dropout_state = training.dropout > 0 ? device_state : nullptr;
-    Pass pass = send(tokens_bc, targets_bc, dropout_state);
+    Pass pass = send(part_of(tokens_bc), part_of(targets_bc), training.dropout > 0 ? device_state : nullptr);
+    const Index first_b = processes_.rank() * pass.B;
     pass.B /= extent_.shards;
     pass.count = count_.as<Index>();
-    step_.run(*device_, [&] {
+    const auto step_body = [&] {
       for (Index shard = 0; shard < extent_.shards; ++shard) {
-        pass.first_b = shard * pass.B;
-        const Token* shard_tokens = tokens() + pass.first_b * pass.C;
-        const Token* shard_targets = targets() + pass.first_b * pass.C;
+        pass.first_b = first_b + shard * pass.B;
+        const Token* shard_tokens = tokens() + shard * pass.BC();
+        const Token* shard_targets = targets() + shard * pass.BC();
         network_.forward(shard_tokens, pass);
         device_->copy(losses() + shard, network_.loss(shard_targets, training.label_smoothing, pass).mean, 1);
         network_.backward(shard_tokens, shard_targets, training.label_smoothing, pass);
         network_.add_shard(shard);
       }
+      sum_over_processes();
       network_.measure_gradient(training, device_state);
       network_.update(training, device_state);
-    });
+    };
+    if (processes_.size() == 1) {
+      step_.run(*device_, step_body);
+    } else {
+      step_body();  // what goes through the host cannot be recorded
+    }
     device_->copy_to_host(&state, device_state, 1);
     return {mean_loss(counts), state.gradient_norm};
   }
@@ -126,7 +133,7 @@ class ModelOn : public Model {
 
   // A batch, from the host to where the network finds it. It need not be waited for: whoever sends one waits for
   // numbers that are made of it.
-  Pass send(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc, const StepState* state) {
+  Pass send(std::span<const Token> tokens_bc, std::span<const Token> targets_bc, const StepState* state) {
     device_->copy_from_host_later(tokens(), tokens_bc.data(), static_cast<Index>(tokens_bc.size()));
     device_->copy_from_host_later(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
     return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
@@ -137,9 +144,14 @@ class ModelOn : public Model {
     network_.forward(tokens(), pass);
     return network_.loss(targets(), 0, pass);
   }
+  // Of a batch, the sequences of this process.
+  std::span<const Token> part_of(const std::vector<Token>& rows_bc) const {
+    const std::size_t size = rows_bc.size() / static_cast<std::size_t>(processes_.size());
+    return std::span(rows_bc).subspan(static_cast<std::size_t>(processes_.rank()) * size, size);
+  }
   // Of every shard: how many of its targets count.
   std::vector<Index> counts_of_shards(const std::vector<Token>& targets_bc) const {
-    const auto size = static_cast<std::ptrdiff_t>(targets_bc.size()) / extent_.shards;
+    const auto size = static_cast<std::ptrdiff_t>(targets_bc.size()) / (extent_.shards * processes_.size());
     std::vector<Index> counts;
     for (auto shard = targets_bc.begin(); shard != targets_bc.end(); shard += size) {
       counts.push_back(size - std::count(shard, shard + size, ignored_target));
@@ -149,14 +161,31 @@ class ModelOn : public Model {
   // Of the batch, from the means of its shards, which are summed as their gradients are. A mean is a float: for one
   // shard, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
-    std::vector<Accum<T>> means(counts.size());
+    std::vector<Accum<T>> means(static_cast<std::size_t>(extent_.shards));
     device_->copy_to_host(means.data(), losses(), extent_.shards);
+    const std::size_t first = static_cast<std::size_t>(processes_.rank()) * means.size();
     std::vector<double> sums;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      sums.push_back(static_cast<double>(means[i]) * static_cast<double>(counts[i]));
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      sums.push_back(static_cast<double>(means[i]) * static_cast<double>(counts[first + i]));
     }
+    double sum = tree_sum(sums);
+    processes_.sum(&sum, 1);
     const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
-    return count > 0 ? tree_sum(sums) / static_cast<double>(count) : 0;
+    return count > 0 ? sum / static_cast<double>(count) : 0;
+  }
+  // The gradient of all shards of all processes, through the memory of the host.
+  void sum_over_processes() {
+    if (processes_.size() == 1) return;
+    if constexpr (std::is_base_of_v<SharesHostMemory<Device>, Device>) {
+      processes_.begin_sum(network_.gradients(), weight_count());
+      processes_.finish_sums();
+    } else {
+      gradient_.resize(static_cast<std::size_t>(weight_count()));
+      device_->copy_to_host(gradient_.data(), network_.gradients(), weight_count());
+      processes_.begin_sum(gradient_.data(), weight_count());
+      processes_.finish_sums();
+      device_->copy_from_host(network_.gradients(), gradient_.data(), weight_count());
+    }
   }
   float* moments(Arena arena) {
     return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
@@ -164,10 +193,12 @@ class ModelOn : public Model {
 
   std::unique_ptr<Device> device_;
   std::string device_name_;
+  Processes& processes_;
   NetworkExtent extent_;
   Network<Device, T> network_;
   DeviceMemory tokens_bc_, targets_bc_, state_, count_, losses_;
   std::vector<float> logits_v_;  // of the last step
+  std::vector<float> gradient_;  // on its way between processes, where the device has a memory of its own
   typename Device::Recording step_;
 };
 
@@ -278,22 +309,23 @@ void require_device(const DeviceChoice& choice, const std::string& type) {
 }
 
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
-                                  double dropout, const std::string& type) {
-  return with_device(choice, type, Work::done,
-                     [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
-                       const std::string name = name_of(*device, choice, type);
-                       return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, extent, dropout);
-                     });
+                                  double dropout, const std::string& type, Processes& processes) {
+  return with_device(
+      choice, type, Work::done, [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
+        const std::string name = name_of(*device, choice, type);
+        return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, extent, dropout, processes);
+      });
 }
 
-NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute) {
+NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute,
+                              Index processes) {
   const bool muon = training.optimizer == "muon";
   return {.B = training.batch / training.shards,
           .C = config.context,
           .training = true,
           .muon = muon,
           .recompute = recompute,
-          .shards = training.shards};
+          .shards = training.shards / processes};
 }
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }

@@ -8,6 +8,7 @@
 
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
+#include "device/processes.hpp"
 #include "device/threads.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
@@ -28,7 +29,7 @@ class Model {
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;
 
-  // One step on a batch of training.batch x C tokens, as many shards one after the other as the model was built for:
+  // One step on a batch of training.batch x C tokens, in as many shards one after the other as the model was built for:
   // loss, gradient, clipping, optimizer. The update is not made when the norm of the gradient is not finite. From the
   // second step of a model on, `training` may not change but for what learning_rate_at makes of it: a GPU replays a
   // recording.
@@ -77,11 +78,14 @@ std::string resolved_device(const std::string& device);
 void require_device(const DeviceChoice& choice, const std::string& type);
 
 // On a device that require_device accepts.
+// One of several processes computes its part of every batch that train_step is given.
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
-                                  double dropout = 0, const std::string& type = "float");
+                                  double dropout = 0, const std::string& type = "float",
+                                  Processes& processes = one_process());
 
-// What a model is built for that trains with these settings.
-NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute);
+// What a model is built for that trains with these settings, in so many processes.
+NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute,
+                              Index processes = 1);
 
 // The table of weights of a network that is not built, in the order of its arena, and the memory that one takes on a
 // device that require_device accepts.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "device/isa.hpp"
 #include "files/atomic_file.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
@@ -71,21 +72,26 @@ constexpr Index sample_length = 1000;
 
 class Trainer {
  public:
-  Trainer(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& fingerprint)
+  Trainer(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& fingerprint,
+          Processes& processes)
       : run_(run),
+        processes_(processes),
         data_(data),
         C_(run.model.context),
-        model_(make_model(run.device, run.model, training_extent(run.model, run.training, run.recompute),
-                          run.training.dropout, run.training.type)),
+        model_(make_model(run.device, run.model,
+                          training_extent(run.model, run.training, run.recompute, processes.size()),
+                          run.training.dropout, run.training.type, processes)),
         tokens_bc_(static_cast<std::size_t>(run.training.batch * C_)),
         targets_bc_(tokens_bc_.size()),
-        log_(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt),
-        progress_(run.training.steps, Progress::on_terminal()),
+        progress_(run.training.steps, processes.size() == 1 && Progress::on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {
+    if (processes_.leads()) {
+      log_.emplace(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt);
+    }
     if (run.resume) {
       state_ = *run.resume;
-      if (log_.position() != state_.log_position) {
-        log_.clear();
+      if (log_ && log_->position() != state_.log_position) {
+        log_->clear();
         progress_.line(run.run + "/log.csv: not the log of this run up to step " + to_text(state_.step) +
                        "; a new one begins");
       }
@@ -108,7 +114,7 @@ class Trainer {
   int train() {
     const StopOnSignals signals;
     const TrainingConfig& training = run_.training;
-    while (state_.step < training.steps && !stop_signal) {
+    while (state_.step < training.steps && !received_signal()) {
       watch_.start();
       draw_batch();
       const Model::StepResult result = model_->train_step(tokens_bc_, targets_bc_, training, state_.step);
@@ -126,10 +132,14 @@ class Trainer {
     } else {
       finish();
     }
-    return stop_signal ? 128 + stop_signal : 0;
+    const Index signal = received_signal();
+    return signal ? 128 + static_cast<int>(signal) : 0;
   }
 
  private:
+  // The signal that one of the processes was asked to stop with, 0 for none: all learn of it after the same step.
+  Index received_signal() { return processes_.largest(stop_signal); }
+
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
 
   // The batch of the next step.
@@ -148,15 +158,19 @@ class Trainer {
     if (last || due(state_.step, training.log_every) || (val_loss && training.log_every > 0)) {
       const double seconds_left =
           watch_.seconds() / static_cast<double>(steps_made_) * static_cast<double>(training.steps - state_.step);
-      log_.append({.step = state_.step,
-                   .train_loss = recent_loss(),
-                   .val_loss = val_loss,
-                   .learning_rate = learning_rate_at(training, state_.step - 1),
-                   .grad_norm = result.gradient_norm,
-                   .tokens_per_s = tokens_per_second()});
+      append_to_log({.step = state_.step,
+                     .train_loss = recent_loss(),
+                     .val_loss = val_loss,
+                     .learning_rate = learning_rate_at(training, state_.step - 1),
+                     .grad_norm = result.gradient_norm,
+                     .tokens_per_s = tokens_per_second()});
       progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left);
     }
     if (!last && due(state_.step, training.checkpoint_every)) save();
+  }
+
+  void append_to_log(const LogRow& row) {
+    if (log_) log_->append(row);
   }
 
   // `what` is not finite, `when`: nothing worth keeping comes of this run any more.
@@ -196,16 +210,17 @@ class Trainer {
   Index shard_size() const { return run_.training.batch / run_.training.shards * C_; }
 
   // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order.
-  // draw(tokens_bc, targets_bc, i) writes batch i.
+  // draw(tokens_bc, targets_bc, i) writes batch i. The processes share them out.
   template <class Draw>
   double sum_of_losses(Index batches, const Draw& draw) {
     std::vector<Token> tokens_bc(static_cast<std::size_t>(shard_size())), targets_bc(tokens_bc.size());
-    double sum = 0;
-    for (Index i = 0; i < batches; ++i) {
+    std::vector<double> sums(static_cast<std::size_t>(batches));
+    for (Index i = processes_.rank(); i < batches; i += processes_.size()) {
       draw(tokens_bc.data(), targets_bc.data(), i);
-      sum += model_->evaluate(tokens_bc, targets_bc).sum;
+      sums[static_cast<std::size_t>(i)] = model_->evaluate(tokens_bc, targets_bc).sum;
     }
-    return sum;
+    processes_.sum(sums.data(), batches);  // of numbers that are 0 in all processes but one
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
   }
 
   // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
@@ -222,25 +237,31 @@ class Trainer {
     if (!state_.best_loss || loss < *state_.best_loss) {
       state_.best_loss = loss;
       state_.best_step = state_.step;
-      state_.best_weights = model_->read(Model::Arena::weights);
+      if (processes_.leads()) state_.best_weights = model_->read(Model::Arena::weights);
     }
     return loss;
   }
 
   // The best weights, or before the first evaluation those of now; then where the run stands.
   void save() {
-    state_.weights = model_->read(Model::Arena::weights);
-    state_.first_moments = model_->read(Model::Arena::first_moments);
-    state_.second_moments = model_->read(Model::Arena::second_moments);
+    if (processes_.leads()) {
+      state_.weights = model_->read(Model::Arena::weights);
+      state_.first_moments = model_->read(Model::Arena::first_moments);
+      state_.second_moments = model_->read(Model::Arena::second_moments);
+    }
     require_good_state();
+    saved_ = true;
+    if (processes_.leads()) write_files();
+  }
+
+  void write_files() {
     state_.recent_losses.assign(recent_losses_.begin(), recent_losses_.end());
-    state_.log_position = log_.position();
+    state_.log_position = log_->position();
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
-    saved_ = true;
     write_file_atomically(run_.run + "/loss.svg",
-                          loss_curve_svg(losses(log_.rows(), &LogRow::train_loss),
-                                         losses(log_.rows(), &LogRow::val_loss), "Loss", state_.tokenizer.unit()));
+                          loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
+                                         losses(log_->rows(), &LogRow::val_loss), "Loss", state_.tokenizer.unit()));
   }
 
   Checkpoint best() const {
@@ -266,6 +287,7 @@ class Trainer {
 
   // What the best weights write. One token at a time, the CPU is as quick as any.
   void write_sample() {
+    if (!processes_.leads()) return;
     const Checkpoint checkpoint = best();
     const std::string prompt = opening_of_text(checkpoint.tokenizer);
     const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
@@ -286,11 +308,12 @@ class Trainer {
   }
 
   const TrainingRun& run_;
+  Processes& processes_;
   const Dataset& data_;
   Index C_;
   std::unique_ptr<Model> model_;
   std::vector<Token> tokens_bc_, targets_bc_;  // the batch at work
-  RunLog log_;
+  std::optional<RunLog> log_;                  // of the process that writes
   Progress progress_;
   RunState state_;
   std::deque<double> recent_losses_;
@@ -301,11 +324,28 @@ class Trainer {
 
 }  // namespace
 
-int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer,
-          const std::string& data_fingerprint) {
-  require_writable(run.run);
-  Trainer trainer(run, data, tokenizer, data_fingerprint);
-  remember_data(run.run, run.data);
+void require_same_everywhere(const TrainingRun& run, const std::string& data_fingerprint, Processes& processes) {
+  if (processes.size() == 1) return;
+  std::vector<std::string> mine{"version " + std::string(version), "device " + resolved_device(run.device.device),
+                                std::string("instruction set ") + isa_name(best_isa()), "data " + data_fingerprint,
+                                "step " + to_text(run.resume ? run.resume->step : 0)};
+  for (const auto& metadata : {run.model.metadata(), run.training.metadata()}) {
+    for (const auto& [key, value] : metadata) mine.push_back(key + " " + value);
+  }
+  for (const std::string& found : mine) {
+    const std::string expected = processes.of_first(found);
+    if (found == expected) continue;
+    throw Error("process " + to_text(processes.rank()) + " is not like process 0: expected " + expected + ", found " +
+                found);
+  }
+  processes.largest(0);
+}
+
+int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& data_fingerprint,
+          Processes& processes) {
+  if (processes.leads()) require_writable(run.run);
+  Trainer trainer(run, data, tokenizer, data_fingerprint, processes);
+  if (processes.leads()) remember_data(run.run, run.data);
   return trainer.train();
 }
 

@@ -24,10 +24,15 @@ struct TrainingRun {
   std::vector<float> weights;      // of a new run; empty: drawn from its seed
 };
 
+// What the weights hang on must be the same in all processes: they never exchange weights, and would drift apart. Error
+// in one that is not like the first; nobody goes on before all have looked.
+void require_same_everywhere(const TrainingRun& run, const std::string& data_fingerprint, Processes& processes);
+
 // Trains and writes the checkpoints, log.csv, loss.svg, sample.txt and data.txt. Progress goes to standard output, and
 // the last line of it is the result. Returns the program's status: 0, or 129, 130 or 143 after SIGHUP, Ctrl-C or
 // SIGTERM, which save first. Error if a loss is not finite (the last good checkpoint stays), or a file cannot be
-// written.
-int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& data_fingerprint);
+// written. Of several processes, all with the same run, the first one writes; what ends one of them ends all.
+int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& data_fingerprint,
+          Processes& processes = one_process());
 
 }  // namespace abh

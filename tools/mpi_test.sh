@@ -1,0 +1,216 @@
+#!/usr/bin/env bash
+# tools/mpi_test.sh BUILD_DIR [KILLS]: training in several processes: the same bits for any number of them, signals, and
+# so many runs of which one process is killed at a random moment. The last line counts the checks.
+set -u
+cd "$(dirname "$0")/.."
+build=${1:?the build folder}
+kills=${2:-3}
+tools/need.sh cmake c++ mpi || exit 1
+cmake -S . -B "$build" -DBUILD_MPI=ON >/dev/null || exit 1
+cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target train | tail -n 1 || exit 1
+# One job after the other, each in a process group of its own.
+set -m
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+train=$PWD/$build/train
+awk 'BEGIN { for (i = 0; i < 300; ++i) print "line", i % 37, "of a", (i % 5 ? "small" : "large"), "text" }' >"$folder/text.txt"
+flags="--data $folder/text.txt --layers 2 --channels 18 --heads 3 --context 13 --batch 8 --mixer additive,dot --window 5,0
+  --conv-kernel 3 --conv-groups 2 --dropout 0.2 --label-smoothing 0.1 --warmup 3
+  --steps 1000 --eval-every 250 --log-every 10 --checkpoint-every 50 --shards 4"
+
+passed=0
+failed=0
+# check TEXT COMMAND...: counts one check.
+check() {
+  local text=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "failed: $text"
+    tail -n 5 "$folder/out.txt" "$folder/err.txt"
+  fi
+}
+
+# with FLAGS...: sets `line` to the flags of these runs with some replaced or added.
+with() {
+  local i
+  line=$flags
+  for ((i = 1; i < $#; i += 2)); do line=$(echo $line | sed "s|${!i} [^ ]*||"); done
+  line="$line $*"
+}
+# resumed RUN FLAGS...: sets `line` to what goes on with a run.
+resumed() { line="--data $folder/text.txt --resume $*"; }
+# run PROCESSES: train with the flags of `line`; sets `status`. What is printed is in out.txt and err.txt.
+run() {
+  # shellcheck disable=SC2086 # flags are words
+  timeout 300 tools/mpirun.sh "$1" "$train" $line >"$folder/out.txt" 2>"$folder/err.txt"
+  status=$?
+}
+# start PROCESSES: the same, without waiting; sets `job`.
+start() {
+  : >"$folder/out.txt" # or wait_for would find what another run has printed
+  # shellcheck disable=SC2086
+  tools/mpirun.sh "$1" "$train" $line >"$folder/out.txt" 2>"$folder/err.txt" &
+  job=$!
+}
+# alone: the same in this process alone, without mpirun.
+alone() {
+  # shellcheck disable=SC2086
+  "$train" $line >"$folder/out.txt" 2>"$folder/err.txt"
+  status=$?
+}
+# Waits until `step N/` or another text has been printed.
+wait_for() {
+  local turn
+  for ((turn = 0; turn < 1200; ++turn)); do
+    grep -q "$1" "$folder/out.txt" && return 0
+    kill -0 "$job" 2>/dev/null || return 1
+    sleep 0.05
+  done
+  return 1
+}
+# The processes of the job, in the order of their ranks.
+processes() {
+  for process in $(pgrep -P "$job" -x train); do
+    echo "$(tr '\0' '\n' <"/proc/$process/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p') $process"
+  done | sort -n | cut -d ' ' -f 2
+}
+process_of_rank() { processes | sed -n "$(($1 + 1))p"; }
+
+same_run() { # two folders hold the same run, but for its speed
+  local file
+  for file in model.safetensors resume.safetensors loss.svg sample.txt; do cmp -s "$1/$file" "$2/$file" || return 1; done
+  cmp -s <(sed 's/,[^,]*$//' "$1/log.csv") <(sed 's/,[^,]*$//' "$2/log.csv")
+}
+lines_of_ours() { grep -c '^train: ' "$folder/err.txt"; }
+one_line() { [ "$(lines_of_ours)" = 1 ] && grep -q -- "^train: .*$1" "$folder/err.txt"; }
+status_is() { [ "$status" = "$1" ]; }
+
+echo "== the same bits"
+with --threads 1 --out "$folder/expected"
+alone
+for processes in 1 2 4; do
+  for threads in 1 2; do
+    what="$processes processes of $threads threads"
+    with --threads $threads --out "$folder/run$processes$threads"
+    run $processes
+    check "$what: status $status" status_is 0
+    check "$what: the same run" same_run "$folder/run$processes$threads" "$folder/expected"
+    check "$what: nothing on standard error" test ! -s "$folder/err.txt"
+    check "$what: one final line" test "$(grep -c '^final: ' "$folder/out.txt")" = 1
+  done
+done
+if grep -q '^BUILD_EMULATOR:BOOL=ON' "$build/CMakeCache.txt"; then
+  for processes in 1 2 4; do
+    with --device emulated --layers 1 --mixer dot --window 0 --channels 8 --heads 2 --conv-kernel 0 --steps 2 \
+      --eval-every 0 --out "$folder/emulated$processes"
+    run $processes
+    check "$processes processes on the emulated device: status $status" status_is 0
+    check "$processes processes on the emulated device" same_run "$folder/emulated$processes" "$folder/emulated1"
+  done
+fi
+
+echo "== what cannot be"
+# refused WHAT STATUS TEXT: the last run was, with this in its line.
+refused() {
+  check "$1: status $status" status_is "$2"
+  check "$1: one line" one_line "$3"
+}
+with --shards 1 --out "$folder/none"
+run 2
+refused "fewer shards than processes" 2 "--shards: expected a multiple of the 2 processes, found 1"
+with --out "$folder/none"
+run 3
+refused "three processes" 2 "--shards: expected a multiple of the 3 processes, found 4"
+with --out "$folder/none" --no-such-flag 1
+run 2
+refused "an unknown flag" 2 "no-such-flag"
+with --data "$folder/none.txt" --out "$folder/none"
+run 4
+refused "a missing text" 1 "none.txt"
+with --out "$folder/text.txt"
+run 2
+refused "what process 0 alone finds" 1 "text.txt"
+with --out "$folder/none"
+one=$line
+with --learning-rate 0.001 --out "$folder/none"
+line="$one : -np 1 $train $line"
+run 1
+refused "processes with other settings" 1 "process 1 is not like process 0: expected learning_rate 0.003, found"
+check "no folder is written for nothing" test ! -e "$folder/none/log.csv"
+
+echo "== signals"
+with --checkpoint-every 0 --out "$folder/expected_of_stopped"
+alone
+stop_and_go_on() { # SIGNAL STATUS WHO: stops 4 processes by a signal to one or to mpirun, goes on with 2, then with 1
+  local run=$folder/signal$1$3
+  with --threads 1 --checkpoint-every 0 --out "$run"
+  start 4
+  check "a run that lasts until SIG$1" wait_for 'step 20/'
+  case $3 in
+    mpirun) kill "-$1" "$job" ;; # which has a status of its own and loses what is printed from then on
+    *) kill "-$1" "$(process_of_rank "$3")" ;;
+  esac
+  wait "$job"
+  status=$?
+  [ "$3" = mpirun ] || check "status after SIG$1 to process $3: $status" status_is "$2"
+  [ "$3" = mpirun ] || check "SIG$1 to process $3: a last line" grep -q '^stopped at step ' "$folder/out.txt"
+  check "SIG$1 to $3: saved" test -e "$run/resume.safetensors"
+  check "SIG$1 to $3: no error" test "$(lines_of_ours)" = 0
+  resumed "$run" --threads 2
+  start 2
+  wait_for 'step [3-6]00/' && kill -TERM "$(process_of_rank 1)" 2>/dev/null
+  wait "$job"
+  resumed "$run"
+  alone
+  check "SIG$1 to $3, then 2 processes, then 1: the same run" same_run "$run" "$folder/expected_of_stopped"
+}
+stop_and_go_on TERM 143 0
+stop_and_go_on TERM 143 3
+stop_and_go_on INT 130 1
+stop_and_go_on TERM 143 mpirun
+stop_and_go_on INT 130 mpirun
+
+echo "== a process that is lost"
+lose() { # PROCESSES RANK SIGNAL STEP: at about this step
+  start "$1"
+  check "a run that can lose a process" wait_for "step $4/"
+  local begin
+  begin=$(date +%s%N)
+  kill "-$3" "$(process_of_rank "$2")" 2>/dev/null || kill "$job"
+  wait "$job"
+  status=$?
+  milliseconds=$((($(date +%s%N) - begin) / 1000000))
+}
+slowest=0
+for ((i = 0; i < kills; ++i)); do
+  size=$((RANDOM % 2 ? 4 : 2)) others=$((1 << RANDOM % 3))
+  rank=$((RANDOM % size))
+  run=$folder/killed$i
+  with --threads 1 --out "$run"
+  what="kill $i, process $rank of $size"
+  lose $size $rank KILL $((RANDOM % 80 + 1))0
+  if [ $status != 0 ]; then # else it was done before
+    [ $milliseconds -gt $slowest ] && slowest=$milliseconds
+    check "$what: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
+    check "$what: one line" one_line "process $rank of $size has ended"
+    [ ! -e "$run/resume.safetensors" ] || resumed "$run"
+    run $others
+    check "$what: goes on in $others processes" status_is 0
+  fi
+  check "$what: the same run" same_run "$run" "$folder/expected"
+done
+echo "$kills processes killed, all others had ended after $slowest ms at most"
+with --steps 1000000 --out "$folder/stopped"
+lose 4 2 STOP 10
+check "a process that hangs: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
+check "a process that hangs: one line" one_line "process 2 of 4 gives no sign of life"
+with --steps 1000000 --out "$folder/tcp"
+OMPI_MCA_btl=tcp,self lose 2 1 KILL 10
+check "over TCP: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
