@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -50,7 +51,9 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
             gradient.push_back(static_cast<float>(number * std::pow(10, (i + 3 * shard) % 7)));
           }
           device.copy_from_host(net.gradients(), gradient.data(), net.weight_count());
-          net.add_shard(shard);
+          for (const auto& [begin, end] : {std::pair<Index, Index>{7, net.weight_count()}, {0, 7}}) {
+            net.add_shard(shard, begin, end);
+          }
         }
         Array<float> sum(gradients[0].size());
         device.copy_to_host(sum.data(), net.gradients(), net.weight_count());
@@ -88,7 +91,7 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
     net.forward(tokens.data() + first, pass);
     net.loss(targets.data() + first, network.label_smoothing, pass);
     net.backward(tokens.data() + first, targets.data() + first, network.label_smoothing, pass);
-    net.add_shard(shard);
+    net.add_shard(shard, 0, net.weight_count());
   }
   return copied(net.gradients(), net.weight_count());
 }
@@ -106,6 +109,33 @@ TEST_CASE("shards: the gradient is that of the whole batch, dropout on", "[shard
       network.recompute = shards == 4;
       const Array<double> in_shards = gradient_in_shards<double>(network, shards);
       require_close({weight("all", {static_cast<Index>(whole.size())})}, {in_shards}, {whole}, 1e-12, "in shards");
+    }
+  }
+}
+
+TEST_CASE("shards: backward tells once of every weight, when its gradient is complete", "[shards]") {
+  for (const Index channels : {6, 96}) {  // one piece that decays, and many
+    for (NetworkCase network : all_cases()) {
+      network.config.channels = channels;
+      CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, channels);
+      Built<Reference, float> built(network, network.weights());
+      built.forward();
+      const std::vector<Token> tokens = network.tokens_bc(), targets = network.targets_bc();
+      const Index count = built.net.weight_count();
+      Array<float> told(static_cast<std::size_t>(count), std::nanf(""));
+      Index weights = 0, pieces = 0, last = count;
+      built.net.backward(tokens.data(), targets.data(), network.label_smoothing, built.pass(),
+                         [&](Index begin, Index end) {
+                           for (Index i = begin; i < end; ++i)
+                             told[static_cast<std::size_t>(i)] = built.net.gradients()[i];
+                           weights += end - begin;
+                           ++pieces;
+                           if (begin > 0 && end < count) CHECK(end <= last);  // backwards
+                           last = begin;
+                         });
+      CHECK(weights == count);
+      CHECK(told == copied(built.net.gradients(), count));
+      CHECK((pieces > 2) == (channels == 96));
     }
   }
 }

@@ -80,10 +80,12 @@ class ModelOn : public Model {
         const Token* shard_targets = targets() + shard * pass.BC();
         network_.forward(shard_tokens, pass);
         device_->copy(losses() + shard, network_.loss(shard_targets, training.label_smoothing, pass).mean, 1);
-        network_.backward(shard_tokens, shard_targets, training.label_smoothing, pass);
-        network_.add_shard(shard);
+        network_.backward(shard_tokens, shard_targets, training.label_smoothing, pass, [&](Index begin, Index end) {
+          network_.add_shard(shard, begin, end);
+          if (shard + 1 == extent_.shards) begin_sum_over_processes(begin, end);
+        });
       }
-      sum_over_processes();
+      finish_sum_over_processes();
       network_.measure_gradient(training, device_state);
       network_.update(training, device_state);
     };
@@ -173,20 +175,25 @@ class ModelOn : public Model {
     const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
     return count > 0 ? sum / static_cast<double>(count) : 0;
   }
-  // The gradient of all shards of all processes, through the memory of the host.
-  void sum_over_processes() {
+  // The gradients of weights begin ... end - 1 over all processes, while backward goes on with others; through the
+  // memory of the host.
+  void begin_sum_over_processes(Index begin, Index end) {
     if (processes_.size() == 1) return;
-    if constexpr (std::is_base_of_v<SharesHostMemory<Device>, Device>) {
-      processes_.begin_sum(network_.gradients(), weight_count());
-      processes_.finish_sums();
-    } else {
+    float* gradient = network_.gradients() + begin;
+    if constexpr (!shares_host_memory) {
       gradient_.resize(static_cast<std::size_t>(weight_count()));
-      device_->copy_to_host(gradient_.data(), network_.gradients(), weight_count());
-      processes_.begin_sum(gradient_.data(), weight_count());
-      processes_.finish_sums();
-      device_->copy_from_host(network_.gradients(), gradient_.data(), weight_count());
+      device_->copy_to_host(gradient_.data() + begin, gradient, end - begin);
+      gradient = gradient_.data() + begin;
+    }
+    processes_.begin_sum(gradient, end - begin);
+  }
+  void finish_sum_over_processes() {
+    processes_.finish_sums();
+    if constexpr (!shares_host_memory) {
+      if (processes_.size() > 1) device_->copy_from_host(network_.gradients(), gradient_.data(), weight_count());
     }
   }
+  static constexpr bool shares_host_memory = std::is_base_of_v<SharesHostMemory<Device>, Device>;
   float* moments(Arena arena) {
     return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
   }

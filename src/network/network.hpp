@@ -158,8 +158,12 @@ class Network {
   }
 
   // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
-  // logits.
-  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass) {
+  // logits. complete(begin, end) is told of the weights begin ... end - 1 of the arena as soon as nothing is added to
+  // their gradients any more, from the last block to the first, so that more can be done with them beside the rest; in
+  // pieces that are worth it, of all weights once.
+  template <class Complete>
+  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass,
+                const Complete& complete) {
     const Index BC = pass.BC(), D = config_.channels, V = config_.vocabulary;
     T* d_logits_bcv = parts_.logits_bcv;
     cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv,
@@ -189,26 +193,40 @@ class Network {
                                                .O = V,
                                                .scale = config_.logit_scale});
     if (config_.final_norm) parts_.final_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.x_bcd.back(), BC);
-    for (std::size_t i = parts_.blocks.size(); i-- > 0;)
+    Index end = measured_.decayed_count();
+    for (std::size_t i = parts_.blocks.size(); i-- > 0;) {
       parts_.blocks[i]->backward(device_, d_x_bcd, parts_.x_bcd[i], pass);
+      if (end - parts_.block_begin[i] < smallest_piece) continue;
+      complete(parts_.block_begin[i], end);
+      end = parts_.block_begin[i];
+    }
     dropout_backward<Device, T>(device_, d_x_bcd, d_x_bcd, embedding_dropout(pass), BC * D);
     if (config_.embedding_norm)
       parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
     embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B,
                                   pass.C, D, V);
+    complete(Index{0}, end);
+    complete(measured_.decayed_count(), weight_count());
   }
+  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass) {
+    backward(tokens_bc, targets_bc, label_smoothing, pass, [](Index, Index) {});
+  }
+  static constexpr Index smallest_piece = 1 << 16;
 
-  // The gradients of a step's shards, added up as a balanced binary tree: after backward of every one, in their order.
-  // After the last, gradients() holds the sum. A sum waits for that of as many shards more, as the digits of a binary
-  // counter do: the sum of shards 4 and 5, say, for that of 6 and 7, and that of 0 to 3 for both.
-  void add_shard(Index shard) {
+  // The gradients of a step's shards, added up as a balanced binary tree: of weights begin ... end - 1, once backward
+  // of a shard is done with them, shard by shard. After the last, gradients() holds the sum. A sum waits for that of as
+  // many shards more, as the digits of a binary counter do: the sum of shards 4 and 5, say, for that of 6 and 7, and
+  // that of 0 to 3 for both.
+  void add_shard(Index shard, Index begin, Index end) {
+    Accum<T>* const gradient = gradients() + begin;
+    const Index count = end - begin;
     Index level = 0;
     for (; shard >> level & 1; ++level) {
-      add<Device, Accum<T>>(device_, gradients(), partial_sum(level), gradients(), weight_count());
+      add<Device, Accum<T>>(device_, gradient, partial_sum(level) + begin, gradient, count);
     }
     if (shard + 1 == extent_.shards) return;
-    device_.copy(partial_sum(level), gradients(), weight_count());
-    device_.set_zero(gradients(), weight_count());
+    device_.copy(partial_sum(level) + begin, gradient, count);
+    device_.set_zero(gradient, count);
   }
 
   // The norm of the accumulated gradients and the scale that clips them, into `state`.
@@ -289,7 +307,7 @@ class Network {
                                        Kind::undecayed)
                        : Weight<T>{}),
           embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
-          blocks(make_blocks(layout, config, extent, dropout)),
+          blocks(make_blocks(layout, block_begin, config, extent, dropout)),
           final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
       if (config.logit_bias)
         logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, Kind::undecayed);
@@ -307,6 +325,7 @@ class Network {
 
     Weight<T> token, position, logit_bias;
     Norm<Device, T> embedding_norm;
+    std::vector<Index> block_begin;  // of the weights of each block that decay, in the arena
     std::vector<std::unique_ptr<Block<Device, T>>> blocks;
     Norm<Device, T> final_norm;
     T* embedded_bcd;        // the stream itself where no norm follows
@@ -320,7 +339,8 @@ class Network {
 
   static BlockExtent block_extent(const NetworkExtent& extent) { return {extent.B, extent.C, extent.positions}; }
 
-  static std::vector<std::unique_ptr<Block<Device, T>>> make_blocks(Layout<T>& layout, const ModelConfig& config,
+  static std::vector<std::unique_ptr<Block<Device, T>>> make_blocks(Layout<T>& layout, std::vector<Index>& block_begin,
+                                                                    const ModelConfig& config,
                                                                     const NetworkExtent& extent, double dropout) {
     const BlockExtent block = block_extent(extent);
     const std::vector<std::size_t> mixers = mixers_of(config);
@@ -333,9 +353,12 @@ class Network {
                                  .dropout = dropout,
                                  .layer = static_cast<std::uint32_t>(layer)};
       if (config.conv_kernel) {
+        block_begin.push_back(layout.decayed_count());
         blocks.push_back(std::make_unique<ConvBlock<Device, T>>(layout, prefix + "conv.", config, block, options));
       }
+      block_begin.push_back(layout.decayed_count());
       blocks.push_back(Mixers::make<Device, T>(mixers[layer], layout, prefix + "mixer.", config, block, options));
+      block_begin.push_back(layout.decayed_count());
       blocks.push_back(std::make_unique<FfnBlock<Device, T>>(layout, prefix + "ffn.", config, block, options));
     }
     return blocks;
