@@ -148,7 +148,7 @@ struct NetworkExtent {
   Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
 
   // Sums of the gradients of some shards that wait for those of as many more.
-  Index partial_sums() const { return std::bit_width(static_cast<std::uint64_t>(shards)) - 1; }
+  Index partial_sums() const { return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(shards))) - 1; }
 };
 
 // The weights, moments and saved activations of a network, in bytes.
