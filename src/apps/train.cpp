@@ -313,7 +313,7 @@ int body(int argc, char** argv) {
   if (!leads && !std::freopen("/dev/null", "w", stdout)) throw Error("/dev/null: cannot be opened");
   try {
     const int status = train_in(*processes, argc, argv);
-    flush_standard_output();
+    std::cout.flush();  // run_program judges whether it could be written
     processes.reset();
     // When one process ends with a status, mpirun ends all, and what it has not read by then is lost.
     if (status != 0 && !leads) std::this_thread::sleep_for(std::chrono::milliseconds(300));
