@@ -171,8 +171,10 @@ stop_and_go_on() { # SIGNAL STATUS WHO: stops 4 processes by a signal to one or 
 stop_and_go_on TERM 143 0
 stop_and_go_on TERM 143 3
 stop_and_go_on INT 130 1
+stop_and_go_on HUP 129 2
 stop_and_go_on TERM 143 mpirun
 stop_and_go_on INT 130 mpirun
+stop_and_go_on HUP 129 mpirun
 
 echo "== a process that is lost"
 lose() { # PROCESSES RANK SIGNAL STEP: at about this step
