@@ -184,6 +184,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
   kept["schedule"] = "linear";
   kept["dropout"] = "0.3333333333333333";
   kept["shards"] = "4";
+  kept["weight_average"] = "1000000000";
   kept["seed"] = "18446744073709551615";
   require_complete(kept, TrainingConfig().metadata());
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
@@ -191,6 +192,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
   CHECK(training.learning_rate == 0.1 + 0.2);
   CHECK(training.dropout == 1.0 / 3);
   CHECK(training.weight_decay == 1e-300);
+  CHECK(training.weight_average == largest_steps);
   CHECK(training.seed == ~std::uint64_t{0});
 }
 

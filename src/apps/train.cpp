@@ -142,8 +142,8 @@ std::string list_of(const ModelConfig& model) {
   return text;
 }
 
-// Bytes that a run takes on the host beside its network: the text, and its weights, moments and best weights on their
-// way to a file, with the model that writes the sample.
+// Bytes that a run takes on the host beside its network: the text, and its weights, moments, average and best weights
+// on their way to a file, with the model that writes the sample; and the weights while their average is evaluated.
 struct OtherMemory {
   std::size_t text, files;
 };
@@ -160,8 +160,10 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << (t.shards > 1 ? "in " + to_text(t.shards) + " shards, " : "") << t.optimizer
             << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "") << ", learning rate "
             << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, then " << t.schedule
-            << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip) << ", dropout "
-            << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
+            << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip)
+            << (t.weight_average > 0 ? ", weight average over " + to_text(t.weight_average) + " steps" : "")
+            << ", dropout " << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed "
+            << t.seed << "\n"
             << "options: positions " << m.positions << ", values " << m.additive_values << ", skip " << m.additive_skip
             << ", projection " << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm "
             << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
@@ -285,7 +287,8 @@ int train_in(Processes& processes, int argc, char** argv) {
       a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
   const NetworkMemory sampling =
       model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
-  const OtherMemory other{.text = data.bytes(), .files = (start ? 7 : 5) * sampling.weight_bytes + sampling.total()};
+  const std::size_t copies = (start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
+  const OtherMemory other{.text = data.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, other);
   if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);

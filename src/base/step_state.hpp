@@ -12,6 +12,7 @@ struct StepState {
   float learning_rate = 0;
   double first_moment_correction = 1;   // 1 / (1 - beta1^(step+1)), AdamW
   double second_moment_correction = 1;  // 1 / (1 - beta2^(step+1))
+  double average_share = 1;             // 1 / min(step+1, N), weight_average
   double gradient_norm = 0;             // written by global_norm
   double clip_scale = 1;                // min(1, clip / gradient_norm), written by global_norm
 };

@@ -144,6 +144,7 @@ struct NetworkExtent {
   bool training = false;   // gradients and optimizer moments too
   Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
   bool muon = false;       // that updates the matrices of linear maps, and asks for scratch memory
+  bool average = false;    // one of the weights, beside them
   bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
   Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
 

@@ -49,12 +49,12 @@ class ModelOn : public Model {
   std::vector<float> read(Arena arena) override {
     if (arena == Arena::weights) return network_.read_weights();
     std::vector<float> values(static_cast<std::size_t>(weight_count()));
-    device_->copy_to_host(values.data(), moments(arena), weight_count());
+    device_->copy_to_host(values.data(), beside_weights(arena), weight_count());
     return values;
   }
   void write(Arena arena, const std::vector<float>& values) override {
     if (arena == Arena::weights) return network_.write_weights(values);
-    device_->copy_from_host(moments(arena), values.data(), weight_count());
+    device_->copy_from_host(beside_weights(arena), values.data(), weight_count());
   }
 
   StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
@@ -64,6 +64,7 @@ class ModelOn : public Model {
     state.step = static_cast<std::uint32_t>(step);
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
+    if (extent_.average) set_average_share(state, training.weight_average);
     StepState* device_state = state_.as<StepState>();
     device_->copy_from_host_later(device_state, &state, 1);
     const std::vector<Index> counts = counts_of_shards(targets_bc);
@@ -194,7 +195,8 @@ class ModelOn : public Model {
     }
   }
   static constexpr bool shares_host_memory = std::is_base_of_v<SharesHostMemory<Device>, Device>;
-  float* moments(Arena arena) {
+  float* beside_weights(Arena arena) {
+    if (arena == Arena::average) return network_.averages();
     return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
   }
 
@@ -331,6 +333,7 @@ NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& t
           .C = config.context,
           .training = true,
           .muon = muon,
+          .average = training.weight_average > 0,
           .recompute = recompute,
           .shards = training.shards / processes};
 }

@@ -23,8 +23,9 @@ class Model {
   // What the device is, for people: "cpu, avx512, 2 threads".
   virtual std::string device_name() const = 0;
 
-  // The arenas of a network (layout.hpp): the weights, and what the optimizer keeps for each of them.
-  enum class Arena { weights, first_moments, second_moments };
+  // The arenas of a network (layout.hpp): the weights, what the optimizer keeps for each of them, and their average,
+  // where the model was built with one.
+  enum class Arena { weights, first_moments, second_moments, average };
   virtual Index weight_count() const = 0;
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;

@@ -19,6 +19,7 @@
 #include "layers/global_norm.hpp"
 #include "layers/linear.hpp"
 #include "layers/muon.hpp"
+#include "layers/weight_average.hpp"
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
 
@@ -46,6 +47,7 @@ class Network {
         partial_sums_(device.memory(), extent.training ? partial_sum_bytes(measured_, extent) : 0),
         first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
+        averages_(device.memory(), extent.average ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         activations_(device.memory(), measured_.activation_bytes()),
         states_(device.memory(), measured_.state_bytes()),
         linear_maps_(linear_maps(measured_)),
@@ -60,6 +62,7 @@ class Network {
       device_.set_zero(gradients(), weight_count());
       device_.set_zero(first_moments(), weight_count());
       device_.set_zero(second_moments(), weight_count());
+      if (extent.average) device_.set_zero(averages(), weight_count());
     }
   }
 
@@ -76,6 +79,7 @@ class Network {
   Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }
   Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
   Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
+  Accum<T>* averages() { return averages_.as<Accum<T>>(); }
   const T* logits_bcv() const { return parts_.logits_bcv; }
 
   // All weights in the order of their arena, from and to the host.
@@ -115,7 +119,7 @@ class Network {
     memory.weight_bytes = bytes_of<T>(layout.weight_count());
     if (extent.training) {
       memory.gradient_bytes = bytes_of<Accum<T>>(layout.weight_count());
-      memory.moment_bytes = 2 * memory.gradient_bytes;
+      memory.moment_bytes = (extent.average ? 3 : 2) * memory.gradient_bytes;
       memory.gradient_bytes += partial_sum_bytes(layout, extent);
       if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(layout.weight_count());
       if constexpr (can_count) memory.workspace_bytes = workspace_bytes(device, config, extent);
@@ -235,7 +239,7 @@ class Network {
   }
 
   // One optimizer step on the accumulated gradients, which are then zero again; after measure_gradient, whose norm must
-  // be finite for the weights to change.
+  // be finite for the weights to change. The average of the weights, where there is one, follows them.
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
     const auto update_range = [&](Index begin, Index count) {
@@ -259,6 +263,9 @@ class Network {
     }
     settings.weight_decay = 0;
     update_range(decayed, weight_count() - decayed);
+    if (extent_.average) {
+      weight_average_update<Device, T>(device_, averages(), exact_weights(), state, weight_count());
+    }
     device_.set_zero(gradients(), weight_count());
   }
 
@@ -281,6 +288,14 @@ class Network {
 
  private:
   Accum<T>* masters() { return masters_.as<Accum<T>>(); }
+  // What the optimizer updates.
+  const Accum<T>* exact_weights() {
+    if constexpr (narrow) {
+      return masters();
+    } else {
+      return weights();
+    }
+  }
 
   // The sum of 2^level shards.
   Accum<T>* partial_sum(Index level) {
@@ -449,7 +464,8 @@ class Network {
   NetworkExtent extent_;
   double dropout_;
   Layout<T> measured_;
-  DeviceMemory weights_, masters_, gradients_, partial_sums_, first_moments_, second_moments_, activations_, states_;
+  DeviceMemory weights_, masters_, gradients_, partial_sums_, first_moments_, second_moments_, averages_, activations_,
+      states_;
   std::vector<LinearMaps> linear_maps_;
   Layout<T> layout_;
   Parts parts_;

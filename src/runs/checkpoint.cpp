@@ -240,6 +240,7 @@ void write_run_state(const std::string& path, const RunState& state) {
   append_arena(outputs, parameters, "", state.weights);
   append_arena(outputs, parameters, "first_moment.", state.first_moments);
   append_arena(outputs, parameters, "second_moment.", state.second_moments);
+  if (state.training.weight_average > 0) append_arena(outputs, parameters, "average.", state.average);
   if (state.best_loss) append_arena(outputs, parameters, "best.", state.best_weights);
   outputs.push_back(
       {"recent_losses", Dtype::F64, {static_cast<Index>(state.recent_losses.size())}, state.recent_losses.data()});
@@ -275,6 +276,7 @@ RunState read_run_state(const std::string& path) {
   state.weights = read_arena(file, parameters, "", known);
   state.first_moments = read_arena(file, parameters, "first_moment.", known);
   state.second_moments = read_arena(file, parameters, "second_moment.", known);
+  if (state.training.weight_average > 0) state.average = read_arena(file, parameters, "average.", known);
   if (state.best_loss) state.best_weights = read_arena(file, parameters, "best.", known);
   const Index recent_count = std::min(state.step, recent_steps);
   const double* recent = file.data<double>("recent_losses", {recent_count});

@@ -33,6 +33,7 @@ struct RunState {
   std::string log_position;  // of RUN/log.csv, see RunLog::position
   Index step = 0;            // optimizer steps done
   std::vector<float> weights, first_moments, second_moments;
+  std::vector<float> average;  // of the weights; empty where training.weight_average is 0
   std::optional<double> best_loss;
   Index best_step = 0;
   std::vector<float> best_weights;    // of best_loss; empty without one

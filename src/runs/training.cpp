@@ -99,13 +99,16 @@ class Trainer {
       model_->write(Model::Arena::weights, state_.weights);
       model_->write(Model::Arena::first_moments, state_.first_moments);
       model_->write(Model::Arena::second_moments, state_.second_moments);
+      if (averages()) model_->write(Model::Arena::average, state_.average);
     } else {
       state_.tokenizer = tokenizer;
       state_.data_fingerprint = fingerprint;
-      model_->write(Model::Arena::weights, !run.weights.empty()
-                                               ? run.weights
-                                               : initial_weights(parameter_table(run.model), run.model,
-                                                                 run.training.init_std, run.training.seed));
+      const std::vector<float> weights =
+          !run.weights.empty()
+              ? run.weights
+              : initial_weights(parameter_table(run.model), run.model, run.training.init_std, run.training.seed);
+      model_->write(Model::Arena::weights, weights);
+      if (averages()) model_->write(Model::Arena::average, weights);
     }
     state_.config = run.model;
     state_.training = run.training;
@@ -140,6 +143,9 @@ class Trainer {
  private:
   // The signal that one of the processes was asked to stop with, 0 for none: all learn of it after the same step.
   Index received_signal() { return processes_.largest(stop_signal); }
+
+  // Whether the average of the weights is what is evaluated and kept.
+  bool averages() const { return run_.training.weight_average > 0; }
 
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
 
@@ -197,7 +203,7 @@ class Trainer {
     const auto finite = [](const std::vector<float>& values) {
       return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
     };
-    require(finite(state_.weights), "a weight");
+    require(finite(state_.weights) && finite(state_.average), "a weight");
     require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
     draw_batch();
     const auto shard = [&](Token* tokens_bc, Token* targets_bc, Index i) {
@@ -224,13 +230,27 @@ class Trainer {
     return std::accumulate(sums.begin(), sums.end(), 0.0);
   }
 
-  // Mean loss over the whole validation split, without dropout or label smoothing. Remembers the best weights.
-  double evaluate() {
+  // Mean loss over the whole validation split, without dropout or label smoothing.
+  double validation_loss() {
     const Index B = run_.training.batch / run_.training.shards;
     const double sum = sum_of_losses(
         (data_.validation_rows(C_) + B - 1) / B,
         [&](Token* tokens, Token* targets, Index i) { data_.validation_batch(tokens, targets, B, C_, i * B); });
-    const double loss = sum / static_cast<double>(data_.validation_targets());
+    return sum / static_cast<double>(data_.validation_targets());
+  }
+
+  // The same with the average in the place of the weights, which then are what they were.
+  double validation_loss_of_average() {
+    const std::vector<float> weights = model_->read(Model::Arena::weights);
+    model_->write(Model::Arena::weights, model_->read(Model::Arena::average));
+    const double loss = validation_loss();
+    model_->write(Model::Arena::weights, weights);
+    return loss;
+  }
+
+  // Gives the validation loss and remembers the best weights.
+  double evaluate() {
+    const double loss = averages() ? validation_loss_of_average() : validation_loss();
     if (!std::isfinite(loss)) {
       throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");
     }
@@ -238,10 +258,13 @@ class Trainer {
     if (!state_.best_loss || loss < *state_.best_loss) {
       state_.best_loss = loss;
       state_.best_step = state_.step;
-      if (processes_.leads()) state_.best_weights = model_->read(Model::Arena::weights);
+      if (processes_.leads()) state_.best_weights = model_->read(evaluated());
     }
     return loss;
   }
+
+  // What is evaluated, and written as the model.
+  Model::Arena evaluated() const { return averages() ? Model::Arena::average : Model::Arena::weights; }
 
   // The best weights, or before the first evaluation those of now; then where the run stands.
   void save() {
@@ -249,6 +272,7 @@ class Trainer {
       state_.weights = model_->read(Model::Arena::weights);
       state_.first_moments = model_->read(Model::Arena::first_moments);
       state_.second_moments = model_->read(Model::Arena::second_moments);
+      if (averages()) state_.average = model_->read(Model::Arena::average);
     }
     require_good_state();
     saved_ = true;
@@ -266,7 +290,10 @@ class Trainer {
   }
 
   Checkpoint best() const {
-    if (!state_.best_loss) return {run_.model, state_.tokenizer, state_.weights, state_.step, std::nullopt};
+    if (!state_.best_loss) {
+      const std::vector<float>& now = averages() ? state_.average : state_.weights;
+      return {run_.model, state_.tokenizer, now, state_.step, std::nullopt};
+    }
     return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss};
   }
 

@@ -86,6 +86,7 @@ struct TrainingConfig {
   double clip = 1;  // global norm of the gradient; 0: off
   double beta1 = 0.9;
   double beta2 = 0.99;
+  Index weight_average = 0;  // N of layers/weight_average.hpp: evaluated and kept in place of the weights; 0: off
   double dropout = 0;
   double label_smoothing = 0;
   double init_std = 0.02;

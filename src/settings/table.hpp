@@ -89,6 +89,11 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(RealSetting{{"clip", "clip", "NORM", "largest norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
   visit(RealSetting{{"beta1"}, 0, 1, true}, t.beta1);
   visit(RealSetting{{"beta2"}, 0, 1, true}, t.beta2);
+  visit(WholeSetting{{"weight_average", "weight-average", "STEPS",
+                      "evaluate and keep the average of the weights, over about so many steps; 0: the weights"},
+                     0,
+                     largest_steps},
+        t.weight_average);
   visit(RealSetting{{"dropout", "dropout", "P", "share of elements left out"}, 0, 1}, t.dropout);
   visit(RealSetting{{"label_smoothing", "label-smoothing", "P", "share of the target spread evenly"}, 0, 1},
         t.label_smoothing);

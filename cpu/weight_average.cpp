@@ -1,0 +1,34 @@
+#include "layers/weight_average.hpp"
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+
+namespace abh {
+
+namespace {
+
+// Weights that one task averages: two arrays of it fit a second-level cache, and a task outlasts its own start.
+constexpr Index weights_per_task = 16384;
+
+}  // namespace
+
+template <class Device, class T>
+void weight_average_update(Device& device, Accum<T>* average, const Accum<T>* weight, const StepState* state,
+                           Index count) {
+  if (__builtin_isnan(state->clip_scale)) return;  // a broken step: nothing changes
+  const T share = T(state->average_share);
+  const bool keeps = state->average_share < 1;  // something of the average; else it is the weight, bit by bit
+
+  parallel_pieces(device, count, weights_per_task, [=](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index offset) {
+      const Index i = begin + offset;
+      const L exact = load<L>(weight + i), old = load<L>(average + i);
+      store<L>(average + i, keeps ? old + share * (exact - old) : exact);  // (weight_average.2)
+    });
+  });
+}
+
+#define INSTANTIATE(T) template decltype(weight_average_update<Cpu, T>) weight_average_update<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

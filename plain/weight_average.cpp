@@ -1,0 +1,21 @@
+#include "layers/weight_average.hpp"
+
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void weight_average_update(Device&, Accum<T>* average, const Accum<T>* weight, const StepState* state, Index count) {
+  if (std::isnan(state->clip_scale)) return;  // a broken step: the weights have not changed either
+  const T share = T(state->average_share);
+  for (Index i = 0; i < count; ++i) {
+    // Where the share is 1 nothing is kept, not even a rounding: the average has the very bits of the weight.
+    average[i] =
+        state->average_share < 1 ? average[i] + share * (weight[i] - average[i]) : weight[i];  // (weight_average.2)
+  }
+}
+
+#define INSTANTIATE(T) template decltype(weight_average_update<PlainDevice, T>) weight_average_update<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh
