@@ -10,7 +10,7 @@ constexpr int threads_per_block = 256;
 // Weights i ... i + width - 1.
 template <int width>
 __device__ __forceinline__ void update(float* average, const float* weight, double average_share, Index i) {
-  const float share = float(average_share);
+  const float share = float(average_share);  // (weight_average.1), by the host
   const Floats<width> exact = load<width>(weight + i);
   Floats<width> mean = load<width>(average + i);
   for (int v = 0; v < width; ++v) {

@@ -116,6 +116,10 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
   const std::string path = folder / "resume.safetensors";
   for (const bool evaluated : {true, false}) {
     RunState written = some_state();
+    if (evaluated) {
+      written.training.weight_average = 3;
+      written.average = numbers(weight_count(written.config), 6);
+    }
     if (!evaluated) {
       written.best_loss.reset();
       written.last_loss.reset();
@@ -133,6 +137,7 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
     CHECK(same_bits(read.weights, written.weights));
     CHECK(same_bits(read.first_moments, written.first_moments));
     CHECK(same_bits(read.second_moments, written.second_moments));
+    CHECK(same_bits(read.average, written.average));
     CHECK(same_bits(read.best_weights, written.best_weights));
     CHECK(read.best_loss == written.best_loss);
     CHECK(read.best_step == written.best_step);

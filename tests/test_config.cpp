@@ -146,6 +146,9 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
   CHECK(error([](TrainingConfig& t) { t.beta1 = 2; }).rfind("beta1: expected ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.beta2 = 2; }).rfind("beta2: expected ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.init_std = -1; }).rfind("--init-std: expected ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.weight_average = -1; }) ==
+        "--weight-average: expected 0 to 1000000000, found -1");
+  CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // of before there were averages
 }
 
 TEST_CASE("config: metadata there and back", "[config]") {

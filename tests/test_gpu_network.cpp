@@ -125,6 +125,7 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
       s.model.layers = 3;
       s.model.window = "5,0,0";
       if (type == "bf16") s.training.optimizer = "muon";
+      s.training.weight_average = 2;
       std::vector<std::vector<float>> runs;
       for (const int order : {0, 1, 2, 2}) {
         set_thread_order(order);
@@ -135,7 +136,8 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
           run.push_back(static_cast<float>(result.loss));
           run.push_back(static_cast<float>(result.gradient_norm));
         }
-        for (const auto arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments}) {
+        for (const auto arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments,
+                                 Model::Arena::average}) {
           const std::vector<float> values = model->read(arena);
           run.insert(run.end(), values.begin(), values.end());
         }
@@ -217,6 +219,35 @@ TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[
       CHECK_FALSE(std::isfinite(result.gradient_norm));
       CHECK(model->read(Model::Arena::weights) == weights);
       CHECK(model->read(Model::Arena::first_moments) == moments);
+    }
+  }
+}
+
+TEST_CASE("gpu network: the average is of the exact weights, and may take their place for a while",
+          "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string type : {"float", "bf16"}) {
+      INFO(device << ", " << type);
+      Setting s = setting_of("additive,dot");
+      s.training.weight_average = 3;
+      const auto model = model_on(device, s, type), expected = model_on(device, s, type);
+      std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
+      for (Index step = 0; step < 5; ++step) {  // a GPU records the second one and replays what follows
+        CHECK(train(*model, s, step).loss == train(*expected, s, step).loss);
+        const std::vector<float> weights = model->read(Model::Arena::weights);
+        const double share = 1 / static_cast<double>(std::min<Index>(step + 1, 3));
+        for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += share * (static_cast<double>(weights[i]) - mean[i]);
+        model->write(Model::Arena::weights, model->read(Model::Arena::average));
+        model->write(Model::Arena::weights, weights);
+      }
+      CHECK(model->read(Model::Arena::weights) == expected->read(Model::Arena::weights));
+      const std::vector<float> average = model->read(Model::Arena::average);
+      CHECK(average == expected->read(Model::Arena::average));
+      double error = 0;
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        error = at_least(error, std::abs(static_cast<double>(average[i]) - mean[i]));
+      }
+      CHECK_FALSE(!(error <= 1e-6));
     }
   }
 }

@@ -51,7 +51,7 @@ template <class Device>
 void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index threads) {
   INFO(config.mixer << ", " << extent.B << " x " << extent.C << ", D " << config.channels << ", groups "
                     << config.conv_groups << ", recompute " << extent.recompute << ", muon " << extent.muon
-                    << ", shards " << extent.shards);
+                    << ", average " << extent.average << ", shards " << extent.shards);
   Device device(threads);
   const std::size_t before = aligned_bytes;
   const NetworkMemory memory = Network<Device, float>::memory(device, config, extent);
@@ -73,8 +73,15 @@ template <class Device>
 void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
   for (const auto& [muon, recompute] : {std::pair{false, false}, {false, true}, {true, false}}) {
     const Index shards = muon ? 8 : recompute ? 2 : 1;
-    check_memory<Device>(
-        config, {.B = B, .C = C, .training = true, .muon = muon, .recompute = recompute, .shards = shards}, threads);
+    check_memory<Device>(config,
+                         {.B = B,
+                          .C = C,
+                          .training = true,
+                          .muon = muon,
+                          .average = recompute,
+                          .recompute = recompute,
+                          .shards = shards},
+                         threads);
   }
 }
 

@@ -124,7 +124,7 @@ void kill_and_resume(int runs, unsigned seed) {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--steps 60 --checkpoint-every 1 --eval-every 7 --log-every 2 "
-                        "--dropout 0.1 --channels 32 --mixer metric"));
+                        "--dropout 0.1 --channels 32 --mixer metric --weight-average 9"));
   const std::string expected = place / "uninterrupted";
   const auto start = std::chrono::steady_clock::now();
   require_success(train(with(flags, {"--out", expected})));

@@ -288,3 +288,44 @@ TEST_CASE("training: weights and moments are all that a run needs to go on", "[t
   CHECK((second->read(Model::Arena::weights) == whole->read(Model::Arena::weights)));
   CHECK((second->read(Model::Arena::second_moments) == whole->read(Model::Arena::second_moments)));
 }
+
+TEST_CASE("training: the average is that of the weights after every step", "[training]") {
+  TrainingConfig training = small_training();
+  training.optimizer = GENERATE("adamw", "muon");
+  const ModelConfig config = small_model("metric,additive");
+  const auto model_of = [&](Index weight_average) {
+    training.weight_average = weight_average;
+    auto model = make_model({.device = "cpu", .threads = 1}, config, training_extent(config, training, false));
+    model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, training.init_std, 1));
+    return model;
+  };
+  const auto without = model_of(0);
+  for (const Index N : {Index{1}, Index{3}, Index{9}, largest_steps}) {
+    INFO("over " << N << " steps");
+    const auto model = model_of(N);
+    std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
+    for (Index step = 0; step < 9; ++step) {
+      const Batch batch = some_batch(step);
+      model->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+      if (N == 1) {
+        training.weight_average = 0;
+        without->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+        training.weight_average = N;
+      }
+      const std::vector<float> weights = model->read(Model::Arena::weights);
+      // The share of a step among those so far: as much as the others have, or an Nth.
+      const double share = step < N ? 1 / static_cast<double>(step + 1) : 1 / static_cast<double>(N);
+      for (std::size_t i = 0; i < mean.size(); ++i)
+        mean[i] = (1 - share) * mean[i] + share * static_cast<double>(weights[i]);
+    }
+    const std::vector<float> weights = model->read(Model::Arena::weights), average = model->read(Model::Arena::average);
+    CHECK((weights == without->read(Model::Arena::weights)));  // it changes no step
+    CHECK((average == weights) == (N == 1));
+    double error = 0;
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      const double difference = std::abs(static_cast<double>(average[i]) - mean[i]);
+      if (!(difference <= error)) error = difference;
+    }
+    CHECK_FALSE(!(error <= 1e-6));
+  }
+}

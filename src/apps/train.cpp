@@ -161,9 +161,8 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "") << ", learning rate "
             << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, then " << t.schedule
             << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip)
-            << (t.weight_average > 0 ? ", weight average over " + to_text(t.weight_average) + " steps" : "")
-            << ", dropout " << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed "
-            << t.seed << "\n"
+            << (t.weight_average > 0 ? ", weight average " + to_text(t.weight_average) : "") << ", dropout "
+            << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
             << "options: positions " << m.positions << ", values " << m.additive_values << ", skip " << m.additive_skip
             << ", projection " << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm "
             << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "

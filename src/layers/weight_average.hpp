@@ -28,7 +28,7 @@ void weight_average_update(Device&, Accum<T>* average, const Accum<T>* weight, c
 
 // (weight_average.1) for state.step and N >= 1. For the host, once a step, in double.
 inline void set_average_share(StepState& state, Index N) {
-  state.average_share = 1 / static_cast<double>(std::min(Index{state.step} + 1, N));  // (weight_average.1)
+  state.average_share = 1 / static_cast<double>(std::min(Index{state.step} + 1, N));
 }
 
 }  // namespace abh

@@ -41,6 +41,7 @@ LAYER_TITLES = {
     "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
     "pooling": "pooling: a running average, weighted by one logit a position",
     "pooling_logits": "pooling logits: one number a position and head",
+    "weight_average": "weight average: the mean of the weights over many steps",
 }
 BLOCK_TITLES = {
     "conv": "convolution block: a sense of what is near",

@@ -29,6 +29,7 @@
 #include "layers/adamw.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
+#include "layers/weight_average.hpp"
 #include "network/model.hpp"
 #include "settings/config.hpp"
 
@@ -167,7 +168,7 @@ class LayerBench {
 
   void optimizers() {
     const Index count = model_memory({.device = "cpu"}, config_, {}).weights;
-    StepState* state = copy_of(std::vector<StepState>(1));  // a learning rate of 0
+    StepState* state = copy_of(std::vector<StepState>{{.average_share = 0.5}});  // a learning rate of 0
     const std::vector<Slot> slots = UpdateSlots{count}.saved();
     const double numbers = static_cast<double>(count), gradient = bytes_of({slots[4]});
     // Every weight, moment and full-precision weight is read and written.
@@ -191,6 +192,11 @@ class LayerBench {
                                                   .d_weight = a.saved[4].data(),
                                                   .state = state,
                                                   .count = count});
+              }},
+             {"weight_average", "step", 3 * numbers, 3 * gradient,
+              [&](Arrays& a) {
+                // Of the gradients, which are as wide as the exact weights.
+                weight_average_update<Device, T>(device_, a.saved[2].data(), a.saved[4].data(), state, count);
               }},
              {"muon, up", "step", static_cast<double>(config_.layers * 10 * S * S * (2 * longer + S)),
               2 * bytes_of({up[0], up[1], up[2]}) + bytes_of({up[4]}),
