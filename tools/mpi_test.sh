@@ -16,7 +16,7 @@ trap 'rm -rf "$folder"' EXIT
 train=$PWD/$build/train
 awk 'BEGIN { for (i = 0; i < 300; ++i) print "line", i % 37, "of a", (i % 5 ? "small" : "large"), "text" }' >"$folder/text.txt"
 flags="--data $folder/text.txt --layers 2 --channels 18 --heads 3 --context 13 --batch 8 --mixer additive,dot --window 5,0
-  --conv-kernel 3 --conv-groups 2 --dropout 0.2 --label-smoothing 0.1 --warmup 3
+  --conv-kernel 3 --conv-groups 2 --dropout 0.2 --label-smoothing 0.1 --warmup 3 --weight-average 20
   --steps 1000 --eval-every 250 --log-every 10 --checkpoint-every 50 --shards 4"
 
 passed=0

@@ -195,6 +195,10 @@ def optimizers(d: Drawing, top: float) -> None:
         with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
             d.box(left, row, 70, 30, layer, ink="link", bold=True)
         d.lines(left + 78, row + 12, note, 14, size=SMALL, anchor="start", fill="faint")
+    d.arrow([(left + 35, y + 74), (left + 35, y + 92)], "forward")
+    with d.link("layers/weight_average.html", LAYER_TITLES["weight_average"]):
+        d.box(left, y + 92, 128, 30, "weight_average", ink="link", dashed=True, bold=True)
+    d.text(left - 8, y + 111, "optional", SMALL, "end", "faint")
 
 
 def blocks_faults(root: Path) -> list[Fault]:
@@ -236,11 +240,12 @@ PICTURES = [
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
             "is additive, metric, quadratic, dot or identity. Below, the optimizers: global norm, then Muon for the "
-            "matrices of linear maps and AdamW for the rest. Every box is a link to its page."
+            "matrices of linear maps and AdamW for the rest, and an optional average of all weights. Every box is a link "
+            "to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=988,
+        height=1036,
         paint=paint,
         constants=(
             Constant(
