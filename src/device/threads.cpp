@@ -22,7 +22,10 @@ using Clock = std::chrono::steady_clock;
 // busy machine, too, that costs less than to sleep and to be woken for every run.
 constexpr auto looking = std::chrono::microseconds(50);
 
-// To wake a sleeping thread takes some ten microseconds of the caller's time: shorter runs are over by then.
+// To share a run takes some cache lines' way from core to core and back, and on a busy machine the risk that a task
+// waits half-done for its worker: runs of a very small model are over by then.
+constexpr auto worth_sharing = std::chrono::microseconds(2);
+// To wake a sleeping thread takes some ten microseconds of the caller's time.
 constexpr auto worth_waking = std::chrono::microseconds(15);
 
 inline void pause_turn() {
@@ -86,8 +89,14 @@ void Threads::run(Task task, void* context, Index tasks) {
     for (Index i = 0; i < tasks; ++i) task(context, i, 0);
     return;
   }
+  const Clock::time_point begin = Clock::now();
+  Index first = 0;
+  if (last_took_ <= worth_sharing) {
+    while (first < tasks && Clock::now() - begin <= worth_sharing) task(context, first++, 0);
+  }
   constexpr Index most = Index{1} << 31;  // what a share can count
-  for (Index first = 0; first < tasks; first += most) run_piece(task, context, first, std::min(most, tasks - first));
+  for (; first < tasks; first += most) run_piece(task, context, first, std::min(most, tasks - first));
+  last_took_ = Clock::now() - begin;
 }
 
 void Threads::run_piece(Task task, void* context, Index first, Index tasks) {
@@ -109,17 +118,15 @@ void Threads::run_piece(Task task, void* context, Index first, Index tasks) {
     woken = true;
   };
   run_.store(run);
-  if (last_was_long_) wake_sleepers();
+  if (last_took_ > worth_waking) wake_sleepers();
   const std::uint32_t others = static_cast<std::uint32_t>(tasks) - take_tasks(0, run, [&] {
                                  if (!woken && Clock::now() - begin > worth_waking) wake_sleepers();
                                });
   const auto all_done = [&] { return done_.load(std::memory_order_acquire) == others; };
-  if (!look_for(all_done)) {
-    for (std::uint32_t done; (done = done_.load(std::memory_order_acquire)) != others;) {
-      done_.wait(done, std::memory_order_acquire);
-    }
+  if (look_for(all_done)) return;
+  for (std::uint32_t done; (done = done_.load(std::memory_order_acquire)) != others;) {
+    done_.wait(done, std::memory_order_acquire);
   }
-  last_was_long_ = Clock::now() - begin > worth_waking;
 }
 
 // Runs what is left of a run, the worker's own share first, and gives the number of its tasks. What was read of the run

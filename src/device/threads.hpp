@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -58,7 +59,8 @@ class Threads {
   alignas(64) std::atomic<std::uint32_t> done_ = 0;  // tasks of this run that other workers than the caller have done
   std::atomic<std::uint32_t> sleepers_ = 0;          // workers that wait for run_ asleep
   std::atomic<bool> stop_ = false;
-  bool last_was_long_ = true;  // the last run was worth waking sleepers for, and so is the next one, as a rule
+  // Runs follow each other as they did in the last layer or step: what one was worth, the next one is, as a rule.
+  std::chrono::steady_clock::duration last_took_ = std::chrono::seconds(1);
   std::vector<std::thread> workers_;
 };
 
