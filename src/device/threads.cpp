@@ -63,7 +63,7 @@ constexpr std::uint64_t low_half = 0xFFFF'FFFF;
 
 Threads::Threads(Index count, Work work) : count_(std::max<Index>(count, 1)), work_(work) {
   if (work_ == Work::counted) return;
-  shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(count_));
+  shares_ = std::vector<Apart<std::uint64_t>>(static_cast<std::size_t>(count_));
   workers_.reserve(static_cast<std::size_t>(count_ - 1));
   try {
     for (Index worker = 1; worker < count_; ++worker) workers_.emplace_back(&Threads::wait_and_run, this, worker);
@@ -78,8 +78,8 @@ Threads::~Threads() { stop(); }
 
 void Threads::stop() {
   stop_ = true;
-  run_.fetch_add(1, std::memory_order_release);
-  run_.notify_all();
+  run_number_.value.fetch_add(1, std::memory_order_release);
+  run_number_.value.notify_all();
   for (std::thread& thread : workers_) thread.join();
 }
 
@@ -104,28 +104,28 @@ void Threads::run_piece(Task task, void* context, Index first, Index tasks) {
   context_.store(context, std::memory_order_relaxed);
   first_.store(first, std::memory_order_relaxed);
   tasks_.store(tasks, std::memory_order_relaxed);
-  done_.store(0, std::memory_order_relaxed);
-  const std::uint32_t run = run_.load(std::memory_order_relaxed) + 1;
+  tasks_done_.value.store(0, std::memory_order_relaxed);
+  const std::uint32_t run = run_number_.value.load(std::memory_order_relaxed) + 1;
   for (Index worker = 0; worker < count_; ++worker) {
     const Range share = share_of(worker, count_, tasks);
-    shares_[static_cast<std::size_t>(worker)].run_and_left.store(
+    shares_[static_cast<std::size_t>(worker)].value.store(
         std::uint64_t{run} << 32 | static_cast<std::uint64_t>(share.end - share.begin), std::memory_order_relaxed);
   }
   const Clock::time_point begin = Clock::now();
   bool woken = false;
   const auto wake_sleepers = [&] {
-    if (!woken && sleepers_.load() > 0) run_.notify_all();
+    if (!woken && sleepers_.load() > 0) run_number_.value.notify_all();
     woken = true;
   };
-  run_.store(run);
+  run_number_.value.store(run);
   if (last_took_ > worth_waking) wake_sleepers();
   const std::uint32_t others = static_cast<std::uint32_t>(tasks) - take_tasks(0, run, [&] {
                                  if (!woken && Clock::now() - begin > worth_waking) wake_sleepers();
                                });
-  const auto all_done = [&] { return done_.load(std::memory_order_acquire) == others; };
+  const auto all_done = [&] { return tasks_done_.value.load(std::memory_order_acquire) == others; };
   if (look_for(all_done)) return;
-  for (std::uint32_t done; (done = done_.load(std::memory_order_acquire)) != others;) {
-    done_.wait(done, std::memory_order_acquire);
+  for (std::uint32_t done; (done = tasks_done_.value.load(std::memory_order_acquire)) != others;) {
+    tasks_done_.value.wait(done, std::memory_order_acquire);
   }
 }
 
@@ -139,7 +139,7 @@ std::uint32_t Threads::take_tasks(Index worker, std::uint32_t run, const AfterTa
   std::uint32_t taken = 0;
   for (Index i = 0; i < count_; ++i) {
     const Index owner = worker + i < count_ ? worker + i : worker + i - count_;
-    std::atomic<std::uint64_t>& share = shares_[static_cast<std::size_t>(owner)].run_and_left;
+    std::atomic<std::uint64_t>& share = shares_[static_cast<std::size_t>(owner)].value;
     for (std::uint64_t seen = share.load(std::memory_order_relaxed); seen >> 32 == run && (seen & low_half) != 0;) {
       if (!share.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
       task(context, first + share_of(owner, count_, tasks).end - static_cast<Index>(seen & low_half), worker);
@@ -154,18 +154,18 @@ std::uint32_t Threads::take_tasks(Index worker, std::uint32_t run, const AfterTa
 void Threads::wait_and_run(Index worker) {
   std::uint32_t seen = 0;
   for (;;) {
-    const auto moved = [&] { return run_.load(std::memory_order_acquire) != seen; };
+    const auto moved = [&] { return run_number_.value.load(std::memory_order_acquire) != seen; };
     if (!look_for(moved)) {
-      ++sleepers_;  // before run_ is read again, as the caller moves it before it looks for sleepers
-      run_.wait(seen);
+      ++sleepers_;  // before the number is read again, as the caller moves it before it looks for sleepers
+      run_number_.value.wait(seen);
       --sleepers_;
     }
-    seen = run_.load(std::memory_order_acquire);
+    seen = run_number_.value.load(std::memory_order_acquire);
     if (stop_) return;
     const std::uint32_t taken = take_tasks(worker, seen, [] {});
     if (taken == 0) continue;
-    done_.fetch_add(taken, std::memory_order_release);
-    done_.notify_one();
+    tasks_done_.value.fetch_add(taken, std::memory_order_release);
+    tasks_done_.value.notify_one();
   }
 }
 

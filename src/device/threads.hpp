@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -36,10 +35,11 @@ class Threads {
   void run(Task task, void* context, Index tasks);
 
  private:
-  // What is left of a worker's share, below the number of the run it belongs to: whoever lowers it by one has a task.
-  // In a cache line of its own.
-  struct alignas(64) Share {
-    std::atomic<std::uint64_t> run_and_left = 0;
+  // A number in a cache line that it shares with no other.
+  template <class Number>
+  struct Apart {
+    std::atomic<Number> value = 0;
+    char rest_of_line[64 - sizeof(std::atomic<Number>)];
   };
 
   void run_piece(Task task, void* context, Index first, Index tasks);
@@ -54,10 +54,12 @@ class Threads {
   std::atomic<Task> task_ = nullptr;
   std::atomic<void*> context_ = nullptr;
   std::atomic<Index> first_ = 0, tasks_ = 0;
-  std::unique_ptr<Share[]> shares_;
-  alignas(64) std::atomic<std::uint32_t> run_ = 0;   // counts runs; workers wait for it to move
-  alignas(64) std::atomic<std::uint32_t> done_ = 0;  // tasks of this run that other workers than the caller have done
-  std::atomic<std::uint32_t> sleepers_ = 0;          // workers that wait for run_ asleep
+  // Of each worker: what is left of its share, below the number of the run it belongs to. Whoever lowers it by one has
+  // a task.
+  std::vector<Apart<std::uint64_t>> shares_;
+  Apart<std::uint32_t> run_number_;          // counts runs; workers wait for it to move
+  Apart<std::uint32_t> tasks_done_;          // of this run, by other workers than the caller
+  std::atomic<std::uint32_t> sleepers_ = 0;  // workers that wait for another run asleep
   std::atomic<bool> stop_ = false;
   // Runs follow each other as they did in the last layer or step: what one was worth, the next one is, as a rule.
   std::chrono::steady_clock::duration last_took_ = std::chrono::seconds(1);
