@@ -1,5 +1,5 @@
-// Training through the Model interface. Whole runs into a folder are tested in test_train_program.cpp and
-// test_resume_program.cpp.
+// Training through the Model interface. Whole runs into a folder are tested in test_train_program.cpp,
+// test_train_files.cpp and test_resume_program.cpp.
 
 #include <algorithm>
 #include <cmath>
