@@ -48,6 +48,7 @@ class BuiltBlock {
     fill_with_nan(activations_, measured_.activation_bytes());
     fill_with_nan(states_, measured_.state_bytes());
     block_ = make.template operator()<Device, T>(layout_, config, extent, options);
+    layout_.write_constants(device_);
   }
 
   Block<Device, T>& operator*() { return *block_; }

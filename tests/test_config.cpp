@@ -103,8 +103,8 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--additive-values: expected shared or own, found \"both\"");
   CHECK(error([](ModelConfig& m) { m.additive_skip = "a\nb"; }) ==
         "--additive-skip: expected stream or normed, found \"a b\"");
-  CHECK(error([](ModelConfig& m) { m.positions = "rotary"; }) ==
-        "--positions: expected learned or none, found \"rotary\"");
+  CHECK(error([](ModelConfig& m) { m.positions = "sine"; }) ==
+        "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\"");
 
   // What is not used is not judged, and the cores may have heads of any width.
   CHECK(error([](ModelConfig& m) { m.conv_groups = 3; }) == "no error");

@@ -16,6 +16,7 @@ struct Pass {
   // Where the pass is over a part of a batch:
   Index first_b = 0;             // sequences of the batch before these
   const Index* count = nullptr;  // targets of the batch that count, in device memory; null: those of this pass
+  Index first_c = 0;             // positions of the sequences before these
   Index BC() const { return B * C; }
 };
 

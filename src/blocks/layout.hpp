@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,31 @@ class Layout {
     return recompute_ ? nullptr : activation<Element>(count);
   }
 
+  // Numbers that no weight changes, such as the angles of positions: value(i), i < count, computed on the host in
+  // double, rounded once, and the same on every device. They are there after write_constants.
+  template <class Element>
+  Element* constant(Index count, std::function<double(Index)> value) {
+    Element* const place = activation<Element>(count);
+    constants_.push_back([place, count, value = std::move(value)](const CopyToDevice& copy) {
+      std::vector<Element> values;
+      for (Index i = 0; i < count; ++i) values.push_back(static_cast<Element>(static_cast<Accum<T>>(value(i))));
+      copy(place, values.data(), values.size() * sizeof(Element));
+    });
+    return place;
+  }
+  template <class Device>
+  void write_constants(Device& device) const {
+    if constexpr (requires { device.counts(); }) {
+      if (device.counts()) return;
+    }
+    for (const auto& write : constants_) {
+      write([&](void* to, const void* from, std::size_t bytes) {
+        device.copy_from_host(static_cast<std::byte*>(to), static_cast<const std::byte*>(from),
+                              static_cast<Index>(bytes));
+      });
+    }
+  }
+
   // Kept from one position to the next in step-by-step inference.
   template <class Element>
   Element* state(Index count) {
@@ -127,6 +153,8 @@ class Layout {
   std::size_t state_bytes() const { return state_extent_.bytes(); }
 
  private:
+  using CopyToDevice = std::function<void(void* to, const void* from, std::size_t bytes)>;
+
   bool recompute_ = false;
   T* weights_ = nullptr;
   Accum<T>* gradients_ = nullptr;
@@ -136,6 +164,7 @@ class Layout {
   Index decayed_ = 0, undecayed_ = 0;
   Extent activation_extent_, state_extent_;
   std::vector<Parameter> parameters_;
+  std::vector<std::function<void(const CopyToDevice&)>> constants_;
 };
 
 // What a network is built for.

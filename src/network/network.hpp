@@ -54,6 +54,7 @@ class Network {
         layout_(measured_, weights(), extent.training ? gradients() : nullptr, activations_.as<std::byte>(),
                 states_.as<std::byte>()),
         parts_(layout_, config, extent, dropout) {
+    layout_.write_constants(device_);
     device_.set_zero(weights(), weight_count());
     if (extent.training) {
       if constexpr (can_count) {

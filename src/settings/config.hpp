@@ -38,6 +38,9 @@ struct ModelConfig {
   std::string additive_values = "shared";  // shared (with the query) | own
   bool additive_projection = false;
   std::string additive_skip = "stream";  // stream | normed
+  std::string leap_focus = "elu";        // elu | exp, what a logit of leap goes through
+  double rescale = 0;                    // c of rescaled products, in leap and dot; 0: off
+  bool normed_values = false;            // of leap
   bool causal = true;                    // of metric, quadratic and dot; golden files may let them see all positions
   bool attention_bias = false;           // biases of the projections of `dot`; golden files may have them
   Index conv_kernel = 0;                 // 0: no convolution
@@ -47,7 +50,7 @@ struct ModelConfig {
   bool final_norm = true;
   bool logit_bias = false;
   double logit_scale = 1;
-  std::string positions = "learned";  // learned | none
+  std::string positions = "learned";  // learned | none | sinusoidal | rotary | alibi
 
   Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
@@ -55,6 +58,12 @@ struct ModelConfig {
 
   // Whether positions have a table of learned vectors, which ends at the context.
   bool has_position_table() const { return positions == "learned"; }
+  // Whether sines and cosines of its position are added to every token.
+  bool has_sinusoids() const { return positions == "sinusoidal"; }
+  // Whether queries and keys are turned by their position.
+  bool has_rotary() const { return positions == "rotary"; }
+  // Whether what lies further back counts less, by a slope a head.
+  bool has_alibi() const { return positions == "alibi"; }
 
   // One entry a layer; which names there are the registry knows (network/mixers.hpp). UsageError for a malformed or
   // negative number, or a list of the wrong length.

@@ -45,6 +45,14 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive_projection);
   visit(ChoiceSetting{{"skip", "additive-skip", "", "what additive attention is added to"}, {"stream", "normed"}},
         m.additive_skip);
+  visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu + 1 or exp of its logit", 2},
+                      {"elu", "exp"}},
+        m.leap_focus);
+  visit(
+      RealSetting{
+          {"rescale", "rescale", "C", "largest logit of leap and dot, of normed rows; 0: no rescaling", 2}, 0, 1e6},
+      m.rescale);
+  visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2}, m.normed_values);
   visit(Setting{"causal"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
@@ -60,7 +68,9 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(Setting{"final_norm", "final-norm", "", "layernorm before the logits"}, m.final_norm);
   visit(Setting{"logit_bias", "logit-bias", "", "bias of the logits"}, m.logit_bias);
   visit(Setting{"logit_scale"}, m.logit_scale);
-  visit(ChoiceSetting{{"positions", "positions", "", "position embedding"}, {"learned", "none"}}, m.positions);
+  visit(ChoiceSetting{{"positions", "positions", "", "how a network knows of positions"},
+                      {"learned", "none", "sinusoidal", "rotary", "alibi"}},
+        m.positions);
 }
 
 template <class Visitor, class Config>

@@ -257,6 +257,7 @@ class GoldenCases {
     DeviceMemory activations(device_.memory(), measured.activation_bytes());
     Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
     const std::unique_ptr<Block<Device, T>> block = make(layout, extent, options);
+    layout.write_constants(device_);
     read_weights(weights.data(), layout.parameters());
 
     Array<Token> mask_bc = takes_mask ? read_mask(B, C) : Array<Token>(device_, 0);

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cmath>
+
+#include "base/types.hpp"
+#include "blocks/layout.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// What positions are made of that nobody learns. Computed in double and rounded once: at position 65,536 the sine of a
+// float's product of position and frequency is off by 2e-3.
+
+// Of pair i of a row of `width` channels at position c, in radians: c 10000^(-2 i / width).
+inline double position_angle(Index c, Index i, Index width) {
+  return static_cast<double>(c) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+}
+
+// Row c of sinusoidal positions, channel d of D: sine and cosine of each pair in turn, an odd D ends with a sine
+// (Vaswani et al., "Attention is all you need", 2017, 3.5).
+inline double sinusoid(Index c, Index d, Index D) {
+  const double angle = position_angle(c, d / 2, D);
+  return d % 2 == 0 ? std::sin(angle) : std::cos(angle);
+}
+
+// What ALiBi takes from the score of head n of N for every position between query and key, or from a logit for every
+// position since: 2^(-8 (n + 1) / N) (Press, Smith, Lewis, "Train short, test long", 2022).
+inline double alibi_slope(Index n, Index N) {
+  return std::exp2(-8.0 * static_cast<double>(n + 1) / static_cast<double>(N));
+}
+
+// The slopes of all heads, in device memory; null where the network has none.
+template <class T>
+const Accum<T>* alibi_slopes(Layout<T>& layout, const ModelConfig& config) {
+  if (!config.has_alibi()) return nullptr;
+  const Index N = config.heads;
+  return layout.template constant<Accum<T>>(N, [N](Index n) { return alibi_slope(n, N); });
+}
+
+}  // namespace abh
