@@ -55,7 +55,7 @@ void clear(const Triple<T>& triple, Index K) {
 // triple a position of the block, for every head. Position r of the block before is no longer needed when the block
 // reaches r, so one array holds both: up to r single positions of this block, after r the suffixes of the block before.
 template <class Device, class T>
-void pooling_start(Device&, Accum<T>* state, const PoolingShape& s) {
+void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool) {
   using A = Accum<T>;
   A* triples = state;
   if (s.window > 0) {
@@ -66,7 +66,8 @@ void pooling_start(Device&, Accum<T>* state, const PoolingShape& s) {
 }
 
 template <class Device, class T>
-void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s) {
+void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s,
+                  const Accum<T>*) {
   using A = Accum<T>;
   const bool windowed = s.window > 0;
   const Index in_block = windowed ? static_cast<Index>(static_cast<double>(state[0])) : 0;
