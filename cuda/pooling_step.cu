@@ -108,14 +108,14 @@ __global__ static void count_kernel(float* state, Index window) {
 }  // namespace
 
 template <class Device, class T>
-void pooling_start(Device& device, Accum<T>* state, const PoolingShape& s) {
+void pooling_start(Device& device, Accum<T>* state, const PoolingShape& s, bool) {
   const Index size = pooling_state_size(s);
   launch(start_kernel, blocks_for(size, 128), 128, 0, device.stream(), state, size, s.window > 0 ? 1 : 0, s.K + 2);
 }
 
 template <class Device, class T>
 void pooling_step(Device& device, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
-                  const PoolingShape& s) {
+                  const PoolingShape& s, const Accum<T>*) {
   launch(step_kernel<T>, unsigned(s.N), step_threads, 0, device.stream(), out_h, state, logit_n, x_h, int(s.N),
          int(s.K), s.window);
   if (s.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), state, s.window);

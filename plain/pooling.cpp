@@ -16,6 +16,12 @@ T logit_of(const Arguments& a, Index b, Index n, Index c) {
   return left_out ? T(-infinity) : array(a.logit_bnc, a.shape.N, a.shape.C)(b, n, c);
 }
 
+// What a logit loses a position. Without decay the same steps with 0, which change no bit.
+template <class T>
+T slope_of(const T* slope_n, Index n) {
+  return slope_n ? slope_n[n] : T(0);
+}
+
 // e^(logit - most), at most 1: most is the largest logit of those concerned. Nothing weighs 0 beside nothing, too,
 // where the difference would be -infinity less -infinity.
 template <class T>
@@ -25,53 +31,65 @@ T power(T logit, T most) {
 
 // ---- The definition ----
 
-// The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing. s runs from the
-// first position of the window, which is returned, to c.
+// The positions that c sees, [first, end).
+struct Seen {
+  Index first, end;
+};
+Seen seen_by(const PoolingShape& s, Index c) {
+  if (!s.causal) return {0, s.C};
+  const Index w = window_of(s);
+  return {c < w ? 0 : c - w + 1, c + 1};
+}
+
+// The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing.
 template <class T, class Arguments>
-Index weights_of(T* weight_s, const Arguments& a, Index b, Index n, Index c) {
-  const Index w = window_of(a.shape), first = c < w ? 0 : c - w + 1;
+Seen weights_of(T* weight_s, const Arguments& a, Index b, Index n, Index c) {
+  const Seen seen = seen_by(a.shape, c);
+  const T slope = slope_of(a.slope_n, n);
+  const auto decayed = [&](Index s) { return logit_of<T>(a, b, n, s) - slope * T(c - s); };
   T most = T(-infinity), total = T(0);
-  for (Index s = first; s <= c; ++s) {
-    const T logit = logit_of<T>(a, b, n, s);
-    if (logit > most) most = logit;
+  for (Index s = seen.first; s < seen.end; ++s) {
+    if (decayed(s) > most) most = decayed(s);
   }
   // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
-  for (Index s = first; s <= c; ++s) total += power(logit_of<T>(a, b, n, s), most);
-  for (Index s = first; s <= c; ++s) {
-    weight_s[s] = total == T(0) ? T(0) : power(logit_of<T>(a, b, n, s), most) / total;
+  for (Index s = seen.first; s < seen.end; ++s) total += power(decayed(s), most);
+  for (Index s = seen.first; s < seen.end; ++s) {
+    weight_s[s] = total == T(0) ? T(0) : power(decayed(s), most) / total;
   }
-  return first;
+  return seen;
 }
 
 }  // namespace
 
 template <class Device, class T>
 void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
-  const auto [B, C, N, K, window] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, N, K);
-  const auto out = heads(a.out_bch, 0, C, N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   typename Device::Scope scratch(device.workspace);
   T* weight_s = scratch.template take<T>(C);
   for (Index b = 0; b < B; ++b) {
-    for (Index n = 0; n < N; ++n) {
+    for (Index m = 0; m < payloads * N; ++m) {
       for (Index c = 0; c < C; ++c) {
-        const Index first = weights_of(weight_s, a, b, n, c);
+        const Seen seen = weights_of(weight_s, a, b, m % N, c);
         for (Index k = 0; k < K; ++k) {
-          out(b, c, n, k) = T(0);
-          for (Index s = first; s <= c; ++s) out(b, c, n, k) += weight_s[s] * x(b, s, n, k);  // (pooling.1)
+          out(b, c, m, k) = T(0);
+          for (Index s = seen.first; s < seen.end; ++s) {
+            out(b, c, m, k) += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling.19)
+          }
         }
       }
     }
   }
 }
 
-// The gradients of (pooling.1) as they stand: out is linear in x_s, with the factor weight_s, and by the quotient rule
-// its derivative with respect to logit_s is weight_s (x_s - out).
+// The gradients of these as they stand: out is linear in x_s, with the factor weight_s, and by the quotient rule its
+// derivative with respect to logit_s is weight_s (x_s - out). That of the logarithm of the sum of weights is weight_s.
 template <class Device, class T>
 void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, window] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
-  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
   T* weight_s = scratch.template take<T>(C);
@@ -79,17 +97,24 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {
         d_logit(b, n, c) = T(0);
-        for (Index k = 0; k < K && !a.accumulate; ++k) d_x(b, c, n, k) = T(0);
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K && !a.accumulate; ++k) d_x(b, c, m, k) = T(0);
+        }
       }
       for (Index c = 0; c < C; ++c) {
-        const Index first = weights_of(weight_s, a, b, n, c);
-        for (Index k = 0; k < K; ++k) {
-          T out = T(0);
-          for (Index s = first; s <= c; ++s) out += weight_s[s] * x(b, s, n, k);
-          for (Index s = first; s <= c; ++s) {
-            d_x(b, s, n, k) += weight_s[s] * d_out(b, c, n, k);
-            d_logit(b, n, s) += weight_s[s] * d_out(b, c, n, k) * (x(b, s, n, k) - out);
+        const Seen seen = weights_of(weight_s, a, b, n, c);
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K; ++k) {
+            T out = T(0);
+            for (Index s = seen.first; s < seen.end; ++s) out += weight_s[s] * x(b, s, m, k);
+            for (Index s = seen.first; s < seen.end; ++s) {
+              d_x(b, s, m, k) += weight_s[s] * d_out(b, c, m, k);
+              d_logit(b, n, s) += weight_s[s] * d_out(b, c, m, k) * (x(b, s, m, k) - out);
+            }
           }
+        }
+        for (Index s = seen.first; s < seen.end && a.d_lse_bnc; ++s) {
+          if (weight_s[s] != T(0)) d_logit(b, n, s) += weight_s[s] * array(a.d_lse_bnc, N, C)(b, n, c);
         }
       }
     }
@@ -100,91 +125,152 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
 
 namespace {
 
-// What is known of some positions of a head: K + 2 numbers. sum is relative to max: sum e^max is the sum of e^logit.
+// What is known of some positions of a head: the largest logit as it was and the positions since, their sum relative to
+// max = top - slope age, sum e^max being the sum of the e^logit, and the average of each payload.
 template <class T>
 struct State {
-  T* numbers;
-  T& max() const { return numbers[0]; }
+  T* numbers;  // top, sum, the averages
+  T& age;
+  T& top() const { return numbers[0]; }
   T& sum() const { return numbers[1]; }
-  T& out(Index k) const { return numbers[2 + k]; }
+  T& out(Index j) const { return numbers[2 + j]; }
+  T max(T slope) const { return top() - slope * age; }
 };
 
-// Of no position.
+// Of no position; J numbers of payload.
 template <class T>
-void start(const State<T>& state, Index K) {
-  state.max() = T(-infinity);
+void start(const State<T>& state, Index J) {
+  state.age = T(0);
+  state.top() = T(-infinity);
   state.sum() = T(0);
-  for (Index k = 0; k < K; ++k) state.out(k) = T(0);
+  for (Index j = 0; j < J; ++j) state.out(j) = T(0);
 }
 
-// One position more: now = before and (logit, x_k). Both may be one state. After no position sum is 0 and alpha
+// One position more: now = before and (logit, x_j). Both may be one state. After no position sum is 0 and alpha
 // 1, whatever out held; a masked position has a power of 0, so alpha is 0 and nothing moves.
-template <class T>
-void push(const State<T>& now, const State<T>& before, T logit, const T* x_k, Index K) {
-  const T max = logit > before.max() ? logit : before.max();                  // (pooling.2)
-  const T sum = before.sum() * power(before.max(), max) + power(logit, max);  // (pooling.3)
-  const T alpha = sum == T(0) ? T(0) : power(logit, max) / sum;               // (pooling.4)
-  for (Index k = 0; k < K; ++k) {
-    now.out(k) = before.out(k) + alpha * (x_k[k] - before.out(k));  // (pooling.5)
+template <class T, class Payload>
+void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x, Index J) {
+  const T aged = before.top() - slope * (before.age + T(1));  // (pooling.20)
+  const bool stays = logit < aged;
+  const T max = stays ? aged : logit;                                 // (pooling.2)
+  const T sum = before.sum() * power(aged, max) + power(logit, max);  // (pooling.3)
+  const T alpha = sum == T(0) ? T(0) : power(logit, max) / sum;       // (pooling.4)
+  for (Index j = 0; j < J; ++j) {
+    now.out(j) = before.out(j) + alpha * (x(j) - before.out(j));  // (pooling.5)
   }
-  now.max() = max;
+  now.top() = stays ? before.top() : logit;    // (pooling.21)
+  now.age = stays ? before.age + T(1) : T(0);  // (pooling.21)
   now.sum() = sum;
 }
 
 // Two stretches of positions become one. The average goes from the prefix towards the suffix by the suffix's share,
-// which is 0 where there is no suffix: then nothing changes, to the last bit.
+// which is 0 where there is no suffix: then nothing changes, to the last bit. The suffix ended `distance` positions
+// before the prefix does, and its state is as of its end, with an age of 0.
 template <class T>
-void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, Index K) {
-  const T max = suffix.max() > prefix.max() ? suffix.max() : prefix.max();
-  const T older = suffix.sum() * power(suffix.max(), max);
-  const T sum = older + prefix.sum() * power(prefix.max(), max);  // (pooling.6)
-  const T gamma = sum == T(0) ? T(0) : older / sum;               // (pooling.7)
-  for (Index k = 0; k < K; ++k) {
-    both.out(k) = prefix.out(k) + gamma * (suffix.out(k) - prefix.out(k));  // (pooling.8)
+void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance, Index J) {
+  const T max_suffix = suffix.top() - slope * T(distance), max_prefix = prefix.max(slope);  // (pooling.23)
+  const T max = max_suffix > max_prefix ? max_suffix : max_prefix;
+  const T older = suffix.sum() * power(max_suffix, max);
+  const T sum = older + prefix.sum() * power(max_prefix, max);  // (pooling.6)
+  const T gamma = sum == T(0) ? T(0) : older / sum;             // (pooling.7)
+  for (Index j = 0; j < J; ++j) {
+    both.out(j) = prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j));  // (pooling.8)
   }
-  both.max() = max;
+  both.top() = max;
+  both.age = T(0);
   both.sum() = sum;
 }
-
-}  // namespace
 
 // A global window is one block, whose prefixes are the result. The reference takes the way of a window there, too: its
 // suffixes are computed and not used.
 template <class Device, class T>
-void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  const auto [B, C, N, K, window] = a.shape;
-  const Index w = window_of(a.shape), width = K + 2;
-  const auto x = heads(a.x_bch, a.x_stride, C, N, K);
-  const auto out = heads(a.out_bch, 0, C, N, K);
+void forward_causal(Device& device, const PoolingForward<T>& a) {
+  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const Index w = window_of(a.shape), J = payloads * K, width = J + 2;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
   T* prefixes = scratch.template take<T>(C * width);
   T* suffixes = scratch.template take<T>(C * width);
-  const auto prefix = [&](Index c) { return State<T>{&array(prefixes, width)(c, 0)}; };
-  const auto suffix = [&](Index c) { return State<T>{&array(suffixes, width)(c, 0)}; };
-  const State<T> none{scratch.template take<T>(width)}, merged{scratch.template take<T>(width)};
-  start(none, K);
+  T* ages = scratch.template take<T>(2 * C + 2);
+  const auto prefix = [&](Index c) { return State<T>{&array(prefixes, width)(c, 0), ages[c]}; };
+  const auto suffix = [&](Index c) { return State<T>{&array(suffixes, width)(c, 0), ages[C + c]}; };
+  const State<T> none{scratch.template take<T>(width), ages[2 * C]};
+  const State<T> merged{scratch.template take<T>(width), ages[2 * C + 1]};
+  start(none, J);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
+      const T slope = slope_of(a.slope_n, n);
+      // Number j of what the logits of head n weigh, at position c.
+      const auto payload = [&, b = b, n = n](Index c) {
+        return [&, b, n, c](Index j) { return x(b, c, j / K * N + n, j % K); };
+      };
       for (Index c = 0; c < C; ++c) {
         const bool starts = c % w == 0;
-        push(prefix(c), starts ? none : prefix(c - 1), logit_of<T>(a, b, n, c), &x(b, c, n, 0), K);
+        push(prefix(c), starts ? none : prefix(c - 1), logit_of<T>(a, b, n, c), slope, payload(c), J);
       }
+      // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
       for (Index c = C - 1; c >= 0; --c) {
-        const bool starts = c % w == w - 1 || c == C - 1;
-        push(suffix(c), starts ? none : suffix(c + 1), logit_of<T>(a, b, n, c), &x(b, c, n, 0), K);
+        const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
+        const T logit = logit_of<T>(a, b, n, c) - slope * T(end - c);  // (pooling.23)
+        push(suffix(c), c == end ? none : suffix(c + 1), logit, T(0), payload(c), J);
       }
       for (Index c = 0; c < C; ++c) {
         const Index first = c - w + 1;
         // Then the prefix is the window. The suffix from `first` would be the same block again, and count it twice.
         const bool in_one_block = first < 0 || first % w == 0;
-        merge(merged, in_one_block ? none : suffix(first), prefix(c), K);
-        max(b, n, c) = merged.max();
+        merge(merged, in_one_block ? none : suffix(first), prefix(c), slope, c % w + 1, J);
+        max(b, n, c) = merged.top();
         sum(b, n, c) = merged.sum();
-        for (Index k = 0; k < K; ++k) out(b, c, n, k) = merged.out(k);
+        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = merged.out(j);
       }
     }
+  }
+}
+
+// One average for all positions.
+template <class Device, class T>
+void forward_of_all(Device&, const PoolingForward<T>& a) {
+  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      T most = T(-infinity), total = T(0);
+      for (Index c = 0; c < C; ++c) {
+        const T logit = logit_of<T>(a, b, n, c);
+        if (logit > most) most = logit;
+      }
+      for (Index c = 0; c < C; ++c) total += power(logit_of<T>(a, b, n, c), most);
+      for (Index c = 0; c < C; ++c) {
+        max(b, n, c) = most;
+        sum(b, n, c) = total;
+      }
+      for (Index m = n; m < payloads * N; m += N) {
+        for (Index k = 0; k < K; ++k) {
+          T average = T(0);
+          for (Index c = 0; c < C; ++c) {
+            const T alpha = total == T(0) ? T(0) : power(logit_of<T>(a, b, n, c), most) / total;
+            average += alpha * x(b, c, m, k);  // (pooling.25)
+          }
+          for (Index c = 0; c < C; ++c) out(b, c, m, k) = average;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_forward(Device& device, const PoolingForward<T>& a) {
+  if (a.shape.causal) {
+    forward_causal(device, a);
+  } else {
+    forward_of_all(device, a);
   }
 }
 
@@ -192,33 +278,44 @@ namespace {
 
 template <class Device, class T>
 void backward_global(Device& device, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, window] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, N, K), out = heads(a.out_bch, 0, C, N, K);
-  const auto d_out = heads(a.d_out_bch, 0, C, N, K);
-  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* adjoint_k = scratch.template take<T>(K);
+  const auto adjoint = array(scratch.template take<T>(payloads * N * K), K);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
+      const T slope = slope_of(a.slope_n, n);
       T drift = T(0), beta_next = T(0);  // drift_c and beta_{c+1}: nothing follows the last position
-      for (Index k = 0; k < K; ++k) adjoint_k[k] = T(0);
+      for (Index m = n; m < payloads * N; m += N) {
+        for (Index k = 0; k < K; ++k) adjoint(m, k) = T(0);
+      }
       for (Index c = C - 1; c >= 0; --c) {
         // alpha is not saved: (pooling.4) again. Of nothing seen so far every share is 0, not 0/0.
         const bool nothing = sum(b, n, c) == T(0);
         const T share = nothing ? T(0) : T(1) / sum(b, n, c);
-        const T alpha = power(logit_of<T>(a, b, n, c), max(b, n, c)) * share;
-        const T beta = c == 0 ? T(0) : sum(b, n, c - 1) * power(max(b, n, c - 1), max(b, n, c)) * share;  // (pooling.9)
-        T kappa = T(0);
-        for (Index k = 0; k < K; ++k) {
-          adjoint_k[k] = d_out(b, c, n, k) + beta_next * adjoint_k[k];                       // (pooling.10)
-          d_x(b, c, n, k) = alpha * adjoint_k[k] + (a.accumulate ? d_x(b, c, n, k) : T(0));  // (pooling.11)
-          kappa += (x(b, c, n, k) - out(b, c, n, k)) * adjoint_k[k];                         // (pooling.12)
+        const T logit = logit_of<T>(a, b, n, c);
+        const T alpha = power(logit, max(b, n, c)) * share;
+        T beta = T(0);
+        if (c > 0) {
+          const T aged = logit < max(b, n, c) ? max(b, n, c) : max(b, n, c - 1) - slope;  // (pooling.22)
+          beta = sum(b, n, c - 1) * power(aged, max(b, n, c)) * share;                    // (pooling.9)
         }
-        d_logit(b, n, c) = alpha * (kappa + drift);  // (pooling.13)
-        drift = beta * drift - alpha * kappa;        // (pooling.14)
+        T kappa = T(0);
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K; ++k) {
+            adjoint(m, k) = d_out(b, c, m, k) + beta_next * adjoint(m, k);                      // (pooling.10)
+            d_x(b, c, m, k) = alpha * adjoint(m, k) + (a.accumulate ? d_x(b, c, m, k) : T(0));  // (pooling.11)
+            kappa += (x(b, c, m, k) - out(b, c, m, k)) * adjoint(m, k);                         // (pooling.12)
+          }
+        }
+        if (a.d_lse_bnc && !nothing) drift += array(a.d_lse_bnc, N, C)(b, n, c);  // (pooling.28)
+        d_logit(b, n, c) = alpha * (kappa + drift);                               // (pooling.13)
+        drift = beta * drift - alpha * kappa;                                     // (pooling.14)
         beta_next = beta;
       }
     }
@@ -227,51 +324,101 @@ void backward_global(Device& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void backward_windowed(Device& device, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, w] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, N, K), out = heads(a.out_bch, 0, C, N, K);
-  const auto d_out = heads(a.d_out_bch, 0, C, N, K);
-  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, N, K);
+  const auto [B, C, N, K, w, causal, payloads] = a.shape;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* pull_k = scratch.template take<T>(K);
-  T* pulled_k = scratch.template take<T>(K);
+  const auto pull = array(scratch.template take<T>(payloads * N * K), K);
+  const auto pulled = array(scratch.template take<T>(payloads * N * K), K);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
+      const T slope = slope_of(a.slope_n, n);
       for (Index c = 0; c < C; ++c) {
         // The windows that c lies in: down those that end in its block, up those that end in the next, [first, end).
         const Index seen_until = c + w < C ? c + w : C;
         const Index block_end = (c / w + 1) * w < seen_until ? (c / w + 1) * w : seen_until;
         T from_out = T(0);  // d_out . out in the place of d_out
-        for (Index k = 0; k < K; ++k) pulled_k[k] = T(0);
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K; ++k) pulled(m, k) = T(0);
+        }
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
+          const auto against = [&, b = b, n = n](Index s) { return -max(b, n, s) - slope * T(s - c); };  // (pooling.24)
           T top = T(-infinity), pull_out = T(0);
-          for (Index k = 0; k < K; ++k) pull_k[k] = T(0);
+          for (Index m = n; m < payloads * N; m += N) {
+            for (Index k = 0; k < K; ++k) pull(m, k) = T(0);
+          }
           for (Index s = first; s < end; ++s) {
-            if (sum(b, n, s) != T(0) && -max(b, n, s) > top) top = -max(b, n, s);  // (pooling.15)
+            if (sum(b, n, s) != T(0) && against(s) > top) top = against(s);  // (pooling.15)
           }
           for (Index s = first; s < end; ++s) {
             if (sum(b, n, s) == T(0)) continue;  // a window that sees nothing has no say
-            const T weight = exp(-max(b, n, s) - top) / sum(b, n, s);
-            for (Index k = 0; k < K; ++k) {
-              pull_k[k] += weight * d_out(b, s, n, k);                   // (pooling.16)
-              pull_out += weight * d_out(b, s, n, k) * out(b, s, n, k);  // (pooling.16)
+            const T weight = exp(against(s) - top) / sum(b, n, s);
+            for (Index m = n; m < payloads * N; m += N) {
+              for (Index k = 0; k < K; ++k) {
+                pull(m, k) += weight * d_out(b, s, m, k);                  // (pooling.16)
+                pull_out += weight * d_out(b, s, m, k) * out(b, s, m, k);  // (pooling.16)
+              }
             }
+            if (a.d_lse_bnc) pull_out -= weight * array(a.d_lse_bnc, N, C)(b, n, s);  // (pooling.29)
           }
           // At most 1: logit_c is among the logits of each of these windows, so -top, the least of their maxima, is no
           // less. 0 for a masked position, and where no window is on this side.
           const T weight = exp(logit_of<T>(a, b, n, c) + top);
-          for (Index k = 0; k < K; ++k) pulled_k[k] += weight * pull_k[k];  // (pooling.17)
+          for (Index m = n; m < payloads * N; m += N) {
+            for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling.17)
+          }
           from_out += weight * pull_out;
         }
         T from_x = T(0);
-        for (Index k = 0; k < K; ++k) {
-          from_x += x(b, c, n, k) * pulled_k[k];
-          d_x(b, c, n, k) = pulled_k[k] + (a.accumulate ? d_x(b, c, n, k) : T(0));
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K; ++k) {
+            from_x += x(b, c, m, k) * pulled(m, k);
+            d_x(b, c, m, k) = pulled(m, k) + (a.accumulate ? d_x(b, c, m, k) : T(0));
+          }
         }
         d_logit(b, n, c) = from_x - from_out;  // (pooling.18)
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void backward_of_all(Device&, const PoolingBackward<T>& a) {
+  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
+  const auto d_logit = array(a.d_logit_bnc, N, C);
+  const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      T d_lse = T(0);
+      for (Index c = 0; c < C; ++c) {
+        d_logit(b, n, c) = T(0);
+        if (a.d_lse_bnc) d_lse += array(a.d_lse_bnc, N, C)(b, n, c);
+      }
+      const auto alpha_of = [&, b = b, n = n](Index c) {
+        return sum(b, n, c) == T(0) ? T(0) : power(logit_of<T>(a, b, n, c), max(b, n, c)) / sum(b, n, c);
+      };
+      for (Index m = n; m < payloads * N; m += N) {
+        for (Index k = 0; k < K; ++k) {
+          T adjoint = T(0);
+          for (Index c = 0; c < C; ++c) adjoint += d_out(b, c, m, k);
+          for (Index c = 0; c < C; ++c) {
+            const T alpha = alpha_of(c);
+            d_x(b, c, m, k) = alpha * adjoint + (a.accumulate ? d_x(b, c, m, k) : T(0));  // (pooling.26)
+            d_logit(b, n, c) += alpha * (x(b, c, m, k) - out(b, c, m, k)) * adjoint;      // (pooling.27)
+          }
+        }
+      }
+      for (Index c = 0; c < C; ++c) {
+        const T alpha = alpha_of(c);
+        if (alpha != T(0)) d_logit(b, n, c) += alpha * d_lse;  // (pooling.27)
       }
     }
   }
@@ -281,7 +428,9 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (window_of(a.shape) < a.shape.C) {
+  if (!a.shape.causal) {
+    backward_of_all(device, a);
+  } else if (window_of(a.shape) < a.shape.C) {
     backward_windowed(device, a);
   } else {
     backward_global(device, a);
@@ -292,46 +441,57 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
 
 namespace {
 
-// The state: one triple a head of all that is seen; with a window, before it where in the ring the next position goes,
-// and behind it a ring of the last w positions, a triple each. `place` 0 is the former, 1 + r position r of the ring.
+// The state: one a head of all that is seen; with a window, before it where in the ring the next position goes, and
+// behind it a ring of the last w positions, a state each. `place` 0 is the former, 1 + r position r of the ring. The
+// age stands behind the averages; a state without decay has none, and uses that of a step.
 template <class T>
-State<T> state_of(T* state, Index place, Index n, const PoolingShape& s) {
-  T* triples = s.window > 0 ? state + 1 : state;
-  return {&array(triples, s.N, s.K + 2)(place, n, 0)};
+State<T> state_of(T* state, Index place, Index n, const PoolingShape& s, bool decays, T& age_of_step) {
+  T* states = s.window > 0 ? state + 1 : state;
+  const Index width = s.payloads * s.K + 2;
+  T* numbers = &array(states, s.N, width + (decays ? 1 : 0))(place, n, 0);
+  return {numbers, decays ? numbers[width] : age_of_step};
 }
 
 }  // namespace
 
 template <class Device, class T>
-void pooling_start(Device&, Accum<T>* state, const PoolingShape& s) {
+void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays) {
+  T age_of_step = T(0);
   if (s.window > 0) state[0] = T(0);
   for (Index place = 0; place < s.window + 1; ++place) {
-    for (Index n = 0; n < s.N; ++n) start(state_of<T>(state, place, n, s), s.K);
+    for (Index n = 0; n < s.N; ++n) start(state_of<T>(state, place, n, s, decays, age_of_step), s.payloads * s.K);
   }
 }
 
 template <class Device, class T>
-void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s) {
+void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s,
+                  const Accum<T>* slope_n) {
   const Index w = s.window, newest = w > 0 ? static_cast<Index>(static_cast<double>(state[0])) : 0;
-  const auto x = array(x_h, s.K);
-  const auto out = array(out_h, s.K);
-  for (Index n = 0; n < s.N; ++n) {
-    const State<T> seen = state_of<T>(state, 0, n, s);
+  const Index N = s.N, K = s.K, J = s.payloads * K;
+  const auto x = array(x_h, K);
+  const auto out = array(out_h, K);
+  T age_of_step = T(0);
+  for (Index n = 0; n < N; ++n) {
+    const T slope = slope_of(slope_n, n);
+    const auto place = [&, n = n](Index i) { return state_of<T>(state, i, n, s, slope_n != nullptr, age_of_step); };
+    const auto payload = [&, n = n](Index j) { return x(j / K * N + n, j % K); };
+    const State<T> seen = place(0);
     if (w > 0) {
-      const State<T> here = state_of<T>(state, 1 + newest, n, s);
-      here.max() = logit_n[n];
-      for (Index k = 0; k < s.K; ++k) here.out(k) = x(n, k);
-      start(seen, s.K);
+      const State<T> here = place(1 + newest);
+      here.top() = logit_n[n];
+      for (Index j = 0; j < J; ++j) here.out(j) = payload(j);
+      start(seen, J);
       // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
       // The oldest first. Places that nothing has filled yet have a logit of -infinity.
       for (Index r = 1; r <= w; ++r) {
-        const State<T> position = state_of<T>(state, 1 + (newest + r) % w, n, s);
-        push(seen, seen, position.max(), &position.out(0), s.K);
+        const State<T> position = place(1 + (newest + r) % w);
+        push(
+            seen, seen, position.top(), slope, [&](Index j) { return position.out(j); }, J);
       }
     } else {
-      push(seen, seen, logit_n[n], &x(n, 0), s.K);
+      push(seen, seen, logit_n[n], slope, payload, J);
     }
-    for (Index k = 0; k < s.K; ++k) out(n, k) = seen.out(k);
+    for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = seen.out(j);
   }
   if (w > 0) state[0] = T((newest + 1) % w);
 }

@@ -2,16 +2,12 @@
 #include <limits>
 #include <numeric>
 
-#include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
-#include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/pooling_case.hpp"
 
 namespace abh {
 namespace {
-
-std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
 // Logits made from the payload they pool, as in the block: the gradient of x has two parts.
 struct OwnLogitsCase {
@@ -55,18 +51,6 @@ struct OwnLogitsCase {
     auto for_logits = of_logits(a), for_pooling = of_pooling(a);
     PoolingCase{shape}.backward(device, for_pooling);
     logits().backward(device, for_logits);
-  }
-};
-
-// (pooling.1) as it stands, a weighted sum for each position, which shares nothing with the fast code.
-struct PoolingDefinition : PoolingCase {
-  template <class Arrays, class T = typename Arrays::Number>
-  void forward(PlainDevice& device, Arrays& a) const {
-    pooling_definition_forward<PlainDevice, T>(device, forward_of<T>(a));
-  }
-  template <class Arrays, class T = typename Arrays::Number>
-  void backward(PlainDevice& device, Arrays& a) const {
-    pooling_definition_backward<PlainDevice, T>(device, backward_of<T>(a));
   }
 };
 
@@ -114,13 +98,6 @@ void check_definition(const PoolingCase& layer, double logit_scale = 1) {
   std::vector<Slot> slots = layer.inputs();
   slots[0].scale = logit_scale;
   check_definition(layer, converted<float>(random_values(slots, 5)));
-}
-
-// Two rows of C positions: one with a masked beginning, a masked end and holes, one masked throughout.
-const Token* holes_and_nothing(Index C) {
-  Array<Token> mask_bc(size(2 * C), 0);
-  for (Index c = 0; c < C; ++c) mask_bc[size(c)] = c >= C / 4 && c % 3 != 1 && c < C - 2;
-  return kept(std::move(mask_bc));
 }
 
 // Derivatives.
@@ -220,7 +197,7 @@ TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling]")
 
 template <class T, class Device>
 void check_sums(Device& device, const PoolingCase& layer, double tolerance) {
-  const auto [B, C, N, K, window] = layer.shape;
+  const auto [B, C, N, K, window, causal, payloads] = layer.shape;
   const Array<double> d_logit_bnc = run_backward<T>(layer, device, converted<T>(random_values(layer.inputs(), 1)),
                                                     converted<T>(random_values(layer.outputs(), 2)))[0];
   INFO("window " << window);
@@ -302,7 +279,7 @@ TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling][gpu]") {
 template <class Device>
 void check_influence(Device& device, const std::string& name, const PoolingCase& layer,
                      const std::vector<Index>& positions) {
-  const auto [B, C, N, K, window] = layer.shape;
+  const auto [B, C, N, K, window, causal, payloads] = layer.shape;
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   const Array<float> out = run_forward<float>(layer, device, in)[0];
   for (const Index changed : positions) {
@@ -360,28 +337,6 @@ TEST_CASE("pooling: no sequences, no positions", "[pooling][gpu]") {
 }
 
 // Step by step.
-
-// Pools position by position, one sequence of the shape's B after another.
-template <class T, class Device>
-Array<double> steps(Device& device, const PoolingShape& shape, const Values<double>& in) {
-  const auto [B, C, N, K, window] = shape;
-  const Values<T> values = converted<T>(in);
-  Array<Accum<T>> state(size(pooling_state_size(shape)), std::numeric_limits<Accum<T>>::quiet_NaN());
-  Array<Accum<T>> logit_n(size(N));
-  Array<T> out_h(size(N * K));
-  Array<double> out;
-  for (Index b = 0; b < B; ++b) {
-    pooling_start<Device, T>(device, state.data(), shape);
-    for (Index c = 0; c < C; ++c) {
-      for (Index n = 0; n < N; ++n) logit_n[size(n)] = Accum<T>(in[0][size((b * N + n) * C + c)]);
-      pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(),
-                              values[1].data() + (b * C + c) * N * K, shape);
-      wait_for(device);
-      out.insert(out.end(), out_h.begin(), out_h.end());
-    }
-  }
-  return out;
-}
 
 TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") {
   for (Index window : {0, 1, 2, 5, 8, 36, 37, 50}) {

@@ -11,12 +11,19 @@ struct PoolingCase {
   const Token* mask_bc = nullptr;
   bool accumulate = false;   // the gradient of x is added to
   Index gap = 0, d_gap = 0;  // between rows of x, and of its gradient
+  bool decays = false;       // the last input is the slopes
 
-  Index H() const { return shape.N * shape.K; }
+  Index H() const { return shape.H(); }
   std::vector<Slot> inputs() const {
     Slot x = spread(activation("x_bch", {shape.B, shape.C, H()}), gap, d_gap);
     x.adds = accumulate;
-    return {statistic("logit_bnc", {shape.B, shape.N, shape.C}), x};
+    std::vector<Slot> slots = {statistic("logit_bnc", {shape.B, shape.N, shape.C}), x};
+    if (decays) {
+      slots.push_back(constant("slope_n", {shape.N}));
+      slots[2].scale = 0.1;  // none is negative
+      slots[2].offset = 0.5;
+    }
+    return slots;
   }
   std::vector<Slot> outputs() const { return {activation("out_bch", {shape.B, shape.C, H()})}; }
   std::vector<Slot> saved() const {
@@ -62,6 +69,7 @@ struct PoolingCase {
     pass.logit_bnc = a.in[0].data();
     pass.x_bch = a.in[1].data();
     pass.x_stride = stride_with(H(), gap);
+    if (decays) pass.slope_n = a.in[2].data();
     pass.mask_bc = mask_bc;
     pass.shape = shape;
   }

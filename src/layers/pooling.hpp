@@ -46,18 +46,58 @@ namespace abh {
 //   d_x_c     = e^(logit_c + top_down) pull_down + e^(logit_c + top_up) pull_up              (pooling.17)
 //   d_logit_c = x_c . d_x_c - e^(logit_c + top_down) pull_out_down
 //               - e^(logit_c + top_up) pull_out_up                                           (pooling.18)
+//
+// Decay: with a slope >= 0 a head, a logit weighs less by it at every position that follows, masked or not.
+//
+//   out_c = (sum over c' of e^(logit_c' - slope (c - c')) x_c') / (the same sum without x)   (pooling.19) definition
+//
+// The maximum is kept as a pair, the largest logit as it was and the positions since: a number that is lowered at every
+// position would be rounded at every position, and the weights of all that was seen with it. aged is what the maximum
+// before has come down to:
+//
+//   aged_c        = top_{c-1} - slope (age_{c-1} + 1)                                        (pooling.20)
+//   (top, age)_c  = (logit_c, 0) where logit_c >= aged_c, else (top_{c-1}, age_{c-1} + 1),
+//   max_c         = top_c - slope age_c                                                      (pooling.21)
+//
+// and aged_c stands for max_{c-1} in (pooling.3) and (pooling.9); where the pair stays, the factor e^(aged_c - max_c)
+// is exactly 1. Backward has max_{c-1} but no pair:
+//
+//   aged_c = max_c where logit_c < max_c, else max_{c-1} - slope                             (pooling.22)
+//
+// Windows: a prefix is a state at c. A suffix is a state at the end of its block, to which it goes back, and enters the
+// window of c aged by the positions since. Backward the same holds in reversed time, where -max is the logit:
+//
+//   in a suffix  logit_c - slope (end - c)  for logit_c,
+//   in a merge   max_suffix - slope (c - end)  for max_suffix                                (pooling.23)
+//   top = max over c' of -max_c' - slope (c' - c), and so in the powers of (pooling.16)      (pooling.24)
+//
+// Not causal: every position sees every position, and all rows are one average. Neither a window nor a slope then.
+//
+//   out       = sum over c of alpha_c x_c,  alpha_c = e^(logit_c - max) / sum                (pooling.25)
+//   d_x_c     = alpha_c (sum over c' of d_out_c')                                            (pooling.26)
+//   d_logit_c = alpha_c ((x_c - out) . (sum over c' of d_out_c') + sum over c' of d_lse_c')  (pooling.27)
+//
+// A gradient d_lse_c of lse_c = max_c + log sum_c may come in beside d_out: causal
+//
+//   drift_c  += d_lse_c                                                                      (pooling.28)
+//   pull_out  has d_out_c' . out_c' - d_lse_c'  for d_out_c' . out_c'                        (pooling.29)
 
-// Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
-// consecutive rows (0: N K), so that x may be a slice of a wider array.
+// Payload rows x_bch are payloads * N heads of K channels side by side, h = m K + k; head m is weighed by the logits of
+// head m mod N. A stride is the distance between two consecutive rows (0: payloads * N * K), so that x may be a slice
+// of a wider array.
 struct PoolingShape {
   Index B, C, N, K;
-  Index window = 0;  // positions; 0, or at least C: global
+  Index window = 0;    // positions; 0, or at least C: global
+  bool causal = true;  // else the window is 0, and there is no slope
+  Index payloads = 1;  // rows of N heads that one logit weighs
+  Index H() const { return payloads * N * K; }
 };
 
 // Saved for backward: max_bnc, sum_bnc, the logits, x and out. Any finite logits will do; no finite logit overflows.
 // Global: 3 flops an element, x read once (twice on a CPU with few long sequences), out written once, two exponentials
 // a position and head (not a channel). Windowed: 9 flops an element whatever the window, x read twice, the second time
-// from cache when a block fits there.
+// from cache when a block fits there. Not causal: 2 flops, x read once. max_bnc and sum_bnc hold every position's
+// logarithm of the sum of weights as max + log sum; not causal, all positions of a head hold the same.
 template <class T>
 struct PoolingForward {
   T* out_bch;  // rows touch; not x
@@ -66,55 +106,63 @@ struct PoolingForward {
   const Accum<T>* logit_bnc;
   const T* x_bch;
   Index x_stride = 0;
-  const Token* mask_bc = nullptr;  // 1: real, 0: left out; null: all real
+  const Accum<T>* slope_n = nullptr;  // decay a position, at least 0; null: none
+  const Token* mask_bc = nullptr;     // 1: real, 0: left out; null: all real
   PoolingShape shape;
 };
 template <class Device, class T>
 void pooling_forward(Device&, const PoolingForward<T>&);
 
 // Global: 6 flops an element; reads d_out, x and out, writes d_x. Windowed: 14. Positions left out by the mask get
-// gradients of exactly 0, and sum_c d_logit_bnc = 0 for every head: adding a constant to all logits changes nothing.
+// gradients of exactly 0. Without d_lse sum_c d_logit_bnc = 0 for every head: adding a constant to all logits changes
+// nothing.
 template <class T>
 struct PoolingBackward {
   T* d_x_bch;  // overwritten, or added to where `accumulate` is set
   Index d_x_stride = 0;
   bool accumulate = false;
-  Accum<T>* d_logit_bnc;  // overwritten
-  const T* d_out_bch;     // rows touch
+  Accum<T>* d_logit_bnc;                // overwritten
+  const T* d_out_bch;                   // rows touch
+  const Accum<T>* d_lse_bnc = nullptr;  // of max + log sum; null: 0. Not read where a position sees nothing.
   const T* out_bch;
   const Accum<T>* max_bnc;
   const Accum<T>* sum_bnc;
   const Accum<T>* logit_bnc;
   const T* x_bch;
   Index x_stride = 0;
+  const Accum<T>* slope_n = nullptr;
   const Token* mask_bc = nullptr;
   PoolingShape shape;
 };
 template <class Device, class T>
 void pooling_backward(Device&, const PoolingBackward<T>&);
 
-// (pooling.1) itself and its gradients, as sums over every window: in plain/ alone, where the recurrences have what
-// they are compared with. Neither max_bnc nor sum_bnc is written or read, and backward does not read out_bch.
+// (pooling.1) and (pooling.19) themselves and their gradients, as sums over every window: in plain/ alone, where the
+// recurrences have what they are compared with. Neither max_bnc nor sum_bnc is written or read, and backward does not
+// read out_bch.
 template <class Device, class T>
 void pooling_definition_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
 void pooling_definition_backward(Device&, const PoolingBackward<T>&);
 
-// Step-by-step inference for one sequence. Shape's B and C are not read, so that only a window of 0 is global here. The
-// state is an array of triples (max, sum, K numbers) for every head: one running triple, and for a window w of them
-// plus a counter. It takes N (K + 2) numbers, or 1 + (w + 1) N (K + 2): constant, however long the sequence becomes.
-inline Index pooling_state_size(const PoolingShape& shape) {
-  const Index triples = shape.N * (shape.K + 2);
-  return shape.window > 0 ? 1 + (shape.window + 1) * triples : triples;
+// Step-by-step inference for one sequence, causal. Shape's B and C are not read, so that only a window of 0 is global
+// here. The state is an array of (top, sum, payloads * K numbers), with decay also the age, for every head: one running
+// state, and for a window w of them plus a counter. It is constant, however long the sequence becomes: a float counts
+// an age up to 2^24, and an age starts anew with every new top.
+inline Index pooling_state_size(const PoolingShape& shape, bool decays = false) {
+  const Index states = shape.N * (shape.payloads * shape.K + 2 + (decays ? 1 : 0));
+  return shape.window > 0 ? 1 + (shape.window + 1) * states : states;
 }
 
 // The state before the first position.
 template <class Device, class T>
-void pooling_start(Device&, Accum<T>* state, const PoolingShape&);
+void pooling_start(Device&, Accum<T>* state, const PoolingShape&, bool decays = false);
 
-// One position: reads logit_n and x_h, updates the state, writes out_h. 3 N K flops for a global window, about 9 N K on
-// average for any other; the step that completes a block of w positions pays for the block.
+// One position: reads logit_n and x_h, updates the state, writes out_h. 3 flops a number of the payload for a global
+// window, about 9 on average for any other; the step that completes a block of w positions pays for the block. slope_n:
+// not null where the state decays.
 template <class Device, class T>
-void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape&);
+void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape&,
+                  const Accum<T>* slope_n = nullptr);
 
 }  // namespace abh
