@@ -74,5 +74,21 @@ TEST_CASE("dot: causal, and step by step the same", "[dot][gpu]") {
   });
 }
 
+BlockCase<MakeDot> turned_case(Index D, Index N, Index K, Index B, Index C) {
+  BlockCase<MakeDot> block = dot_case(D, N, K, B, C);
+  block.config.positions = "rotary";
+  return block;
+}
+
+TEST_CASE("dot: queries and keys turned by their position", "[dot][gpu]") {
+  BlockCase<MakeDot> block = turned_case(5, 2, 3, 2, 4);
+  for_each_form(block, [](const auto& each) { check_layer(each); });
+  block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
+  check_layer(block);
+  check_causality(turned_case(10, 2, 5, 2, 9));
+  check_steps(turned_case(6, 2, 4, 1, 12));
+  check_steps(turned_case(5, 1, 7, 1, 12));
+}
+
 }  // namespace
 }  // namespace abh

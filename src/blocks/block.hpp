@@ -20,8 +20,9 @@ struct Pass {
   Index BC() const { return B * C; }
 };
 
-// The pass of a step: one position of one sequence, without dropout.
+// The pass of a step: one position of one sequence, without dropout. The other where it matters which one.
 inline constexpr Pass one_position{.B = 1, .C = 1};
+inline constexpr Pass step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
 
 // What a network is built for: batches with a backward pass, batches forward only, or one token after the other. Memory
 // is only laid out for what the purpose needs.
