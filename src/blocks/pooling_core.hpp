@@ -2,22 +2,12 @@
 
 #include <string>
 
-#include "blocks/block.hpp"
-#include "layers/pooling.hpp"
+#include "blocks/pooling.hpp"
 #include "layers/pooling_logits.hpp"
 
 namespace abh {
 
-// Payload rows of a pooling, or their gradients: N heads of K channels. The stride is the distance between two
-// consecutive rows, 0 for rows that touch.
-template <class Element>
-struct Payload {
-  Element* x_bch;
-  Index stride = 0;
-};
-
-// A pooling and the logits that a learned vector a head makes of its payload, with what both save for their backward
-// pass, and the state of step-by-step inference.
+// A pooling and the logits that a learned vector a head makes of its payload.
 template <class Device, class T>
 class PoolingCore {
  public:
@@ -25,17 +15,12 @@ class PoolingCore {
   PoolingCore(Layout<T>& layout, const std::string& name, Index N, Index K, Index window, const BlockExtent& extent)
       : N_(N),
         K_(K),
-        window_(window),
         pool_(layout.weight(name, {N, K}, Init::zero, Kind::undecayed)),
         logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        max_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        sum_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        out_bch_(layout.template activation<T>(extent.B * extent.C * N * K)) {
-    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape(one_position)));
-  }
+        pooling_(layout, {.B = extent.B, .C = extent.C, .N = N, .K = K, .window = window}, nullptr, extent) {}
 
   // What the last pass or step pooled.
-  const T* out_bch() const { return out_bch_; }
+  const T* out_bch() const { return pooling_.out_bch(); }
 
   // logit_bnc = x . pool_nk / sqrt(K)
   void logits(Device& device, const Payload<const T>& x, const Pass& pass) const {
@@ -51,32 +36,13 @@ class PoolingCore {
 
   // out_bch = pool(logit, x)
   void forward(Device& device, const Payload<const T>& x, const Pass& pass) const {
-    pooling_forward<Device, T>(device, {.out_bch = out_bch_,
-                                        .max_bnc = max_bnc_,
-                                        .sum_bnc = sum_bnc_,
-                                        .logit_bnc = logit_bnc_,
-                                        .x_bch = x.x_bch,
-                                        .x_stride = x.stride,
-                                        .mask_bc = pass.mask_bc,
-                                        .shape = shape(pass)});
+    pooling_.forward(device, logit_bnc_, x, pass);
   }
 
   // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to where `accumulate` is set, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Payload<const T>& x, const Pass& pass) const {
-    pooling_backward<Device, T>(device, {.d_x_bch = d_x.x_bch,
-                                         .d_x_stride = d_x.stride,
-                                         .accumulate = accumulate,
-                                         .d_logit_bnc = d_logit_bnc,
-                                         .d_out_bch = d_out_bch,
-                                         .out_bch = out_bch_,
-                                         .max_bnc = max_bnc_,
-                                         .sum_bnc = sum_bnc_,
-                                         .logit_bnc = logit_bnc_,
-                                         .x_bch = x.x_bch,
-                                         .x_stride = x.stride,
-                                         .mask_bc = pass.mask_bc,
-                                         .shape = shape(pass)});
+    pooling_.backward(device, d_x, accumulate, d_logit_bnc, d_out_bch, nullptr, logit_bnc_, x, pass);
   }
 
   // d_x += d_logit_bnc pool_nk / sqrt(K),  d_pool_nk += sum_bc d_logit_bnc x / sqrt(K)
@@ -95,23 +61,16 @@ class PoolingCore {
                                                 .K = K_});
   }
 
-  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(one_position)); }
+  void start(Device& device) const { pooling_.start(device); }
 
   // One position: reads the logits of x_h.
-  void step(Device& device, const T* x_h) const {
-    pooling_step<Device, T>(device, out_bch_, state_, logit_bnc_, x_h, shape(one_position));
-  }
+  void step(Device& device, const T* x_h) const { pooling_.step(device, logit_bnc_, x_h); }
 
  private:
-  PoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_}; }
-
-  Index N_, K_, window_;
+  Index N_, K_;
   Weight<T> pool_;
   Accum<T>* logit_bnc_;
-  Accum<T>* max_bnc_;
-  Accum<T>* sum_bnc_;
-  T* out_bch_;
-  Accum<T>* state_ = nullptr;
+  Pooling<Device, T> pooling_;
 };
 
 }  // namespace abh
