@@ -57,7 +57,7 @@ class MetricBlock : public Block<Device, T> {
         residual_(options, sites::LayerUse::mixer, D_),
         p_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
         key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        core_(layout, N_, K_, options.causal, extent) {
+        core_(layout, config, options, extent) {
     if (extent.positions) cache_ch_ = layout.template state<T>(extent.positions * H_);
   }
 

@@ -28,11 +28,12 @@ namespace abh {
 struct Slot {
   std::string name;
   std::vector<Index> shape;
-  bool weight = false;  // its gradient is added to, and held in Accum<T>
-  double scale = 1;     // standard deviation of the numbers to try the layer with; for an output, of its gradient
-  double offset = 0;    // their mean
-  bool wide = false;    // held in Accum<T> though no weight: logits, statistics
-  bool adds = weight;   // whether its gradient is added to
+  bool weight = false;    // its gradient is added to, and held in Accum<T>
+  double scale = 1;       // standard deviation of the numbers to try the layer with; for an output, of its gradient
+  double offset = 0;      // their mean
+  bool wide = false;      // held in Accum<T> though no weight: logits, statistics
+  bool adds = weight;     // whether its gradient is added to
+  bool constant = false;  // it has no gradient: cosines and sines, slopes
   // Elements between rows, the last dimension of the shape, and between those of its gradient.
   Index gap = 0, d_gap = gap;
 
@@ -50,6 +51,10 @@ inline Slot weight(std::string name, std::vector<Index> shape, double scale = 1,
 }
 inline Slot statistic(std::string name, std::vector<Index> shape) {
   return {.name = std::move(name), .shape = std::move(shape), .wide = true};
+}
+// Numbers that nobody learns, in Accum<T>.
+inline Slot constant(std::string name, std::vector<Index> shape) {
+  return {.name = std::move(name), .shape = std::move(shape), .wide = true, .adds = true, .constant = true};
 }
 inline Slot spread(Slot slot, Index gap, Index d_gap) {
   slot.gap = gap;
