@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "blocks/dot.hpp"
 #include "tests/block_case.hpp"
 
@@ -47,6 +49,26 @@ TEST_CASE("dot: with a mask", "[dot]") {
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
+}
+
+TEST_CASE("dot: biases by distance", "[dot][gpu]") {
+  BlockCase<MakeDot> block = dot_case(6, 3, 0, 1, 7);
+  block.config.positions = "alibi";
+  for_each_form(block, [](const auto& each) { check_layer(each); });
+  check_causality(block);
+  check_steps(block);
+
+  // Query and key are 0: what is left of a score is -slope * distance. The slopes of 2 heads are 1/16 and 1/256.
+  block = dot_case(2, 2, 1, 1, 3);
+  block.config.positions = "alibi";
+  block.options.norm = block.options.residual = false;
+  const Values<double> in = {{1, 0, 0, 1, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 1}, {1, 0, 0, 1}};
+  REQUIRE(block.inputs().size() == in.size());
+  const double near = std::exp(-1.0 / 16), far = std::exp(-2.0 / 16), flat = std::exp(-1.0 / 256);
+  const Array<double> expected = {
+      1, 0, near / (1 + near), 1 / (1 + flat), far / (1 + near + far), flat / (1 + flat + flat * flat)};
+  CpuDevice<Isa::baseline> device(1);
+  require_close(block.outputs(), run_forward<double>(block, device, in), {expected}, 1e-14, "by hand");
 }
 
 TEST_CASE("dot: with dropout, without norm, without residual", "[dot]") {

@@ -58,6 +58,17 @@ TEST_CASE("metric: with a mask", "[metric]") {
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
+TEST_CASE("metric: biases by distance", "[metric][gpu]") {
+  BlockCase<MakeMetric> block = metric_case(MetricForm::packed, 6, 3, 2, 1, 7);
+  block.config.positions = "alibi";
+  for_each_form(block, [](const auto& each) {
+    check_layer(each);
+    if (!each.options.causal) return;
+    check_causality(each);
+    check_steps(each);
+  });
+}
+
 TEST_CASE("metric: with dropout, without norm, without residual", "[metric]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_dropout(metric_case(form, 6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);

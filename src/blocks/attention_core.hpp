@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+
 #include "blocks/block.hpp"
+#include "blocks/positions.hpp"
 #include "layers/attention.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 
@@ -25,12 +29,20 @@ struct QueryKeyValue {
 template <class Device, class T>
 class AttentionCore {
  public:
-  AttentionCore(Layout<T>& layout, Index N, Index K, bool causal, const BlockExtent& extent)
-      : N_(N),
-        K_(K),
-        causal_(causal),
-        t_bch_(layout.template activation<T>(extent.B * extent.C * N * K)),
-        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)) {}
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent)
+      : N_(config.heads),
+        K_(config.mixer_head_channels()),
+        t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
+        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
+    sight_.causal = options.causal;
+    if (config.has_alibi()) {
+      const Index N = N_, distances = std::max(extent.C, extent.positions);
+      sight_.distances = distances;
+      sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances](Index i) {
+        return -alibi_slope(i / distances, N) * static_cast<double>(i % distances);
+      });
+    }
+  }
 
   // What the last pass or step computed.
   const T* t_bch() const { return t_bch_; }
@@ -49,8 +61,8 @@ class AttentionCore {
                 const Pass& pass) const {
     AttentionBackward<T> a{};
     a.d_query_bch = d_rows.query_bch;
-    a.d_key_bch = d_rows.key_bch;
-    a.d_value_bch = d_rows.value_bch;
+    a.d_key_bsh = d_rows.key_bch;
+    a.d_value_bsh = d_rows.value_bch;
     a.d_query_stride = a.d_key_stride = a.d_value_stride = d_rows.stride;
     a.d_out_bch = d_t_bch;
     a.out_bch = t_bch_;
@@ -65,6 +77,7 @@ class AttentionCore {
                                        .query_h = query_h,
                                        .key_ch = key_ch,
                                        .value_ch = value_ch,
+                                       .sight = sight_,
                                        .length = length,
                                        .N = N_,
                                        .K = K_});
@@ -75,19 +88,19 @@ class AttentionCore {
   template <class Arguments>
   void set_inputs(Arguments& a, const QueryKeyValue<const T>& rows, const Pass& pass) const {
     a.query_bch = rows.query_bch;
-    a.key_bch = rows.key_bch;
-    a.value_bch = rows.value_bch;
+    a.key_bsh = rows.key_bch;
+    a.value_bsh = rows.value_bch;
     a.query_stride = a.key_stride = a.value_stride = rows.stride;
-    a.mask_bc = pass.mask_bc;
-    a.causal = causal_;
+    a.sight = sight_;
+    a.sight.mask_bs = pass.mask_bc;
     a.B = pass.B;
-    a.C = pass.C;
+    a.C = a.S = pass.C;
     a.N = N_;
     a.K = K_;
   }
 
   Index N_, K_;
-  bool causal_;
+  Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
 };

@@ -56,7 +56,7 @@ class DotBlock : public Block<Device, T> {
         residual_(options, sites::LayerUse::mixer, D_),
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
         rotary_(layout, config, extent, 2 * N_, 3 * H_),
-        core_(layout, N_, K_, options.causal, extent) {
+        core_(layout, config, options, extent) {
     if (extent.positions) {
       key_cache_ch_ = layout.template state<T>(extent.positions * H_);
       value_cache_ch_ = layout.template state<T>(extent.positions * H_);

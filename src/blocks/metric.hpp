@@ -64,7 +64,7 @@ class MetricBlock : public Block<Device, T> {
         rotary_(layout, config, extent, N_),
         query_bch_(rotary_.present() ? layout.template activation<T>(extent.B * extent.C * H_) : p_bch_),
         key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        core_(layout, N_, K_, options.causal, extent) {
+        core_(layout, config, options, extent) {
     if (extent.positions) {
       p_cache_ch_ = layout.template state<T>(extent.positions * H_);
       if (rotary_.present()) key_cache_ch_ = layout.template state<T>(extent.positions * H_);

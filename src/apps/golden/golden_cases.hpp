@@ -192,6 +192,7 @@ class GoldenCases {
     ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
     config.layers = 1;
     config.context = C;
+    if (!file_.has_setting("positions")) config.positions = "none";
     config.channels = D;
     config.vocabulary = 1;
     config.head_channels = config.hidden_channels = 0;
