@@ -78,7 +78,7 @@ class AverageBlock : public Block<Device, T> {
 
 struct AverageMixer {
   static constexpr MixerProperties properties = {
-      .name = "average", .summary = "the mean of what was before", .has_window = true};
+      .name = "average", .summary = "the mean of what was before", .has_window = true, .pools = true};
   template <class Device, class T>
   using Type = AverageBlock<Device, T>;
 };

@@ -7,10 +7,10 @@
 #include "blocks/norm.hpp"
 #include "blocks/pooling.hpp"
 #include "blocks/positions.hpp"
+#include "blocks/rescale.hpp"
 #include "blocks/residual.hpp"
 #include "layers/leap_gate.hpp"
 #include "layers/leap_logits.hpp"
-#include "layers/rescale.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -58,8 +58,7 @@ class LeapBlock : public Block<Device, T> {
         K_(D_ / N_),
         form_(config.leap_focus == "elu" ? FocusForm::elu : FocusForm::exp),
         scale_(config.rescale > 0 ? config.rescale / static_cast<double>(K_) : 1 / std::sqrt(static_cast<double>(K_))),
-        first_rescaled_(config.rescale > 0 ? 0 : 3 * D_),
-        end_rescaled_(config.normed_values ? 4 * D_ : 3 * D_),
+        first_rescaled_(config.rescale > 0 ? 0 : 3),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         maps_(layout, prefix, {"query_dd", "focus_dd", "key_dd", "value_dd"}, D_, D_, Init::normal),
         residual_(options, sites::LayerUse::mixer, D_),
@@ -73,11 +72,8 @@ class LeapBlock : public Block<Device, T> {
                   .window = options.window,
                   .causal = options.causal,
                   .payloads = 2},
-                 alibi_slopes(layout, config), extent) {
-    if (rescaled_heads() > 0) {
-      deviation_bcn_ = layout.template activation<Accum<T>>(extent.B * extent.C * rescaled_heads());
-    }
-  }
+                 alibi_slopes(layout, config), extent),
+        rescale_(layout, rescaled(config) > 0, extent, rescaled(config) * N_, K_, row_size()) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     run(device, out_bcd, in_bcd, pass, [&] { pooling_.forward(device, logit_bnc_, payload(), pass); });
@@ -102,7 +98,7 @@ class LeapBlock : public Block<Device, T> {
                         pass);                            // (leap.10)
       logits_backward(device, d_row_bcq, d_a_bnc, pass);  // (leap.11)
     }
-    rescale_backward(device, d_row_bcq, BC);  // (leap.12)
+    rescale_.backward(device, d_row_bcq + first_rescaled_ * D_, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.12)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     maps_.backward_weight(device, d_row_bcq, h_bcd, BC);                              // (leap.13)
     maps_.backward_input(device, d_h_bcd, d_row_bcq, BC);                             // (leap.14)
@@ -120,13 +116,13 @@ class LeapBlock : public Block<Device, T> {
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
     const Index BC = pass.BC();
-    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (leap.1)
-    maps_.forward(device, row_bcq_, h_bcd, BC);                   // (leap.2)
-    rescale(device, BC);                                          // (leap.3)
-    logits(device, pass);                                         // (leap.4)
-    pool();                                                       // (leap.5)
-    gate(device, out_bcd, pass);                                  // (leap.6)
-    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);    // (leap.7)
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);    // (leap.1)
+    maps_.forward(device, row_bcq_, h_bcd, BC);                     // (leap.2)
+    rescale_.forward(device, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.3)
+    logits(device, pass);                                           // (leap.4)
+    pool();                                                         // (leap.5)
+    gate(device, out_bcd, pass);                                    // (leap.6)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);      // (leap.7)
   }
 
   // A row is query, focus, key and value side by side, D channels each. Keys and values are what is pooled.
@@ -135,33 +131,9 @@ class LeapBlock : public Block<Device, T> {
   const T* key_bcd() const { return row_bcq_ + 2 * D_; }
   Payload<const T> payload() const { return {key_bcd(), row_size()}; }
 
-  // Those of its heads that are rescaled are neighbours, and rescaled in their place.
-  Index rescaled_heads() const { return (end_rescaled_ - first_rescaled_) / K_; }
-
-  void rescale(Device& device, Index BC) {
-    if (!deviation_bcn_) return;
-    rescale_forward<Device, T>(device, {.out_bch = row_bcq_ + first_rescaled_,
-                                        .deviation_bcn = deviation_bcn_,
-                                        .in_bch = row_bcq_ + first_rescaled_,
-                                        .out_stride = row_size(),
-                                        .in_stride = row_size(),
-                                        .BC = BC,
-                                        .N = rescaled_heads(),
-                                        .K = K_});
-  }
-
-  void rescale_backward(Device& device, T* d_row_bcq, Index BC) {
-    if (!deviation_bcn_) return;
-    abh::rescale_backward<Device, T>(device, {.d_in_bch = d_row_bcq + first_rescaled_,
-                                              .d_out_bch = d_row_bcq + first_rescaled_,
-                                              .out_bch = row_bcq_ + first_rescaled_,
-                                              .d_in_stride = row_size(),
-                                              .d_out_stride = row_size(),
-                                              .out_stride = row_size(),
-                                              .deviation_bcn = deviation_bcn_,
-                                              .BC = BC,
-                                              .N = rescaled_heads(),
-                                              .K = K_});
+  // Of query, focus, key and value those that are rescaled are neighbours: how many.
+  static Index rescaled(const ModelConfig& config) {
+    return (config.rescale > 0 ? 3 : 0) + (config.normed_values ? 1 : 0);
   }
 
   void logits(Device& device, const Pass& pass) {
@@ -229,22 +201,27 @@ class LeapBlock : public Block<Device, T> {
 
   Index D_, N_, K_;
   FocusForm form_;
-  double scale_;                         // of products of two heads
-  Index first_rescaled_, end_rescaled_;  // channels of a row
+  double scale_;          // of products of two heads
+  Index first_rescaled_;  // of query, focus, key and value: 0, or 3
   Norm<Device, T> norm_;
   Linear<Device, T> maps_;
   Residual<Device, T> residual_;
   T* row_bcq_;
   Accum<T>* logit_bnc_;
   Pooling<Device, T> pooling_;
-  Accum<T>* deviation_bcn_ = nullptr;
+  Rescale<Device, T> rescale_;
 };
 
 struct LeapMixer {
   static constexpr MixerProperties properties = {.name = "leap",
                                                  .summary = "running averages of keys and values, gated by a query",
                                                  .golden_case = "leap_attention",
-                                                 .has_window = true};
+                                                 .has_window = true,
+                                                 .pools = true,
+                                                 .decays = true,
+                                                 .has_rescale = true,
+                                                 .has_normed_values = true,
+                                                 .has_focus = true};
   template <class Device, class T>
   using Type = LeapBlock<Device, T>;
 };

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "blocks/pooling.hpp"
+#include "blocks/positions.hpp"
 #include "layers/pooling_logits.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 
@@ -12,12 +14,15 @@ template <class Device, class T>
 class PoolingCore {
  public:
   // name: of the vectors, (N, K).
-  PoolingCore(Layout<T>& layout, const std::string& name, Index N, Index K, Index window, const BlockExtent& extent)
-      : N_(N),
-        K_(K),
-        pool_(layout.weight(name, {N, K}, Init::zero, Kind::undecayed)),
-        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        pooling_(layout, {.B = extent.B, .C = extent.C, .N = N, .K = K, .window = window}, nullptr, extent) {}
+  PoolingCore(Layout<T>& layout, const std::string& name, const ModelConfig& config, const BlockOptions& options,
+              const BlockExtent& extent)
+      : N_(config.heads),
+        K_(config.channels / config.heads),
+        pool_(layout.weight(name, {N_, K_}, Init::zero, Kind::undecayed)),
+        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        pooling_(layout,
+                 {.B = extent.B, .C = extent.C, .N = N_, .K = K_, .window = options.window, .causal = options.causal},
+                 alibi_slopes(layout, config), extent) {}
 
   // What the last pass or step pooled.
   const T* out_bch() const { return pooling_.out_bch(); }
