@@ -47,7 +47,8 @@ struct MixerProperties {
   bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
   bool has_window = false;                // takes --window
   bool has_scores = false;                // compares every position with every other one
-  bool is_causal_only = false;            // never sees later positions
+  bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
+  bool decays = false;                    // ... and if alibi weighs its averages, no alibi
 };
 
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention

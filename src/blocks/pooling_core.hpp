@@ -3,8 +3,10 @@
 #include <string>
 
 #include "blocks/block.hpp"
+#include "blocks/positions.hpp"
 #include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 
@@ -22,16 +24,20 @@ template <class Device, class T>
 class PoolingCore {
  public:
   // name: of the vectors, (N, K).
-  PoolingCore(Layout<T>& layout, const std::string& name, Index N, Index K, Index window, const BlockExtent& extent)
-      : N_(N),
-        K_(K),
-        window_(window),
-        pool_(layout.weight(name, {N, K}, Init::zero, Kind::undecayed)),
-        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        max_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        sum_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        out_bch_(layout.template activation<T>(extent.B * extent.C * N * K)) {
-    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape(one_position)));
+  PoolingCore(Layout<T>& layout, const std::string& name, const ModelConfig& config, const BlockOptions& options,
+              const BlockExtent& extent)
+      : N_(config.heads),
+        K_(config.channels / config.heads),
+        window_(options.window),
+        causal_(options.causal),
+        decays_(config.has_alibi()),
+        pool_(layout.weight(name, {N_, K_}, Init::zero, Kind::undecayed)),
+        slope_n_(alibi_slopes(layout, config)),
+        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        max_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        sum_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        out_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)) {
+    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape(one_position), decays_));
   }
 
   // What the last pass or step pooled.
@@ -57,6 +63,7 @@ class PoolingCore {
                                         .logit_bnc = logit_bnc_,
                                         .x_bch = x.x_bch,
                                         .x_stride = x.stride,
+                                        .slope_n = slope_n_,
                                         .mask_bc = pass.mask_bc,
                                         .shape = shape(pass)});
   }
@@ -75,6 +82,7 @@ class PoolingCore {
                                          .logit_bnc = logit_bnc_,
                                          .x_bch = x.x_bch,
                                          .x_stride = x.stride,
+                                         .slope_n = slope_n_,
                                          .mask_bc = pass.mask_bc,
                                          .shape = shape(pass)});
   }
@@ -95,18 +103,20 @@ class PoolingCore {
                                                 .K = K_});
   }
 
-  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(one_position)); }
+  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(one_position), decays_); }
 
   // One position: reads the logits of x_h.
   void step(Device& device, const T* x_h) const {
-    pooling_step<Device, T>(device, out_bch_, state_, logit_bnc_, x_h, shape(one_position));
+    pooling_step<Device, T>(device, out_bch_, state_, logit_bnc_, x_h, shape(one_position), slope_n_);
   }
 
  private:
-  PoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_}; }
+  PoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_, causal_}; }
 
   Index N_, K_, window_;
+  bool causal_, decays_;
   Weight<T> pool_;
+  const Accum<T>* slope_n_;  // null without decay
   Accum<T>* logit_bnc_;
   Accum<T>* max_bnc_;
   Accum<T>* sum_bnc_;
