@@ -88,7 +88,7 @@ namespace abh {
 struct PoolingShape {
   Index B, C, N, K;
   Index window = 0;    // positions; 0, or at least C: global
-  bool causal = true;  // else the window is 0, and there is no slope
+  bool causal = true;  // else every position sees every one: a global window and no slope
   Index payloads = 1;  // rows of N heads that one logit weighs
   Index H() const { return payloads * N * K; }
 };
