@@ -232,7 +232,8 @@ struct AdditiveMixer {
                                                  .golden_case = "additive_attention",
                                                  .golden_norm = true,
                                                  .has_window = true,
-                                                 .is_causal_only = true};
+                                                 .is_causal_only = true,
+                                                 .in_chunks = true};
   template <class Device, class T>
   using Type = AdditiveBlock<Device, T>;
 };

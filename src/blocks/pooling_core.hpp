@@ -2,19 +2,11 @@
 
 #include <string>
 
-#include "blocks/block.hpp"
+#include "blocks/pooling_past.hpp"
 #include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
 
 namespace abh {
-
-// Payload rows of a pooling, or their gradients: N heads of K channels. The stride is the distance between two
-// consecutive rows, 0 for rows that touch.
-template <class Element>
-struct Payload {
-  Element* x_bch;
-  Index stride = 0;
-};
 
 // A pooling and the logits that a learned vector a head makes of its payload, with what both save for their backward
 // pass, and the state of step-by-step inference.
@@ -25,17 +17,19 @@ class PoolingCore {
   PoolingCore(Layout<T>& layout, const std::string& name, Index N, Index K, Index window, const BlockExtent& extent)
       : N_(N),
         K_(K),
-        window_(window),
+        // Of the positions of a sequence in chunks, a wider window sees no more.
+        window_(extent.sequence && window >= extent.sequence ? 0 : window),
         pool_(layout.weight(name, {N, K}, Init::zero, Kind::undecayed)),
         logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        max_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        sum_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)),
-        out_bch_(layout.template activation<T>(extent.B * extent.C * N * K)) {
-    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape(one_position)));
+        past_(layout, shape(1, 1), extent),
+        max_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * N)),
+        sum_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * N)),
+        out_bch_(layout.template activation<T>((extent.B * extent.C + past_.most()) * N * K)) {
+    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape(1, 1)));
   }
 
   // What the last pass or step pooled.
-  const T* out_bch() const { return out_bch_; }
+  const T* out_bch() const { return out_bch_ + past_.most() * N_ * K_; }
 
   // logit_bnc = x . pool_nk / sqrt(K)
   void logits(Device& device, const Payload<const T>& x, const Pass& pass) const {
@@ -51,32 +45,41 @@ class PoolingCore {
 
   // out_bch = pool(logit, x)
   void forward(Device& device, const Payload<const T>& x, const Pass& pass) const {
-    pooling_forward<Device, T>(device, {.out_bch = out_bch_,
+    typename Device::Scope scratch(device.workspace);
+    const auto in = past_.join(device, scratch, logit_bnc_, x, pass);
+    pooling_forward<Device, T>(device, {.out_bch = all_out(pass),
                                         .max_bnc = max_bnc_,
                                         .sum_bnc = sum_bnc_,
-                                        .logit_bnc = logit_bnc_,
-                                        .x_bch = x.x_bch,
-                                        .x_stride = x.stride,
-                                        .mask_bc = pass.mask_bc,
-                                        .shape = shape(pass)});
+                                        .logit_bnc = in.logit_bnc,
+                                        .x_bch = in.x.x_bch,
+                                        .x_stride = in.x.stride,
+                                        .mask_bc = in.mask_bc,
+                                        .shape = shape(in.B, in.C)});
+    past_.leave(device, in, max_bnc_, sum_bnc_, all_out(pass), pass);
   }
 
   // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to where `accumulate` is set, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Payload<const T>& x, const Pass& pass) const {
-    pooling_backward<Device, T>(device, {.d_x_bch = d_x.x_bch,
-                                         .d_x_stride = d_x.stride,
-                                         .accumulate = accumulate,
-                                         .d_logit_bnc = d_logit_bnc,
-                                         .d_out_bch = d_out_bch,
-                                         .out_bch = out_bch_,
+    typename Device::Scope scratch(device.workspace);
+    const auto in = past_.join(device, scratch, logit_bnc_, x, pass);
+    const typename PoolingPast<Device, T>::Gradients d_chunk{d_x, accumulate, d_logit_bnc, d_out_bch, nullptr};
+    const auto d = past_.join(device, scratch, d_chunk, pass);
+    pooling_backward<Device, T>(device, {.d_x_bch = d.d_x.x_bch,
+                                         .d_x_stride = d.d_x.stride,
+                                         .accumulate = d.accumulate,
+                                         .d_logit_bnc = d.d_logit_bnc,
+                                         .d_out_bch = d.d_out_bch,
+                                         .d_lse_bnc = d.d_lse_bnc,
+                                         .out_bch = all_out(pass),
                                          .max_bnc = max_bnc_,
                                          .sum_bnc = sum_bnc_,
-                                         .logit_bnc = logit_bnc_,
-                                         .x_bch = x.x_bch,
-                                         .x_stride = x.stride,
-                                         .mask_bc = pass.mask_bc,
-                                         .shape = shape(pass)});
+                                         .logit_bnc = in.logit_bnc,
+                                         .x_bch = in.x.x_bch,
+                                         .x_stride = in.x.stride,
+                                         .mask_bc = in.mask_bc,
+                                         .shape = shape(in.B, in.C)});
+    past_.split(device, d_chunk, d, pass);
   }
 
   // d_x += d_logit_bnc pool_nk / sqrt(K),  d_pool_nk += sum_bc d_logit_bnc x / sqrt(K)
@@ -95,19 +98,22 @@ class PoolingCore {
                                                 .K = K_});
   }
 
-  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(one_position)); }
+  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1)); }
 
   // One position: reads the logits of x_h.
   void step(Device& device, const T* x_h) const {
-    pooling_step<Device, T>(device, out_bch_, state_, logit_bnc_, x_h, shape(one_position));
+    pooling_step<Device, T>(device, out_bch_, state_, logit_bnc_, x_h, shape(1, 1));
   }
 
  private:
-  PoolingShape shape(const Pass& pass) const { return {pass.B, pass.C, N_, K_, window_}; }
+  PoolingShape shape(Index B, Index C) const { return {B, C, N_, K_, window_}; }
+  // What was pooled, with the past before a chunk.
+  T* all_out(const Pass& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * N_ * K_; }
 
   Index N_, K_, window_;
   Weight<T> pool_;
   Accum<T>* logit_bnc_;
+  PoolingPast<Device, T> past_;
   Accum<T>* max_bnc_;
   Accum<T>* sum_bnc_;
   T* out_bch_;

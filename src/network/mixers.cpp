@@ -44,6 +44,18 @@ void check_model(const ModelConfig& config) {
   }
 }
 
+void check_training(const ModelConfig& model, const TrainingConfig& training) {
+  training.check();
+  if (!training.chunk) return;
+  if (!model.causal) throw UsageError("--chunk: expected a network that is causal");
+  for (const MixerProperties& mixer : mixer_properties(model)) {
+    if (mixer.in_chunks) continue;
+    throw UsageError("--chunk: expected mixers that go on from a state (" +
+                     listed_mixers([](const MixerProperties& each) { return each.in_chunks; }) + "), found " +
+                     mixer.name);
+  }
+}
+
 void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only) {
   const auto replace = [](std::string& text, const std::string& word, const std::string& by) {
     if (const std::size_t at = text.find(word); at != std::string::npos) text.replace(at, word.size(), by);
