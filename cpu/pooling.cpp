@@ -1,5 +1,6 @@
 #include "layers/pooling.hpp"
 
+#include "cpu/pooling_of_all.hpp"
 #include "cpu/pooling_weights.hpp"
 #include "cpu/pooling_windowed.hpp"
 #include "cpu/rows.hpp"
@@ -78,16 +79,31 @@ A share_left(const A* max_c, const A* sum_c, Index from, Index to) {
   return sum_c[from] * exponential<A>(max_c[from] - max_c[to]) / sum_c[to];
 }
 
-// out_nk += share_n in_nk, the shares from share_left() of every head of a sequence.
-template <class T>
-void add_shares(T* out_h, const T* in_h, const Accum<T>* max_nc, const Accum<T>* sum_nc, const Shape& s, Index from,
-                Index to) {
+// With decay. As long as no position has taken the maximum over, the factor of the sums is exactly 1.
+template <class A>
+A share_left(const A* max_c, const A* sum_c, Index from, Index to, const MaskedLogits<A>& logit, A slope) {
+  if (slope == A(0)) return share_left(max_c, sum_c, from, to);
+  if (sum_c[from] == A(0)) return A(0);
+  bool stays = true;
+  for (Index c = from + 1; c <= to && stays; ++c) stays = logit[c] < max_c[c];
+  if (stays) return sum_c[from] / sum_c[to];
+  return sum_c[from] * exponential<A>(max_c[from] - slope * A(to - from) - max_c[to]) / sum_c[to];
+}
+
+// out_nk += share_n in_nk, the shares from share_left() of every head of sequence b.
+template <class Arguments, class T>
+void add_shares(T* out_h, const T* in_h, const Arguments& a, Index b, Index from, Index to) {
+  const Shape& s = a.shape;
   for (Index n = 0; n < s.N; ++n) {
-    const Accum<T> share = share_left(max_nc + n * s.C, sum_nc + n * s.C, from, to);
-    for_lanes<T>(s.K, [&]<class L>(Index k) {
-      T* out = out_h + n * s.K + k;
-      store<L>(out, load<L>(out) + load<L>(in_h + n * s.K + k) * share);
-    });
+    const Index bn = b * s.N + n;
+    const Accum<T> share = share_left<Accum<T>>(a.max_bnc + bn * s.C, a.sum_bnc + bn * s.C, from, to,
+                                                masked_logits(a.logit_bnc, a.mask_bc, s, bn), slope_of(a.slope_n, n));
+    for (Index m = n; m < s.payloads * s.N; m += s.N) {
+      for_lanes<T>(s.K, [&]<class L>(Index k) {
+        T* out = out_h + m * s.K + k;
+        store<L>(out, load<L>(out) + load<L>(in_h + m * s.K + k) * share);
+      });
+    }
   }
 }
 
@@ -105,15 +121,17 @@ constexpr Index rows_ahead = 4;
 // The averages of a chunk, one after the other. state_h: the row before its first; null: there is none.
 template <class T>
 void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk, Index N,
-                  Index K) {
+                  Index K, Index H) {
   for (Index c = chunk.begin; c < chunk.end; ++c) {
     T* out_h = out[c];
     const T* x_h = x[c];
-    if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], N * K);
-    for (Index n = 0; n < N; ++n) {
-      const Accum<T> share = alpha[chunk.slot + n][c];
-      const T* state_k = state_h ? state_h + n * K : nullptr;
-      average_row(out_h + n * K, state_k, state_h == nullptr, share, x_h + n * K, K);
+    if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], H);
+    for (Index first = 0; first < H; first += N * K) {  // of every payload
+      for (Index n = 0; n < N; ++n) {
+        const Accum<T> share = alpha[chunk.slot + n][c];
+        const Index h = first + n * K;
+        average_row(out_h + h, state_h ? state_h + h : nullptr, state_h == nullptr, share, x_h + h, K);
+      }
     }
     state_h = out_h;
   }
@@ -124,7 +142,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
-  const Index H = s.N * s.K;
+  const Index H = s.H();
   const Index stride = stride_or(a.x_stride, H);
   const Index chunks = chunks_of(s);
   const Index slots = sequence_slots(device, s);
@@ -137,24 +155,23 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
-    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, C, C, Order::up);
+    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.slope_n, bn % s.N), C, C, Order::up);
     running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, Order::up);
   };
   const auto x_of = [&](Index b) { return rows_of(a.x_bch, stride, s, b); };
   const auto left_by = [&](const Chunk& chunk) { return left[chunk.b * chunks + chunk.number]; };
   const auto summary = [&](const Chunk& chunk) {
     if (chunk.end == C) return;
-    average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K);
+    average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K, H);
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;
-    const Index first = chunk.b * s.N * C;
-    add_shares(left_by(chunk), left_by(chunk) - left.size, a.max_bnc + first, a.sum_bnc + first, s, chunk.begin - 1,
-               chunk.end - 1);
+    add_shares<PoolingForward<T>>(left_by(chunk), left_by(chunk) - left.size, a, chunk.b, chunk.begin - 1,
+                                  chunk.end - 1);
   };
   const auto rows = [&](const Chunk& chunk) {
     const T* state_h = chunk.begin == 0 ? nullptr : left_by(chunk) - left.size;
-    average_rows<T>(rows_of(a.out_bch, H, s, chunk.b), x_of(chunk.b), state_h, alpha, chunk, s.N, s.K);
+    average_rows<T>(rows_of(a.out_bch, H, s, chunk.b), x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, H);
   };
   for_sequences(device, s, Order::up, weights, summary, connect, rows, [](Index, Index) {});
 }
@@ -181,14 +198,17 @@ A passed_on(const A* beta_c, Index c, Index C) {
 // The adjoint of the first position of a chunk. adjoint_h: 0 at first.
 template <class T>
 void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+  const Index row = s.N * s.K;
   for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
-    for (Index n = s.N - 1; n >= 0; --n) {
-      const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
-      T* adjoint_k = adjoint_h + n * s.K;
-      const T* d_out_k = d_out[c] + n * s.K;
-      for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        store<L>(adjoint_k + k, load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept);
-      });
+    for (Index first = s.H() - row; first >= 0; first -= row) {  // of every payload
+      for (Index n = s.N - 1; n >= 0; --n) {
+        const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
+        T* adjoint_k = adjoint_h + first + n * s.K;
+        const T* d_out_k = d_out[c] + first + n * s.K;
+        for_lanes_down<T>(s.K, [&]<class L>(Index k) {
+          store<L>(adjoint_k + k, load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept);
+        });
+      }
     }
   }
 }
@@ -198,30 +218,35 @@ void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chu
 template <bool accumulate, class T>
 void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<const T> d_out, Rows<const T> out,
                    Rows<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+  const Index row = s.N * s.K;
+  const Index H = s.H();
   for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
     if (c - rows_ahead >= chunk.begin) {
-      prefetch_row(x[c - rows_ahead], s.N * s.K);
-      prefetch_row<T>(d_x[c - rows_ahead], s.N * s.K);
+      prefetch_row(x[c - rows_ahead], H);
+      prefetch_row<T>(d_x[c - rows_ahead], H);
     }
-    for (Index n = s.N - 1; n >= 0; --n) {
-      const Index slot = chunk.slot + n;
-      const Accum<T> share = alpha[slot][c];
-      const Accum<T> kept = passed_on(beta[slot], c, s.C);
-      const T* x_k = x[c] + n * s.K;
-      const T* out_k = out[c] + n * s.K;
-      const T* d_out_k = d_out[c] + n * s.K;
-      T* d_x_k = d_x[c] + n * s.K;
-      T* adjoint_k = adjoint_h + n * s.K;
-      RowSum<T> dot;
-      for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (pooling.12)
-        L gradient = adj * share;                                            // (pooling.11)
-        if constexpr (accumulate) gradient += load<L>(d_x_k + k);
-        store<L>(d_x_k + k, gradient);
-        store<L>(adjoint_k + k, adj);
-      });
-      kappa[slot][c] = dot.total();
+    for (Index first = H - row; first >= 0; first -= row) {  // of every payload
+      for (Index n = s.N - 1; n >= 0; --n) {
+        const Index slot = chunk.slot + n;
+        const Index h = first + n * s.K;
+        const Accum<T> share = alpha[slot][c];
+        const Accum<T> kept = passed_on(beta[slot], c, s.C);
+        const T* x_k = x[c] + h;
+        const T* out_k = out[c] + h;
+        const T* d_out_k = d_out[c] + h;
+        T* d_x_k = d_x[c] + h;
+        T* adjoint_k = adjoint_h + h;
+        RowSum<T> dot;
+        for_lanes_down<T>(s.K, [&]<class L>(Index k) {
+          const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
+          dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (pooling.12)
+          L gradient = adj * share;                                            // (pooling.11)
+          if constexpr (accumulate) gradient += load<L>(d_x_k + k);
+          store<L>(d_x_k + k, gradient);
+          store<L>(adjoint_k + k, adj);
+        });
+        kappa[slot][c] = first == H - row ? dot.total() : kappa[slot][c] + dot.total();
+      }
     }
   }
 }
@@ -231,7 +256,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const Shape& s = a.shape;
   const Index C = s.C;
-  const Index H = s.N * s.K;
+  const Index H = s.H();
   const Index stride = stride_or(a.x_stride, H);
   const Index d_stride = stride_or(a.d_x_stride, H);
   const Index chunks = chunks_of(s);
@@ -253,19 +278,18 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
     const A* max_c = a.max_bnc + bn * C;
     const A* sum_c = a.sum_bnc + bn * C;
-    A* alpha_c = alpha[slot];
+    const A slope = slope_of(a.slope_n, bn % s.N);
     A* beta_c = beta[slot];
-    for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c];
     // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
-    for_lanes<A>(C, [&]<class L>(Index c) {
-      const L newcomer = load<L>(alpha_c + c);
-      const L exponent = newcomer == minus_infinity<A>() ? newcomer : newcomer - load<L>(max_c + c);
-      store<L>(alpha_c + c, exponential<L>(exponent) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
-    });
+    shares_again(alpha[slot], logit, max_c, sum_c, C);
     if (C > 0) beta_c[0] = A(0);
+    for (Index c = 1; c < C && slope != A(0); ++c) {
+      const A before = max_c[c - 1];
+      beta_c[c] = logit[c] < max_c[c] ? max_c[c] : before - slope;  // (pooling.22)
+    }
     for_lanes<A>(C - 1, [&]<class L>(Index i) {
       const Index c = i + 1;
-      const L before = load<L>(max_c + c - 1);
+      const L before = load<L>(slope == A(0) ? max_c + c - 1 : beta_c + c);
       const L kept = exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c));
       store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (pooling.9)
     });
@@ -280,9 +304,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;
-    const Index first = chunk.b * s.N * C;
-    add_shares(entering(chunk) - adjoint.size, entering(chunk), a.max_bnc + first, a.sum_bnc + first, s, chunk.begin,
-               chunk.end);
+    add_shares<PoolingBackward<T>>(entering(chunk) - adjoint.size, entering(chunk), a, chunk.b, chunk.begin, chunk.end);
   };
   const auto rows = [&](const Chunk& chunk) {
     T* adjoint_h = entering(chunk);
@@ -301,12 +323,15 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   // Last, since kappa is a sum over the channels of a row, and the drift one over the positions after it.
   const auto finish = [&](Index bn, Index slot) {
     A* d_logit_c = a.d_logit_bnc + bn * C;
+    const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
+    const A* sum_c = a.sum_bnc + bn * C;
     A drift = A(0);
     for (Index c = C - 1; c >= 0; --c) {
       const A share = alpha[slot][c];
       const A local = kappa[slot][c];
-      d_logit_c[c] = share * (local + drift);         // (pooling.13)
-      drift = beta[slot][c] * drift - share * local;  // (pooling.14)
+      if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling.28)
+      d_logit_c[c] = share * (local + drift);                // (pooling.13)
+      drift = beta[slot][c] * drift - share * local;         // (pooling.14)
     }
   };
   for_sequences(device, s, Order::down, weights, summary, connect, rows, finish);
@@ -316,7 +341,9 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  if (block_of(a.shape) < a.shape.C) {
+  if (!a.shape.causal) {
+    pooling_forward_of_all(device, a);
+  } else if (block_of(a.shape) < a.shape.C) {
     pooling_forward_windowed(device, a);
   } else {
     pooling_forward_global(device, a);
@@ -325,7 +352,9 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (block_of(a.shape) < a.shape.C) {
+  if (!a.shape.causal) {
+    pooling_backward_of_all(device, a);
+  } else if (block_of(a.shape) < a.shape.C) {
     pooling_backward_windowed(device, a);
   } else {
     pooling_backward_global(device, a);

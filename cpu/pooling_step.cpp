@@ -6,97 +6,132 @@ namespace abh {
 
 namespace {
 
-// The state of one head over some positions, in memory: max, sum, K averages.
+// The state of one head over some positions, in memory: top, sum, the averages of all payloads, and with decay age.
 template <class T>
-struct Triple {
-  T* max;
+struct State {
+  T* top;
   T* sum;
   T* average_k;
+  T* age;
 };
-template <class T>
-Triple<T> triple_at(T* memory) {
-  return {memory, memory + 1, memory + 2};
-}
 
-// to = from and one more position. to may be from; x_k may be to.average_k.
+// The states of a step. Without decay they have no age, and what would be added to it is thrown away.
 template <class T>
-void push(const Triple<T>& to, const Triple<T>& from, T logit, const T* x_k, Index K) {
+struct States {
+  T* memory;
+  const PoolingShape& shape;
+  bool decays;
+  T* no_age;
+  Index width() const { return shape.payloads * shape.K + 2; }
+  Index size() const { return width() + (decays ? 1 : 0); }
+  State<T> operator[](Index i) const {
+    T* first = memory + i * size();
+    return {first, first + 1, first + 2, decays ? first + width() : no_age};
+  }
+};
+
+// The payloads of one head, `gap` from one to the next.
+template <class T>
+struct Payloads {
+  const T* x_k;
+  Index gap;
+};
+
+// to = from and one more position. to may be from; the payloads may be those of to.
+template <class T>
+void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payloads<T>& x, const PoolingShape& s) {
   const bool starts = *from.sum == T(0);
   const bool nothing_new = logit == minus_infinity<T>();
-  const T most = larger<T>(*from.max, logit);  // (pooling.2)
-  const T keep = starts || nothing_new ? T(1) : exponential<T>(*from.max - most);
+  const T aged = *from.top - slope * (*from.age + T(1));  // (pooling.20)
+  const bool stays = logit < aged || nothing_new;
+  const T most = stays ? aged : logit;  // (pooling.2)
+  const T keep = starts || nothing_new ? T(1) : exponential<T>(aged - most);
   const T add = nothing_new ? T(0) : exponential<T>(logit - most);
-  const T sum = *from.sum * keep + add;                                                       // (pooling.3)
-  average_row(to.average_k, from.average_k, starts, nothing_new ? T(0) : add / sum, x_k, K);  // (pooling.4)
-  *to.max = most;
+  const T sum = *from.sum * keep + add;            // (pooling.3)
+  const T alpha = nothing_new ? T(0) : add / sum;  // (pooling.4)
+  for (Index p = 0; p < s.payloads; ++p) {
+    average_row(to.average_k + p * s.K, from.average_k + p * s.K, starts, alpha, x.x_k + p * x.gap, s.K);
+  }
+  *to.top = stays ? *from.top : logit;        // (pooling.21)
+  *to.age = stays ? *from.age + T(1) : T(0);  // (pooling.21)
   *to.sum = sum;
 }
 
-// What a merge gives the older of two triples.
+// What a merge gives the older of two states, a suffix that ended `distance` positions ago.
 template <class T>
-T share_of_older(const Triple<T>& older, const Triple<T>& newer) {
+T share_of_older(const State<T>& older, const State<T>& newer, T slope, Index distance) {
   if (*older.sum == T(0)) return T(0);
   if (*newer.sum == T(0)) return T(1);
-  const T most = larger<T>(*older.max, *newer.max);
-  const T old_sum = *older.sum * exponential<T>(*older.max - most);
-  return old_sum / (old_sum + *newer.sum * exponential<T>(*newer.max - most));  // (pooling.6) (pooling.7)
+  const T max_older = *older.top - slope * T(distance);  // (pooling.23)
+  const T max_newer = *newer.top - slope * *newer.age;
+  const T most = larger<T>(max_older, max_newer);
+  const T old_sum = *older.sum * exponential<T>(max_older - most);
+  return old_sum / (old_sum + *newer.sum * exponential<T>(max_newer - most));  // (pooling.6) (pooling.7)
 }
 
 template <class T>
-void clear(const Triple<T>& triple, Index K) {
-  *triple.max = minus_infinity<T>();
-  *triple.sum = T(0);
-  for (Index k = 0; k < K; ++k) triple.average_k[k] = T(0);
+void clear(const State<T>& state, const PoolingShape& s) {
+  *state.top = minus_infinity<T>();
+  *state.sum = T(0);
+  *state.age = T(0);
+  for (Index k = 0; k < s.payloads * s.K; ++k) state.average_k[k] = T(0);
 }
 
 }  // namespace
 
-// State: the prefix triple of every head; with a window, before it the positions in the block so far, and behind it one
-// triple a position of the block, for every head. Position r of the block before is no longer needed when the block
-// reaches r, so one array holds both: up to r single positions of this block, after r the suffixes of the block before.
+// State: the prefix of every head; with a window, before it the positions in the block so far, and behind it one state
+// a position of the block, for every head. Position r of the block before is no longer needed when the block reaches r,
+// so one array holds both: up to r single positions of this block, after r the suffixes of the block before, which are
+// states at its end.
 template <class Device, class T>
-void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool) {
+void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays) {
   using A = Accum<T>;
-  A* triples = state;
-  if (s.window > 0) {
-    state[0] = A(0);
-    triples = state + 1;
-  }
-  for (Index i = 0; i < (s.window > 0 ? s.window + 1 : 1) * s.N; ++i) clear(triple_at(triples + i * (s.K + 2)), s.K);
+  const bool windowed = s.window > 0;
+  A no_age = A(0);
+  const States<A> states{windowed ? state + 1 : state, s, decays, &no_age};
+  if (windowed) state[0] = A(0);
+  for (Index i = 0; i < (windowed ? s.window + 1 : 1) * s.N; ++i) clear(states[i], s);
 }
 
 template <class Device, class T>
 void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s,
-                  const Accum<T>*) {
+                  const Accum<T>* slope_n) {
   using A = Accum<T>;
   const bool windowed = s.window > 0;
   const Index in_block = windowed ? static_cast<Index>(static_cast<double>(state[0])) : 0;
-  A* prefixes = windowed ? state + 1 : state;
+  A no_age = A(0);
+  const States<A> states{windowed ? state + 1 : state, s, slope_n != nullptr, &no_age};
   for (Index n = 0; n < s.N; ++n) {
-    const auto position = [&](Index r) { return triple_at(prefixes + ((r + 1) * s.N + n) * (s.K + 2)); };
-    const Triple<A> prefix = triple_at(prefixes + n * (s.K + 2));
-    const T* x_k = x_h + n * s.K;
-    T* out_k = out_h + n * s.K;
-    if (windowed && in_block == 0) clear(prefix, s.K);
-    push(prefix, prefix, logit_n[n], x_k, s.K);
+    const auto position = [&](Index r) { return states[(r + 1) * s.N + n]; };
+    const State<A> prefix = states[n];
+    const A slope = slope_of(slope_n, n);
+    const Payloads<T> x{x_h + n * s.K, s.N * s.K};
+    if (windowed && in_block == 0) clear(prefix, s);
+    push<A>(prefix, prefix, logit_n[n], slope, x, s);
 
     // The suffix of the block before that fills up the window; none at the end of a block, where the block is the
     // window.
     const bool ends = in_block + 1 == s.window;
-    const A share = windowed && !ends ? share_of_older(position(in_block + 1), prefix) : A(0);
-    const A* suffix_k = windowed && !ends ? position(in_block + 1).average_k : prefix.average_k;
-    for_lanes<T>(s.K, [&]<class L>(Index k) {
-      const L newer = load<L>(prefix.average_k + k);
-      store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (pooling.8)
-    });
+    const State<A> suffix = windowed && !ends ? position(in_block + 1) : prefix;
+    const A share = windowed && !ends ? share_of_older(suffix, prefix, slope, in_block + 1) : A(0);
+    for (Index p = 0; p < s.payloads; ++p) {
+      const A* prefix_k = prefix.average_k + p * s.K;
+      const A* suffix_k = suffix.average_k + p * s.K;
+      T* out_k = out_h + (p * s.N + n) * s.K;
+      for_lanes<T>(s.K, [&]<class L>(Index k) {
+        const L newer = load<L>(prefix_k + k);
+        store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (pooling.8)
+      });
+    }
 
     if (!windowed) continue;
-    clear(position(in_block), s.K);
-    push(position(in_block), position(in_block), logit_n[n], x_k, s.K);
+    clear(position(in_block), s);
+    push<A>(position(in_block), position(in_block), logit_n[n], A(0), x, s);
     if (!ends) continue;
     for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
-      const Triple<A> single = position(r);
-      push(single, position(r + 1), *single.max, single.average_k, s.K);
+      const State<A> single = position(r);
+      const A logit = *single.top - slope * A(s.window - 1 - r);  // (pooling.23)
+      push<A>(single, position(r + 1), logit, A(0), {single.average_k, s.K}, s);
     }
   }
   if (windowed) state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);

@@ -3,8 +3,8 @@
 // The pooling of one head has two sides. What is one number a position (logits, maxima, sums, weights) is computed
 // first, for the whole sequence, with exponentials of neighbouring positions taken at once. Then the payload is swept
 // row by row with weights that are ready: a few multiply-adds an element, as fast as memory delivers. Here stands what
-// all poolings share: over all positions so far (pooling.cpp), over a window (pooling_windowed.hpp), step by step
-// (pooling_step.cpp).
+// all poolings share: over all positions so far (pooling.cpp), over a window (pooling_windowed.hpp), over all positions
+// (pooling_of_all.hpp), step by step (pooling_step.cpp).
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
@@ -32,6 +32,12 @@ struct MaskedLogits {
 template <class T>
 MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const PoolingShape& s, Index bn) {
   return {logit_bnc + bn * s.C, mask_bc ? mask_bc + bn / s.N * s.C : nullptr};
+}
+
+// What the logits of head n lose a position; 0: nothing, and everything is as without decay.
+template <class T>
+T slope_of(const T* slope_n, Index n) {
+  return slope_n ? slope_n[n] : T(0);
 }
 
 // Scratch memory, `size` numbers a slot.
@@ -93,6 +99,65 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   });
 }
 
+// Replaces n numbers by e to their power.
+template <class T>
+void exponentials(T* x, Index n) {
+  for_lanes<T>(n, [&]<class L>(Index i) { store<L>(x + i, exponential<L>(load<L>(x + i))); });
+}
+
+// The same where the newcomer is what counts from: at each position all that was seen before has lost one slope more.
+// The largest logit is kept as it was, with the positions since, so that nothing is rounded twice.
+template <class T, class Logits>
+void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, Order order) {
+  T top = minus_infinity<T>();
+  T age = T(0);
+  for_positions(C, block, order, [&](Index c, bool starts) {
+    const T newcomer = logit[c];
+    const T aged = starts ? minus_infinity<T>() : top - slope * (age + T(1));  // (pooling.20)
+    const bool nothing_new = newcomer == minus_infinity<T>();
+    const bool stays = newcomer < aged || nothing_new;
+    const T most = stays ? aged : newcomer;
+    top = starts || !stays ? newcomer : top;  // (pooling.21)
+    age = stays ? age + T(1) : T(0);          // (pooling.21)
+    keep_c[c] = stays ? T(0) : aged - newcomer;
+    add_c[c] = nothing_new ? newcomer : newcomer - most;
+    max_c[c] = most;
+  });
+  exponentials(keep_c, C);
+  exponentials(add_c, C);
+}
+template <class T, class Logits>
+void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, Order order) {
+  if (slope == T(0)) {
+    running_max(max_c, keep_c, add_c, logit, C, block, order);
+  } else {
+    decayed_max(max_c, keep_c, add_c, logit, slope, C, block, order);
+  }
+}
+
+// The same where the first of a block is what counts from, and each newcomer is older than all that was seen: logits
+// that lose a slope a position from there on, and then no decay.
+template <class T, class Logits>
+void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
+                          Order order) {
+  if (slope == T(0)) {
+    running_max(max_c, keep_c, add_c, logit, C, block, order);
+    return;
+  }
+  struct Aged {
+    Logits logit;
+    T slope;
+    Index C, block;
+    Order order;
+    T operator[](Index c) const {
+      const Index begin = c / block * block;
+      const Index first = order == Order::up ? begin : lesser(begin + block, C) - 1;
+      return logit[c] - slope * T(order == Order::up ? c - first : first - c);  // (pooling.23)
+    }
+  };
+  running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
+}
+
 // sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it: a walk of multiply-adds, then
 // the divisions for neighbouring positions at once.
 template <class T>
@@ -104,6 +169,17 @@ void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C,
   });
   for_lanes<T>(C, [&]<class L>(Index c) {
     store<L>(alpha_c + c, load<L>(add_c + c) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
+  });
+}
+
+// The shares of all positions of a head once more, from what was saved.
+template <class T>
+void shares_again(T* alpha_c, const MaskedLogits<T>& logit, const T* max_c, const T* sum_c, Index C) {
+  for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c];
+  for_lanes<T>(C, [&]<class L>(Index c) {
+    const L newcomer = load<L>(alpha_c + c);
+    const L exponent = newcomer == minus_infinity<T>() ? newcomer : newcomer - load<L>(max_c + c);
+    store<L>(alpha_c + c, exponential<L>(exponent) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
   });
 }
 

@@ -19,18 +19,28 @@ T* head_of(T* array, Index stride, const PoolingShape& s, Index bn) {
 // that sums over channels are the same for any number of threads.
 constexpr Index enough_heads = 16;
 constexpr Index channels_per_part = 64;
-inline Index parts_of(const PoolingShape& s) {
+inline Index parts_of_payload(const PoolingShape& s) {
   return s.B * s.N >= enough_heads ? 1 : blocks_of(s.K, channels_per_part);
 }
+inline Index parts_of(const PoolingShape& s) { return s.payloads * parts_of_payload(s); }
 
+// Channels [first, first + size) of a payload, which begin `begin` channels after the first of their head and have
+// their scratch memory from `scratch` on.
 struct Part {
-  Index number, begin, size;  // channels [begin, begin + size)
+  Index number, begin, scratch, size;
 };
+inline Part part_of(const PoolingShape& s, Index number) {
+  const Index parts = parts_of_payload(s);
+  const Index payload = number / parts;
+  const Index first = number % parts * channels_per_part;
+  const Index size = parts == 1 ? s.K : lesser(channels_per_part, s.K - first);
+  return {number, payload * s.N * s.K + first, payload * s.K + first, size};
+}
 
 // Scratch memory is numbered by slots: one a worker where heads are whole tasks (it stays in cache), else one a head.
 template <class Device>
 Index slots_of(const Device& device, const PoolingShape& s) {
-  return parts_of(s) == 1 ? device.threads.count() : s.B * s.N;
+  return parts_of_payload(s) == 1 ? device.threads.count() : s.B * s.N;
 }
 
 // Runs weights(bn, slot) and payload(bn, slot, part) for every head and all its parts, in this order.
@@ -38,18 +48,15 @@ template <class Device, class Weights, class Payload>
 void for_heads(Device& device, const PoolingShape& s, const Weights& weights, const Payload& payload) {
   const Index heads = s.B * s.N;
   const Index parts = parts_of(s);
-  if (parts == 1) {
+  if (parts_of_payload(s) == 1) {
     parallel_for(device, heads, [&](Index bn, Index worker) {
       weights(bn, worker);
-      payload(bn, worker, Part{0, 0, s.K});
+      for (Index part = 0; part < parts; ++part) payload(bn, worker, part_of(s, part));
     });
   } else {
     parallel_for(device, heads, [&](Index bn, Index) { weights(bn, bn); });
-    parallel_for(device, heads * parts, [&](Index task, Index) {
-      const Index part = task % parts;
-      const Index begin = part * channels_per_part;
-      payload(task / parts, task / parts, Part{part, begin, lesser(channels_per_part, s.K - begin)});
-    });
+    parallel_for(device, heads * parts,
+                 [&](Index task, Index) { payload(task / parts, task / parts, part_of(s, task % parts)); });
   }
 }
 
@@ -57,18 +64,12 @@ void for_heads(Device& device, const PoolingShape& s, const Weights& weights, co
 template <class Device, class Weights, class Payload, class Finish>
 void for_heads(Device& device, const PoolingShape& s, const Weights& weights, const Payload& payload,
                const Finish& finish) {
-  const bool whole = parts_of(s) == 1;
+  const bool whole = parts_of_payload(s) == 1;
   for_heads(device, s, weights, [&](Index bn, Index slot, const Part& part) {
     payload(bn, slot, part);
-    if (whole) finish(bn, slot);
+    if (whole && part.number + 1 == parts_of(s)) finish(bn, slot);
   });
   if (!whole) parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });
-}
-
-// Replaces n numbers by e to their power.
-template <class T>
-void exponentials(T* x, Index n) {
-  for_lanes<T>(n, [&]<class L>(Index i) { store<L>(x + i, exponential<L>(load<L>(x + i))); });
 }
 
 template <class T>
@@ -83,7 +84,7 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.shape;
   const Index C = s.C;
-  const Index H = s.N * s.K;
+  const Index H = s.H();
   const Index stride = stride_or(a.x_stride, H);
   const Index block = block_of(s);
   const Index slots = slots_of(device, s);
@@ -95,21 +96,24 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   const auto suffix_sum = per_slot<A>(scratch, slots, C);
   const auto suffix_alpha = per_slot<A>(scratch, slots, C);
   const auto gamma = per_slot<A>(scratch, slots, C);
-  const auto suffix = per_slot<T>(scratch, slots, s.K);
+  const auto suffix = per_slot<T>(scratch, slots, s.payloads * s.K);
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
     A* max_c = a.max_bnc + bn * C;
     A* sum_c = a.sum_bnc + bn * C;
-    running_max(max_c, keep[slot], add[slot], logit, C, block, Order::up);
+    const A slope = slope_of(a.slope_n, bn % s.N);
+    running_max(max_c, keep[slot], add[slot], logit, slope, C, block, Order::up);
     running_sum(sum_c, alpha[slot], keep[slot], add[slot], C, block, Order::up);
 
-    running_max(suffix_max[slot], keep[slot], add[slot], logit, C, block, Order::down);
+    running_max_of_older(suffix_max[slot], keep[slot], add[slot], logit, slope, C, block, Order::down);
     running_sum(suffix_sum[slot], suffix_alpha[slot], keep[slot], add[slot], C, block, Order::down);
     // Merge: keep for the suffix of the block before, add for the prefix. The last position of a block needs no suffix.
     for_positions(C, block, Order::up, [&](Index c, bool) {
       const Index first = c - block + 1;
-      const A older = first > 0 && first % block != 0 ? suffix_max[slot][first] : minus_infinity<A>();
+      const Index distance = first % block;  // from the end of the suffix to c
+      const bool has_suffix = first > 0 && distance != 0;
+      const A older = has_suffix ? suffix_max[slot][first] - slope * A(distance) : minus_infinity<A>();  // (pooling.23)
       const A newer = max_c[c];
       const A most = larger<A>(older, newer);
       keep[slot][c] = older == minus_infinity<A>() ? older : older - most;
@@ -130,7 +134,7 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   const auto payload = [&](Index bn, Index slot, const Part& part) {
     const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
-    T* suffix_k = suffix[slot] + part.begin;
+    T* suffix_k = suffix[slot] + part.scratch;
     for (Index begin = 0; begin < C; begin += block) {
       // Prefix averages of this block; the row before is the state. They must all be there before the first is merged:
       // each is the state of the next.
@@ -183,7 +187,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.shape;
   const Index C = s.C;
-  const Index H = s.N * s.K;
+  const Index H = s.H();
   const Index stride = stride_or(a.x_stride, H);
   const Index d_stride = stride_or(a.d_x_stride, H);
   const Index block = block_of(s);
@@ -199,7 +203,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   const auto weight_up = per_slot<A>(scratch, slots, C);
   const auto x_dot = per_slot<A>(scratch, slots, parts * C);    // x . d_x
   const auto out_dot = per_slot<A>(scratch, slots, parts * C);  // d_out . out
-  const auto pull = per_slot<T>(scratch, slots, s.K);
+  const auto pull = per_slot<T>(scratch, slots, s.payloads * s.K);
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
@@ -218,14 +222,18 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const auto ignore_up = [](Index, Index, bool) {};
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
-    running_max(top[slot], keep_down[slot], add_down[slot], reversed, C, block, Order::down);
+    const A slope = slope_of(a.slope_n, bn % s.N);
+    running_max(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, Order::down);
     for_windows(
         C, block, [&](Index c, bool) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
 
-    running_max(top[slot], keep_up[slot], add_up[slot], reversed, C, block, Order::up);
+    running_max_of_older(top[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, Order::up);
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
-    for_windows(C, block, ignore_down,
-                [&](Index c, Index last, bool) { weight_up[slot][c] = exponent(c, top[slot][lesser(last, C - 1)]); });
+    for_windows(C, block, ignore_down, [&](Index c, Index last, bool) {
+      const A highest = top[slot][lesser(last, C - 1)];
+      const A decay = slope == A(0) ? A(0) : slope * A(block - c % block);  // up to the block that top counts from
+      weight_up[slot][c] = exponent(c, highest - decay);                    // (pooling.24)
+    });
 
     exponentials(weight_down[slot], C);
     exponentials(weight_up[slot], C);
@@ -241,7 +249,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     const T* d_out = head_of(a.d_out_bch, H, s, bn) + part.begin;
     T* d_x = head_of(a.d_x_bch, d_stride, s, bn) + part.begin;
-    T* pull_k = pull[slot] + part.begin;
+    T* pull_k = pull[slot] + part.scratch;
     A* x_dot_c = x_dot[slot] + part.number * C;
     A* out_dot_c = out_dot[slot] + part.number * C;
     for_windows(
@@ -294,17 +302,23 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   // has both sides in it by now.
   const auto finish = [&](Index bn, Index slot) {
     A* d_logit_c = a.d_logit_bnc + bn * C;
+    const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
+    const A* sum_c = a.sum_bnc + bn * C;
+    const auto pulled_at = [&](Index c) {
+      const A d = sum_of_parts(out_dot[slot], parts, C, c);
+      return d_lse_c && sum_c[c] != A(0) ? d - d_lse_c[c] : d;  // (pooling.29)
+    };
     A pulled = A(0);
     for_windows(
         C, block,
         [&](Index c, bool starts) {
-          const A d = sum_of_parts(out_dot[slot], parts, C, c);
+          const A d = pulled_at(c);
           pulled = weighted_sum<A>(d, &pulled, starts, keep_down[slot][c], add_down[slot][c]);
           d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (pooling.18)
         },
         [&](Index c, Index last, bool starts) {
           if (last < C) {
-            const A d = sum_of_parts(out_dot[slot], parts, C, last);
+            const A d = pulled_at(last);
             pulled = weighted_sum<A>(d, &pulled, starts, keep_up[slot][last], add_up[slot][last]);
           }
           d_logit_c[c] -= weight_up[slot][c] * pulled;  // (pooling.18), the next block
