@@ -11,21 +11,32 @@ namespace abh {
   extern template decltype(attention_backward<PlainDevice, T>) attention_backward<PlainDevice, T>;
 ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
 
+namespace {
+
+template <bool biased, class Device, class T>
+void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
+  const Index block = block_rows(a.B * a.N, a.C, a.K);
+  const Index blocks = blocks_of(a.C, block);
+  typename Device::Scope scratch(device.workspace);
+  T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, block));
+  const BiasTable<T> bias(scratch, a);
+  if constexpr (biased) parallel_for(device, a.N, [&](Index n, Index) { bias.fill(a, n); });
+  parallel_for(device, a.B * a.N * blocks, [&](Index task, Index worker) {
+    const Index head = task / blocks;
+    // First, last, second, last but one, ...: a causal block costs more the later it is, and workers get neighbours.
+    const Index i = task % blocks;
+    const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
+    forward_block<biased, T>(a, head / a.N, head % a.N, t * block, block, bias.of_head(head % a.N),
+                             per_worker + worker * forward_scratch<T>(a.K, block));
+  });
+}
+
+}  // namespace
+
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
-    const Index block = block_rows(a.B * a.N, a.C, a.K);
-    const Index blocks = blocks_of(a.C, block);
-    typename Device::Scope scratch(device.workspace);
-    T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, block));
-    parallel_for(device, a.B * a.N * blocks, [&](Index task, Index worker) {
-      const Index head = task / blocks;
-      // First, last, second, last but one, ...: a causal block costs more the later it is, and workers get neighbours.
-      const Index i = task % blocks;
-      const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
-      forward_block<T>(a, head / a.N, head % a.N, t * block, block,
-                       per_worker + worker * forward_scratch<T>(a.K, block));
-    });
+    a.sight.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -37,7 +48,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
-    backward_in_tiles(device, a);
+    a.sight.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -49,30 +60,35 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
   const Index H = a.N * a.K;
-  const T scale = score_scale<T>(a.K);
+  const Sight<Accum<T>>& sight = a.sight;
+  const T scale = score_scale<T>(a);
+  // The rows in reach, the last of which is that of the query.
+  const Index rows = sight.reach > 0 ? lesser(sight.reach, a.length) : a.length, first = a.length - rows;
   typename Device::Scope scratch(device.workspace);
-  T* score_nc = scratch.template take<T>(a.N * a.length);
+  T* score_nc = scratch.template take<T>(a.N * rows);
   parallel_for(device, a.N, [&](Index n, Index) {
-    T* score_c = score_nc + n * a.length;
+    T* score_c = score_nc + n * rows;
+    const T* key_ck = a.key_ch + first * H + n * a.K;
+    const T* value_ck = a.value_ch + first * H + n * a.K;
     T max = T(-infinity);
-    for (Index c = 0; c < a.length; ++c) {
+    for (Index c = 0; c < rows; ++c) {
       RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes
-      for_lanes<T>(a.K, [&]<class L>(Index k) {
-        score += load<L>(a.query_h + n * a.K + k) * load<L>(a.key_ch + c * H + n * a.K + k);
-      });
+      for_lanes<T>(a.K,
+                   [&]<class L>(Index k) { score += load<L>(a.query_h + n * a.K + k) * load<L>(key_ck + c * H + k); });
       score_c[c] = score.total() * scale;  // (attention.1)
+      if (sight.distance_bias_nc) score_c[c] += sight.distance_bias_nc[n * sight.distances + rows - 1 - c];
       max = larger(max, score_c[c]);
     }
     RowSum<T> sum;  // (attention.2)
-    for_lanes<T>(a.length, [&]<class L>(Index c) {
+    for_lanes<T>(rows, [&]<class L>(Index c) {
       const L power = exponential<L>(load<L>(score_c + c) - max);
       sum += power;
       store<L>(score_c + c, power);
     });
-    const T inverse = a.length == 0 ? T(0) : T(1) / sum.total();
+    const T inverse = rows == 0 ? T(0) : T(1) / sum.total();
     for_lanes<T>(a.K, [&]<class L>(Index k) {  // (attention.3)
       L out = splat<L>(T(0));
-      for (Index c = 0; c < a.length; ++c) out += score_c[c] * load<L>(a.value_ch + c * H + n * a.K + k);
+      for (Index c = 0; c < rows; ++c) out += score_c[c] * load<L>(value_ck + c * H + k);
       store<L>(a.out_h + n * a.K + k, out * inverse);
     });
   });

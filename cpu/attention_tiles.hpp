@@ -12,16 +12,24 @@ namespace {
 
 constexpr double infinity = __builtin_inf();
 
-// The rows of head n of sequence b: row c holds K channels.
+// The rows of head n of sequence b, of which each has `count`: a row holds K channels.
 template <class T>
-Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index C, Index N, Index K) {
+Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index count, Index N, Index K) {
   const Index step = stride_or(stride, N * K);
-  return {first + b * C * step + n * K, step};
+  return {first + b * count * step + n * K, step};
 }
 
 template <class T>
-T score_scale(Index K) {
-  return T(1) / square_root(T(K));
+void clear_rows(Rows<T> x_ck, Index count, Index K) {
+  for (Index c = 0; c < count; ++c) {
+    for_lanes<T>(K, [&]<class L>(Index k) { store<L>(x_ck[c] + k, splat<L>(T(0))); });
+  }
+}
+
+// The factor of the scores.
+template <class T, class Arguments>
+T score_scale(const Arguments& a) {
+  return a.scale > 0 ? T(a.scale) : T(1) / square_root(T(a.K));
 }
 
 // Queries or keys in a tile: a tile of scores, keys and values stays in the first two caches.
@@ -29,6 +37,38 @@ constexpr Index tile = 64;
 
 // Tasks that a pass should have at least, where there is so much to share out.
 constexpr Index enough_tasks = 16;
+
+// The bias of every head at the distances that tiles ask for, x = c + offset - s with its sign: a lane vector of
+// queries, or of keys, finds its biases side by side. They are divided by the factor of the scores, which they join
+// before it. The tables of scratch memory are mirrored, for queries (x grows with c) as well as for keys (-x with s).
+template <class T>
+struct BiasTable {
+  T* first = nullptr;
+  Index middle = 0;  // of a table, where the distance is 0
+
+  // Room for the tables. Two that see each other are within reach of the sight's own table, and in a tile nobody is
+  // further than another tile from them.
+  template <class Scope, class Arguments>
+  BiasTable(Scope& scratch, const Arguments& a) {
+    const Sight<T>& sight = a.sight;
+    if (!sight.distance_bias_nc) return;
+    const Index farthest = larger(a.C - 1 + sight.offset, a.S - 1 - sight.offset);
+    middle = lesser(sight.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
+    first = scratch.template take<T>(a.N * (2 * middle + 1));
+  }
+  const T* of_head(Index n) const { return first ? first + n * (2 * middle + 1) + middle : nullptr; }
+
+  template <class Arguments>
+  void fill(const Arguments& a, Index n) const {
+    const Sight<T>& sight = a.sight;
+    const T scale = score_scale<T>(a);
+    T* bias_x = first + n * (2 * middle + 1) + middle;
+    for (Index x = 0; x <= middle; ++x) {
+      const bool there = x < sight.distances;
+      bias_x[x] = bias_x[-x] = there ? sight.distance_bias_nc[n * sight.distances + x] / scale : T(0);
+    }
+  }
+};
 
 // Rows of a block, whole tiles: queries that meet one tile of keys after the other (forward), or keys that meet tiles
 // of queries (backward). The more, the less often those tiles come from afar; but the block itself should stay in the
@@ -93,77 +133,101 @@ Index forward_scratch(Index K, Index block) {
   return (K + padded<T>(K)) * block + padded<T>(K) * tile;
 }
 
-// One block of queries against every key it sees. State per query: max of the scores before their factor 1/sqrt(K),
-// sum, and K outputs not yet divided by the sum.
-template <class T>
-void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_query, Index block, T* scratch) {
+// One block of queries against every key it sees. State per query: max of the scores before their factor, sum, and K
+// outputs not yet divided by the sum. bias_x: of the head, by distance.
+template <bool biased, class T>
+void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_query, Index block, const T* bias_x,
+                   T* scratch) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = a.K, padded_K = padded<T>(K);
-  const auto rows = [&](auto* first, Index stride) { return head_rows(first, stride, b, n, a.C, a.N, K); };
-  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride).from(first_query);
-  const Rows<const T> key_ck = rows(a.key_bch, a.key_stride);
-  const Rows<const T> value_ck = rows(a.value_bch, a.value_stride);
-  const Rows<T> out_ck = rows(a.out_bch, 0).from(first_query);
+  const Sight<T>& sight = a.sight;
+  const auto rows = [&](auto* first, Index stride, Index count) {
+    return head_rows(first, stride, b, n, count, a.N, K);
+  };
+  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride, a.C).from(first_query);
+  const Rows<const T> key_sk = rows(a.key_bsh, a.key_stride, a.S);
+  const Rows<const T> value_sk = rows(a.value_bsh, a.value_stride, a.S);
+  const Rows<T> out_ck = rows(a.out_bch, 0, a.C).from(first_query);
   const Index queries = lesser(block, a.C - first_query);
-  const T scale = score_scale<T>(K);
+  const T scale = score_scale<T>(a);
 
   T* query_gkc = scratch;
-  T* padded_ck = query_gkc + K * block;
-  const Rows<T> sum_ck = K == padded_K ? out_ck : Rows<T>{padded_ck + padded_K * tile, padded_K};
+  T* padded_sk = query_gkc + K * block;
+  const Rows<T> sum_ck = K == padded_K ? out_ck : Rows<T>{padded_sk + padded_K * tile, padded_K};
   alignas(64) T max_c[most_rows], sum_c[most_rows], shrink_c[group<T>];
-  alignas(64) T weight_cc[tile * group<T>];  // a key tile x a group of queries: scores, then weights
+  alignas(64) T weight_sc[tile * group<T>];  // a key tile x a group of queries: scores, then weights
   transpose_groups<T>(query_gkc, query_ck, queries, K);
   for (Index c = 0; c < padded<T>(queries); ++c) {
     max_c[c] = T(-infinity);
     sum_c[c] = T(0);
   }
+  const auto seen_by = [&](Index first, Index count) {
+    return sight.keys_of({first_query + first, first_query + first + count}, a.S);
+  };
+  for (Index g = 0; g < queries; g += group<T>) {
+    const Index group_queries = lesser(group<T>, queries - g);
+    if (seen_by(g, group_queries).empty()) clear_rows<T>(sum_ck.from(g), group_queries, padded_K);
+  }
 
   // Each group of queries fetches a share of the next tile of keys and values.
   const Index next_rows = blocks_of(tile * group<T>, block);
-  const Index end = a.causal ? first_query + queries : a.C;
-  for (Index first_key = 0; first_key < end; first_key += tile) {
-    const Index tile_keys = lesser(tile, a.C - first_key);
-    const Token* mask_c = a.mask_bc ? a.mask_bc + b * a.C + first_key : nullptr;
-    const Rows<const T> tile_value_ck = padded_rows<T>(value_ck.from(first_key), tile_keys, K, a.C > tile, padded_ck);
+  const Stretch of_block = seen_by(0, queries);
+  for (Index first_key = of_block.begin / tile * tile; first_key < of_block.end; first_key += tile) {
+    const Index tile_keys = lesser(tile, a.S - first_key);
+    const Token* mask_s = sight.mask_bs ? sight.mask_bs + b * a.S + first_key : nullptr;
+    const Rows<const T> tile_value_sk = padded_rows<T>(value_sk.from(first_key), tile_keys, K, a.C > tile, padded_sk);
     for (Index g = 0; g < queries; g += group<T>) {
       const Index group_queries = lesser(group<T>, queries - g);
-      const Index next = first_key + tile + g / group<T> * next_rows, next_end = lesser(next + next_rows, end);
-      prefetch(key_ck, next, next_end, K);
-      prefetch(value_ck, next, next_end, K);
-      const Index before = first_query + g - first_key;  // keys of the tile before the first query of the group
-      if (a.causal && before < 0) continue;
-      const bool diagonal = a.causal && before < tile;
-      // On the diagonal, keys behind the last query of the group are left out, and the last keys are those of the
-      // second vector of queries only.
-      const Index keys = diagonal ? before + group_queries : tile_keys;
-      const Index keys_of_both = diagonal ? lesser(keys, before + width) : keys;
-      const auto multiply_keys = [&](Index from, Index to, Index lane, Index lanes) {
-        multiply<T>({.out = {weight_cc + from * group<T> + lane, group<T>},
-                     .a = {key_ck[first_key + from], key_ck.stride, 1},
+      const Index next = first_key + tile + g / group<T> * next_rows, next_end = lesser(next + next_rows, of_block.end);
+      prefetch(key_sk, next, next_end, K);
+      prefetch(value_sk, next, next_end, K);
+      // Of the tile the keys [from, keys) are seen by a query of the group; before the first query stand `before`.
+      const Stretch of_group = seen_by(g, group_queries);
+      const Index from = larger(of_group.begin - first_key, Index(0)),
+                  keys = lesser(of_group.end - first_key, tile_keys);
+      if (from >= keys) continue;
+      const Index before = first_query + g + sight.offset - first_key;
+      const bool diagonal = sight.causal && before + 1 < keys;
+      // On the diagonal the last keys are those of the second vector of queries only.
+      const Index keys_of_both = diagonal ? larger(from, lesser(keys, before + width)) : keys;
+      const auto multiply_keys = [&](Index begin, Index end, Index lane, Index lanes) {
+        multiply<T>({.out = {weight_sc + begin * group<T> + lane, group<T>},
+                     .a = {key_sk[first_key + begin], key_sk.stride, 1},
                      .b = {query_gkc + g * K + lane, group<T>},
-                     .rows = to - from,
+                     .rows = end - begin,
                      .lanes = lanes,
                      .steps = K});
       };
-      multiply_keys(0, keys_of_both, 0, group_queries > width ? group<T> : width);  // (attention.1), without its factor
+      // (attention.1), without its factor
+      multiply_keys(from, keys_of_both, 0, group_queries > width ? group<T> : width);
       multiply_keys(keys_of_both, keys, width, width);
 
       for (Index half = 0; half < group_queries; half += width) {
-        T* weight_c = weight_cc + half;
-        const Index seen = diagonal ? lesser(keys, before + half + width) : keys;
+        T* weight_s = weight_sc + half;
+        const Index at = before + half;  // the key at which the first query of the vector stands
+        const Index seen = diagonal ? lesser(keys, at + width) : keys;
         const L hidden = splat<L>(T(-infinity));
-        for (Index key = 0; mask_c && key < seen; ++key) {
-          if (mask_c[key] == 0) store<L>(weight_c + key * group<T>, hidden);
+        for (Index key = from; biased && key < seen; ++key) {
+          const L score = load<L>(weight_s + key * group<T>);
+          store<L>(weight_s + key * group<T>, score + load<L>(bias_x + at - key));  // (attention.11)
         }
-        for (Index key = before + half; diagonal && key < seen; ++key) {
-          const L score = load<L>(weight_c + key * group<T>);
-          store<L>(weight_c + key * group<T>, splat<L>(T(key - before - half)) > lane_numbers<L>() ? hidden : score);
+        for (Index key = from; mask_s && key < seen; ++key) {
+          if (mask_s[key] == 0) store<L>(weight_s + key * group<T>, hidden);
+        }
+        for (Index key = larger(from, at); diagonal && key < seen; ++key) {
+          const L score = load<L>(weight_s + key * group<T>);
+          store<L>(weight_s + key * group<T>, splat<L>(T(key - at)) > lane_numbers<L>() ? hidden : score);
+        }
+        for (Index key = from; sight.reach > 0 && key < lesser(seen, at + width - sight.reach); ++key) {
+          const L score = load<L>(weight_s + key * group<T>);
+          const L beyond = splat<L>(T(key - at + sight.reach));  // the first query that does not reach so far back
+          store<L>(weight_s + key * group<T>, beyond > lane_numbers<L>() ? score : hidden);
         }
         // The merge of what was met before with this tile: both are referred to the larger maximum.
         const L old_max = load<L>(max_c + g + half);
         L max = old_max;
-        for (Index key = 0; key < seen; ++key) max = larger(max, load<L>(weight_c + key * group<T>));
+        for (Index key = from; key < seen; ++key) max = larger(max, load<L>(weight_s + key * group<T>));
         // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
         const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
         const T to_exponent = scale * T(log2_e);  // (attention.1), its factor, and to the base 2
@@ -172,37 +236,38 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         L sum = splat<L>(T(0));
         const auto weigh = [&]<int count>(Index key) {
           L power[count];
-          unrolled<count>([&](int i) { power[i] = (load<L>(weight_c + (key + i) * group<T>) - base) * to_exponent; });
+          unrolled<count>([&](int i) { power[i] = (load<L>(weight_s + (key + i) * group<T>) - base) * to_exponent; });
           powers_of_two(power);
           unrolled<count>([&](int i) {
             sum += power[i];
-            store<L>(weight_c + (key + i) * group<T>, power[i]);
+            store<L>(weight_s + (key + i) * group<T>, power[i]);
           });
         };
-        Index key = 0;
+        Index key = from;
         for (; key + weights_at_once <= seen; key += weights_at_once) {
           weigh.template operator()<weights_at_once>(key);
         }
         for (; key < seen; ++key) weigh.template operator()<1>(key);
-        for (; key < keys; ++key) store<L>(weight_c + key * group<T>, splat<L>(T(0)));
+        for (; key < keys; ++key) store<L>(weight_s + key * group<T>, splat<L>(T(0)));
         store<L>(max_c + g + half, max);
         store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink[0] + sum);  // (attention.2)
         store<L>(shrink_c + half, shrink[0]);
       }
       // The outputs so far move to the new maximum as well; most maxima come early and do not change any more.
-      for (Index c = 0; first_key > 0 && c < group_queries; ++c) {
+      const bool begins = first_key <= of_group.begin;
+      for (Index c = 0; !begins && c < group_queries; ++c) {
         if (shrink_c[c] == T(1)) continue;
         T* sum_k = sum_ck[g + c];
         for (Index k = 0; k < padded_K; k += width) store<L>(sum_k + k, load<L>(sum_k + k) * shrink_c[c]);
       }
       multiply<T>({.out = sum_ck.from(g),
-                   .a = {weight_cc, 1, group<T>},
-                   .b = tile_value_ck,
+                   .a = {weight_sc + from * group<T>, 1, group<T>},
+                   .b = tile_value_sk.from(from),
                    .rows = group_queries,
                    .lanes = padded_K,
-                   .steps = keys,
-                   .add = first_key > 0,
-                   .which = diagonal ? Steps::to_diagonal : Steps::all});
+                   .steps = keys - from,
+                   .add = !begins,
+                   .which = diagonal && keys == before + group_queries ? Steps::to_diagonal : Steps::all});
     }
   }
 
@@ -228,53 +293,71 @@ Index backward_scratch(Index K, Index block) {
 }
 
 // One block of keys against every query that sees it: finishes d_key and d_value of the block, adds its part to
-// d_query_ck (C rows of padded(K) channels), or begins it if it is the first block to do so.
-template <class T>
+// d_query_ck (C rows of padded(K) channels). Blocks are dealt out to `pieces` d_query; the first of each that a tile of
+// queries meets begins it.
+template <bool biased, class T>
 void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first_key, Index block, Rows<T> d_query_ck,
-                    bool begins_d_query, const T* delta_c, T* scratch) {
+                    Index pieces, const T* delta_c, const T* bias_x, T* scratch) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = a.K, padded_K = padded<T>(K);
-  const auto rows = [&](auto* first, Index stride) { return head_rows(first, stride, b, n, a.C, a.N, K); };
-  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride);
-  const Rows<const T> d_out_ck = rows(a.d_out_bch, 0);
-  const Rows<const T> key_ck = rows(a.key_bch, a.key_stride).from(first_key);
-  const Rows<const T> value_ck = rows(a.value_bch, a.value_stride).from(first_key);
-  const Rows<T> d_key_ck = rows(a.d_key_bch, a.d_key_stride).from(first_key);
-  const Rows<T> d_value_ck = rows(a.d_value_bch, a.d_value_stride).from(first_key);
+  const Sight<T>& sight = a.sight;
+  const auto rows = [&](auto* first, Index stride, Index count) {
+    return head_rows(first, stride, b, n, count, a.N, K);
+  };
+  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride, a.C);
+  const Rows<const T> d_out_ck = rows(a.d_out_bch, 0, a.C);
+  const Rows<const T> key_sk = rows(a.key_bsh, a.key_stride, a.S).from(first_key);
+  const Rows<const T> value_sk = rows(a.value_bsh, a.value_stride, a.S).from(first_key);
+  const Rows<T> d_key_sk = rows(a.d_key_bsh, a.d_key_stride, a.S).from(first_key);
+  const Rows<T> d_value_sk = rows(a.d_value_bsh, a.d_value_stride, a.S).from(first_key);
   const Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C;
-  const Index keys = lesser(block, a.C - first_key);
-  const T scale = score_scale<T>(K);
+  const Index keys = lesser(block, a.S - first_key);
+  const T scale = score_scale<T>(a);
 
-  T* key_gkc = scratch;
-  T* value_gkc = key_gkc + K * block;
-  T* padded_ck = value_gkc + K * block;
-  T* padded_tile_ck = padded_ck + 3 * padded_K * block;
+  T* key_gks = scratch;
+  T* value_gks = key_gks + K * block;
+  T* padded_sk = value_gks + K * block;
+  T* padded_tile_ck = padded_sk + 3 * padded_K * block;
   const bool several_tiles = a.C > tile;
-  const Rows<const T> padded_key_ck = padded_rows<T>(key_ck, keys, K, several_tiles, padded_ck);
-  const Rows<T> d_key_sum_ck = K == padded_K ? d_key_ck : Rows<T>{padded_ck + padded_K * block, padded_K};
-  const Rows<T> d_value_sum_ck = K == padded_K ? d_value_ck : Rows<T>{padded_ck + 2 * padded_K * block, padded_K};
-  alignas(64) T hide_c[most_rows];           // added to the scores of a key: 0, or -infinity for a weight of 0
-  alignas(64) T weight_cc[tile * group<T>];  // a query tile x a group of keys
-  alignas(64) T d_score_cc[tile * tile];     // a query tile x a key tile
-  transpose_groups<T>(key_gkc, key_ck, keys, K);
-  transpose_groups<T>(value_gkc, value_ck, keys, K);
-  for (Index c = 0; c < padded<T>(keys); ++c) {
-    const bool seen = c < keys && !(a.mask_bc && a.mask_bc[b * a.C + first_key + c] == 0);
-    hide_c[c] = seen ? T(0) : T(-infinity);
+  const Rows<const T> padded_key_sk = padded_rows<T>(key_sk, keys, K, several_tiles, padded_sk);
+  const Rows<T> d_key_sum_sk = K == padded_K ? d_key_sk : Rows<T>{padded_sk + padded_K * block, padded_K};
+  const Rows<T> d_value_sum_sk = K == padded_K ? d_value_sk : Rows<T>{padded_sk + 2 * padded_K * block, padded_K};
+  alignas(64) T hide_s[most_rows];           // added to the scores of a key: 0, or -infinity for a weight of 0
+  alignas(64) T weight_cs[tile * group<T>];  // a query tile x a group of keys
+  alignas(64) T d_score_cs[tile * tile];     // a query tile x a key tile
+  transpose_groups<T>(key_gks, key_sk, keys, K);
+  transpose_groups<T>(value_gks, value_sk, keys, K);
+  for (Index s = 0; s < padded<T>(keys); ++s) {
+    const bool seen = s < keys && !(sight.mask_bs && sight.mask_bs[b * a.S + first_key + s] == 0);
+    hide_s[s] = seen ? T(0) : T(-infinity);
+  }
+  const auto seers_of = [&](Index first, Index count) {
+    return sight.queries_of({first_key + first, first_key + first + count}, a.C);
+  };
+  for (Index key = 0; key < keys; key += tile) {
+    const Index tile_keys = lesser(tile, keys - key);
+    if (!seers_of(key, tile_keys).empty()) continue;
+    clear_rows<T>(d_key_sum_sk.from(key), tile_keys, padded_K);
+    clear_rows<T>(d_value_sum_sk.from(key), tile_keys, padded_K);
   }
 
-  for (Index first_query = a.causal ? first_key : 0; first_query < a.C; first_query += tile) {
+  const Stretch seers = seers_of(0, keys);
+  for (Index first_query = seers.begin / tile * tile; first_query < seers.end; first_query += tile) {
     const Index queries = lesser(tile, a.C - first_query);
     const Rows<const T> tile_query_ck =
         padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_tile_ck);
     const Rows<const T> tile_d_out_ck =
         padded_rows<T>(d_out_ck.from(first_query), queries, K, false, padded_tile_ck + padded_K * tile);
-    const Index end = a.causal ? lesser(keys, first_query - first_key + tile) : keys;
-    for (Index key = 0; key < end; key += tile) {
-      const bool diagonal = a.causal && first_query == first_key + key;
-      const bool begins_d_key = first_query == (a.causal ? first_key + key : 0);
+    const Stretch seen = sight.keys_of({first_query, first_query + queries}, a.S);
+    const bool begins_d_query = first_key < (seen.begin / block + pieces) * block;
+    const Index begin = larger(seen.begin - first_key, Index(0)) / tile * tile;
+    const Index end = lesser(seen.end - first_key, keys);
+    for (Index key = begin; key < end; key += tile) {
       const Index tile_keys = lesser(tile, keys - key);
+      const Index behind = first_key + key - first_query - sight.offset;  // where the first query stands, the first key
+      const bool diagonal = sight.causal && behind == 0;
+      const bool begins_d_key = first_query <= seers_of(key, tile_keys).begin;
       for (Index g = 0; g < tile_keys; g += group<T>) {
         const Index group_keys = lesser(group<T>, tile_keys - g);
         // On the diagonal, queries before the first key of the group are left out, and the next ones see no key of the
@@ -293,44 +376,55 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
           multiply_queries(first, both, width);
           multiply_queries(both, queries, group_keys > width ? group<T> : width);
         };
-        multiply_pairs(weight_cc, group<T>, tile_query_ck, key_gkc + (key + g) * K);
-        multiply_pairs(d_score_cc + g, tile, tile_d_out_ck, value_gkc + (key + g) * K);
+        multiply_pairs(weight_cs, group<T>, tile_query_ck, key_gks + (key + g) * K);
+        multiply_pairs(d_score_cs + g, tile, tile_d_out_ck, value_gks + (key + g) * K);
 
         for (Index half = 0; half < group_keys; half += width) {
+          const Index at = behind + g + half;  // the query that stands at the first key of the vector
           // A few queries from c on.
           const auto weigh = [&]<int count>(Index c, const L& hide) {
             L weight[count];
             unrolled<count>([&](int i) {
-              const L score = load<L>(weight_cc + (c + i) * group<T> + half) * scale + hide;
-              weight[i] = (score - lse_c[first_query + c + i]) * T(log2_e);
+              L score = load<L>(weight_cs + (c + i) * group<T> + half);
+              if constexpr (biased) score += load<L>(bias_x + at - (c + i));  // (attention.11)
+              weight[i] = (score * scale + hide - lse_c[first_query + c + i]) * T(log2_e);
             });
             powers_of_two(weight);  // (attention.5)
             unrolled<count>([&](int i) {
-              T* d_score_c = d_score_cc + (c + i) * tile + g + half;
-              const L d_score = weight[i] * (load<L>(d_score_c) - delta_c[first_query + c + i]);  // (attention.7)
-              store<L>(weight_cc + (c + i) * group<T> + half, weight[i]);
-              store<L>(d_score_c, d_score * scale);  // the factor of d_query and d_key, once for both
+              T* d_score_s = d_score_cs + (c + i) * tile + g + half;
+              const L d_score = weight[i] * (load<L>(d_score_s) - delta_c[first_query + c + i]);  // (attention.7)
+              store<L>(weight_cs + (c + i) * group<T> + half, weight[i]);
+              store<L>(d_score_s, d_score * scale);  // the factor of d_query and d_key, once for both
             });
           };
-          const L hide = load<L>(hide_c + key + g + half);
+          const L hide = load<L>(hide_s + key + g + half), hidden = splat<L>(T(-infinity));
+          const auto weigh_edge = [&](Index c) {  // a query that sees some of the vector's keys
+            L hide_more = hide;
+            if (sight.causal) hide_more = lane_numbers<L>() > splat<L>(T(c - at)) ? hidden : hide_more;
+            if (sight.reach > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - sight.reach)) ? hide_more : hidden;
+            weigh.template operator()<1>(c, hide_more);
+          };
+          // Queries in their order: they see none of these keys, then some, all, again some, and again none.
+          const auto until = [&](bool edge, Index c, Index otherwise) { return edge ? lesser(queries, c) : otherwise; };
+          const Index none = until(sight.causal, at, first), some = until(sight.causal, at + width, first);
+          const Index all = until(sight.reach > 0, at + sight.reach, queries);
+          const Index some_again = until(sight.reach > 0, at + sight.reach + width - 1, queries);
+          const auto clear = [&](Index c) {
+            store<L>(weight_cs + c * group<T> + half, splat<L>(T(0)));
+            store<L>(d_score_cs + c * tile + g + half, splat<L>(T(0)));
+          };
           Index c = first;
-          if (diagonal) {
-            for (; c < lesser(queries, g + half); ++c) {
-              store<L>(weight_cc + c * group<T> + half, splat<L>(T(0)));
-              store<L>(d_score_cc + c * tile + g + half, splat<L>(T(0)));
-            }
-            for (; c < lesser(queries, g + half + width); ++c) {
-              weigh.template operator()<1>(
-                  c, lane_numbers<L>() > splat<L>(T(c - g - half)) ? splat<L>(T(-infinity)) : hide);
-            }
-          }
-          for (; c + weights_at_once <= queries; c += weights_at_once) {
+          for (; c < none; ++c) clear(c);
+          for (; c < lesser(some, some_again); ++c) weigh_edge(c);
+          for (; c + weights_at_once <= all; c += weights_at_once) {
             weigh.template operator()<weights_at_once>(c, hide);
           }
-          for (; c < queries; ++c) weigh.template operator()<1>(c, hide);
+          for (; c < all; ++c) weigh.template operator()<1>(c, hide);
+          for (; c < some_again; ++c) weigh_edge(c);
+          for (; c < queries; ++c) clear(c);
         }
-        Product<T> by_key{.out = d_value_sum_ck.from(key + g),  // (attention.10)
-                          .a = {weight_cc + first * group<T>, 1, group<T>},
+        Product<T> by_key{.out = d_value_sum_sk.from(key + g),  // (attention.10)
+                          .a = {weight_cs + first * group<T>, 1, group<T>},
                           .b = tile_d_out_ck.from(first),
                           .rows = group_keys,
                           .lanes = padded_K,
@@ -338,27 +432,28 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
                           .add = !begins_d_key,
                           .which = diagonal ? Steps::from_diagonal : Steps::all};
         multiply<T>(by_key);
-        by_key.out = d_key_sum_ck.from(key + g);  // (attention.9)
-        by_key.a = {d_score_cc + first * tile + g, 1, tile};
+        by_key.out = d_key_sum_sk.from(key + g);  // (attention.9)
+        by_key.a = {d_score_cs + first * tile + g, 1, tile};
         by_key.b = tile_query_ck.from(first);
         multiply<T>(by_key);
       }
       const Index step = diagonal ? group<T> : queries;
       for (Index c = 0; c < queries; c += step) {  // (attention.8)
         const Index some = lesser(step, queries - c);
+        const bool to_diagonal = diagonal && c + some <= tile_keys;
         multiply<T>({.out = d_query_ck.from(first_query + c),
-                     .a = {d_score_cc + c * tile, tile, 1},
-                     .b = padded_key_ck.from(key),
+                     .a = {d_score_cs + c * tile, tile, 1},
+                     .b = padded_key_sk.from(key),
                      .rows = some,
                      .lanes = padded_K,
-                     .steps = diagonal ? c + some : tile_keys,
-                     .add = !begins_d_query || key > 0,
-                     .which = diagonal ? Steps::to_diagonal : Steps::all});
+                     .steps = to_diagonal ? c + some : tile_keys,
+                     .add = !begins_d_query || key > begin,
+                     .which = to_diagonal ? Steps::to_diagonal : Steps::all});
       }
     }
   }
-  copy_back<T>(d_key_ck, d_key_sum_ck, keys, K);
-  copy_back<T>(d_value_ck, d_value_sum_ck, keys, K);
+  copy_back<T>(d_key_sk, d_key_sum_sk, keys, K);
+  copy_back<T>(d_value_sk, d_value_sum_sk, keys, K);
 }
 
 // delta of the positions [first, end). Summed channel by channel, as multiply() sums the products with the values:
@@ -389,13 +484,13 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
 // that depends on the shape alone, too.
 inline Index pieces_of(Index heads, Index blocks) { return lesser(blocks_of(enough_tasks, heads), blocks); }
 
-template <class Device, class T>
+template <bool biased, class Device, class T>
 void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
   const Index heads = a.B * a.N;
   const Index tiles = blocks_of(a.C, tile);
-  if (heads == 0 || tiles == 0) return;
-  const Index block = block_rows(heads, a.C, a.K);
-  const Index blocks = blocks_of(a.C, block);
+  if (heads == 0) return;
+  const Index block = block_rows(heads, a.S, a.K);
+  const Index blocks = blocks_of(a.S, block);
   const Index pieces = pieces_of(heads, blocks);
   const Index padded_K = padded<T>(a.K);
   const bool in_place = pieces == 1 && a.K == padded_K;  // d_query needs neither a sum nor padding
@@ -403,17 +498,24 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
   T* delta_bnc = scratch.template take<T>(heads * a.C);
   T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
   T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K, block));
+  const BiasTable<T> bias(scratch, a);
   const auto rows = [&](auto* first, Index stride, Index head) {
     return head_rows(first, stride, head / a.N, head % a.N, a.C, a.N, a.K);
   };
+  const auto seen_by_tile = [&](Index t) { return a.sight.keys_of({t * tile, lesser((t + 1) * tile, a.C)}, a.S); };
 
   parallel_for(device, a.B * tiles, [&](Index task, Index) {
-    const Index first = task % tiles * tile;
+    const Index t = task % tiles;
+    const Index first = t * tile, end = lesser(first + tile, a.C);
     for (Index head = task / tiles * a.N; head < (task / tiles + 1) * a.N; ++head) {
-      sum_delta<T>(delta_bnc + head * a.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first,
-                   lesser(first + tile, a.C), a.K);  // (attention.6)
+      sum_delta<T>(delta_bnc + head * a.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first, end,
+                   a.K);  // (attention.6)
+      if (in_place && seen_by_tile(t).empty()) {
+        clear_rows<T>(rows(a.d_query_bch, a.d_query_stride, head).from(first), end - first, a.K);
+      }
     }
   });
+  if constexpr (biased) parallel_for(device, a.N, [&](Index n, Index) { bias.fill(a, n); });
 
   parallel_for(device, pieces * heads, [&](Index task, Index worker) {
     const Index head = task / pieces;
@@ -421,8 +523,8 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     const Rows<T> d_query_ck = in_place ? rows(a.d_query_bch, a.d_query_stride, head)
                                         : Rows<T>{d_query_pbnck + (piece * heads + head) * a.C * padded_K, padded_K};
     for (Index t = piece; t < blocks; t += pieces) {
-      backward_block<T>(a, head / a.N, head % a.N, t * block, block, d_query_ck, t == piece, delta_bnc + head * a.C,
-                        per_worker + worker * backward_scratch<T>(a.K, block));
+      backward_block<biased, T>(a, head / a.N, head % a.N, t * block, block, d_query_ck, pieces, delta_bnc + head * a.C,
+                                bias.of_head(head % a.N), per_worker + worker * backward_scratch<T>(a.K, block));
     }
   });
   if (in_place) return;
@@ -431,12 +533,15 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     const Index head = task / tiles;
     const Index t = task % tiles;
     const Rows<T> d_query_ck = rows(a.d_query_bch, a.d_query_stride, head);
-    // A causal piece begins with the queries of its first block.
-    const Index pieces_here = a.causal ? lesser(pieces, t * tile / block + 1) : pieces;
+    // The blocks that the tile has met lie one after the other, and so do their pieces, in a circle.
+    const Stretch seen = seen_by_tile(t);
+    const Index met = seen.empty() ? 0 : blocks_of(seen.end, block) - seen.begin / block;
+    const Index first_piece = met == 0 ? 0 : seen.begin / block % pieces, pieces_here = lesser(pieces, met);
     for (Index c = t * tile; c < lesser((t + 1) * tile, a.C); ++c) {
       for_lanes<T>(a.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
-        for (Index piece = 0; piece < pieces_here; ++piece) {
+        for (Index i = 0; i < pieces_here; ++i) {
+          const Index piece = first_piece + i < pieces ? first_piece + i : first_piece + i - pieces;
           sum += load<L>(d_query_pbnck + ((piece * heads + head) * a.C + c) * padded_K + k);
         }
         store<L>(d_query_ck[c] + k, sum);

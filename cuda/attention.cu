@@ -12,18 +12,18 @@ namespace {
 // Grid: a block for each tile of queries of each head, late (in a causal pass: long) tiles first. Keys and values are
 // read once for every 64 queries: 4 * 64 * K flops for 4 K bytes in bf16, 64 flops a byte, most of which come from the
 // second cache. The running maximum is that of the scores before they are scaled.
-template <class T, int KP, bool wide>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
+template <class T, int KP, bool wide, bool general>
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
   constexpr int W = forward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
   const Place at = place_of_block(plan, int(a.N), true);
-  const Rows<const T> query_ck = head_rows(a.query_bch, a.query_stride, a, at);
-  const Rows<const T> key_ck = head_rows(a.key_bch, a.key_stride, a, at);
-  const Rows<const T> value_ck = head_rows(a.value_bch, a.value_stride, a, at);
-  const Sight sight = sight_of(a, at);
-  const int C = int(a.C), K = int(a.K);
+  const Rows<const T> query_ck = query_rows(a.query_bch, a.query_stride, a, at);
+  const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
+  const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
+  const HeadSight<general> sight = sight_of<general>(a, at);
+  const int C = int(a.C), S = general ? int(a.S) : C, K = int(a.K);
   const float scale_2 = plan.scale * log2_e;  // exp(scale x) = 2^(scale_2 x)
 
   Left<T, KP> query;
@@ -34,11 +34,11 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
     sum[r] = 0;
   }
   fetch<wide>(shared.own[0], query_ck, at.first, C, K);
-  for_tiles<stages<T, KP, 1>>(
-      0, a.causal && at.first + tile < C ? at.first + tile : C,
+  for_tiles<stages<T, KP, 1>, general>(
+      sight.keys_of(at.first, tile),
       [&](int first_key, int stage) {
-        fetch<wide>(shared.other[stage][0], key_ck, first_key, C, K);
-        fetch<wide>(shared.other[stage][1], value_ck, first_key, C, K);
+        fetch<wide>(shared.other[stage][0], key_sk, first_key, S, K);
+        fetch<wide>(shared.other[stage][1], value_sk, first_key, S, K);
       },
       [&] { query.take(shared.own[0]); },
       [&](int first_key, int stage) {
@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
           const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
           Score score;                                                // without the factor, which joins in the exponent
           multiply_rows(score, query, shared.other[stage][0], part);  // (attention.1)
+          add_bias(score, sight, at.first, first_key + part, true, plan.scale);
           hide_others(score, seen);
           for (int r = 0; r < Score::rows; ++r) {
             float new_max = max[r];
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
   }
   lay_down(shared.own[0], out, 1);
   __syncthreads();
-  put<wide>(head_rows(a.out_bch, 0, a, at), shared.own[0], at.first, C, K);
+  put<wide>(query_rows(a.out_bch, 0, a, at), shared.own[0], at.first, C, K);
 }
 
 // ---- Backward ----
@@ -94,24 +95,24 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
 // exactly as d_out . value is (multiply_diagonal). If one weight is 1 and the others 0, out is that value, also after
 // rounding, delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error,
 // which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
-template <class T, int KP, bool wide>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
+template <class T, int KP, bool wide, bool general>
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
   const Place at = place_of_block(plan, int(a.N), true);
-  const Rows<const T> key_ck = head_rows(a.key_bch, a.key_stride, a, at);
-  const Rows<const T> value_ck = head_rows(a.value_bch, a.value_stride, a, at);
-  const Sight sight = sight_of(a, at);
-  const int C = int(a.C), K = int(a.K);
+  const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
+  const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
+  const HeadSight<general> sight = sight_of<general>(a, at);
+  const int C = int(a.C), S = general ? int(a.S) : C, K = int(a.K);
 
   Left<T, KP> query, d_out;
   Part<T, KP> d_query;
   float lse[Score::rows], delta[Score::rows];
-  fetch<wide>(shared.own[0], head_rows(a.query_bch, a.query_stride, a, at), at.first, C, K);
-  fetch<wide>(shared.own[1], head_rows(a.d_out_bch, 0, a, at), at.first, C, K);
-  fetch<wide>(shared.other[0][0], head_rows(a.out_bch, 0, a, at), at.first, C, K);
+  fetch<wide>(shared.own[0], query_rows(a.query_bch, a.query_stride, a, at), at.first, C, K);
+  fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, a, at), at.first, C, K);
+  fetch<wide>(shared.other[0][0], query_rows(a.out_bch, 0, a, at), at.first, C, K);
   fetched();
   query.take(shared.own[0]);
   d_out.take(shared.own[1]);
@@ -127,22 +128,24 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
   }
   __syncthreads();  // everyone has read out
 
-  for_tiles<stages<T, KP, 2>>(
-      0, a.causal && at.first + tile < C ? at.first + tile : C,
+  for_tiles<stages<T, KP, 2>, general>(
+      sight.keys_of(at.first, tile),
       [&](int first_key, int stage) {
-        fetch<wide>(shared.other[stage][0], key_ck, first_key, C, K);
-        fetch<wide>(shared.other[stage][1], value_ck, first_key, C, K);
+        fetch<wide>(shared.other[stage][0], key_sk, first_key, S, K);
+        fetch<wide>(shared.other[stage][1], value_sk, first_key, S, K);
       },
       [] {},
       [&](int first_key, int stage) {
         const auto &key = shared.other[stage][0], &value = shared.other[stage][1];
         const bool edge = !sight.sees_all(at.first, first_key);
         for (int part = 0; part < tile; part += W) {
-          if (a.causal && first_key + part > at.first + Score::last_row()) break;  // nothing that this warp sees
+          // The rest is nothing that this warp sees.
+          if (a.sight.causal && first_key + part > sight.position(at.first + Score::last_row())) break;
           const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
           Score score, d_score;
           multiply_rows(score, query, key, part);
           multiply_rows(d_score, d_out, value, part);  // of the weights, so far
+          add_bias(score, sight, at.first, first_key + part, true, plan.scale);
           hide_others(score, seen);
           for (int r = 0; r < Score::rows; ++r) {
             for (int c = 0; c < Score::columns; ++c) {
@@ -156,30 +159,30 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
       });
   lay_down(shared.own[0], d_query, plan.scale);
   __syncthreads();
-  put<wide>(head_rows(a.d_query_bch, a.d_query_stride, a, at), shared.own[0], at.first, C, K);
+  put<wide>(query_rows(a.d_query_bch, a.d_query_stride, a, at), shared.own[0], at.first, C, K);
 }
 
 // Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
 // keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
-template <class T, int KP, bool wide>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
+template <class T, int KP, bool wide, bool general>
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
   const Place at = place_of_block(plan, int(a.N), false);
-  const Rows<const T> query_ck = head_rows(a.query_bch, a.query_stride, a, at);
-  const Rows<const T> d_out_ck = head_rows(a.d_out_bch, 0, a, at);
-  const Statistics* of_head = statistics + Index{at.head} * plan.tiles;
-  const Sight sight = sight_of(a, at);
-  const int C = int(a.C), K = int(a.K);
+  const Rows<const T> query_ck = query_rows(a.query_bch, a.query_stride, a, at);
+  const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, a, at);
+  const Statistics* of_head = statistics + Index{at.head} * (general ? plan.query_tiles : plan.tiles);
+  const HeadSight<general> sight = sight_of<general>(a, at);
+  const int C = int(a.C), S = general ? int(a.S) : C, K = int(a.K);
 
   Left<T, KP> key, value;
   Part<T, KP> d_key, d_value;
-  fetch<wide>(shared.own[0], head_rows(a.key_bch, a.key_stride, a, at), at.first, C, K);
-  fetch<wide>(shared.own[1], head_rows(a.value_bch, a.value_stride, a, at), at.first, C, K);
-  for_tiles<stages<T, KP, 2>>(
-      a.causal ? at.first : 0, C,
+  fetch<wide>(shared.own[0], key_rows<general>(a.key_bsh, a.key_stride, a, at), at.first, S, K);
+  fetch<wide>(shared.own[1], key_rows<general>(a.value_bsh, a.value_stride, a, at), at.first, S, K);
+  for_tiles<stages<T, KP, 2>, general>(
+      sight.queries_of(at.first, tile, C),
       [&](int first_query, int stage) {
         fetch<wide>(shared.other[stage][0], query_ck, first_query, C, K);
         fetch<wide>(shared.other[stage][1], d_out_ck, first_query, C, K);
@@ -198,11 +201,12 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
         const bool edge = !sight.sees_all(first_query, at.first);
         for (int part = 0; part < tile; part += W) {
           // Queries before the first key of this warp see none of its keys.
-          if (a.causal && first_query + part + W - 1 < at.first + Score::first_row()) continue;
+          if (a.sight.causal && sight.position(first_query + part + W - 1) < at.first + Score::first_row()) continue;
           const std::uint32_t seen = edge ? seen_scores<Score>(sight, first_query + part, at.first, false) : all_seen;
           Score weight, d_score;
           multiply_rows(weight, key, query, part);     // scores, so far
           multiply_rows(d_score, value, d_out, part);  // of the weights, so far
+          add_bias(weight, sight, first_query + part, at.first, false, plan.scale);
           hide_others(weight, seen);
           for (int c = 0; c < Score::columns; ++c) {
             const float lse = shared.statistics[stage].lse[part + Score::column(c)];
@@ -220,8 +224,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP>)
   lay_down(shared.own[0], d_key, plan.scale);
   lay_down(shared.own[1], d_value, 1);
   __syncthreads();
-  put<wide>(head_rows(a.d_key_bch, a.d_key_stride, a, at), shared.own[0], at.first, C, K);
-  put<wide>(head_rows(a.d_value_bch, a.d_value_stride, a, at), shared.own[1], at.first, C, K);
+  put<wide>(key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at), shared.own[0], at.first, S, K);
+  put<wide>(key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at), shared.own[1], at.first, S, K);
 }
 
 // ---- Step ----
@@ -247,7 +251,9 @@ __global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float
   const T* value_ck = a.value_ch + first * H + n * K;
 
   for (int c = warp; c < rows; c += step_threads / warp_size) {
-    const float score = scale * dot_product(a.query_h + n * K, key_ck + c * H, K);  // (attention.1)
+    float score = scale * dot_product(a.query_h + n * K, key_ck + c * H, K);  // (attention.1)
+    const Sight<float>& sight = a.sight;
+    if (sight.distance_bias_nc) score += sight.distance_bias_nc[n * sight.distances + a.length - 1 - (first + c)];
     if (lane == 0) shared.score[c] = score;
   }
   __syncthreads();
@@ -298,16 +304,26 @@ __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
 
 // ---- On the host ----
 
-float scale_of(Index K) { return 1 / sqrtf(float(K)); }
+template <class Arguments>
+float scale_of(const Arguments& a) {
+  return a.scale > 0 ? float(a.scale) : 1 / sqrtf(float(a.K));
+}
 
-Index tiles_of(Index C) { return (C + tile - 1) / tile; }
+Index tiles_of(Index rows) { return (rows + tile - 1) / tile; }
+
+// For blocks that own `rows` rows of each head together, of queries or of keys.
+template <class Arguments>
+Plan plan_of(const Arguments& a, Index rows) {
+  const Index tiles = tiles_of(rows);
+  constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
+  const Index together = 0 < tiles && tiles < blocks_together ? blocks_together / tiles : 1;
+  return {int(tiles), int(a.B * a.N), int(together), int(tiles_of(a.C)), scale_of(a)};
+}
 
 template <class Arguments>
-Plan plan_of(const Arguments& a) {
-  const Index tiles = tiles_of(a.C);
-  constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
-  const Index together = tiles < blocks_together ? blocks_together / tiles : 1;
-  return {int(tiles), int(a.B * a.N), int(together), scale_of(a.K)};
+bool is_general(const Arguments& a) {
+  const Sight<float>& sight = a.sight;
+  return a.C != a.S || sight.offset != 0 || sight.reach != 0 || sight.distance_bias_nc;
 }
 
 template <class T, int KP, int owned>
@@ -342,49 +358,61 @@ template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
   const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
   if (rows == 0) return;
-  const Plan plan = plan_of(a);
-  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
-                    widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch);
-  const auto in_tiles = [&]<int KP, bool wide_rows>() {
-    launch(forward_kernel<T, KP, wide_rows>, unsigned(plan.heads * plan.tiles), threads_per_block<T>,
-           shared_bytes<T, KP, 1>(), device.stream(), a, plan);
+  const Plan plan = plan_of(a, a.C);
+  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bsh) &&
+                    widest_fits<T>(a.value_stride, a.value_bsh) && widest_fits<T>(0, a.out_bch);
+  const auto run = [&]<bool general>() {
+    const auto in_tiles = [&]<int KP, bool wide_rows>() {
+      launch(forward_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.tiles), threads_per_block<T>,
+             shared_bytes<T, KP, 1>(), device.stream(), a, plan);
+    };
+    if (with_width<T>(a.K, wide, in_tiles)) return;
+    launch(plain_forward_kernel<T, general>, rows, warp_size, std::size_t(a.K) * sizeof(float), device.stream(), a,
+           plan.scale);
   };
-  if (with_width<T>(a.K, wide, in_tiles)) return;
-  launch(plain_forward_kernel<T>, rows, warp_size, std::size_t(a.K) * sizeof(float), device.stream(), a, plan.scale);
+  is_general(a) ? run.template operator()<true>() : run.template operator()<false>();
 }
 
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
-  const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
-  if (rows == 0) return;
-  const Plan plan = plan_of(a);
-  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bch) &&
-                    widest_fits<T>(a.value_stride, a.value_bch) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
-                    widest_fits<T>(a.d_query_stride, a.d_query_bch) && widest_fits<T>(a.d_key_stride, a.d_key_bch) &&
-                    widest_fits<T>(a.d_value_stride, a.d_value_bch);
-  const unsigned blocks = unsigned(plan.heads * plan.tiles);
+  const unsigned rows = blocks_for(a.B * a.N * a.C, 1), keys = blocks_for(a.B * a.N * a.S, 1);
+  const Plan plan = plan_of(a, a.C), key_plan = plan_of(a, a.S);
+  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bsh) &&
+                    widest_fits<T>(a.value_stride, a.value_bsh) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
+                    widest_fits<T>(a.d_query_stride, a.d_query_bch) && widest_fits<T>(a.d_key_stride, a.d_key_bsh) &&
+                    widest_fits<T>(a.d_value_stride, a.d_value_bsh);
+  const unsigned blocks = unsigned(plan.heads * plan.tiles), key_blocks = unsigned(plan.heads * key_plan.tiles);
   typename Device::Scope scratch(device.workspace);
-  const auto in_tiles = [&]<int KP, bool wide_rows>() {
-    Statistics* statistics = scratch.template take<Statistics>(blocks);
-    launch(backward_query_kernel<T, KP, wide_rows>, blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
-           device.stream(), a, statistics, plan);
-    launch(backward_key_kernel<T, KP, wide_rows>, blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
-           device.stream(), a, statistics, plan);
+  const auto run = [&]<bool general>() {
+    const auto in_tiles = [&]<int KP, bool wide_rows>() {
+      Statistics* statistics = scratch.template take<Statistics>(blocks);
+      launch(backward_query_kernel<T, KP, wide_rows, general>, blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
+             device.stream(), a, statistics, plan);
+      launch(backward_key_kernel<T, KP, wide_rows, general>, key_blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
+             device.stream(), a, statistics, key_plan);
+    };
+    if (with_width<T>(a.K, wide, in_tiles)) return;
+    float* delta_bnc = scratch.template take<float>(rows);
+    const std::size_t bytes = std::size_t(a.K) * sizeof(float);
+    launch(plain_backward_query_kernel<T, general>, rows, warp_size, bytes, device.stream(), a, delta_bnc, plan.scale);
+    launch(plain_backward_key_kernel<T, general>, keys, warp_size, 2 * bytes, device.stream(), a, delta_bnc,
+           plan.scale);
   };
-  if (with_width<T>(a.K, wide, in_tiles)) return;
-  float* delta_bnc = scratch.template take<float>(rows);
-  const std::size_t bytes = std::size_t(a.K) * sizeof(float);
-  launch(plain_backward_query_kernel<T>, rows, warp_size, bytes, device.stream(), a, delta_bnc, plan.scale);
-  launch(plain_backward_key_kernel<T>, rows, warp_size, 2 * bytes, device.stream(), a, delta_bnc, plan.scale);
+  is_general(a) ? run.template operator()<true>() : run.template operator()<false>();
 }
 
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
-  const int chunks = int(blocks_for(a.length, chunk));
+  // The rows in reach alone.
+  AttentionStep<T> near = a;
+  if (a.sight.reach > 0) near.length = smaller(a.sight.reach, a.length);
+  near.key_ch += (a.length - near.length) * a.N * a.K;
+  near.value_ch += (a.length - near.length) * a.N * a.K;
+  const int chunks = int(blocks_for(near.length, chunk));
   typename Device::Scope scratch(device.workspace);
   float* triple = scratch.template take<float>(a.N * chunks * (a.K + 2));
-  launch(step_kernel<T>, blocks_for(a.N * chunks, 1), step_threads, 0, device.stream(), a, triple, chunks,
-         scale_of(a.K));
+  launch(step_kernel<T>, blocks_for(a.N * chunks, 1), step_threads, 0, device.stream(), near, triple, chunks,
+         scale_of(a));
   launch(merge_kernel<T>, blocks_for(a.N, 1), step_threads, 0, device.stream(), a.out_h, triple, chunks, int(a.K));
 }
 

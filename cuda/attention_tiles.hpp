@@ -41,10 +41,10 @@ constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 template <class T, int KP, int owned>
 constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 
-// Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills. Nothing
-// that the emulator looks at.
-template <class T, int KP>
-[[maybe_unused]] constexpr int blocks = (on_tensor_cores<T> && KP <= 64) ? 3 : 2;
+// Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills, one less
+// of a kernel that is `general` (see HeadSight). Nothing that the emulator looks at.
+template <class T, int KP, bool general>
+[[maybe_unused]] constexpr int blocks = ((on_tensor_cores<T> && KP <= 64) ? 3 : 2) - general;
 
 // Columns of a score tile that are in registers at a time.
 template <class T, int KP>
@@ -58,7 +58,8 @@ constexpr int backward_width = on_tensor_cores<T> ? (KP <= 32 ? 32 : 16) : 64;
 struct Plan {
   int tiles, heads;  // heads of all sequences
   int together;      // heads whose tiles take turns
-  float scale;       // 1/sqrt(K)
+  int query_tiles;   // of a head, whatever blocks own
+  float scale;       // 1/sqrt(K), or what is given
 };
 
 struct Place {
@@ -87,27 +88,82 @@ struct Rows {
   __device__ T* operator[](int c) const { return first + Index{c} * stride; }
 };
 template <class T, class Arguments>
-__device__ __forceinline__ Rows<T> head_rows(T* first_bch, Index stride, const Arguments& a, const Place& at) {
+__device__ __forceinline__ Rows<T> rows_of(T* first, Index stride, Index count, const Arguments& a, const Place& at) {
   const Index step = stride_or(stride, a.N * a.K);
-  return {first_bch + at.b * a.C * step + at.n * a.K, int(step)};
+  return {first + at.b * count * step + at.n * a.K, int(step)};
+}
+// Of queries and what is like them, and of keys and values.
+template <class T, class Arguments>
+__device__ __forceinline__ Rows<T> query_rows(T* first_bch, Index stride, const Arguments& a, const Place& at) {
+  return rows_of(first_bch, stride, a.C, a, at);
+}
+template <bool general, class T, class Arguments>
+__device__ __forceinline__ Rows<T> key_rows(T* first_bsh, Index stride, const Arguments& a, const Place& at) {
+  return rows_of(first_bsh, stride, general ? a.S : a.C, a, at);
 }
 
-// Which keys a query sees.
-struct Sight {
-  const Token* mask_c;
-  int C;
-  bool causal;
+// Tiles of which somebody sees something, or rows: begin to end - 1.
+struct Range {
+  int begin, end;
+};
+
+// The sight of one head. As many keys as queries, all of them seen or all that are not behind, and no bias: that is
+// what nearly every pass is over. It has kernels of its own, which know of nothing else; the others are `general`.
+template <bool general>
+struct HeadSight {
+  const Sight<float>& all;
+  const Token* mask_s;
+  const float* distance_bias_c;
+  int S;
+
   __device__ bool sees(int query, int key) const {
-    return key < C && (!causal || key <= query) && (!mask_c || mask_c[key] != 0);
+    return key < S && (general ? all.sees(query, key) : !all.causal || key <= query) && (!mask_s || mask_s[key] != 0);
   }
   // Every query of a tile every key of another, no question asked.
   __device__ bool sees_all(int first_query, int first_key) const {
-    return !mask_c && first_key + tile <= C && (!causal || first_key + tile - 1 <= first_query);
+    if constexpr (general) {
+      return !mask_s && first_key + tile <= S &&
+             all.of_tiles({first_query, first_query + tile}, {first_key, first_key + tile}) == Seen::all;
+    } else {
+      return !mask_s && first_key + tile <= S && (!all.causal || first_key + tile - 1 <= first_query);
+    }
+  }
+
+  // What of the keys `count` queries see, and who of C queries sees `count` keys.
+  __device__ Range keys_of(int first_query, int count) const {
+    if constexpr (general) {
+      const Stretch keys = all.keys_of({first_query, first_query + count}, S);
+      return {int(keys.begin), int(keys.end)};
+    } else {
+      return {0, all.causal && first_query + count < S ? first_query + count : S};
+    }
+  }
+  __device__ Range queries_of(int first_key, int count, int C) const {
+    if constexpr (general) {
+      const Stretch queries = all.queries_of({first_key, smaller(first_key + count, S)}, C);
+      return {int(queries.begin), int(queries.end)};
+    } else {
+      return {all.causal ? first_key : 0, C};
+    }
+  }
+  // The last key that a query sees by its position is that of its own.
+  __device__ int position(int query) const { return general ? query + int(all.offset) : query; }
+
+  // A tile may hold queries beyond the last one, whose scores do not matter.
+  __device__ float bias(int query, int key) const {
+    const int distance = abs(position(query) - key);
+    return distance_bias_c[smaller(distance, int(all.distances) - 1)];
+  }
+  __device__ float join_bias(float x, int query, int key) const {
+    return general && distance_bias_c ? x + bias(query, key) : x;
   }
 };
-template <class Arguments>
-__device__ __forceinline__ Sight sight_of(const Arguments& a, const Place& at) {
-  return {a.mask_bc ? a.mask_bc + at.b * a.C : nullptr, int(a.C), a.causal};
+template <bool general, class Arguments>
+__device__ __forceinline__ HeadSight<general> sight_of(const Arguments& a, const Place& at) {
+  const Sight<float>& all = a.sight;
+  return {all, all.mask_bs ? all.mask_bs + at.b * (general ? a.S : a.C) : nullptr,
+          general && all.distance_bias_nc ? all.distance_bias_nc + at.n * all.distances : nullptr,
+          int(general ? a.S : a.C)};
 }
 
 // ---- Tiles in shared memory ----
@@ -177,11 +233,13 @@ struct Shared {
   Weights<T> weights;
 };
 
-// Meets tiles first = begin, begin + 64, ... < end: fetch(first, stage), then compute(first, stage). prepare() comes
-// once, when the first tile (and whatever was asked for before it) is there.
-template <int stages, class Fetch, class Prepare, class Compute>
-__device__ __forceinline__ void for_tiles(int begin, int end, const Fetch& fetch_tile, const Prepare& prepare,
+// Meets the tiles of a range: fetch(first, stage), then compute(first, stage). prepare() comes once, when the first
+// tile (and whatever was asked for before it) is there. general: the range may be empty, or begin within a tile.
+template <int stages, bool general, class Fetch, class Prepare, class Compute>
+__device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch_tile, const Prepare& prepare,
                                           const Compute& compute) {
+  const int begin = general ? range.begin / tile * tile : range.begin, end = range.end;
+  if (general && range.begin >= end) return fetched();
   fetch_tile(begin, 0);
   fetched();
   prepare();
@@ -376,8 +434,8 @@ __device__ __forceinline__ float row_sum(float x) {
 
 // Which of this thread's scores exist, a bit each: asked before the scores are made, when registers are free.
 constexpr std::uint32_t all_seen = 0xFFFFFFFF;
-template <class P>
-__device__ __forceinline__ std::uint32_t seen_scores(const Sight& sight, int first_query, int first_key,
+template <class P, bool general>
+__device__ __forceinline__ std::uint32_t seen_scores(const HeadSight<general>& sight, int first_query, int first_key,
                                                      bool rows_are_queries) {
   static_assert(P::rows * P::columns <= 32);
   std::uint32_t seen = 0;
@@ -398,6 +456,21 @@ __device__ __forceinline__ void hide_others(P& score, std::uint32_t seen) {
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) {
       if ((seen >> (r * P::columns + c) & 1) == 0) score.at(r, c) = -infinity;
+    }
+  }
+}
+
+// The bias of every distance joins the scores, which are still without their factor.
+template <class P, bool general>
+__device__ __forceinline__ void add_bias(P& score, const HeadSight<general>& sight, int first_query, int first_key,
+                                         bool rows_are_queries, float scale) {
+  if (!general || !sight.distance_bias_c) return;
+  const float inverse = 1 / scale;
+  for (int r = 0; r < P::rows; ++r) {
+    for (int c = 0; c < P::columns; ++c) {
+      const int query = first_query + (rows_are_queries ? P::row(r) : P::column(c));
+      const int key = first_key + (rows_are_queries ? P::column(c) : P::row(r));
+      score.at(r, c) = fmaf(sight.bias(query, key), inverse, score.at(r, c));  // (attention.11)
     }
   }
 }

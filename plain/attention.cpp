@@ -1,49 +1,60 @@
 #include "layers/attention.hpp"
 
+#include <cstdlib>
+
 #include "plain/view.hpp"
 
 namespace abh {
 
 namespace {
 
-// 1/sqrt(K) query . key, of query c and key s of head n: (b, c, n, k) are the letters of both. In this file s is the c'
-// of the equations.
-template <class T>
-T score_of(const View<const T, 4>& query, const View<const T, 4>& key, Index b, Index n, Index c, Index s, Index K) {
-  T sum = T(0);
-  for (Index k = 0; k < K; ++k) sum += query(b, c, n, k) * key(b, s, n, k);
-  return T(1 / std::sqrt(static_cast<double>(K))) * sum;
+// The factor of every score.
+template <class T, class Arguments>
+T scale_of(const Arguments& a) {
+  return T(a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<double>(a.K)));
+}
+
+// The score of query c and key s of head n: (b, c, n, k) are the letters of both arrays.
+template <class T, class Arguments>
+T score_of(const Arguments& a, const View<const T, 4>& query, const View<const T, 4>& key, Index b, Index n, Index c,
+           Index s) {
+  T product = T(0);
+  for (Index k = 0; k < a.K; ++k) product += query(b, c, n, k) * key(b, s, n, k);
+  T score = scale_of<T>(a) * product;  // (attention.1)
+  const auto distance_bias = array(a.sight.distance_bias_nc, a.sight.distances);
+  if (distance_bias.first) score += distance_bias(n, std::abs(c + a.sight.offset - s));  // (attention.11)
+  return score;
 }
 
 // Whether query c sees key s. Both passes ask the same.
 template <class Arguments>
 bool sees(const Arguments& a, Index b, Index c, Index s) {
-  return (!a.causal || s <= c) && (!a.mask_bc || array(a.mask_bc, a.C)(b, s) != 0);
+  return a.sight.sees(c, s) && (!a.sight.mask_bs || array(a.sight.mask_bs, a.S)(b, s) != 0);
 }
 
 }  // namespace
 
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
-  const Index B = a.B, C = a.C, N = a.N, K = a.K;
-  const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bch, a.key_stride, C, N, K);
-  const auto value = heads(a.value_bch, a.value_stride, C, N, K);
+  const Index B = a.B, C = a.C, S = a.S, N = a.N, K = a.K;
+  const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bsh, a.key_stride, S, N, K);
+  const auto value = heads(a.value_bsh, a.value_stride, S, N, K);
   const auto out = heads(a.out_bch, 0, C, N, K);
   const auto lse = array(a.lse_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* score_s = scratch.template take<T>(C);
-  T* power_s = scratch.template take<T>(C);
+  T* score_s = scratch.template take<T>(S);
+  T* power_s = scratch.template take<T>(S);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
         T max = T(-infinity), sum = T(0);
-        for (Index s = 0; s < C; ++s) {
+        for (Index s = 0; s < S; ++s) {
           if (!sees(a, b, c, s)) continue;
-          score_s[s] = score_of(query, key, b, n, c, s, K);  // (attention.1)
+          score_s[s] = score_of<T>(a, query, key, b, n, c, s);
           if (score_s[s] > max) max = score_s[s];
         }
-        for (Index s = 0; s < C; ++s) {
+        for (Index s = 0; s < S; ++s) {
           if (!sees(a, b, c, s)) continue;
           power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
           sum += power_s[s];                   // (attention.2)
@@ -51,7 +62,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
         const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
           T mixed = T(0);
-          for (Index s = 0; s < C; ++s) {
+          for (Index s = 0; s < S; ++s) {
             if (sees(a, b, c, s)) mixed += power_s[s] * value(b, s, n, k);
           }
           out(b, c, n, k) = sees_none ? T(0) : mixed / sum;  // (attention.3)
@@ -65,28 +76,29 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 
 template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>& a) {
-  const Index B = a.B, C = a.C, N = a.N, K = a.K;
-  const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bch, a.key_stride, C, N, K);
-  const auto value = heads(a.value_bch, a.value_stride, C, N, K);
+  const Index B = a.B, C = a.C, S = a.S, N = a.N, K = a.K;
+  const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bsh, a.key_stride, S, N, K);
+  const auto value = heads(a.value_bsh, a.value_stride, S, N, K);
   const auto out = heads(a.out_bch, 0, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
   const auto d_query = heads(a.d_query_bch, a.d_query_stride, C, N, K);
-  const auto d_key = heads(a.d_key_bch, a.d_key_stride, C, N, K);
-  const auto d_value = heads(a.d_value_bch, a.d_value_stride, C, N, K);
+  const auto d_key = heads(a.d_key_bsh, a.d_key_stride, S, N, K);
+  const auto d_value = heads(a.d_value_bsh, a.d_value_stride, S, N, K);
   const auto lse = array(a.lse_bnc, N, C);
-  const T scale = T(1 / std::sqrt(static_cast<double>(K)));
+  const T scale = scale_of<T>(a);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
-      for (Index c = 0; c < C; ++c) {
-        for (Index k = 0; k < K; ++k) d_query(b, c, n, k) = d_key(b, c, n, k) = d_value(b, c, n, k) = T(0);
+      for (Index k = 0; k < K; ++k) {
+        for (Index c = 0; c < C; ++c) d_query(b, c, n, k) = T(0);
+        for (Index s = 0; s < S; ++s) d_key(b, s, n, k) = d_value(b, s, n, k) = T(0);
       }
       for (Index c = 0; c < C; ++c) {
         T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
-        for (Index s = 0; s < C; ++s) {
+        for (Index s = 0; s < S; ++s) {
           if (!sees(a, b, c, s)) continue;
-          const T weight = exp(score_of(query, key, b, n, c, s, K) - lse(b, n, c));  // (attention.5)
+          const T weight = exp(score_of<T>(a, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
           T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
           const T d_score = weight * (d_weight - delta);  // (attention.7)
@@ -101,31 +113,26 @@ void attention_backward(Device&, const AttentionBackward<T>& a) {
   }
 }
 
-// One query that sees all that is cached: forward with the query of the last position alone.
+// Forward with the query of the last position alone.
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
-  const Index K = a.K;
-  const auto query = array(a.query_h, K);
-  const auto out = array(a.out_h, K);
-  const auto key = array(a.key_ch, a.N, K), value = array(a.value_ch, a.N, K);
   typename Device::Scope scratch(device.workspace);
-  T* score_c = scratch.template take<T>(a.length);
-  T* power_c = scratch.template take<T>(a.length);
-  for (Index n = 0; n < a.N; ++n) {
-    T max = T(-infinity), sum = T(0);
-    for (Index c = 0; c < a.length; ++c) {
-      T product = T(0);
-      for (Index k = 0; k < K; ++k) product += query(n, k) * key(c, n, k);
-      score_c[c] = T(1 / std::sqrt(static_cast<double>(K))) * product;
-      if (score_c[c] > max) max = score_c[c];
-    }
-    for (Index c = 0; c < a.length; ++c) sum += power_c[c] = exp(score_c[c] - max);
-    for (Index k = 0; k < K; ++k) {
-      T mixed = T(0);
-      for (Index c = 0; c < a.length; ++c) mixed += power_c[c] * value(c, n, k);
-      out(n, k) = a.length == 0 ? T(0) : mixed / sum;
-    }
-  }
+  Sight<T> sight = a.sight;
+  sight.causal = true;
+  sight.offset = a.length - 1;
+  sight.mask_bs = nullptr;
+  attention_forward<Device, T>(device, {.out_bch = a.out_h,
+                                        .lse_bnc = scratch.template take<T>(a.N),
+                                        .query_bch = a.query_h,
+                                        .key_bsh = a.key_ch,
+                                        .value_bsh = a.value_ch,
+                                        .sight = sight,
+                                        .scale = a.scale,
+                                        .B = 1,
+                                        .C = 1,
+                                        .S = a.length,
+                                        .N = a.N,
+                                        .K = a.K});
 }
 
 #define INSTANTIATE(T)                                                                      \

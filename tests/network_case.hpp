@@ -58,6 +58,9 @@ inline NetworkCase network_case(const std::string& mixer, const std::string& win
   return network;
 }
 
+// What --positions may be.
+inline std::vector<std::string> all_positions() { return {"learned", "none", "sinusoidal", "rotary", "alibi"}; }
+
 // Every mixer, with what is switched on and off around it.
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> cases;
@@ -84,12 +87,15 @@ inline std::vector<NetworkCase> all_cases() {
     full.dropout = 0.2;
     cases.push_back(full);
   }
-  NetworkCase mixed = network_case("dot,additive,metric,quadratic", "0,2,0,0", 2);
-  mixed.config.layers = 4;
-  mixed.config.positions = "none";
-  mixed.dropout = 0.3;
-  cases.push_back(mixed);
-  cases.back().config.conv_groups = 1;
+  for (const std::string& positions : all_positions()) {
+    NetworkCase mixed = network_case("dot,additive,metric,quadratic", "0,2,0,0", 2);
+    mixed.config.layers = 4;
+    mixed.config.positions = positions;
+    mixed.config.embedding_norm = positions == "sinusoidal";
+    mixed.dropout = 0.3;
+    mixed.config.conv_groups = 1;
+    cases.push_back(mixed);
+  }
   return cases;
 }
 

@@ -1,31 +1,8 @@
-#include "cases/attention.hpp"
 #include "layers/attention.hpp"
-#include "tests/layer_case.hpp"
+#include "tests/attention_case.hpp"
 
 namespace abh {
 namespace {
-
-std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
-
-// Runs body(device, name, T{}) on every device in every type of number that it takes, but double.
-template <class Body>
-void for_each_number(const Body& body) {
-  for_each_cpu(1, [&](auto& device, const std::string& name) { body(device, name, float{}); });
-  for_each_gpu([&](auto& device, const std::string& name) {
-    body(device, name + ", float", float{});
-    body(device, name + ", bf16", bf16{});
-  });
-}
-
-// Sequence 0 has no real key up to position 2, one hole and a padded end; the others have holes only.
-const Token* holes(Index B, Index C) {
-  Array<Token> mask(size_of(B * C), 1);
-  for (Index c = 0; c < C; ++c) {
-    mask[size_of(c)] = c >= 3 && c != 5 && c < C - 1 ? 1 : 0;
-    for (Index b = 1; b < B; ++b) mask[size_of(b * C + c)] = c % 3 == b % 3 ? 0 : 1;
-  }
-  return kept(std::move(mask));
-}
 
 TEST_CASE("dot product attention: every derivative, every width", "[attention]") {
   check_layer(AttentionCase{.B = 2, .C = 7, .N = 2, .K = 3});
@@ -37,8 +14,8 @@ TEST_CASE("dot product attention: every derivative, every width", "[attention]")
 }
 
 TEST_CASE("dot product attention: masked keys, positions that see nothing", "[attention]") {
-  check_layer(AttentionCase{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bc = holes(2, 11)});
-  check_layer(AttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bc = holes(2, 8)});
+  check_layer(AttentionCase{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bs = holes(2, 11)});
+  check_layer(AttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bs = holes(2, 8)});
 }
 
 // And several blocks: with 8 heads, 200 positions are two blocks of two tiles.
@@ -48,10 +25,10 @@ TEST_CASE("dot product attention: several tiles", "[attention]") {
          {AttentionCase{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal},
           AttentionCase{.B = 1, .C = 64, .N = 1, .K = 32, .causal = causal},
           AttentionCase{.B = 1, .C = 131, .N = 2, .K = 33, .causal = causal, .side_by_side = true},
-          AttentionCase{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bc = holes(2, 131)},
+          AttentionCase{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bs = holes(2, 131)},
           AttentionCase{.B = 5, .C = 80, .N = 4, .K = 7, .causal = causal},
           AttentionCase{
-              .B = 4, .C = 200, .N = 2, .K = 5, .causal = causal, .side_by_side = true, .mask_bc = holes(4, 200)},
+              .B = 4, .C = 200, .N = 2, .K = 5, .causal = causal, .side_by_side = true, .mask_bs = holes(4, 200)},
           AttentionCase{.B = 1, .C = 200, .N = 1, .K = 64, .causal = causal}}) {
       check_float(layer, 3);
       check_threads(layer, 3);
@@ -137,7 +114,7 @@ TEST_CASE("dot product attention: nothing to do", "[attention][gpu]") {
 TEST_CASE("dot product attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
           "[attention][gpu]") {
   for (const Index K : {3, 130}) {
-    const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bc = kept(Array<Token>(70, 0))};
+    const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bs = kept(Array<Token>(70, 0))};
     const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
@@ -228,7 +205,7 @@ TEST_CASE("dot product attention: a masked key has no influence and no gradient"
     const Index masked = 66;
     Array<Token> mask_c(140, 1);
     mask_c[size_of(masked)] = 0;
-    const AttentionCase layer{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bc = mask_c.data()};
+    const AttentionCase layer{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bs = mask_c.data()};
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       INFO(name << ", K " << K);
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
@@ -266,22 +243,6 @@ TEST_CASE("dot product attention: a vector added to every key changes nothing", 
   CHECK(largest(d_in[1]) > 0.1);
   require_close(layer.outputs(), run_forward<double>(layer, device, shifted), run_forward<double>(layer, device, in),
                 1e-13, "shifted keys");
-}
-
-template <class T, class Device>
-Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in) {
-  Values<T> out = {Array<T>(in[0].size())};
-  for (Index c = 0; c < layer.C; ++c) {
-    attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
-                                       .query_h = in[0].data() + c * layer.H(),
-                                       .key_ch = in[1].data(),
-                                       .value_ch = in[2].data(),
-                                       .length = c + 1,
-                                       .N = layer.N,
-                                       .K = layer.K});
-  }
-  wait_for(device);
-  return out;
 }
 
 TEST_CASE("dot product attention: step by step is the same as at once", "[attention][gpu]") {
@@ -435,13 +396,13 @@ TEST_CASE("dot product attention: on the GPU", "[attention][gpu]") {
   check("odd sizes, side by side", {.B = 3, .C = 37, .N = 5, .K = 7, .side_by_side = true});
   check("one position", {.B = 3, .C = 1, .N = 2, .K = 3});
   check("both directions", {.B = 2, .C = 131, .N = 2, .K = 33, .causal = false});
-  check("masked keys", {.B = 2, .C = 131, .N = 1, .K = 16, .mask_bc = holes(2, 131)});
-  check("masked keys, both directions", {.B = 2, .C = 80, .N = 2, .K = 24, .causal = false, .mask_bc = holes(2, 80)});
+  check("masked keys", {.B = 2, .C = 131, .N = 1, .K = 16, .mask_bs = holes(2, 131)});
+  check("masked keys, both directions", {.B = 2, .C = 80, .N = 2, .K = 24, .causal = false, .mask_bs = holes(2, 80)});
   // Every width of a tile, both sides of it, and heads too wide for any.
   for (const Index K : {1, 40, 64, 65, 128, 130}) {
     check("K " + std::to_string(K), {.B = 1, .C = 67, .N = 2, .K = K});
     check("K " + std::to_string(K) + ", side by side, masked, both directions",
-          {.B = 2, .C = 66, .N = 1, .K = K, .causal = false, .side_by_side = true, .mask_bc = holes(2, 66)});
+          {.B = 2, .C = 66, .N = 1, .K = K, .causal = false, .side_by_side = true, .mask_bs = holes(2, 66)});
   }
 }
 

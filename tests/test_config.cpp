@@ -172,7 +172,8 @@ TEST_CASE("config: metadata there and back", "[config]") {
                             {"causal", "0"},           {"attention_bias", "1"}, {"conv_kernel", "3"},
                             {"conv_groups", "2"},      {"ffn_bias", "0"},       {"embedding_norm", "1"},
                             {"final_norm", "0"},       {"logit_bias", "1"},     {"logit_scale", "0.1"},
-                            {"positions", "none"}};
+                            {"positions", "rotary"},   {"focus", "exp"},        {"rescale", "7.5"},
+                            {"normed_values", "1"}};
   require_complete(written, ModelConfig().metadata());
   const ModelConfig model = ModelConfig::from_metadata(written, "file");
   CHECK(model.metadata() == written);

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "blocks/dot.hpp"
 #include "tests/block_case.hpp"
 
@@ -49,6 +51,26 @@ TEST_CASE("dot: with a mask", "[dot]") {
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
+TEST_CASE("dot: biases by distance", "[dot][gpu]") {
+  BlockCase<MakeDot> block = dot_case(6, 3, 0, 1, 7);
+  block.config.positions = "alibi";
+  for_each_form(block, [](const auto& each) { check_layer(each); });
+  check_causality(block);
+  check_steps(block);
+
+  // Query and key are 0: what is left of a score is -slope * distance. The slopes of 2 heads are 1/16 and 1/256.
+  block = dot_case(2, 2, 1, 1, 3);
+  block.config.positions = "alibi";
+  block.options.norm = block.options.residual = false;
+  const Values<double> in = {{1, 0, 0, 1, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 1}, {1, 0, 0, 1}};
+  REQUIRE(block.inputs().size() == in.size());
+  const double near = std::exp(-1.0 / 16), far = std::exp(-2.0 / 16), flat = std::exp(-1.0 / 256);
+  const Array<double> expected = {
+      1, 0, near / (1 + near), 1 / (1 + flat), far / (1 + near + far), flat / (1 + flat + flat * flat)};
+  CpuDevice<Isa::baseline> device(1);
+  require_close(block.outputs(), run_forward<double>(block, device, in), {expected}, 1e-14, "by hand");
+}
+
 TEST_CASE("dot: with dropout, without norm, without residual", "[dot]") {
   check_dropout(dot_case(6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);
   check_without_norm_and_residual(dot_case(4, 1, 4, 1, 4));
@@ -72,6 +94,22 @@ TEST_CASE("dot: causal, and step by step the same", "[dot][gpu]") {
   for_each_form(dot_case(6, 2, 4, 1, 12), [](const auto& block) {
     if (block.options.causal) check_steps(block);
   });
+}
+
+BlockCase<MakeDot> turned_case(Index D, Index N, Index K, Index B, Index C) {
+  BlockCase<MakeDot> block = dot_case(D, N, K, B, C);
+  block.config.positions = "rotary";
+  return block;
+}
+
+TEST_CASE("dot: queries and keys turned by their position", "[dot][gpu]") {
+  BlockCase<MakeDot> block = turned_case(5, 2, 3, 2, 4);
+  for_each_form(block, [](const auto& each) { check_layer(each); });
+  block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
+  check_layer(block);
+  check_causality(turned_case(10, 2, 5, 2, 9));
+  check_steps(turned_case(6, 2, 4, 1, 12));
+  check_steps(turned_case(5, 1, 7, 1, 12));
 }
 
 }  // namespace

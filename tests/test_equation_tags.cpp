@@ -97,7 +97,10 @@ class TagCheck {
  public:
   explicit TagCheck(const Sources& sources) : sources_(sources) {
     for (const auto& [path, text] : sources) {
-      if (is_in(path, "src/layers", ".hpp")) layers_.insert(stem(path));
+      // A header without a tag and a chapter is a part that layers share.
+      if (is_in(path, "src/layers", ".hpp") && (!tags_of(text).found.empty() || has_chapter(sources, stem(path)))) {
+        layers_.insert(stem(path));
+      }
       // The other headers there are parts that blocks share.
       if (is_in(path, "src/blocks", ".hpp") && text.find("public Block<") != std::string::npos) {
         blocks_.insert(stem(path));
@@ -115,6 +118,9 @@ class TagCheck {
 
  private:
   bool exists(const std::string& path) const { return sources_.count(path) > 0; }
+  static bool has_chapter(const Sources& sources, const std::string& name) {
+    return sources.count("docs/layers/" + name + ".md") > 0;
+  }
 
   // A large layer of a device is spread over files: beside cpu/gelu.cpp, cpu/gelu_tiles.hpp is a part of its room,
   // unless a layer gelu_tiles has a room of its own.
@@ -412,6 +418,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
       {"tests/test_ffn.cpp", "missing", "tests/test_ffn.cpp: is missing"},
       {"docs/blocks/ffn.md", "missing", "docs/blocks/ffn.md: is missing"},
       {"cuda/relu.cu", "a;  // (relu.1)\n", "src/layers/relu.hpp: is missing"},
+      {"src/layers/shape.hpp", "struct Shape {\n", "0 faults"},
   };
   for (const auto& [path, text, fault] : cases) CHECK(fault_with(path, text) == fault);
 

@@ -79,7 +79,7 @@ TEST_CASE("programs: a text without line breaks has a default prompt too", "[pro
 TEST_CASE("programs: every mixer writes on beyond its context", "[programs]") {
   for (const MixerProperties& properties : Mixers::properties) {
     const std::string mixer = properties.name;
-    for (const std::string positions : {"learned", "none"}) {
+    for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
       INFO(mixer << ", positions " << positions);
       const std::string run = trained({"--mixer", mixer, "--positions", positions});
       const Outcome outcome = generate({"--checkpoint", run, "--prompt", "cat", "--tokens", "300"});

@@ -168,7 +168,8 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
 TEST_CASE("generator: a full context goes on from its last half", "[generator]") {
   for (const auto& [mixer, positions] :
        {std::pair{"additive", "learned"}, std::pair{"dot", "learned"}, std::pair{"dot", "none"},
-        std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}}) {
+        std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}, std::pair{"dot", "sinusoidal"},
+        std::pair{"dot,additive", "rotary"}, std::pair{"metric", "rotary"}, std::pair{"quadratic", "alibi"}}) {
     INFO(mixer << ", positions " << positions);
     const Checkpoint checkpoint = some_checkpoint(mixer, positions);
     const auto model = stepwise_model(checkpoint);
@@ -211,9 +212,16 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 
-TEST_CASE("generator: without positions a recurrent model never forgets by halves", "[generator]") {
-  for (const char* window : {"0", "5"}) {
-    const Checkpoint checkpoint = some_checkpoint("additive", "none", window);
+TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
+  for (const auto& [window, positions] : {std::pair{"0", "none"},
+                                          {"5", "none"},
+                                          {"0", "sinusoidal"},
+                                          {"5", "sinusoidal"},
+                                          {"0", "alibi"},
+                                          {"5", "alibi"},
+                                          {"0", "rotary"}}) {
+    INFO("window " << window << ", positions " << positions);
+    const Checkpoint checkpoint = some_checkpoint("additive", positions, window);
     const auto model = stepwise_model(checkpoint);
     Generator generator({.device = "cpu", .threads = 1}, checkpoint);
     generator.feed(2);

@@ -159,6 +159,15 @@ Content network_inputs() {
   return content;
 }
 
+// The same network without a table of positions. Four channels of one size make norms of small deviation, and roundings
+// of float large.
+Content without_table(Content content, const std::string& positions) {
+  content.metadata["positions"] = positions;
+  content.metadata["tolerance_float"] = "1e-4";
+  content.reals.erase("weight.embedding.position_cd");
+  return content;
+}
+
 // A file of every case, with this code's own numbers in double.
 std::vector<Content> every_case() {
   std::vector<Content> contents = {linear_by_hand()};
@@ -188,7 +197,12 @@ std::vector<Content> every_case() {
                in_and_out + "weight.project_hd weight.output_dh " +
                    (name == "metric" ? "weight.metric_nl" : "weight.metric_nkk")));
   }
+  Content turned = dot_inputs();
+  turned.metadata["positions"] = "rotary";
+  add(turned);
   add(network_inputs());
+  add(without_table(network_inputs(), "sinusoidal"));
+  add(without_table(network_inputs(), "rotary"));
   return contents;
 }
 
@@ -362,6 +376,16 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
     check_unusable(network, "metadata label_smoothing", with("label_smoothing", value));
   }
   check_unusable(network, "logit_scale", with("logit_scale", "inf"));
+  for (const char* positions : {"none", "sinusoidal", "rotary", "alibi"}) {
+    const std::string found = std::string("metadata positions is ") + positions;
+    check_unusable(network, found + ": expected learned, with weight.embedding.position_cd",
+                   with("positions", positions));
+  }
+  const Content no_table = with_own_results(without_table(network_inputs(), "none"));
+  check_unusable(no_table, "expected another, without weight.embedding.position_cd", with("positions", "learned"));
+  check_unusable(no_table, "expected learned, none, sinusoidal, rotary or alibi", with("positions", "sine"));
+  check_unusable(dot, "expected none, rotary or alibi, found \"learned\"", with("positions", "learned"));
+  check_unusable(additive, "expected none or alibi, found \"rotary\"", with("positions", "rotary"));
 
   const Content gelu = inputs({{"case", "gelu"}}, {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
   check_unusable(gelu, "metadata form is missing", without("form"));

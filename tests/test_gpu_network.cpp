@@ -169,9 +169,15 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
 
 TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    for (const MixerProperties& properties : Mixers::properties) {
-      const std::string mixer = properties.name;
-      Setting s = setting_of(mixer);
+    std::vector<Setting> settings;
+    for (const MixerProperties& properties : Mixers::properties) settings.push_back(setting_of(properties.name));
+    for (const char* positions : {"sinusoidal", "rotary", "alibi"}) {
+      for (const char* mixers : {"dot,additive", "metric,quadratic"}) {
+        settings.push_back(setting_of(mixers));
+        settings.back().model.positions = positions;
+      }
+    }
+    for (Setting& s : settings) {
       s.model.window = "0,4";
       std::vector<std::vector<float>> logits;
       std::vector<double> losses;
@@ -197,7 +203,7 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
       for (std::size_t i = 0; i < logits[0].size(); ++i) {
         error = at_least(error, static_cast<double>(std::abs(logits[1][i] - logits[0][i])));
       }
-      INFO(device << ", " << mixer << ": logits differ by up to " << error);
+      INFO(device << ", " << s.model.mixer << ", " << s.model.positions << ": logits differ by up to " << error);
       CHECK_FALSE(!(error <= 1e-5));
       CHECK_FALSE(!(std::abs(losses[1] - losses[0]) <= 1e-6 * losses[0]));
     }

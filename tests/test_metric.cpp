@@ -58,6 +58,17 @@ TEST_CASE("metric: with a mask", "[metric]") {
   for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
 }
 
+TEST_CASE("metric: biases by distance", "[metric][gpu]") {
+  BlockCase<MakeMetric> block = metric_case(MetricForm::packed, 6, 3, 2, 1, 7);
+  block.config.positions = "alibi";
+  for_each_form(block, [](const auto& each) {
+    check_layer(each);
+    if (!each.options.causal) return;
+    check_causality(each);
+    check_steps(each);
+  });
+}
+
 TEST_CASE("metric: with dropout, without norm, without residual", "[metric]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_dropout(metric_case(form, 6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);
@@ -106,6 +117,41 @@ TEST_CASE("metric: causal, and step by step the same", "[metric][gpu]") {
     check_steps(metric_case(form, 6, 2, 3, 1, 12));
     check_steps(metric_case(form, 5, 1, 7, 1, 12));
   }
+}
+
+BlockCase<MakeMetric> turned_case(MetricForm form, Index D, Index N, Index K, Index B, Index C) {
+  BlockCase<MakeMetric> block = metric_case(form, D, N, K, B, C);
+  block.config.positions = "rotary";
+  return block;
+}
+
+TEST_CASE("metric: queries and keys turned by their position", "[metric][gpu]") {
+  for_each_form(turned_case(MetricForm::packed, 5, 2, 3, 2, 4), [](auto block) {
+    check_layer(block);
+    block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
+    check_layer(block);
+  });
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    check_causality(turned_case(form, 10, 2, 5, 2, 9));
+    check_steps(turned_case(form, 6, 2, 4, 1, 12));
+    check_steps(turned_case(form, 5, 1, 7, 1, 12));
+  }
+}
+
+TEST_CASE("metric: a turned score depends on who looks at whom", "[metric]") {
+  // At distance 0 the turn is none, and a sequence of one position the same with it and without.
+  BlockCase<MakeMetric> block = turned_case(MetricForm::packed, 5, 2, 4, 3, 1);
+  const Values<double> in = random_values(block.inputs(), 3);
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> alone = run_forward<double>(block, device, in);
+  block.config.positions = "none";
+  CHECK(run_forward<double>(block, device, in) == alone);
+  // Of several, it changes what they hand on.
+  block = turned_case(MetricForm::packed, 5, 2, 4, 3, 4);
+  const Values<double> more = random_values(block.inputs(), 3);
+  const Values<double> turned = run_forward<double>(block, device, more);
+  block.config.positions = "none";
+  CHECK(run_forward<double>(block, device, more) != turned);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ namespace {
 
 TEST_CASE("network: the gradient of every weight against dual numbers", "[network]") {
   for (const NetworkCase& network : all_cases()) {
-    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();
     Built<Reference, double> built(network, weights);
     const double loss = built.forward();
@@ -55,7 +55,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
 
 TEST_CASE("network: gradients add up over passes, and float is near double", "[network]") {
   for (const NetworkCase& network : all_cases()) {
-    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     Array<double> weights = network.weights();
     for (double& x : weights) x = static_cast<float>(x);
     Built<Reference, double> reference(network, weights);
@@ -176,7 +176,7 @@ NetworkCase wider(NetworkCase network) {
 TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") {
   for (const NetworkCase& each : all_cases()) {
     const NetworkCase network = wider(each);
-    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       Built<std::decay_t<decltype(device)>, float> built(network, weights);
@@ -234,13 +234,57 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
 }
 
 TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
-  for (const NetworkCase& each : all_cases()) {
+  std::vector<NetworkCase> cases = all_cases();
+  for (const MixerProperties& mixer : Mixers::properties) {
+    for (const std::string& positions : all_positions()) {
+      cases.push_back(network_case(mixer.name, mixer.has_window ? "0,4" : "0"));
+      cases.back().config.positions = positions;
+    }
+  }
+  for (const NetworkCase& each : cases) {
     const NetworkCase network = wider(each);
-    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     Reference device(1);
     check_network_steps<double>(network, device, 1e-11, "double");
     for_each_cpu(1, [&](auto& any, const std::string& isa) { check_network_steps<float>(network, any, 1e-4, isa); });
   }
+}
+
+TEST_CASE("network: sinusoidal positions are added to the tokens, at any position", "[network]") {
+  // With blocks of zeros alone, logits are (token + sinusoid) token^T.
+  NetworkCase network = network_case("additive");
+  network.config.positions = "sinusoidal";
+  network.config.final_norm = false;
+  network.config.channels = 7;
+  network.config.heads = 1;
+  Array<double> weights = network.weights();
+  const Index D = network.config.channels, V = network.config.vocabulary;
+  const Parameter token = network.parameters()[0];
+  REQUIRE(token.name == "embedding.token_vd");
+  for (std::size_t i = static_cast<std::size_t>(token.count); i < weights.size(); ++i) weights[i] = 0;
+  const auto check = [&](const double* logits_v, Token t, Index c) {
+    for (Index v = 0; v < V; ++v) {
+      double sum = 0;
+      for (Index d = 0; d < D; ++d) {
+        const double angle = double(c) * std::pow(10000, -double(d / 2 * 2) / double(D));
+        const double position = d % 2 == 0 ? std::sin(angle) : std::cos(angle);
+        sum += (weights[std::size_t(t * D + d)] + position) * weights[std::size_t(v * D + d)];
+      }
+      CHECK_FALSE(!(std::abs(logits_v[v] - sum) <= 1e-11));
+    }
+  };
+  Built<Reference, double> built(network, weights);
+  built.forward();
+  const std::vector<Token> tokens = network.tokens_bc();
+  for (Index bc = 0; bc < network.B * network.C; ++bc) {
+    check(built.net.logits_bcv() + bc * V, tokens[std::size_t(bc)], bc % network.C);
+  }
+  Reference device(1);
+  Network<Reference, double> stepping(device, network.config, {.positions = 3});
+  stepping.write_weights({weights.begin(), weights.end()});
+  stepping.start();
+  for (const Index c : {Index{0}, Index{1}, Index{2}, Index{3}, Index{70'000}})
+    check(stepping.step(&tokens[1], c), tokens[1], c);
 }
 
 TEST_CASE("network: training is bitwise the same for every number of threads", "[network][slow]") {
@@ -252,7 +296,7 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
     network.dropout = 0.1;
     network.B = 3;
     network.C = 16;
-    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
+    CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     TrainingConfig training;
     training.optimizer = GENERATE("adamw", "muon");
     CAPTURE(training.optimizer);

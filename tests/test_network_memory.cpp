@@ -103,6 +103,7 @@ TEST_CASE("network: the estimate of its memory is what it takes", "[network][mem
       check_memory<Reference>(model, 2, 33, 3);
       model.window = "8";
       model.additive_values = "own";
+      model.positions = conv_groups < 1 ? "rotary" : "sinusoidal";
       check_memory<Reference>(model, 2, 64, 1);
       // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
       model.channels = 32;

@@ -119,7 +119,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--preset", "huge"}, {"--preset", "tiny, baby, fastformer", "huge"}},
       {"train", {"--tokenizer", "word"}, {"--tokenizer", "char, byte"}},
       {"train", {"--device", "tpu"}, {"--device", "auto, plain, cpu, cuda, emulated"}},
-      {"train", {"--positions", "sine"}, {"--positions", "learned, none"}},
+      {"train", {"--positions", "sine"}, {"--positions", "learned, none, sinusoidal, rotary, alibi"}},
       {"train", {"--final-norm", "yes"}, {"--final-norm", "0 or 1"}},
       {"train", {"--additive-values", "other"}, {"--additive-values", "shared, own"}},
       {"train", {"--additive-skip", "other"}, {"--additive-skip", "stream, normed"}},
@@ -385,6 +385,8 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
        {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
         "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
         "--mixer quadratic", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
+        "--mixer dot,additive --layers 2 --positions sinusoidal", "--mixer dot,additive --layers 2 --positions rotary",
+        "--mixer metric,quadratic --layers 2 --positions rotary", "--mixer dot,additive --layers 2 --positions alibi",
         "--mixer dot,additive,metric,quadratic --layers 4 --window 0,2,0,0 --conv-groups 2"}) {
     INFO(changes);
     const std::string run = trained(with(words(changes), {"--steps", "40", "--learning-rate", "0.01"}));
@@ -410,7 +412,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const Values model = values_of(
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
-      "positions=none tokenizer=byte");
+      "positions=rotary leap-focus=exp rescale=5 normed-values=1 tokenizer=byte");
   const Values training = values_of(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 schedule=linear clip=0.5 "
       "weight-decay=0.2 weight-average=3 dropout=0.3 "
@@ -436,7 +438,9 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const SafetensorsFile file = SafetensorsFile::read(place.run + "/resume.safetensors");
   const auto check_kept = [&](const std::string& prefix, const Values& settings) {
     for (const auto& [name, value] : settings) {
-      std::string key = prefix + (name.starts_with("additive-") ? name.substr(9) : name);
+      std::string key = prefix + (name.starts_with("additive-") ? name.substr(9)
+                                  : name == "leap-focus"        ? "focus"
+                                                                : name);
       std::replace(key.begin(), key.end(), '-', '_');
       INFO(key);
       REQUIRE(file.metadata().count(key) == 1);

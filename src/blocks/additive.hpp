@@ -233,7 +233,8 @@ struct AdditiveMixer {
                                                  .golden_norm = true,
                                                  .has_window = true,
                                                  .is_causal_only = true,
-                                                 .in_chunks = true};
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = AdditiveBlock<Device, T>;
 };

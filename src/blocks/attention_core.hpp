@@ -1,7 +1,13 @@
 #pragma once
 
+#include <algorithm>
+
 #include "blocks/block.hpp"
+#include "blocks/positions.hpp"
+#include "blocks/residual.hpp"
 #include "layers/attention.hpp"
+#include "layers/pooling.hpp"
+#include "settings/config.hpp"
 
 namespace abh {
 
@@ -21,16 +27,30 @@ struct QueryKeyValue {
 };
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
-// scores.
+// scores; and, where passes are chunks of a sequence (docs/chunks.md), the keys and values of all that came before.
 template <class Device, class T>
 class AttentionCore {
  public:
-  AttentionCore(Layout<T>& layout, Index N, Index K, bool causal, const BlockExtent& extent)
-      : N_(N),
-        K_(K),
-        causal_(causal),
-        t_bch_(layout.template activation<T>(extent.B * extent.C * N * K)),
-        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N)) {}
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent)
+      : N_(config.heads),
+        K_(config.mixer_head_channels()),
+        t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
+        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
+    sight_.causal = options.causal;
+    if (extent.sequence) {
+      key_sh_ = layout.template activation<T>(extent.sequence * H());
+      value_sh_ = layout.template activation<T>(extent.sequence * H());
+      d_key_sh_ = layout.template adjoint<T>(extent.sequence * H());
+      d_value_sh_ = layout.template adjoint<T>(extent.sequence * H());
+    }
+    if (config.has_alibi()) {
+      const Index N = N_, distances = std::max(extent.longest(), extent.positions);
+      sight_.distances = distances;
+      sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances](Index i) {
+        return -alibi_slope(i / distances, N) * static_cast<double>(i % distances);
+      });
+    }
+  }
 
   // What the last pass or step computed.
   const T* t_bch() const { return t_bch_; }
@@ -40,6 +60,11 @@ class AttentionCore {
     AttentionForward<T> a{};
     a.out_bch = t_bch_;
     a.lse_bnc = lse_bnc_;
+    if (pass.sequence) {
+      const Index first = pass.first_c * H(), stride = stride_or(rows.stride, H());
+      place(device, key_sh_ + first, H(), rows.key_bch, stride, pass.C);
+      place(device, value_sh_ + first, H(), rows.value_bch, stride, pass.C);
+    }
     set_inputs(a, rows, pass);
     attention_forward<Device, T>(device, a);
   }
@@ -49,14 +74,25 @@ class AttentionCore {
                 const Pass& pass) const {
     AttentionBackward<T> a{};
     a.d_query_bch = d_rows.query_bch;
-    a.d_key_bch = d_rows.key_bch;
-    a.d_value_bch = d_rows.value_bch;
+    a.d_key_bsh = d_rows.key_bch;
+    a.d_value_bsh = d_rows.value_bch;
     a.d_query_stride = a.d_key_stride = a.d_value_stride = d_rows.stride;
     a.d_out_bch = d_t_bch;
     a.out_bch = t_bch_;
     a.lse_bnc = lse_bnc_;
     set_inputs(a, rows, pass);
+    if (!pass.sequence) return attention_backward<Device, T>(device, a);
+    // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
+    typename Device::Scope scratch(device.workspace);
+    a.d_key_bsh = scratch.template take<T>(a.S * H());
+    a.d_value_bsh = scratch.template take<T>(a.S * H());
+    a.d_key_stride = a.d_value_stride = 0;
     attention_backward<Device, T>(device, a);
+    add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, a.S * H());
+    add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, a.S * H());
+    const Index first = pass.first_c * H(), stride = stride_or(d_rows.stride, H());
+    place(device, d_rows.key_bch, stride, d_key_sh_ + first, H(), pass.C);
+    place(device, d_rows.value_bch, stride, d_value_sh_ + first, H(), pass.C);
   }
 
   // t_h of one query over the first `length` rows of the caches, which may be one and the same.
@@ -65,6 +101,7 @@ class AttentionCore {
                                        .query_h = query_h,
                                        .key_ch = key_ch,
                                        .value_ch = value_ch,
+                                       .sight = sight_,
                                        .length = length,
                                        .N = N_,
                                        .K = K_});
@@ -75,21 +112,39 @@ class AttentionCore {
   template <class Arguments>
   void set_inputs(Arguments& a, const QueryKeyValue<const T>& rows, const Pass& pass) const {
     a.query_bch = rows.query_bch;
-    a.key_bch = rows.key_bch;
-    a.value_bch = rows.value_bch;
+    a.key_bsh = rows.key_bch;
+    a.value_bsh = rows.value_bch;
     a.query_stride = a.key_stride = a.value_stride = rows.stride;
-    a.mask_bc = pass.mask_bc;
-    a.causal = causal_;
+    a.sight = sight_;
+    a.sight.mask_bs = pass.mask_bc;
     a.B = pass.B;
-    a.C = pass.C;
+    a.C = a.S = pass.C;
     a.N = N_;
     a.K = K_;
+    if (!pass.sequence) return;
+    a.key_bsh = key_sh_;
+    a.value_bsh = value_sh_;
+    a.key_stride = a.value_stride = 0;
+    a.sight.offset = pass.first_c;
+    if (pass.mask_bc) a.sight.mask_bs = pass.mask_bc - pass.first_c;
+    a.S = pass.first_c + pass.C;
   }
 
+  void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {
+    pooling_place<Device, T>(
+        device,
+        {.to = {nullptr, 0, to, to_stride}, .from = {nullptr, 0, from, from_stride}, .P = rows, .N = 0, .H = H()});
+  }
+
+  Index H() const { return N_ * K_; }
+
   Index N_, K_;
-  bool causal_;
+  Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
+  // Of a sequence up to this chunk, and their gradients from this chunk on.
+  T *key_sh_ = nullptr, *value_sh_ = nullptr;
+  T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;
 };
 
 }  // namespace abh

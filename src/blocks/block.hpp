@@ -21,8 +21,9 @@ struct Pass {
   Index BC() const { return B * C; }
 };
 
-// The pass of a step: one position of one sequence, without dropout.
+// The pass of a step: one position of one sequence, without dropout. The other where it matters which one.
 inline constexpr Pass one_position{.B = 1, .C = 1};
+inline constexpr Pass step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
 
 // What a network is built for: batches with a backward pass, batches forward only, or one token after the other. Memory
 // is only laid out for what the purpose needs.
@@ -30,6 +31,7 @@ struct BlockExtent {
   Index B, C;          // largest batch
   Index positions;     // longest cache of step-by-step inference; 0: none
   Index sequence = 0;  // longest sequence that passes are chunks of, one after the other; then B is 1. 0: no chunks
+  Index longest() const { return sequence ? sequence : C; }  // sequence
 };
 
 // What others must know of a mixer, said by its block. A mixer is entered in network/mixers.hpp as a type that has
@@ -51,6 +53,7 @@ struct MixerProperties {
   bool has_scores = false;                // compares every position with every other one
   bool is_causal_only = false;            // never sees later positions
   bool in_chunks = false;                 // computes a sequence chunk by chunk
+  bool truncates = false;                 // also with a past that counts as a constant
 };
 
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention

@@ -51,7 +51,7 @@ class IdentityBlock : public Block<Device, T> {
 
 struct IdentityMixer {
   static constexpr MixerProperties properties = {
-      .name = "identity", .summary = "the normed stream itself", .in_chunks = true};
+      .name = "identity", .summary = "the normed stream itself", .in_chunks = true, .truncates = true};
   template <class Device, class T>
   using Type = IdentityBlock<Device, T>;
 };

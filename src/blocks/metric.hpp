@@ -6,6 +6,7 @@
 #include "blocks/linear.hpp"
 #include "blocks/norm.hpp"
 #include "blocks/residual.hpp"
+#include "blocks/rotary.hpp"
 #include "layers/metric_attention.hpp"
 #include "settings/config.hpp"
 
@@ -18,7 +19,9 @@ namespace abh {
 //   h_bcd = layernorm(x_bcd)                                               (metric.1)
 //   p_bch = sum_d h_bcd project_hd                                         (metric.2)
 //   key_bcnk = sum_k' metric_nkk' p_bcnk'                                  (metric.3)
-//   t_bch = attention(p_bch, key_bch, p_bch)                               (metric.4)
+//   query_bch = p_bch, or rotary(p_bch) where positions are rotary         (metric.16)
+//   key_bch <- rotary(key_bch) where positions are rotary                  (metric.17)
+//   t_bch = attention(query_bch, key_bch, p_bch)                           (metric.4)
 //   y_bcd = sum_h t_bch output_dh                                          (metric.5)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (metric.6)
 //
@@ -28,6 +31,8 @@ namespace abh {
 //   d_output_dh += sum_bc d_y_bcd t_bch                                    (metric.8)
 //   d_t_bch = sum_d d_y_bcd output_dh                                      (metric.9)
 //   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (metric.10)
+//   d_query_bch <- rotary_backward(d_query_bch) where positions are rotary   (metric.18)
+//   d_key_bch <- rotary_backward(d_key_bch) where positions are rotary     (metric.19)
 //   d_p_bch = d_query_bch + d_value_bch                                    (metric.11)
 //   d_p_bcnk' += sum_k d_key_bcnk metric_nkk',  d_metric_nkk' += sum_bc d_key_bcnk p_bcnk'   (metric.12)
 //   d_project_hd += sum_bc d_p_bch h_bcd                                   (metric.13)
@@ -36,8 +41,8 @@ namespace abh {
 //
 // A packed metric holds metric_nkk' and metric_nk'k as one number, whose gradient is the sum of theirs.
 //
-// Saved: h (unless it is computed again), p, key, t and the log-sum-exp of every row of scores. Step by step: a cache
-// of p alone, half of what keys and values take.
+// Saved: h (unless it is computed again), p, key, t and the log-sum-exp of every row of scores, and queries that are
+// turned. Step by step: a cache of p alone, half of what keys and values take; of p and of keys where these are turned.
 template <class Device, class T>
 class MetricBlock : public Block<Device, T> {
  public:
@@ -56,14 +61,21 @@ class MetricBlock : public Block<Device, T> {
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual),
         residual_(options, sites::LayerUse::mixer, D_),
         p_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
+        rotary_(layout, config, extent, N_),
+        query_bch_(rotary_.present() ? layout.template activation<T>(extent.B * extent.C * H_) : p_bch_),
         key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        core_(layout, N_, K_, options.causal, extent) {
-    if (extent.positions) cache_ch_ = layout.template state<T>(extent.positions * H_);
+        core_(layout, config, options, extent) {
+    if (extent.positions) {
+      p_cache_ch_ = layout.template state<T>(extent.positions * H_);
+      if (rotary_.present()) key_cache_ch_ = layout.template state<T>(extent.positions * H_);
+    }
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
     metric_key_forward<Device, T>(device, key_bch_, p_bch_, metric_.value, form_, pass.BC(), N_, K_);  // (metric.3)
+    rotary_.forward(device, query_bch_, p_bch_, pass);                                                 // (metric.16)
+    rotary_.forward(device, key_bch_, key_bch_, pass);                                                 // (metric.17)
     core_.forward(device, rows(), pass);                                                               // (metric.4)
     leave(device, out_bcd, in_bcd, pass);
   }
@@ -83,6 +95,8 @@ class MetricBlock : public Block<Device, T> {
     output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                           // (metric.8)
     output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                  // (metric.9)
     core_.backward(device, {d_query_bch, d_key_bch, d_value_bch}, d_t_bch, rows(), pass);  // (metric.10)
+    rotary_.backward(device, d_query_bch, d_query_bch, pass);                              // (metric.18)
+    rotary_.backward(device, d_key_bch, d_key_bch, pass);                                  // (metric.19)
     add<Device, T>(device, d_p_bch, d_value_bch, d_query_bch, BC * H_);                    // (metric.11)
     backward_key(device, d_p_bch, d_key_bch, BC);                                          // (metric.12)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
@@ -93,10 +107,19 @@ class MetricBlock : public Block<Device, T> {
 
   // Rows beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
-    T* p_h = cache_ch_ + position * H_;
+    T* p_h = p_cache_ch_ + position * H_;
     project(device, p_h, out_d, in_d, one_position);
-    metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
-    core_.step(device, key_bch_, cache_ch_, cache_ch_, position + 1);
+    if (rotary_.present()) {
+      // Turned by its own position, a key is no longer what the matrix makes of p: it has a cache.
+      T* key_h = key_cache_ch_ + position * H_;
+      metric_key_forward<Device, T>(device, key_h, p_h, metric_.value, form_, 1, N_, K_);
+      rotary_.forward(device, query_bch_, p_h, step_at(position));
+      rotary_.forward(device, key_h, key_h, step_at(position));
+      core_.step(device, query_bch_, key_cache_ch_, p_cache_ch_, position + 1);
+    } else {
+      metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
+      core_.step(device, key_bch_, p_cache_ch_, p_cache_ch_, position + 1);
+    }
     leave(device, out_d, in_d, one_position);
   }
 
@@ -111,7 +134,7 @@ class MetricBlock : public Block<Device, T> {
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (metric.6)
   }
 
-  QueryKeyValue<const T> rows() const { return {p_bch_, key_bch_, p_bch_}; }
+  QueryKeyValue<const T> rows() const { return {query_bch_, key_bch_, p_bch_}; }
 
   void backward_key(Device& device, T* d_p_bch, const T* d_key_bch, Index BC) {
     metric_key_backward<Device, T>(device, {.d_project_bch = d_p_bch,
@@ -133,9 +156,12 @@ class MetricBlock : public Block<Device, T> {
   Linear<Device, T> output_;
   Residual<Device, T> residual_;
   T* p_bch_;
+  Rotary<Device, T> rotary_;
+  T* query_bch_;  // p itself where nothing is turned
   T* key_bch_;
   AttentionCore<Device, T> core_;
-  T* cache_ch_ = nullptr;
+  T* p_cache_ch_ = nullptr;
+  T* key_cache_ch_ = nullptr;
 };
 
 struct MetricMixer {
@@ -144,7 +170,8 @@ struct MetricMixer {
                                                  .golden_case = "metric_attention",
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
-                                                 .has_scores = true};
+                                                 .has_scores = true,
+                                                 .in_chunks = true};
   template <class Device, class T>
   using Type = MetricBlock<Device, T>;
 };
@@ -164,7 +191,8 @@ struct QuadraticMixer {
                                                  .golden_case = "quadratic_attention",
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
-                                                 .has_scores = true};
+                                                 .has_scores = true,
+                                                 .in_chunks = true};
   template <class Device, class T>
   using Type = QuadraticBlock<Device, T>;
 };

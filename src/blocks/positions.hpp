@@ -23,6 +23,13 @@ inline double sinusoid(Index c, Index d, Index D) {
   return d % 2 == 0 ? std::sin(angle) : std::cos(angle);
 }
 
+// What turns channel k of a head of K at position c (layers/rotary.hpp): the cosine of its pair's angle for the first
+// of the pair, the sine for the second.
+inline double rotary_turn(Index c, Index k, Index K) {
+  const double angle = position_angle(c, k / 2, K);
+  return k % 2 == 0 ? std::cos(angle) : std::sin(angle);
+}
+
 // What ALiBi takes from the score of head n of N for every position between query and key, or from a logit for every
 // position since: 2^(-8 (n + 1) / N) (Press, Smith, Lewis, "Train short, test long", 2022).
 inline double alibi_slope(Index n, Index N) {

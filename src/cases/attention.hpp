@@ -7,21 +7,28 @@
 
 namespace abh {
 
-// out_bch = attention(query_bch, key_bch, value_bch).
+// out_bch = attention(query_bch, key_bsh, value_bsh).
 struct AttentionCase {
   Index B, C, N, K;
   bool causal = true;
   bool side_by_side = false;  // query, key and value are slices of one array
-  const Token* mask_bc = nullptr;
+  const Token* mask_bs = nullptr;
   double query_scale = 1;
   std::array<Index, 6> gap = {};  // between rows of query, key and value as arrays of their own, and of their gradients
+  Index S = -1;                   // keys; -1: as many as queries
+  Index offset = 0, reach = 0;
+  Index distances = 0;  // of a bias; 0: none
+  double scale = 0;
 
   Index H() const { return N * K; }
+  Index keys() const { return S < 0 ? C : S; }
   std::vector<Slot> inputs() const {
-    if (side_by_side) return {activation("query_key_value", {B, C, 3 * H()})};
-    return {spread(activation("query_bch", {B, C, H()}, query_scale), gap[0], gap[3]),
-            spread(activation("key_bch", {B, C, H()}), gap[1], gap[4]),
-            spread(activation("value_bch", {B, C, H()}), gap[2], gap[5])};
+    std::vector<Slot> slots = {spread(activation("query_bch", {B, C, H()}, query_scale), gap[0], gap[3]),
+                               spread(activation("key_bsh", {B, keys(), H()}), gap[1], gap[4]),
+                               spread(activation("value_bsh", {B, keys(), H()}), gap[2], gap[5])};
+    if (side_by_side) slots = {activation("query_key_value", {B, C, 3 * H()})};
+    if (distances > 0) slots.push_back(constant("distance_bias_nc", {N, distances}));
+    return slots;
   }
   std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
   std::vector<Slot> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
@@ -45,8 +52,8 @@ struct AttentionCase {
   void backward(Device& device, Arrays& a) const {
     AttentionBackward<T> pass{};
     pass.d_query_bch = part(a.d_in, 3);
-    pass.d_key_bch = part(a.d_in, 4);
-    pass.d_value_bch = part(a.d_in, 5);
+    pass.d_key_bsh = part(a.d_in, 4);
+    pass.d_value_bsh = part(a.d_in, 5);
     pass.d_query_stride = stride(3);
     pass.d_key_stride = stride(4);
     pass.d_value_stride = stride(5);
@@ -62,15 +69,17 @@ struct AttentionCase {
   template <class Pass, class Arrays>
   void set_inputs(Pass& pass, Arrays& a) const {
     pass.query_bch = part(a.in, 0);
-    pass.key_bch = part(a.in, 1);
-    pass.value_bch = part(a.in, 2);
+    pass.key_bsh = part(a.in, 1);
+    pass.value_bsh = part(a.in, 2);
     pass.query_stride = stride(0);
     pass.key_stride = stride(1);
     pass.value_stride = stride(2);
-    pass.mask_bc = mask_bc;
-    pass.causal = causal;
+    pass.sight = {.causal = causal, .offset = offset, .reach = reach, .mask_bs = mask_bs, .distances = distances};
+    if (distances > 0) pass.sight.distance_bias_nc = a.in.back().data();
+    pass.scale = scale;
     pass.B = B;
     pass.C = C;
+    pass.S = keys();
     pass.N = N;
     pass.K = K;
   }

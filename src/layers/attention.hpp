@@ -1,49 +1,55 @@
 #pragma once
 
 #include "base/types.hpp"
+#include "layers/sight.hpp"
 
 namespace abh {
 
-// The core of scaled dot-product attention on projected rows: every position mixes the values of the positions it sees,
+// The core of scaled dot-product attention on projected rows: every query mixes the values of the keys it sees,
 // weighted by the softmax of query times key. Vaswani et al., "Attention is all you need", 2017; the running softmax
-// that avoids a C x C matrix: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. Derivation:
+// that avoids a C x S matrix: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. Derivation:
 // docs/layers/attention.md.
 //
-// Rows are N heads of K channels side by side, h = n K + k. For position c, over the keys c' that it sees (those whose
-// mask is 1 and, if causal, c' <= c):
+// Rows are N heads of K channels side by side, h = n K + k. For query c, over the keys s that it sees (sight.hpp):
 //
-//   score_bncc' = 1/sqrt(K) sum_k query_bcnk key_bc'nk                             (attention.1)
-//   max_bnc = max_c' score_bncc',  sum_bnc = sum_c' exp(score_bncc' - max_bnc)     (attention.2)
-//   out_bcnk = 1/sum_bnc sum_c' exp(score_bncc' - max_bnc) value_bc'nk             (attention.3)
+//   score_bncs = 1/sqrt(K) sum_k query_bcnk key_bsnk                               (attention.1)
+//   max_bnc = max_s score_bncs,  sum_bnc = sum_s exp(score_bncs - max_bnc)         (attention.2)
+//   out_bcnk = 1/sum_bnc sum_s exp(score_bncs - max_bnc) value_bsnk                (attention.3)
 //   lse_bnc = max_bnc + log sum_bnc                                                (attention.4)
 //
-// A position that sees no key: out 0, lse +infinity (so that every weight recomputed from it is 0), all gradients 0.
+// A query that sees no key: out 0, lse +infinity (so that every weight recomputed from it is 0), all gradients 0.
 //
-// Backward, the weights recomputed from lse; sums over c run over the queries that see c':
+// Backward, the weights recomputed from lse; sums over c run over the queries that see s:
 //
-//   weight_bncc'  = exp(score_bncc' - lse_bnc)                                     (attention.5)
-//   delta_bnc     = sum_k d_out_bcnk out_bcnk                                      (attention.6)
-//   d_score_bncc' = weight_bncc' (sum_k d_out_bcnk value_bc'nk - delta_bnc)        (attention.7)
-//   d_query_bcnk  = 1/sqrt(K) sum_c' d_score_bncc' key_bc'nk                       (attention.8)
-//   d_key_bc'nk   = 1/sqrt(K) sum_c d_score_bncc' query_bcnk                       (attention.9)
-//   d_value_bc'nk = sum_c weight_bncc' d_out_bcnk                                  (attention.10)
+//   weight_bncs  = exp(score_bncs - lse_bnc)                                       (attention.5)
+//   delta_bnc    = sum_k d_out_bcnk out_bcnk                                       (attention.6)
+//   d_score_bncs = weight_bncs (sum_k d_out_bcnk value_bsnk - delta_bnc)           (attention.7)
+//   d_query_bcnk = 1/sqrt(K) sum_s d_score_bncs key_bsnk                           (attention.8)
+//   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs query_bcnk                         (attention.9)
+//   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (attention.10)
+//
+// Two things may be otherwise. A scale that is given stands in the place of 1/sqrt(K), everywhere. And where the sight
+// has a bias for every distance, it joins the score, in (attention.2) and (attention.5) alike:
+//
+//   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
 //
 // Masked keys must be finite numbers: they are multiplied by a weight of 0.
 
 // A stride is the distance between two consecutive rows (0: N K), so that query, key and value may be slices of wider
-// rows or one and the same array. B, C >= 0; N, K >= 1. Flops: 4 B N K per pair (c, c') that sees each other, which are
-// C (C + 1) / 2 pairs when causal, else C^2. Memory: O(C K) per head.
+// rows or one and the same array. B, C, S >= 0; N, K >= 1; on a GPU C, S, reach and the offset are below 2^30. Flops:
+// 4 B N K per pair (c, s) that sees each other, which are C (C + 1) / 2 pairs when causal and C = S, else C S; pairs
+// that do not are left out in tiles of 64 x 64. Memory: O((C + S) K) per head.
 template <class T>
 struct AttentionForward {
   T* out_bch;         // rows touch
   Accum<T>* lse_bnc;  // saved for backward, as are query, key, value and out
   const T* query_bch;
-  const T* key_bch;
-  const T* value_bch;
+  const T* key_bsh;
+  const T* value_bsh;
   Index query_stride = 0, key_stride = 0, value_stride = 0;
-  const Token* mask_bc = nullptr;  // 1: real; 0: never attended to as a key; null: all real
-  bool causal = true;
-  Index B, C, N, K;
+  Sight<Accum<T>> sight;
+  double scale = 0;  // positive; 0: 1/sqrt(K)
+  Index B, C, S, N, K;
 };
 template <class Device, class T>
 void attention_forward(Device&, const AttentionForward<T>&);
@@ -52,31 +58,34 @@ void attention_forward(Device&, const AttentionForward<T>&);
 template <class T>
 struct AttentionBackward {
   T* d_query_bch;  // the three are overwritten and must not overlap (slices of one wider array are fine)
-  T* d_key_bch;
-  T* d_value_bch;
+  T* d_key_bsh;
+  T* d_value_bsh;
   Index d_query_stride = 0, d_key_stride = 0, d_value_stride = 0;
   const T* d_out_bch;  // rows touch, as those of out_bch
   const T* out_bch;
   const Accum<T>* lse_bnc;
   const T* query_bch;
-  const T* key_bch;
-  const T* value_bch;
+  const T* key_bsh;
+  const T* value_bsh;
   Index query_stride = 0, key_stride = 0, value_stride = 0;
-  const Token* mask_bc = nullptr;
-  bool causal = true;
-  Index B, C, N, K;
+  Sight<Accum<T>> sight;
+  double scale = 0;
+  Index B, C, S, N, K;
 };
 template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);
 
-// Inference: one query over `length` cached rows that touch, (attention.1) to (attention.3).
-// key and value may be the same cache. length 0 gives 0. Flops: 4 N K length; reads the caches once.
+// Inference: one query that stands at the last of `length` cached rows, which touch; (attention.1) to (attention.3).
+// Of its sight it needs the reach and the bias alone. key and value may be the same cache. length 0 gives 0. Flops:
+// 4 N K for every row in reach; reads those of the caches once.
 template <class T>
 struct AttentionStep {
   T* out_h;
   const T* query_h;
   const T* key_ch;
   const T* value_ch;
+  Sight<Accum<T>> sight = {};
+  double scale = 0;
   Index length, N, K;
 };
 template <class Device, class T>

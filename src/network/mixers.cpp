@@ -48,12 +48,16 @@ void check_training(const ModelConfig& model, const TrainingConfig& training) {
   training.check();
   if (!training.chunk) return;
   if (!model.causal) throw UsageError("--chunk: expected a network that is causal");
-  for (const MixerProperties& mixer : mixer_properties(model)) {
-    if (mixer.in_chunks) continue;
-    throw UsageError("--chunk: expected mixers that go on from a state (" +
-                     listed_mixers([](const MixerProperties& each) { return each.in_chunks; }) + "), found " +
-                     mixer.name);
-  }
+  const auto require = [&](const char* flag, const char* what, bool MixerProperties::*property) {
+    for (const MixerProperties& mixer : mixer_properties(model)) {
+      if (mixer.*property) continue;
+      throw UsageError(std::string(flag) + ": expected mixers that " + what + " (" +
+                       listed_mixers([&](const MixerProperties& each) { return each.*property; }) + "), found " +
+                       mixer.name);
+    }
+  };
+  require("--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
+  if (training.truncated) require("--truncated", "keep keys and values apart", &MixerProperties::truncates);
 }
 
 void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only) {

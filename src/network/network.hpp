@@ -11,6 +11,7 @@
 #include "blocks/layout.hpp"
 #include "blocks/norm.hpp"
 #include "blocks/residual.hpp"
+#include "blocks/sinusoids.hpp"
 #include "device/memory.hpp"
 #include "layers/adamw.hpp"
 #include "layers/causal_conv.hpp"
@@ -28,7 +29,7 @@ namespace abh {
 
 // The language model, from token ids to logits and back:
 //
-//   x_bcd      = dropout(norm(token_vd[t] + position_cd))      the norm is optional
+//   x_bcd      = dropout(norm(token_vd[t] + position_cd))      the norm is optional, and positions may be elsewhere
 //   x_bcd      = conv(x), mixer(x), ffn(x)                     for each layer; the convolution is optional
 //   logits_bcv = scale (norm(x_bcd) token_vd^T + bias_v)       tied weights; norm and bias are optional
 //
@@ -145,8 +146,8 @@ class Network {
   // The same without logits.
   void run_blocks(const Token* tokens_bc, const Pass& pass) {
     const Index D = config_.channels;
-    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, parts_.position.value,
-                                 pass.B, pass.C, D, pass.first_c);
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, position_cd(), pass.B,
+                                 pass.C, D, pass.first_c);
     const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, pass.BC());
     dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
@@ -296,8 +297,10 @@ class Network {
     for (const auto& block : parts_.blocks) block->start(device_);
   }
   const T* step(const Token* token, Index position) {
-    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value, parts_.position.value, 1, 1,
-                                 config_.channels, position);
+    const bool computed = parts_.sinusoids.present();
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value,
+                                 computed ? parts_.sinusoids.row_d(device_, position) : parts_.position.value, 1, 1,
+                                 config_.channels, computed ? 0 : position);
     const T* normed_d = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, 1);
     dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_d, nullptr, Dropout{}, config_.channels);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
@@ -315,6 +318,11 @@ class Network {
     } else {
       return weights();
     }
+  }
+
+  // What is added to the tokens of a pass; null: nothing.
+  const T* position_cd() const {
+    return parts_.sinusoids.present() ? parts_.sinusoids.rows_cd() : parts_.position.value;
   }
 
   // The sum of 2^level shards.
@@ -341,6 +349,7 @@ class Network {
                        ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal,
                                        Kind::undecayed)
                        : Weight<T>{}),
+          sinusoids(layout, config, block_extent(extent)),
           embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
           blocks(make_blocks(layout, block_begin, config, extent, dropout)),
           final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
@@ -359,6 +368,7 @@ class Network {
     }
 
     Weight<T> token, position, logit_bias;
+    Sinusoids<Device, T> sinusoids;
     Norm<Device, T> embedding_norm;
     std::vector<Index> block_begin;  // of the weights of each block that decay, in the arena
     std::vector<std::unique_ptr<Block<Device, T>>> blocks;

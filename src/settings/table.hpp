@@ -68,9 +68,12 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(Setting{"final_norm", "final-norm", "", "layernorm before the logits"}, m.final_norm);
   visit(Setting{"logit_bias", "logit-bias", "", "bias of the logits"}, m.logit_bias);
   visit(Setting{"logit_scale"}, m.logit_scale);
-  visit(ChoiceSetting{{"positions", "positions", "", "how a network knows of positions"},
-                      {"learned", "none", "sinusoidal", "rotary", "alibi"}},
-        m.positions);
+  visit(
+      ChoiceSetting{
+          {"positions", "positions", "",
+           "a learned table, none, sines added to tokens, queries and keys turned, or less weight by distance"},
+          {"learned", "none", "sinusoidal", "rotary", "alibi"}},
+      m.positions);
 }
 
 template <class Visitor, class Config>

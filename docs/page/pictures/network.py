@@ -18,8 +18,8 @@ TIE = 352  # where the table of tokens is handed to the logits
 BLOCKS = {
     "conv": ("layernorm", "causal_conv", "dropout"),
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
-    "dot": ("layernorm", "linear", "attention", "dropout"),
-    "metric": ("layernorm", "linear", "metric_attention", "attention", "dropout"),
+    "dot": ("layernorm", "linear", "rotary", "attention", "dropout"),
+    "metric": ("layernorm", "linear", "metric_attention", "rotary", "attention", "dropout"),
     "identity": ("layernorm", "dropout"),
     "ffn": ("layernorm", "linear", "gelu", "dropout"),
 }
@@ -41,6 +41,8 @@ LAYER_TITLES = {
     "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
     "pooling": "pooling: a running average, weighted by one logit a position",
     "pooling_logits": "pooling logits: one number a position and head",
+    "rescale": "rescale: a head at a time to mean 0 and deviation 1",
+    "rotary": "rotary: turns queries and keys by their position",
     "weight_average": "weight average: the mean of the weights over many steps",
 }
 BLOCK_TITLES = {

@@ -26,6 +26,8 @@
 #include "cases/metric_attention.hpp"
 #include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
+#include "cases/rescale.hpp"
+#include "cases/rotary.hpp"
 #include "layers/adamw.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
@@ -68,6 +70,8 @@ class LayerBench {
     layer("pooling_logits", PoolingLogitsCase{B, C, N, D / N}, BC * D, 2, 4);
     layer("pooling", PoolingCase{pool}, BC * D, 3, 6);
     layer("gate", GateCase{BC, D, false, dropout}, BC * D, 2, 4);
+    layer("rotary", RotaryCase{B, C, 2 * N, K}, BC * 2 * N * K, 3, 3);
+    if (K > 1) layer("rescale", RescaleCase{BC, 2 * N, K}, BC * 2 * N * K, 6, 7);
     layer("attention", AttentionCase{B, C, N, K}, BC * N * K * (C + 1) / 2, 4, 8);
     layer("metric_attention", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
     layer("cross_entropy", CrossEntropyCase{BC, V, tokens, count}, BC * V, 20, 20);

@@ -193,6 +193,7 @@ class GoldenCases {
     ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
     config.layers = 1;
     config.context = C;
+    if (!file_.has_setting("positions")) config.positions = "none";
     config.channels = D;
     config.vocabulary = 1;
     config.head_channels = config.hidden_channels = 0;
@@ -322,6 +323,7 @@ class GoldenCases {
     const Shape x = file_.shape("input.x_bcd", 3);
     ModelConfig config = block_config(x[1], x[2]);
     config.mixer = properties.name;
+    check_positions(properties);
     if (properties.head_projection) {
       config.head_channels = head_channels(std::string("weight.") + properties.head_projection, config.heads);
     }
@@ -333,6 +335,15 @@ class GoldenCases {
               });
   }
 
+  // What a block by itself can know of positions.
+  void check_positions(const MixerProperties& properties) {
+    if (!file_.has_setting("positions")) return;
+    const std::string& positions = file_.setting("positions");
+    if (positions == "none" || positions == "alibi" || (positions == "rotary" && properties.has_scores)) return;
+    file_.fail(std::string("metadata positions: expected none") + (properties.has_scores ? ", rotary" : "") +
+               " or alibi, found \"" + positions + "\"");
+  }
+
   // Everything about the network that the shapes and names of its weights say.
   ModelConfig network_config() const {
     for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
@@ -341,8 +352,13 @@ class GoldenCases {
     config.vocabulary = token[0];
     config.channels = token[1];
     const std::string position = "weight.embedding.position_cd";
-    config.positions = file_.has(position) ? "learned" : "none";
-    config.context = file_.has(position) ? file_.shape(position, 2)[0] : file_.shape("input.tokens_bc", 2)[1];
+    const bool has_table = file_.has(position);
+    if (!file_.has_setting("positions")) config.positions = has_table ? "learned" : "none";
+    if (has_table != config.has_position_table()) {
+      file_.fail("metadata positions is " + config.positions + ": expected " +
+                 (has_table ? "learned, with " : "another, without ") + position);
+    }
+    config.context = has_table ? file_.shape(position, 2)[0] : file_.shape("input.tokens_bc", 2)[1];
     config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
     config.head_channels = 0;
     config.attention_bias = false;

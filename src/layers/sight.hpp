@@ -1,0 +1,62 @@
+#pragma once
+
+#include "base/bf16.hpp"
+#include "base/types.hpp"
+
+namespace abh {
+
+// Who sees whom in attention, and from how far: a part of the arguments of attention.hpp, in numbers instead of code,
+// so that one kernel serves all. C queries look at S keys, which are positions of the same sequence (S = C, offset 0),
+// of the same sequence with a past (S = offset + C), or of another one (then nothing is causal).
+
+// Neighbouring positions, begin to end - 1; none where end <= begin.
+struct Stretch {
+  Index begin, end;
+  ABH_HOST_DEVICE constexpr bool empty() const { return end <= begin; }
+};
+
+// What a tile of queries sees of a tile of keys. none: it can be left out; all: nobody has to ask.
+enum class Seen { none, some, all };
+
+// A is Accum<T>.
+template <class A>
+struct Sight {
+  bool causal = true;              // query c sees no key behind c + offset, the position among the keys where it stands
+  Index offset = 0;                // may be negative
+  Index reach = 0;                 // query c sees no key before c + offset - reach + 1; 0: back to the first
+  const Token* mask_bs = nullptr;  // 1: real; 0: seen by nobody; null: all real
+  // Added to the score of head n for every distance |c + offset - s|; null: nothing. Finite, and without a gradient.
+  const A* distance_bias_nc = nullptr;
+  Index distances = 0;  // entries a head: more than the distance of any two that see each other
+
+  // Whether query c sees key s, unless that is masked. From here on the mask plays no part. Kernels ask in 32 bits.
+  template <class Integer>
+  ABH_HOST_DEVICE constexpr bool sees(Integer c, Integer s) const {
+    const Integer at = c + static_cast<Integer>(offset);
+    return (!causal || s <= at) && (reach == 0 || s > at - static_cast<Integer>(reach));
+  }
+
+  // Of S keys those that one at least of the queries sees; of C queries those that see one at least of the keys.
+  ABH_HOST_DEVICE constexpr Stretch keys_of(Stretch queries, Index S) const {
+    if (queries.empty()) return {0, 0};
+    const Index first = reach == 0 ? 0 : queries.begin + offset - reach + 1;
+    const Index end = causal ? queries.end + offset : S;
+    return {first > 0 ? first : 0, end < S ? end : S};
+  }
+  ABH_HOST_DEVICE constexpr Stretch queries_of(Stretch keys, Index C) const {
+    if (keys.empty()) return {0, 0};
+    const Index first = causal ? keys.begin - offset : 0;
+    const Index end = reach == 0 ? C : keys.end - 1 - offset + reach;
+    return {first > 0 ? first : 0, end < C ? end : C};
+  }
+
+  // Whether all of the queries see all of the keys, some see some, or nobody sees anything.
+  ABH_HOST_DEVICE constexpr Seen of_tiles(Stretch queries, Stretch keys) const {
+    const Stretch seen = keys_of(queries, keys.end);
+    if (seen.empty() || seen.end <= keys.begin) return Seen::none;
+    // The first query sees least of what is behind, the last one of what is before.
+    return sees(queries.begin, keys.end - 1) && sees(queries.end - 1, keys.begin) ? Seen::all : Seen::some;
+  }
+};
+
+}  // namespace abh

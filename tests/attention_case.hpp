@@ -1,0 +1,54 @@
+#pragma once
+
+// What the tests of attention share.
+
+#include "cases/attention.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+
+inline std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
+
+// Runs body(device, name, T{}) on every device in every type of number that it takes, but double.
+template <class Body>
+void for_each_number(const Body& body) {
+  for_each_cpu(1, [&](auto& device, const std::string& name) { body(device, name, float{}); });
+  for_each_gpu([&](auto& device, const std::string& name) {
+    body(device, name + ", float", float{});
+    body(device, name + ", bf16", bf16{});
+  });
+}
+
+// Sequence 0 has no real key up to position 2, one hole and a padded end; the others have holes only.
+inline const Token* holes(Index B, Index S) {
+  Array<Token> mask(size_of(B * S), 1);
+  for (Index s = 0; s < S; ++s) {
+    mask[size_of(s)] = s >= 3 && s != 5 && s < S - 1 ? 1 : 0;
+    for (Index b = 1; b < B; ++b) mask[size_of(b * S + s)] = s % 3 == b % 3 ? 0 : 1;
+  }
+  return kept(std::move(mask));
+}
+
+// One query after the other, each over the rows up to its own.
+template <class T, class Device>
+Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in) {
+  CaseArrays<T> a = arrays_of(layer, in);
+  Sight<Accum<T>> sight{.reach = layer.reach, .distances = layer.distances};
+  if (layer.distances > 0) sight.distance_bias_nc = a.in[3].data();
+  Values<T> out = {Array<T>(in[0].size())};
+  for (Index c = 0; c < layer.C; ++c) {
+    attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
+                                       .query_h = a.in[0].data() + c * layer.H(),
+                                       .key_ch = a.in[1].data(),
+                                       .value_ch = a.in[2].data(),
+                                       .sight = sight,
+                                       .scale = layer.scale,
+                                       .length = c + 1,
+                                       .N = layer.N,
+                                       .K = layer.K});
+  }
+  wait_for(device);
+  return out;
+}
+
+}  // namespace abh
