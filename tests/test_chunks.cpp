@@ -299,6 +299,68 @@ TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]"
   CHECK(memory(64, 0).activation_bytes > 4 * few.activation_bytes);
 }
 
+ModelConfig model_in_chunks() {
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 50, .vocabulary = 11, .mixer = "additive,dot"};
+  config.window = "7,0";
+  config.conv_kernel = 4;
+  return config;
+}
+
+// Steps of a model: losses, gradients and what is evaluated are those of a model without chunks, in shards as well.
+TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][gpu]") {
+  const ModelConfig config = model_in_chunks();
+  const Index B = 4, C = config.context;
+  std::vector<Token> tokens, targets;
+  for (Index i = 0; i < B * C; ++i) {
+    const std::uint32_t word = philox_word(8, static_cast<std::uint64_t>(i), 0, 902);
+    tokens.push_back(static_cast<Token>(word % 11));
+    targets.push_back(i < C || word % 7 == 0 ? ignored_target : static_cast<Token>((3 * word + 1) % 11));
+  }
+  const auto model_of = [&](const TrainingConfig& training, const std::string& device) {
+    auto model = make_model({.device = device, .threads = 1}, config, training_extent(config, training, false),
+                            training.dropout);
+    model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.2, 1));
+    return model;
+  };
+  TrainingConfig training{.batch = B, .steps = 20, .learning_rate = 1e-3, .warmup = 2, .dropout = 0.1};
+  const auto expected = model_of(training, "cpu");
+  std::vector<Model::StepResult> steps;
+  const Model::LossSum first_sum = expected->evaluate(tokens, targets);
+  const std::vector<float> first_losses = expected->losses(tokens, targets);
+  for (Index step = 0; step < 4; ++step) steps.push_back(expected->train_step(tokens, targets, training, step));
+  std::vector<std::string> devices = {"cpu", "plain"};
+#if defined(ABH_EMULATOR)
+  devices.push_back("emulated");
+#endif
+  for (const std::string& device : devices) {
+    for (const Index shards : {1, 2}) {
+      for (const Index chunk : {9, 60}) {
+        CAPTURE(device, shards, chunk);
+        training.shards = shards;
+        training.chunk = chunk;
+        const auto model = model_of(training, device);
+        if (shards == 1) {
+          const Model::LossSum sum = model->evaluate(tokens, targets);
+          CHECK(sum.count == first_sum.count);
+          CHECK_FALSE(!(std::abs(sum.sum - first_sum.sum) <= 1e-5 * first_sum.sum));
+          const std::vector<float> losses = model->losses(tokens, targets);
+          REQUIRE(losses.size() == first_losses.size());
+          for (std::size_t i = 0; i < losses.size(); ++i) {
+            CHECK_FALSE(!(std::abs(losses[i] - first_losses[i]) <= 1e-4));
+            CHECK((losses[i] == 0) == (targets[i] == ignored_target));
+          }
+        }
+        for (Index step = 0; step < 4; ++step) {
+          const Model::StepResult result = model->train_step(tokens, targets, training, step);
+          const Model::StepResult& wanted = steps[static_cast<std::size_t>(step)];
+          CHECK_FALSE(!(std::abs(result.loss - wanted.loss) <= 1e-5 * wanted.loss));
+          CHECK_FALSE(!(std::abs(result.gradient_norm - wanted.gradient_norm) <= 1e-4 * wanted.gradient_norm));
+        }
+      }
+    }
+  }
+}
+
 // Positions of a pooling on their way, on every device.
 TEST_CASE("chunks: positions are placed, and the sum of all weights is one weight", "[chunks][pooling][gpu]") {
   for_each_device(2, [&](auto& device, const std::string& name) {
@@ -335,6 +397,53 @@ TEST_CASE("chunks: positions are placed, and the sum of all weights is one weigh
     CHECK(std::abs(zeta_n[1] - (std::log(2.0f) - 3)) < 1e-6f);
     CHECK(zeta_n[2] == static_cast<float>(pooling_nothing));
   });
+}
+
+TEST_CASE("programs: a run in chunks learns what it learns without, and goes on bit by bit", "[programs][chunks]") {
+  const Workplace place;
+  const Arguments flags = place.flags(words("--context 48 --layers 2 --window 6,0 --conv-kernel 3 --dropout 0.1"));
+  require_success(train(flags));
+  const std::string chunked = place / "chunked", middle = place / "middle", short_sighted = place / "short";
+  const Arguments in_chunks = with(flags, {"--chunk", "13", "--out", chunked});
+  const Outcome outcome = train(in_chunks);
+  require_success(outcome);
+  CHECK(outcome.out.find("in chunks of 13, ") != std::string::npos);
+  CHECK(outcome.out.find("borders of chunks") != std::string::npos);
+  const auto weights_of = [](const std::string& run) {
+    const SafetensorsFile file = SafetensorsFile::read(run + "/model.safetensors");
+    std::vector<float> weights;
+    for (const SafetensorsTensor& tensor : file.tensors()) {
+      const float* values = reinterpret_cast<const float*>(tensor.data);
+      weights.insert(weights.end(), values, values + tensor.count());
+    }
+    return weights;
+  };
+  const std::vector<float> weights = weights_of(chunked), expected = weights_of(place.run);
+  REQUIRE(weights.size() == expected.size());
+  double furthest = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double distance = std::abs(weights[i] - expected[i]);
+    furthest = distance <= furthest ? furthest : distance;  // a NaN stays
+  }
+  CHECK_FALSE(!(furthest <= 1e-3));
+  require_success(train(with(flags, {"--chunk", "13", "--truncated", "1", "--out", short_sighted})));
+  CHECK((weights_of(short_sighted) != weights));
+
+  require_success(train(with(in_chunks, {"--out", middle, "--steps", "2"})));
+  require_refusal(train({"--data", place.data, "--resume", middle, "--chunk", "12"}), "train", 2,
+                  {"--chunk: cannot change in a resumed run, expected 13, found 12"});
+}
+
+TEST_CASE("programs: chunks that cannot be are refused", "[programs][chunks]") {
+  const Workplace place;
+  const auto refused = [&](const std::string& flags, const std::string& what) {
+    require_refusal(train(place.flags(words(flags))), "train", 2, {what});
+    CHECK_FALSE(exists(place.run));
+  };
+  refused("--chunk -1", "--chunk: expected");
+  refused("--truncated 1", "--truncated: expected a length of chunks, --chunk, found --chunk 0");
+  refused("--chunk 4 --truncated 1 --mixer metric", "--truncated: expected mixers that keep keys and values apart");
+  refused("--chunk 4 --truncated 1 --mixer quadratic", "found quadratic");
 }
 
 }  // namespace
