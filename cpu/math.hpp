@@ -1,7 +1,7 @@
 #pragma once
 
 // Elementary functions over lane types: exponential, natural_log, normal_distributions, hyperbolic_tangent,
-// square_root.
+// square_root; and of scalars log_one_plus.
 //
 // For floats, of any width, they are polynomials of ours: range reduction, one minimax polynomial, no table, no branch.
 // Every width runs the same operations in the same order. Scalars other than float (double, in tests Dual) take the
@@ -15,7 +15,7 @@
 //   exponential         1.1    subnormal results are rounded once, not flushed: 0 below -103.97; infinity above 88.72
 //   normal_distributions 2.1  units of the last place of 1/2, 6e-8; 2 where a product and a sum are one rounding
 //   hyperbolic_tangent  1.4
-//   natural_log, square_root: those of the library and of the machine
+//   natural_log, log_one_plus, square_root: those of the library and of the machine
 
 #include <cmath>
 #include <cstdint>
@@ -119,6 +119,17 @@ inline L natural_log(const L& x) {
   } else {
     using std::log;
     return log(x);
+  }
+}
+
+// log(1 + x), of a scalar.
+template <class T>
+inline T log_one_plus(const T& x) {
+  if constexpr (is_float<T>) {
+    return __builtin_log1pf(x);
+  } else {
+    using std::log1p;
+    return log1p(x);
   }
 }
 

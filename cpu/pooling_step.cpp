@@ -57,16 +57,22 @@ void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payl
   *to.sum = sum;
 }
 
-// What a merge gives the older of two states, a suffix that ended `distance` positions ago.
+// The weight of two states, a suffix that ended `distance` positions ago and what came since, and the share of the
+// older.
 template <class T>
-T share_of_older(const State<T>& older, const State<T>& newer, T slope, Index distance) {
-  if (*older.sum == T(0)) return T(0);
-  if (*newer.sum == T(0)) return T(1);
+struct Merged {
+  T max, sum, share;
+};
+template <class T>
+Merged<T> merge(const State<T>& older, const State<T>& newer, T slope, Index distance) {
   const T max_older = *older.top - slope * T(distance);  // (pooling.23)
   const T max_newer = *newer.top - slope * *newer.age;
+  if (*older.sum == T(0)) return {max_newer, *newer.sum, T(0)};
+  if (*newer.sum == T(0)) return {max_older, *older.sum, T(1)};
   const T most = larger<T>(max_older, max_newer);
   const T old_sum = *older.sum * exponential<T>(max_older - most);
-  return old_sum / (old_sum + *newer.sum * exponential<T>(max_newer - most));  // (pooling.6) (pooling.7)
+  const T sum = old_sum + *newer.sum * exponential<T>(max_newer - most);  // (pooling.6)
+  return {most, sum, old_sum / sum};                                      // (pooling.7)
 }
 
 template <class T>
@@ -94,39 +100,42 @@ void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays)
 }
 
 template <class Device, class T>
-void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s,
-                  const Accum<T>* slope_n) {
+void pooling_step(Device&, const PoolingStep<T>& a) {
   using A = Accum<T>;
+  const PoolingShape& s = a.shape;
   const bool windowed = s.window > 0;
-  const Index in_block = windowed ? static_cast<Index>(static_cast<double>(state[0])) : 0;
+  const Index in_block = windowed ? static_cast<Index>(static_cast<double>(a.state[0])) : 0;
   A no_age = A(0);
-  const States<A> states{windowed ? state + 1 : state, s, slope_n != nullptr, &no_age};
+  const States<A> states{windowed ? a.state + 1 : a.state, s, a.slope_n != nullptr, &no_age};
   for (Index n = 0; n < s.N; ++n) {
     const auto position = [&](Index r) { return states[(r + 1) * s.N + n]; };
     const State<A> prefix = states[n];
-    const A slope = slope_of(slope_n, n);
-    const Payloads<T> x{x_h + n * s.K, s.N * s.K};
+    const A slope = slope_of(a.slope_n, n);
+    const Payloads<T> x{a.x_h + n * s.K, s.N * s.K};
     if (windowed && in_block == 0) clear(prefix, s);
-    push<A>(prefix, prefix, logit_n[n], slope, x, s);
+    push<A>(prefix, prefix, a.logit_n[n], slope, x, s);
 
     // The suffix of the block before that fills up the window; none at the end of a block, where the block is the
     // window.
     const bool ends = in_block + 1 == s.window;
     const State<A> suffix = windowed && !ends ? position(in_block + 1) : prefix;
-    const A share = windowed && !ends ? share_of_older(suffix, prefix, slope, in_block + 1) : A(0);
+    const Merged<A> merged = windowed && !ends ? merge(suffix, prefix, slope, in_block + 1)
+                                               : Merged<A>{*prefix.top - slope * *prefix.age, *prefix.sum, A(0)};
+    a.max_n[n] = merged.max;
+    a.sum_n[n] = merged.sum;
     for (Index p = 0; p < s.payloads; ++p) {
       const A* prefix_k = prefix.average_k + p * s.K;
       const A* suffix_k = suffix.average_k + p * s.K;
-      T* out_k = out_h + (p * s.N + n) * s.K;
+      T* out_k = a.out_h + (p * s.N + n) * s.K;
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         const L newer = load<L>(prefix_k + k);
-        store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * share);  // (pooling.8)
+        store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * merged.share);  // (pooling.8)
       });
     }
 
     if (!windowed) continue;
     clear(position(in_block), s);
-    push<A>(position(in_block), position(in_block), logit_n[n], A(0), x, s);
+    push<A>(position(in_block), position(in_block), a.logit_n[n], A(0), x, s);
     if (!ends) continue;
     for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
       const State<A> single = position(r);
@@ -134,7 +143,7 @@ void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, c
       push<A>(single, position(r + 1), logit, A(0), {single.average_k, s.K}, s);
     }
   }
-  if (windowed) state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);
+  if (windowed) a.state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);
 }
 
 #define INSTANTIATE(T)                                            \

@@ -32,13 +32,18 @@ __device__ float push(Running& state, float logit) {
   return add / state.sum;                  // (pooling.4)
 }
 
-// What a merge gives the older of two states.
-__device__ float share_of_older(const Running& older, const Running& newer) {
-  if (older.sum == 0) return 0;
-  if (newer.sum == 0) return 1;
+// Two states as one, and the share of the older.
+struct Merged {
+  Running both;
+  float share;
+};
+__device__ Merged merge(const Running& older, const Running& newer) {
+  if (older.sum == 0) return {newer, 0};
+  if (newer.sum == 0) return {older, 1};
   const float most = fmaxf(older.max, newer.max);
   const float old_sum = older.sum * expf(older.max - most);
-  return old_sum / (old_sum + newer.sum * expf(newer.max - most));  // (pooling.6) (pooling.7)
+  const float sum = old_sum + newer.sum * expf(newer.max - most);  // (pooling.6)
+  return {{most, sum}, old_sum / sum};                             // (pooling.7)
 }
 
 // Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/pooling_step.cpp: the
@@ -47,34 +52,37 @@ __device__ float share_of_older(const Running& older, const Running& newer) {
 // before. All threads know the maxima and sums; one of them writes these, behind a barrier after which nobody reads the
 // old ones.
 template <class T>
-__global__ void step_kernel(T* out_h, float* state, const float* logit_n, const T* x_h, int N, int K, Index window) {
-  const int n = int(blockIdx.x), thread = int(threadIdx.x);
+__global__ void step_kernel(PoolingStep<T> a) {
+  const int N = int(a.shape.N), K = int(a.shape.K), n = int(blockIdx.x), thread = int(threadIdx.x);
+  const Index window = a.shape.window;
   const bool windowed = window > 0, writes = thread == 0;
-  const Index in_block = windowed ? Index(state[0]) : 0;
+  const Index in_block = windowed ? Index(a.state[0]) : 0;
   const bool ends = in_block + 1 == window;  // the block is the window: no suffix fills it up
   const Index triple = K + 2;
-  float* prefix = state + (windowed ? 1 : 0) + n * triple;
+  float* prefix = a.state + (windowed ? 1 : 0) + n * triple;
   const auto position = [&](Index r) { return prefix + (r + 1) * N * triple; };
   const bool starts = windowed && in_block == 0;
 
-  const float logit = logit_n[n];
+  const float logit = a.logit_n[n];
   Running sums = starts ? Running{minus_infinity, 0} : Running{prefix[0], prefix[1]};
   const float* suffix = position(windowed && !ends ? in_block + 1 : -1);
   const Running older{suffix[0], suffix[1]};
   const float alpha = push(sums, logit);
-  const float gamma = windowed && !ends ? share_of_older(older, sums) : 0;
+  const Merged merged = windowed && !ends ? merge(older, sums) : Merged{sums, 0};
   for (int k = thread; k < K; k += step_threads) {
-    const float x = float(x_h[n * K + k]), before = starts ? 0 : prefix[2 + k];
+    const float x = float(a.x_h[n * K + k]), before = starts ? 0 : prefix[2 + k];
     const float average = before + alpha * (x - before);  // (pooling.5)
     const float old_average = windowed && !ends ? suffix[2 + k] : average;
     prefix[2 + k] = average;
-    out_h[n * K + k] = T(average + gamma * (old_average - average));  // (pooling.8)
+    a.out_h[n * K + k] = T(average + merged.share * (old_average - average));  // (pooling.8)
     if (windowed) position(in_block)[2 + k] = logit == minus_infinity ? 0 : x;
   }
   __syncthreads();
   if (writes) {
     prefix[0] = sums.max;
     prefix[1] = sums.sum;
+    a.max_n[n] = merged.both.max;
+    a.sum_n[n] = merged.both.sum;
   }
   if (!windowed) return;
   Running single{minus_infinity, 0};
@@ -114,11 +122,9 @@ void pooling_start(Device& device, Accum<T>* state, const PoolingShape& s, bool)
 }
 
 template <class Device, class T>
-void pooling_step(Device& device, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h,
-                  const PoolingShape& s, const Accum<T>*) {
-  launch(step_kernel<T>, unsigned(s.N), step_threads, 0, device.stream(), out_h, state, logit_n, x_h, int(s.N),
-         int(s.K), s.window);
-  if (s.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), state, s.window);
+void pooling_step(Device& device, const PoolingStep<T>& a) {
+  launch(step_kernel<T>, unsigned(a.shape.N), step_threads, 0, device.stream(), a);
+  if (a.shape.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), a.state, a.shape.window);
 }
 
 #define INSTANTIATE(T)                                            \

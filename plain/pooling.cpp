@@ -464,21 +464,21 @@ void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays)
 }
 
 template <class Device, class T>
-void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape& s,
-                  const Accum<T>* slope_n) {
-  const Index w = s.window, newest = w > 0 ? static_cast<Index>(static_cast<double>(state[0])) : 0;
+void pooling_step(Device&, const PoolingStep<T>& a) {
+  const PoolingShape& s = a.shape;
+  const Index w = s.window, newest = w > 0 ? static_cast<Index>(static_cast<double>(a.state[0])) : 0;
   const Index N = s.N, K = s.K, J = s.payloads * K;
-  const auto x = array(x_h, K);
-  const auto out = array(out_h, K);
+  const auto x = array(a.x_h, K);
+  const auto out = array(a.out_h, K);
   T age_of_step = T(0);
   for (Index n = 0; n < N; ++n) {
-    const T slope = slope_of(slope_n, n);
-    const auto place = [&, n = n](Index i) { return state_of<T>(state, i, n, s, slope_n != nullptr, age_of_step); };
+    const T slope = slope_of(a.slope_n, n);
+    const auto place = [&, n = n](Index i) { return state_of<T>(a.state, i, n, s, a.slope_n != nullptr, age_of_step); };
     const auto payload = [&, n = n](Index j) { return x(j / K * N + n, j % K); };
     const State<T> seen = place(0);
     if (w > 0) {
       const State<T> here = place(1 + newest);
-      here.top() = logit_n[n];
+      here.top() = a.logit_n[n];
       for (Index j = 0; j < J; ++j) here.out(j) = payload(j);
       start(seen, J);
       // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
@@ -489,11 +489,13 @@ void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, c
             seen, seen, position.top(), slope, [&](Index j) { return position.out(j); }, J);
       }
     } else {
-      push(seen, seen, logit_n[n], slope, payload, J);
+      push(seen, seen, a.logit_n[n], slope, payload, J);
     }
     for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = seen.out(j);
+    a.max_n[n] = seen.max(slope);
+    a.sum_n[n] = seen.sum();
   }
-  if (w > 0) state[0] = T((newest + 1) % w);
+  if (w > 0) a.state[0] = T((newest + 1) % w);
 }
 
 #define INSTANTIATE(T)                                                                                        \

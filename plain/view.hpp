@@ -21,6 +21,7 @@ namespace abh {
 using std::erf;
 using std::exp;
 using std::log;
+using std::log1p;
 using std::sqrt;
 using std::tanh;
 

@@ -214,7 +214,7 @@ void check_dropout(BlockCase<Make> block, double p, sites::LayerUse use) {
 
 // Outputs at and before a position do not change by one bit when inputs behind it do, on any device.
 template <class Make>
-void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
+void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5, bool gpus = true) {
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));
   const Index D = block.config.channels;
   const auto check = [&](auto& device, const std::string& name) {
@@ -239,7 +239,8 @@ void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
       CHECK(other[0] != out[0]);
     }
   };
-  for_each_device(1, check);
+  for_each_cpu(1, check);
+  if (gpus) for_each_gpu(check);
 }
 
 // The outputs of step-by-step inference for a batch of one sequence, twice: the second time after a new start.
@@ -259,7 +260,7 @@ Values<T> run_steps(const BlockCase<Make>& block, Device& device, const Values<T
 }
 
 template <class Make>
-void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
+void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6, bool gpus = true) {
   REQUIRE(block.B == 1);
   const std::vector<Slot> slots = {block.outputs()[0], block.outputs()[0]};
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));
@@ -271,7 +272,8 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
     require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4,
                   "steps in float, " + name);
   };
-  for_each_device(1, check);
+  for_each_cpu(1, check);
+  if (gpus) for_each_gpu(check);
 }
 
 }  // namespace abh

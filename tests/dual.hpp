@@ -47,6 +47,7 @@ inline Dual exp(Dual x) {
   return {power, power == 0 ? 0 : power * x.derivative};  // exp(-inf) is a constant 0, whatever the derivative
 }
 inline Dual log(Dual x) { return {std::log(x.value), x.derivative / x.value}; }
+inline Dual log1p(Dual x) { return {std::log1p(x.value), x.derivative / (1 + x.value)}; }
 inline Dual tanh(Dual x) {
   const double y = std::tanh(x.value);
   return {y, (1 - y * y) * x.derivative};

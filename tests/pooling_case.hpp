@@ -31,14 +31,15 @@ inline const Token* holes_and_nothing(Index C) {
   return kept(std::move(mask_bc));
 }
 
-// Pools position by position, one sequence of the shape's B after another.
+// Pools position by position, one sequence of the shape's B after another. lse_bcn: max + log sum of every step.
 template <class T, class Device>
-Array<double> steps(Device& device, const PoolingShape& shape, const Values<double>& in) {
+Array<double> steps(Device& device, const PoolingShape& shape, const Values<double>& in,
+                    Array<double>* lse_bcn = nullptr) {
   const Index B = shape.B, C = shape.C, N = shape.N, H = shape.H();
   const bool decays = in.size() > 2;
   const Values<T> values = converted<T>(in);
   Array<Accum<T>> state(size(pooling_state_size(shape, decays)), std::numeric_limits<Accum<T>>::quiet_NaN());
-  Array<Accum<T>> logit_n(size(N));
+  Array<Accum<T>> logit_n(size(N)), max_n(size(N)), sum_n(size(N));
   Array<Accum<T>> slope_n;
   for (Index n = 0; n < N && decays; ++n) slope_n.push_back(Accum<T>(in[2][size(n)]));
   Array<T> out_h(size(H));
@@ -47,9 +48,18 @@ Array<double> steps(Device& device, const PoolingShape& shape, const Values<doub
     pooling_start<Device, T>(device, state.data(), shape, decays);
     for (Index c = 0; c < C; ++c) {
       for (Index n = 0; n < N; ++n) logit_n[size(n)] = Accum<T>(in[0][size((b * N + n) * C + c)]);
-      pooling_step<Device, T>(device, out_h.data(), state.data(), logit_n.data(), values[1].data() + (b * C + c) * H,
-                              shape, decays ? slope_n.data() : nullptr);
+      pooling_step<Device, T>(device, {.out_h = out_h.data(),
+                                       .max_n = max_n.data(),
+                                       .sum_n = sum_n.data(),
+                                       .state = state.data(),
+                                       .logit_n = logit_n.data(),
+                                       .x_h = values[1].data() + (b * C + c) * H,
+                                       .slope_n = decays ? slope_n.data() : nullptr,
+                                       .shape = shape});
       wait_for(device);
+      for (Index n = 0; n < N && lse_bcn; ++n) {
+        lse_bcn->push_back(double(max_n[size(n)]) + std::log(double(sum_n[size(n)])));
+      }
       out.insert(out.end(), out_h.begin(), out_h.end());
     }
   }

@@ -98,7 +98,10 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--conv-groups: 3 does not divide the 128 channels");
   CHECK(error([](ModelConfig& m) { m.mixer = "nothing"; }).rfind("--mixer: expected ", 0) == 0);
   CHECK(error([](ModelConfig& m) { m.window = "wide"; }).rfind("--window: expected ", 0) == 0);
-  CHECK(error([](ModelConfig& m) { m.causal = false; }).rfind("causal: expected 1", 0) == 0);
+  CHECK(error([](ModelConfig& m) { m.causal = false, m.window = "5"; }) ==
+        "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer additive, found 5");
+  CHECK(error([](ModelConfig& m) { m.causal = false, m.positions = "alibi"; }) ==
+        "--positions: alibi needs causal 1 where the mixer is additive, whose weights decay in one direction");
   CHECK(error([](ModelConfig& m) { m.additive_values = "both"; }) ==
         "--additive-values: expected shared or own, found \"both\"");
   CHECK(error([](ModelConfig& m) { m.additive_skip = "a\nb"; }) ==
@@ -110,7 +113,11 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
   CHECK(error([](ModelConfig& m) { m.conv_groups = 3; }) == "no error");
   CHECK(error([](ModelConfig& m) { m.conv_kernel = 4, m.conv_groups = 0; }) == "no error");
   CHECK(error([](ModelConfig& m) { m.mixer = "metric", m.heads = 3, m.head_channels = 50; }) == "no error");
-  CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.causal = false; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.causal = false; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.causal = false, m.window = std::to_string(m.context); }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.causal = false, m.positions = "alibi"; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.mixer = "dot,additive,dot,dot", m.window = "5,0,5,5", m.causal = false; }) ==
+        "no error");
   CHECK(error([](ModelConfig& m) { m.mixer = "dot,dot,additive,dot", m.heads = 3, m.head_channels = 50; }) ==
         "--heads: 3 does not divide the 128 channels");
 }

@@ -195,7 +195,7 @@ TEST_CASE("programs: generate refuses what is no checkpoint", "[programs]") {
         {"skip", {"other"}},
         {"hidden_channels", {"99999999999999"}},
         {"head_channels", {"-1"}},
-        {"causal", {"0"}},
+        {"causal", {"2"}},
         {"step", {"-1", "x"}},
         {"validation_loss", {"nan"}}};
     for (const auto& [key, values] : impossible) {

@@ -189,6 +189,18 @@ std::vector<Content> every_case() {
                            "input.a_bnc input.x_bnck grad_output.g_bnck");
   pooling.tokens["input.mask_bc"] = {{2, 5}, {0, 1, 1, 0, 1, 1, 0, 0, 0, 1}};
   add(pooling);
+  pooling.tokens.clear();
+  pooling.reals["input.slope_n"] = {{3}, {0, 0.25, 3}};
+  add(pooling);
+  pooling.reals.erase("input.slope_n");
+  pooling.metadata = {{"case", "additive_pooling"}, {"causal", "0"}};
+  add(pooling);
+  Content chunk = inputs({{"case", "additive_pooling_chunk"}}, {{'b', 2}, {'n', 3}, {'c', 4}, {'k', 2}},
+                         "input.a_bnc input.x_bnck input.zeta_bn input.average_bnk grad_output.g_bnck "
+                         "grad_output.zeta_bn grad_output.average_bnk");
+  add(chunk);
+  chunk.reals["input.slope_n"] = {{3}, {0, 0.25, 3}};
+  add(chunk);
   add(additive_inputs());
   add(dot_inputs());
   for (const std::string name : {"metric", "quadratic"}) {
@@ -226,6 +238,25 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
                    {"output.g_bnck", {{2, 1, 3, 1}, {2, 3, 5, 0, 4, 6.5}}}};
   pooling.tokens["input.mask_bc"] = {{2, 3}, {1, 1, 1, 0, 1, 1}};
   CHECK(run_golden_on(pooling).status == 0);
+  // Not causal, the mean of all. With decay by log 2 a position, weights of 1, 1/2, 1/4; a masked position lies
+  // between.
+  pooling.metadata["causal"] = "0";
+  pooling.reals["output.g_bnck"].values = {5, 5, 5, 6.5, 6.5, 6.5};
+  CHECK(run_golden_on(pooling).status == 0);
+  pooling.metadata.erase("causal");
+  pooling.reals["input.slope_n"] = {{1}, {std::log(2)}};
+  pooling.tokens["input.mask_bc"].values = {1, 1, 1, 1, 0, 1};
+  pooling.reals["output.g_bnck"].values = {2, 10.0 / 3, (0.5 + 2 + 9) / 1.75, 2, 2, (0.5 + 9) / 1.25};
+  CHECK(run_golden_on(pooling).status == 0);
+
+  // Three positions of weight 1 with an average of 2 have gone before.
+  Content chunk;
+  chunk.metadata = {{"case", "additive_pooling_chunk"}};
+  chunk.reals = {{"input.zeta_bn", {{1, 1}, {std::log(3)}}}, {"input.average_bnk", {{1, 1, 1}, {2}}},
+                 {"input.a_bnc", {{1, 1, 2}, {0, 0}}},       {"input.x_bnck", {{1, 1, 2, 1}, {6, 8}}},
+                 {"output.g_bnck", {{1, 1, 2, 1}, {3, 4}}},  {"output.zeta_bn", {{1, 1}, {std::log(5)}}},
+                 {"output.average_bnk", {{1, 1, 1}, {4}}}};
+  CHECK(run_golden_on(chunk).status == 0);
 }
 
 // The numbers are those of the CPU in double: the plain loops, which share nothing with it, have to find them too.
@@ -360,7 +391,25 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(additive, "metadata projection: expected 0 or 1", with("projection", "2"));
   check_unusable(additive, "normed", with("skip", "both"));
   for (const char* window : {"-1", "x", "1,2", ""}) check_unusable(additive, "window", with("window", window));
-  check_unusable(additive, "never sees later", with("causal", "0"));
+  check_unusable(additive, "--positions: alibi needs causal 1", [](Content& content) {
+    content.metadata["causal"] = "0";
+    content.metadata["window"] = "0";
+    content.metadata["positions"] = "alibi";
+  });
+  check_unusable(additive, "--window: expected 0", [](Content& content) {
+    content.metadata["causal"] = "0";
+    content.metadata["window"] = "1";
+  });
+  Content pooling = inputs({{"case", "additive_pooling"}, {"causal", "0"}}, {{'b', 1}, {'n', 2}, {'c', 3}, {'k', 1}},
+                           "input.a_bnc input.x_bnck output.g_bnck");
+  check_unusable(pooling, "--window: expected 0", with("window", "2"));
+  pooling.reals["input.slope_n"] = {{2}, {1, 0}};
+  check_unusable(pooling, "input.slope_n needs metadata causal 1", [](Content&) {});
+  pooling.metadata.erase("causal");
+  for (double slope : {-0.5, std::nan("")}) {
+    pooling.reals["input.slope_n"].values[1] = slope;
+    check_unusable(pooling, "input.slope_n: expected numbers of at least 0", [](Content&) {});
+  }
   check_unusable(additive, "weight.mix_dd\": the case", with("projection", "0"));
   check_unusable(additive, "weight.value_dd\": the case", with("values", "shared"));
   check_unusable(dot, "metadata causal: expected 0 or 1", with("causal", "no"));

@@ -492,5 +492,32 @@ TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][g
   }
 }
 
+// What a step writes of the weight behind it is what a pass saves.
+TEST_CASE("pooling: steps know the weight behind them", "[pooling]") {
+  for (const Index window : {0, 1, 3, 50}) {
+    for (const bool decays : {false, true}) {
+      PoolingCase layer{{1, 14, 1, 2, window}};
+      layer.decays = decays;
+      const Values<double> in = random_values(layer.inputs(), 4);
+      const auto check = [&]<class T>(auto& device, T tolerance) {
+        CaseArrays<T> a = arrays_of(layer, converted<T>(in));
+        layer.forward(device, a);
+        Array<double> lse_c;
+        steps<T>(device, layer.shape, in, &lse_c);
+        for (std::size_t c = 0; c < 14; ++c) {
+          const double expected = double(a.saved[0][c]) + std::log(double(a.saved[1][c]));
+          INFO("window " << window << ", decays " << decays << ", position " << c);
+          CHECK_FALSE(!(std::abs(lse_c[c] - expected) <= tolerance));
+        }
+      };
+      PlainDevice plain;
+      CpuDevice<Isa::baseline> cpu(1);
+      check(plain, 1e-14);
+      check(cpu, 1e-14);
+      check(cpu, 1e-6f);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace abh

@@ -54,10 +54,13 @@ def heads_together(x_bnck):
 
 def attend(score_bncc, value_bnck, window=0):
     """Each position averages itself and those before it: all, or the last `window`."""
-    C = score_bncc.shape[-1]
-    distance_cc = torch.arange(C)[:, None] - torch.arange(C)
-    hidden_cc = (distance_cc < 0) | (distance_cc >= (window or C))
+    hidden_cc = ~attended_cc(score_bncc.shape[-1], window)
     return score_bncc.masked_fill(hidden_cc, -math.inf).softmax(-1) @ value_bnck
+
+
+def attended_cc(C, window):
+    distance_cc = torch.arange(C)[:, None] - torch.arange(C)
+    return (distance_cc >= 0) & (distance_cc < (window or C))
 
 
 def additive(h_bcd, weight, config, N, window):
@@ -74,6 +77,39 @@ def additive(h_bcd, weight, config, N, window):
     r_bcd = h_bcd + p_bcd * k_bcd
     y_bcd = pooled(norm(r_bcd, weight, "mid_norm_"), weight("key_pool_nk")) * v_bcd
     return r_bcd + y_bcd if config.get("skip") == "normed" else y_bcd
+
+
+def average(h_bcd, window):
+    score_bncc = h_bcd.new_zeros(h_bcd.shape[0], 1, h_bcd.shape[1], h_bcd.shape[1])
+    return attend(score_bncc, h_bcd[:, None], window)[:, 0]
+
+
+def leap(h_bcd, weight, config, N, window):
+    query, focus, key, value = (
+        heads_apart(F.linear(h_bcd, weight(f"{x}_dd")), N) for x in ("query", "focus", "key", "value")
+    )
+    K, rescale = query.shape[-1], float(config.get("rescale", 0))
+    if rescale > 0:
+        query, focus, key = map(rescaled, (query, focus, key))
+    if config.get("normed_values") == "1":
+        value = rescaled(value)
+    scale = rescale / K if rescale > 0 else 1 / math.sqrt(K)
+    score_bnc = scale * (focus * key).sum(-1)
+    elu = config.get("focus", "elu") == "elu"
+    logit_bnc = torch.where(score_bnc > 0, score_bnc.clamp(min=0).log1p(), score_bnc) if elu else score_bnc
+    # Epsilon is the weight of one more position, which all see, with nothing in it.
+    C = key.shape[2]
+    shown_cc = attended_cc(C, window)
+    weight_bncc = (logit_bnc[:, :, None, :] - logit_bnc.amax(-1)[..., None, None]).exp() * shown_cc
+    total_bnc = weight_bncc.sum(-1) + 1e-5 * (-logit_bnc.amax(-1)[..., None]).exp()
+    pooled_key, pooled_value = (weight_bncc @ x / total_bnc[..., None] for x in (key, value))
+    gate_bnc = torch.sigmoid(scale * (query * pooled_key).sum(-1))
+    return heads_together(gate_bnc[..., None] * pooled_value)
+
+
+def rescaled(x_bnck):
+    from_mean = x_bnck - x_bnck.mean(-1, keepdim=True)
+    return from_mean / (x_bnck.std(-1, keepdim=True) + 1e-5)
 
 
 def dot(h_bcd, weight, N):
@@ -100,8 +136,13 @@ def mix(x_bcd, weight, config, layer):
     h_bcd = norm(x_bcd, weight, "norm_")
     if mixer == "identity":
         return x_bcd + h_bcd
+    window = int(entry(config, "window", layer, "0"))
+    if mixer == "average":
+        return x_bcd + average(h_bcd, window)
+    if mixer == "leap":
+        return x_bcd + leap(h_bcd, weight, config, N, window)
     if mixer == "additive":
-        y_bcd = additive(h_bcd, weight, config, N, int(entry(config, "window", layer, "0")))
+        y_bcd = additive(h_bcd, weight, config, N, window)
         return y_bcd if config.get("skip") == "normed" else x_bcd + y_bcd
     return x_bcd + (dot if mixer == "dot" else bilinear)(h_bcd, weight, N)
 

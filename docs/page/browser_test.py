@@ -101,6 +101,7 @@ class Browser:
 LIT = "return [...document.querySelectorAll('.lit')].map((place) => place.id).sort()"
 # Those of a tag that are on the page, wherever they are.
 PLACES = "return [...document.querySelectorAll(`[data-t~='${arguments[0]}']`)].map((place) => place.id).sort()"
+SETTLE = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY))))"
 VISIBLE = """const box = document.querySelector(arguments[0]).getBoundingClientRect();
 const frame = document.querySelector(arguments[0]).closest('.beside .listing')?.getBoundingClientRect();
 return box.bottom > (frame?.top ?? 0) && box.top < (frame?.bottom ?? innerHeight) && box.top < innerHeight && box.bottom > 0"""
@@ -168,17 +169,16 @@ class WithScript(unittest.TestCase):
     def test_listings_follow_reading_unless_told_not_to(self) -> None:
         self.browser.resize(1280)
         self.browser.open("layers/pooling.html")
-        settle = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY))))"
         top = "window.scrollTo(0, document.querySelector('figure[data-t=\"12\"]').offsetTop)"
         self.browser.run(top)
-        self.browser.run(settle)
+        self.browser.run(SETTLE)
         self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='12']"))
         self.browser.run("window.scrollTo(0, 0)")
-        self.browser.run(settle)
+        self.browser.run(SETTLE)
         self.browser.run("document.querySelector('.Listings').click()")
         self.browser.run("document.querySelector('#cpu').scrollTop = 0")
         self.browser.run(top)
-        self.browser.run(settle)
+        self.browser.run(SETTLE)
         self.assertEqual(self.browser.run("return document.querySelector('#cpu').scrollTop"), 0)
         self.browser.run("document.querySelector('.Listings').click()")
 
@@ -191,6 +191,20 @@ class WithScript(unittest.TestCase):
             line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
             self.browser.open("layers/pooling.html", line)
             self.assertTrue(self.browser.run(VISIBLE, f"#{line}"), width)
+
+    def test_a_line_in_the_address_stays_until_the_reader_moves(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/pooling.html")
+        line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
+        self.browser.open("layers/pooling.html", line)
+        elsewhere = "window.scrollTo(0, document.querySelector('figure[data-t=\"3\"]').offsetTop)"
+        self.browser.run(elsewhere)  # as the browser itself may, which scrolls all that the line stands in
+        self.browser.run(SETTLE)
+        self.assertTrue(self.browser.run(VISIBLE, f"#{line}"))
+        self.browser.press("\ue008")  # Shift
+        self.browser.run("window.scrollBy(0, 1)")
+        self.browser.run(SETTLE)
+        self.assertTrue(self.browser.run(VISIBLE, "#cuda li[data-t~='3']"))
 
     def test_focus_lights_and_tab_goes_in_order(self) -> None:
         self.browser.resize(1280)

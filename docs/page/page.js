@@ -1,5 +1,5 @@
 // One place of an equation lights all others: its figure and its lines on every device. Without this script the links
-// work all the same, and the style sheet lights the places of the tag in the address.
+// work too, and the style sheet lights the places of the tag in the address.
 (() => {
   const root = document.documentElement, wide = matchMedia("(min-width: 1120px)");
   root.classList.add("js");
@@ -8,7 +8,7 @@
     try {
       if (value) localStorage[key] = value;
       return localStorage[key];
-    } catch {} // a page from a file may have no storage; then nothing is remembered
+    } catch {} // a page from a file may have no storage
   };
   // A button that goes through the values of a setting.
   const button = (name, values, apply) => {
@@ -62,12 +62,13 @@
     if (line && wide.matches) pointed.scrollIntoView({block: "center"});
   });
 
-  let following, reading;
+  let following, reading, arrived; // at the place in the address, not left yet
+  for (const event of ["keydown", "pointermove", "wheel"]) addEventListener(event, () => (arrived = 0));
   const figures = all(".beside").length ? all("figure[data-t]") : [];
   if (figures.length) button("Listings follow", ["on", "off"], (value) => (following = value === "on"));
   addEventListener("scroll", () => requestAnimationFrame(() => {
     const box = pointed?.getBoundingClientRect();
-    if (box && box.bottom > 0 && box.top < innerHeight) return;
+    if (arrived || (box && box.bottom > 0 && box.top < innerHeight)) return;
     pointed = null;
     const nearest = figures.findLast((figure) => figure.getBoundingClientRect().top < innerHeight / 3);
     if (!following || !nearest || nearest === reading) return;
@@ -79,6 +80,7 @@
   const arrive = () => {
     const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const tags = place && tagsOf(place);
+    arrived = tags;
     if (!tags) return;
     point(tags);
     bring(tags[0], place.closest(".listing"));

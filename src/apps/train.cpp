@@ -132,9 +132,13 @@ void require_same_model(int argc, char** argv, const Flags& flags, const Argumen
 std::string list_of(const ModelConfig& model) {
   std::string text = model.mixer;
   const std::vector<MixerProperties> mixers = mixer_properties(model);
-  const auto has_window = [](const MixerProperties& mixer) { return mixer.has_window; };
-  if (model.window != "0" && std::any_of(mixers.begin(), mixers.end(), has_window))
-    text += " (window " + model.window + ")";
+  const auto any = [&](bool MixerProperties::*property) {
+    return std::any_of(mixers.begin(), mixers.end(), [&](const MixerProperties& mixer) { return mixer.*property; });
+  };
+  if (model.window != "0" && any(&MixerProperties::has_window)) text += " (window " + model.window + ")";
+  if (any(&MixerProperties::has_focus)) text += ", focus " + model.leap_focus;
+  if (model.rescale > 0 && any(&MixerProperties::has_rescale)) text += ", rescale " + to_text(model.rescale);
+  if (model.normed_values && any(&MixerProperties::has_normed_values)) text += ", normed values";
   if (model.conv_kernel) {
     text += " + convolution of kernel " + to_text(model.conv_kernel) + " in " + to_text(model.convolution_groups()) +
             (model.convolution_groups() == 1 ? " group" : " groups");

@@ -48,9 +48,10 @@ namespace abh {
 //   d_h_bcd' = d_r_bcd' + sum_d (d_q_bcd query_dd' + d_k_bcd key_dd' {+ d_v_bcd value_dd' | own values})  (additive.24)
 //   d_x_bcd = layernorm_backward(d_h_bcd) {+ d_out_bcd | skip stream}                                 (additive.25)
 //
-// Without projection the gate does the dropout, forward and backward. Saved: q, k, v, P, p, r, u, logits, maxima and
-// sums of both poolings; and, unless they are computed again, h, t and, with projection, z. Cost: 2 D^2 flops a
-// position and map. Step by step: the two pooling states.
+// With alibi positions both poolings decay by the slopes of the heads. Where the block is not causal, a pooling is one
+// average of all positions. Without projection the gate does the dropout, forward and backward. Saved: q, k, v, P, p,
+// r, u, logits, maxima and sums of both poolings; and, unless they are computed again, h, t and, with projection, z.
+// Cost: 2 D^2 flops a position and map. Step by step: the two pooling states.
 template <class Device, class T>
 class AdditiveBlock : public Block<Device, T> {
  public:
@@ -68,8 +69,8 @@ class AdditiveBlock : public Block<Device, T> {
         query_key_value_(layout, prefix, maps(), D_, D_, Init::normal),
         mix_(layout, prefix, projection_ ? Names{"mix_dd"} : Names{}, D_, D_, Init::normal),
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * qkv_size_)),
-        first_(layout, prefix + "query_pool_nk", N_, D_ / N_, options.window, extent),
-        second_(layout, prefix + "key_pool_nk", N_, D_ / N_, options.window, extent) {
+        first_(layout, prefix + "query_pool_nk", config, options, extent),
+        second_(layout, prefix + "key_pool_nk", config, options, extent) {
     const Index BC = extent.B * extent.C;
     if (projection_) {
       dropped_bcd_ = layout.template cheap_activation<T>(BC * D_);
@@ -232,7 +233,8 @@ struct AdditiveMixer {
                                                  .golden_case = "additive_attention",
                                                  .golden_norm = true,
                                                  .has_window = true,
-                                                 .is_causal_only = true,
+                                                 .pools = true,
+                                                 .decays = true,
                                                  .in_chunks = true,
                                                  .truncates = true};
   template <class Device, class T>

@@ -51,7 +51,11 @@ struct MixerProperties {
   bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
   bool has_window = false;                // takes --window
   bool has_scores = false;                // compares every position with every other one
-  bool is_causal_only = false;            // never sees later positions
+  bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
+  bool decays = false;                    // ... and if alibi weighs its averages, no alibi
+  bool has_rescale = false;               // takes --rescale
+  bool has_normed_values = false;         // takes --normed-values
+  bool has_focus = false;                 // takes --leap-focus
   bool in_chunks = false;                 // computes a sequence chunk by chunk
   bool truncates = false;                 // also with a past that counts as a constant
 };

@@ -102,6 +102,13 @@ class PoolingPast {
     place(device, {nullptr, 0, d.d_x.x_bch, stride_or(d.d_x.stride, H_)}, chunk, pass.C, d.accumulate);
   }
 
+  // What pooling saves of a chunk, without its past; numbers a position and head.
+  void split(Device& device, Accum<T>* chunk_nc, const Accum<T>* all_nc, const Pass& pass) const {
+    if (most_ == 0) return;
+    const Index P = positions(pass);
+    place(device, {chunk_nc, pass.C, nullptr, 0}, {all_nc + P, P + pass.C, nullptr, 0}, pass.C);
+  }
+
  private:
   using To = PoolingPositions<Accum<T>, T>;
   using From = PoolingPositions<const Accum<T>, const T>;

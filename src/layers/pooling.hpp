@@ -95,7 +95,7 @@ namespace abh {
 struct PoolingShape {
   Index B, C, N, K;
   Index window = 0;    // positions; 0, or at least C: global
-  bool causal = true;  // else the window is 0, and there is no slope
+  bool causal = true;  // else every position sees every one: a global window and no slope
   Index payloads = 1;  // rows of N heads that one logit weighs
   Index H() const { return payloads * N * K; }
 };
@@ -193,11 +193,21 @@ inline Index pooling_state_size(const PoolingShape& shape, bool decays = false) 
 template <class Device, class T>
 void pooling_start(Device&, Accum<T>* state, const PoolingShape&, bool decays = false);
 
-// One position: reads logit_n and x_h, updates the state, writes out_h. 3 flops a number of the payload for a global
-// window, about 9 on average for any other; the step that completes a block of w positions pays for the block. slope_n:
-// not null where the state decays.
+// One position: reads logit_n and x_h, updates the state, writes out_h, max_n and sum_n. 3 flops a number of the
+// payload for a global window, about 9 on average for any other; the step that completes a block of w positions pays
+// for the block.
+template <class T>
+struct PoolingStep {
+  T* out_h;
+  Accum<T>* max_n;
+  Accum<T>* sum_n;
+  Accum<T>* state;
+  const Accum<T>* logit_n;
+  const T* x_h;
+  const Accum<T>* slope_n = nullptr;  // not null where the state decays
+  PoolingShape shape;
+};
 template <class Device, class T>
-void pooling_step(Device&, T* out_h, Accum<T>* state, const Accum<T>* logit_n, const T* x_h, const PoolingShape&,
-                  const Accum<T>* slope_n = nullptr);
+void pooling_step(Device&, const PoolingStep<T>&);
 
 }  // namespace abh

@@ -38,8 +38,25 @@ void check_model(const ModelConfig& config) {
       std::all_of(mixers.begin(), mixers.end(), [](const MixerProperties& mixer) { return mixer.head_projection; });
   if (!config.head_channels || !widths_are_free) require_divides("--heads", config.heads, config.channels);
   for (const MixerProperties& mixer : mixers) {
-    if (!config.causal && mixer.is_causal_only) {
-      throw UsageError(std::string("causal: expected 1, ") + mixer.name + " attention never sees later positions");
+    const Index K = mixer.head_projection ? config.mixer_head_channels() : config.channels / config.heads;
+    const auto require_two_channels = [&](const char* flag) {
+      if (K < 2) throw UsageError(std::string(flag) + ": expected heads of 2 channels at least, found 1");
+    };
+    if (mixer.has_rescale && config.rescale > 0) require_two_channels("--rescale");
+    if (mixer.has_normed_values && config.normed_values) require_two_channels("--normed-values");
+  }
+  if (config.causal) return;
+  // What sees every position is one average a sequence.
+  const std::vector<Index> windows = config.windows();
+  for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    const std::string name = mixers[layer].name;
+    if (mixers[layer].pools && windows[layer] > 0 && windows[layer] < config.context) {
+      throw UsageError("--window: expected 0 or at least the context, " + std::to_string(config.context) +
+                       ", where causal is 0 and the mixer " + name + ", found " + std::to_string(windows[layer]));
+    }
+    if (mixers[layer].decays && config.has_alibi()) {
+      throw UsageError("--positions: alibi needs causal 1 where the mixer is " + name +
+                       ", whose weights decay in one direction");
     }
   }
 }

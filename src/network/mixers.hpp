@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "blocks/additive.hpp"
+#include "blocks/average.hpp"
 #include "blocks/dot.hpp"
 #include "blocks/identity.hpp"
+#include "blocks/leap.hpp"
 #include "blocks/metric.hpp"
 #include "settings/config.hpp"
 
@@ -33,7 +35,7 @@ struct MixerList {
 };
 
 // Every mixer that a layer can have. This line is all that the program knows of them.
-using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, IdentityMixer>;
+using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, LeapMixer, AverageMixer, IdentityMixer>;
 
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);

@@ -20,6 +20,8 @@ BLOCKS = {
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
     "dot": ("layernorm", "linear", "rotary", "attention", "dropout"),
     "metric": ("layernorm", "linear", "metric_attention", "rotary", "attention", "dropout"),
+    "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
+    "average": ("layernorm", "pooling", "dropout"),
     "identity": ("layernorm", "dropout"),
     "ffn": ("layernorm", "linear", "gelu", "dropout"),
 }
@@ -36,6 +38,8 @@ LAYER_TITLES = {
     "gelu": "GELU: the non-linearity of the feed-forward block",
     "global_norm": "global norm: shortens the gradient of all weights if it is too long",
     "layernorm": "layernorm: shifts and scales a row to mean 0 and variance 1",
+    "leap_gate": "gate of leap: a query asks what was pooled",
+    "leap_logits": "logits of leap: focus times key, a position and head",
     "linear": "linear: multiplies every row by a matrix",
     "metric_attention": "metric attention: keys from a projection and a learned metric",
     "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
@@ -51,11 +55,13 @@ BLOCK_TITLES = {
     "dot": "dot block: multi-head softmax attention",
     "metric": "metric block: one projection, compared in a learned metric",
     "quadratic": "quadratic, in the chapter of metric: the same with a free matrix",
+    "leap": "leap block: averages of keys and values, gated by a query",
+    "average": "average block: the mean of what was before",
     "identity": "identity block: the mixer that mixes nothing",
     "ffn": "feed-forward block: every position alone",
 }
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
-MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("identity",))  # together: those that call the same layers
+MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("leap",), ("average",), ("identity",))  # together: those that call the same layers
 
 
 class Map:
@@ -241,7 +247,7 @@ PICTURES = [
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
-            "is additive, metric, quadratic, dot or identity. Below, the optimizers: global norm, then Muon for the "
+            "is additive, metric, quadratic, dot, leap, average or identity. Below, the optimizers: global norm, then Muon for the "
             "matrices of linear maps and AdamW for the rest, and an optional average of all weights. Every box is a link "
             "to its page."
         ),

@@ -87,10 +87,16 @@ void weights(int C, int K, int window) {
 void states(int K, int window, int c) {
   const abh::PoolingShape shape{1, 1, 1, K, 0};
   const auto seen = [&](double* state, int from, int to, int by) {
-    double out_k[most_k];
+    double out_k[most_k], max, sum;
     abh::pooling_start<abh::PlainDevice, double>(device(), state, shape);
     for (int s = from; s != to; s += by) {
-      abh::pooling_step<abh::PlainDevice, double>(device(), out_k, state, logit_c + s, x_ck + s * K, shape);
+      abh::pooling_step<abh::PlainDevice, double>(device(), {.out_h = out_k,
+                                                             .max_n = &max,
+                                                             .sum_n = &sum,
+                                                             .state = state,
+                                                             .logit_n = logit_c + s,
+                                                             .x_h = x_ck + s * K,
+                                                             .shape = shape});
     }
   };
   const int block = c / window * window, first = c - window + 1;

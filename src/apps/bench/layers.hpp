@@ -22,6 +22,8 @@
 #include "cases/gate.hpp"
 #include "cases/gelu.hpp"
 #include "cases/layernorm.hpp"
+#include "cases/leap_gate.hpp"
+#include "cases/leap_logits.hpp"
 #include "cases/linear.hpp"
 #include "cases/metric_attention.hpp"
 #include "cases/pooling.hpp"
@@ -72,6 +74,8 @@ class LayerBench {
     layer("gate", GateCase{BC, D, false, dropout}, BC * D, 2, 4);
     layer("rotary", RotaryCase{B, C, 2 * N, K}, BC * 2 * N * K, 3, 3);
     if (K > 1) layer("rescale", RescaleCase{BC, 2 * N, K}, BC * 2 * N * K, 6, 7);
+    layer("leap_logits", LeapLogitsCase{B, C, N, D / N}, BC * D, 2, 3);
+    layer("leap_gate", LeapGateCase{B, C, N, D / N}, BC * D, 4, 10);
     layer("attention", AttentionCase{B, C, N, K}, BC * N * K * (C + 1) / 2, 4, 8);
     layer("metric_attention", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
     layer("cross_entropy", CrossEntropyCase{BC, V, tokens, count}, BC * V, 20, 20);

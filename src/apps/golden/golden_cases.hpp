@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -41,6 +42,7 @@ class GoldenCases {
         {"causal_conv", &GoldenCases::causal_conv},
         {"ffn", &GoldenCases::ffn},
         {"additive_pooling", &GoldenCases::additive_pooling},
+        {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk},
         {"language_model", &GoldenCases::language_model},
         {"chunked_language_model", &GoldenCases::chunked_language_model},
     };
@@ -124,15 +126,32 @@ class GoldenCases {
   struct Tensor {
     std::string name;
     Shape shape;
+    bool heads_first = false;  // (b, n, c, k) in the file, in the array rows of all heads: (b, c, n, k)
   };
   using LayerArray = DeviceArray<Device, T>;
 
+  // Numbers of shape (b, i, j, k) as (b, j, i, k).
+  template <class Number>
+  static std::vector<Number> swapped(const std::vector<Number>& numbers, Index I, Index J, Index K) {
+    std::vector<Number> result(numbers.size());
+    for (std::size_t at = 0; at < numbers.size(); ++at) {
+      const Index index = static_cast<Index>(at), k = index % K, j = index / K % J, i = index / (K * J) % I;
+      result[static_cast<std::size_t>(index - index % (I * J * K) + (j * I + i) * K + k)] = numbers[at];
+    }
+    return result;
+  }
+
   void fill(LayerArray& array, const Tensor& tensor) {
-    const std::vector<T> values = rounded(file_.reals(tensor.name, tensor.shape));
+    const Shape& s = tensor.shape;
+    std::vector<T> values = rounded(file_.reals(tensor.name, s));
+    if (tensor.heads_first) values = swapped(values, s[1], s[2], s[3]);
     device_.copy_from_host(array.template as<T>(), values.data(), array.count());
   }
   void give(const std::string& prefix, const Tensor& tensor, const LayerArray& array) {
-    give(prefix + tensor.name, tensor.shape, array.template as<T>());
+    const Shape& s = tensor.shape;
+    give(prefix + tensor.name, s, array.template as<T>());
+    std::vector<double>& values = results_[prefix + tensor.name].values;
+    if (tensor.heads_first) values = swapped(values, s[2], s[1], s[3]);
   }
 
   // One layer, forward, and backward where the file has gradients. inputs, outputs: the tensors of its slots.
@@ -145,10 +164,13 @@ class GoldenCases {
     const std::vector<Slot> slots = layer.outputs();
     if (!file_.compares_gradients() && !file_.has("grad_" + outputs[0].name)) return;
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      if (slots[i].scale > 0) fill(a.d_out[i], {"grad_" + outputs[i].name, outputs[i].shape});
+      if (slots[i].scale > 0) fill(a.d_out[i], {"grad_" + outputs[i].name, outputs[i].shape, outputs[i].heads_first});
     }
     layer.backward(device_, a);
-    for (std::size_t i = 0; i < a.in.size(); ++i) give("grad_", inputs[i], a.d_in[i]);
+    const std::vector<Slot> in_slots = layer.inputs();
+    for (std::size_t i = 0; i < a.in.size(); ++i) {
+      if (!in_slots[i].constant) give("grad_", inputs[i], a.d_in[i]);
+    }
   }
 
   void linear() {
@@ -193,10 +215,10 @@ class GoldenCases {
     ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
     config.layers = 1;
     config.context = C;
-    if (!file_.has_setting("positions")) config.positions = "none";
     config.channels = D;
     config.vocabulary = 1;
     config.head_channels = config.hidden_channels = 0;
+    if (!file_.has_setting("positions")) config.positions = "none";
     return config;
   }
 
@@ -296,25 +318,121 @@ class GoldenCases {
     });
   }
 
-  // The recurrence alone. Heads share nothing, so (b, n) is one batch of B N sequences with one head each.
+  // The recurrence alone.
   void additive_pooling() {
     const Shape x = file_.shape("input.x_bnck", 4);
     const Index B = x[0], N = x[1], C = x[2], K = x[3];
     ModelConfig config = block_config(C, K);
     config.heads = 1;
     check_model(config);
-    const PoolingShape shape{.B = B * N, .C = C, .N = 1, .K = K, .window = config.windows()[0]};
-    std::vector<Token> mask_bnc;
-    if (file_.has("input.mask_bc")) {
-      const std::vector<Token> mask_bc = file_.tokens("input.mask_bc", {B, C}, 0, 1, 0);
-      for (Index bn = 0; bn < B * N; ++bn) {
-        const auto row = mask_bc.begin() + bn / N * C;
-        mask_bnc.insert(mask_bnc.end(), row, row + C);
-      }
+    const bool decays = file_.has("input.slope_n");
+    if (decays && !config.causal) file_.fail("input.slope_n needs metadata causal 1: decay has one direction");
+    Array<Token> mask_bc = read_mask(B, C);
+    const PoolingCase layer{
+        .shape = {B, C, N, K, config.windows()[0], config.causal}, .mask_bc = mask_bc.data(), .decays = decays};
+    read_slopes(N);
+    run_layer(layer, {{"input.a_bnc", {B, N, C}}, {"input.x_bnck", x, true}, {"input.slope_n", {N}}},
+              {{"output.g_bnck", x, true}});
+  }
+  Array<T> read_slopes(Index N) {
+    if (!file_.has("input.slope_n")) return Array<T>(device_, 0);
+    const std::vector<double> slope_n = file_.reals("input.slope_n", {N});
+    for (double slope : slope_n) {
+      if (!(slope >= 0)) file_.fail("input.slope_n: expected numbers of at least 0, found " + std::to_string(slope));
     }
-    Array<Token> mask(device_, mask_bnc);
-    run_layer(PoolingCase{shape, mask.data()}, {{"input.a_bnc", {B, N, C}}, {"input.x_bnck", x}},
-              {{"output.g_bnck", x}});
+    return Array<T>(device_, rounded(slope_n));
+  }
+
+  // A chunk of a longer sequence. What was seen before it is like one position more, which has the logarithm of the sum
+  // of weights for its logit and the average for its payload. What leaves it is what the last position has seen.
+  void additive_pooling_chunk() {
+    const Shape x = file_.shape("input.x_bnck", 4);
+    const Index B = x[0], N = x[1], C = x[2], K = x[3], BN = B * N;
+    const Shape bn = {B, N}, bnk = {B, N, K}, bnc = {B, N, C};
+    // first_bnk, then x_bnck, as rows of all heads.
+    const auto joined = [&](const std::vector<double>& first, const std::vector<double>& rest) {
+      return swapped(with_first(rounded(first), rounded(rest), BN, C * K, K), N, C + 1, K);
+    };
+    Array<T> slope_n = read_slopes(N);
+    Array<T> logit(device_, with_first(rounded(file_.reals("input.zeta_bn", bn)),
+                                       rounded(file_.reals("input.a_bnc", bnc)), BN, C, 1));
+    Array<T> payload(device_, joined(file_.reals("input.average_bnk", bnk), file_.reals("input.x_bnck", x)));
+    Array<T> out = zeros<T>({B, C + 1, N, K}), max = zeros<T>({B, N, C + 1}), sum = zeros<T>({B, N, C + 1});
+    const PoolingShape shape{.B = B, .C = C + 1, .N = N, .K = K};
+    pooling_forward<Device, T>(device_, {.out_bch = out.data(),
+                                         .max_bnc = max.data(),
+                                         .sum_bnc = sum.data(),
+                                         .logit_bnc = logit.data(),
+                                         .x_bch = payload.data(),
+                                         .slope_n = slope_n.data(),
+                                         .shape = shape});
+    const std::vector<double> out_bnck = heads_first(out, N, C + 1, K);
+    std::vector<double> zeta_bn = places(to_host(max), BN, C + 1, C, 1);
+    const std::vector<double> last_sum = places(to_host(sum), BN, C + 1, C, 1);
+    for (std::size_t i = 0; i < zeta_bn.size(); ++i) zeta_bn[i] += std::log(last_sum[i]);
+    results_["output.g_bnck"] = {x, places(out_bnck, BN, (C + 1) * K, K, C * K)};
+    results_["output.zeta_bn"] = {bn, zeta_bn};
+    results_["output.average_bnk"] = {bnk, places(out_bnck, BN, (C + 1) * K, C * K, K)};
+    if (!goes_back("grad_output.g_bnck")) return;
+
+    // The adjoints of what leaves join those of the last position.
+    std::vector<double> d_g = file_.reals("grad_output.g_bnck", x);
+    const std::vector<double> d_average = file_.reals("grad_output.average_bnk", bnk);
+    const std::vector<double> d_zeta = file_.reals("grad_output.zeta_bn", bn);
+    std::vector<double> d_lse_bnc(static_cast<std::size_t>(BN * (C + 1)));
+    for (Index i = 0; i < BN; ++i) {
+      for (Index k = 0; k < K; ++k) {
+        d_g[static_cast<std::size_t>((i * C + C - 1) * K + k)] += d_average[static_cast<std::size_t>(i * K + k)];
+      }
+      d_lse_bnc[static_cast<std::size_t>(i * (C + 1) + C)] = d_zeta[static_cast<std::size_t>(i)];
+    }
+    Array<T> d_out(device_, joined(std::vector<double>(d_average.size()), d_g)), d_lse(device_, rounded(d_lse_bnc));
+    Array<T> d_x = zeros<T>({B, C + 1, N, K}), d_logit = zeros<T>({B, N, C + 1});
+    pooling_backward<Device, T>(device_, {.d_x_bch = d_x.data(),
+                                          .d_logit_bnc = d_logit.data(),
+                                          .d_out_bch = d_out.data(),
+                                          .d_lse_bnc = d_lse.data(),
+                                          .out_bch = out.data(),
+                                          .max_bnc = max.data(),
+                                          .sum_bnc = sum.data(),
+                                          .logit_bnc = logit.data(),
+                                          .x_bch = payload.data(),
+                                          .slope_n = slope_n.data(),
+                                          .shape = shape});
+    const std::vector<double> d_x_bnck = heads_first(d_x, N, C + 1, K), d_logit_bnc = to_host(d_logit);
+    results_["grad_input.x_bnck"] = {x, places(d_x_bnck, BN, (C + 1) * K, K, C * K)};
+    results_["grad_input.average_bnk"] = {bnk, places(d_x_bnck, BN, (C + 1) * K, 0, K)};
+    results_["grad_input.a_bnc"] = {bnc, places(d_logit_bnc, BN, C + 1, 1, C)};
+    results_["grad_input.zeta_bn"] = {bn, places(d_logit_bnc, BN, C + 1, 0, 1)};
+  }
+  // Of every one of `rows` rows of `width` numbers those from `first` on, `count`.
+  static std::vector<double> places(const std::vector<double>& numbers, Index rows, Index width, Index first,
+                                    Index count) {
+    std::vector<double> result;
+    for (Index row = 0; row < rows; ++row) {
+      const auto begin = numbers.begin() + row * width + first;
+      result.insert(result.end(), begin, begin + count);
+    }
+    return result;
+  }
+  // Rows of `size` numbers and then `width`.
+  static std::vector<T> with_first(const std::vector<T>& first, const std::vector<T>& rest, Index rows, Index width,
+                                   Index size) {
+    std::vector<T> result;
+    for (Index row = 0; row < rows; ++row) {
+      result.insert(result.end(), first.begin() + row * size, first.begin() + (row + 1) * size);
+      result.insert(result.end(), rest.begin() + row * width, rest.begin() + (row + 1) * width);
+    }
+    return result;
+  }
+  std::vector<double> to_host(Array<T>& array) {
+    std::vector<T> host(static_cast<std::size_t>(array.count()));
+    device_.copy_to_host(host.data(), array.data(), array.count());
+    return {host.begin(), host.end()};
+  }
+  // Rows of all heads, (b, c, n, k), as (b, n, c, k).
+  std::vector<double> heads_first(Array<T>& array, Index N, Index C, Index K) {
+    return swapped(to_host(array), C, N, K);
   }
 
   // The block of one mixer.

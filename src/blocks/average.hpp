@@ -1,0 +1,90 @@
+#pragma once
+
+#include <string>
+
+#include "blocks/norm.hpp"
+#include "blocks/pooling.hpp"
+#include "blocks/residual.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The average block: every position sees the mean of all before it and itself, or of the last of them, all with the
+// same weight. It has no weights but its norm's, and tells what attention is worth beyond averaging. Chapter:
+// docs/blocks/average.md.
+//
+//   h_bcd = layernorm(x_bcd)                                          (average.1)
+//   y_bcd = pool(0, h_bcd)                                            (average.2)
+//   out_bcd = x_bcd + dropout(y_bcd)                                  (average.3)
+//
+// Backward (layernorm_backward also adds to the gradients of the norm's weights); the logits, all 0, change never:
+//
+//   d_y_bcd = dropout_backward(d_out_bcd)                             (average.4)
+//   d_h_bcd = pool_backward(d_y_bcd)                                  (average.5)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                 (average.6)
+//
+// Saved: the norm's statistics, y, maxima and sums of the pooling and, unless it is computed again, h. Heads make no
+// difference, but threads share them out. Step by step: the state of the pooling.
+template <class Device, class T>
+class AverageBlock : public Block<Device, T> {
+ public:
+  AverageBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+               const BlockOptions& options)
+      : D_(config.channels),
+        N_(config.heads),
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        residual_(options, sites::LayerUse::mixer, D_),
+        zero_bnc_(layout.template constant<Accum<T>>(extent.B * extent.C * N_, [](Index) { return 0.0; })),
+        pooling_(
+            layout,
+            {.B = extent.B, .C = extent.C, .N = N_, .K = D_ / N_, .window = options.window, .causal = options.causal},
+            nullptr, extent) {}
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());    // (average.1)
+    pooling_.forward(device, zero_bnc_, {h_bcd}, pass);                    // (average.2)
+    residual_.forward(device, out_bcd, pooling_.out_bch(), in_bcd, pass);  // (average.3)
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index BC = pass.BC();
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(BC * D_);
+    T* d_h_bcd = scratch.template take<T>(BC * D_);
+    T* room_bcd = norm_.room(scratch, BC);
+    Accum<T>* d_zero_bnc = scratch.template take<Accum<T>>(BC * N_);  // nobody's
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (average.4)
+    const T* h_bcd = norm_.normed(device, room_bcd, in_bcd, BC);
+    pooling_.backward(device, {d_h_bcd}, false, d_zero_bnc, d_y_bcd, nullptr, zero_bnc_, {h_bcd}, pass);  // (average.5)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);                      // (average.6)
+  }
+
+  void start(Device& device) override { pooling_.start(device); }
+
+  void step(Device& device, T* out_d, const T* in_d, Index) override {
+    const T* h_d = norm_.forward(device, out_d, in_d, 1);
+    pooling_.step(device, zero_bnc_, h_d);
+    residual_.forward(device, out_d, pooling_.out_bch(), in_d, one_position);
+  }
+
+ private:
+  Index D_, N_;
+  Norm<Device, T> norm_;
+  Residual<Device, T> residual_;
+  const Accum<T>* zero_bnc_;
+  Pooling<Device, T> pooling_;
+};
+
+struct AverageMixer {
+  static constexpr MixerProperties properties = {.name = "average",
+                                                 .summary = "the mean of what was before",
+                                                 .has_window = true,
+                                                 .pools = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
+  template <class Device, class T>
+  using Type = AverageBlock<Device, T>;
+};
+
+}  // namespace abh

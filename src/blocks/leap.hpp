@@ -1,0 +1,231 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "blocks/linear.hpp"
+#include "blocks/norm.hpp"
+#include "blocks/pooling.hpp"
+#include "blocks/positions.hpp"
+#include "blocks/rescale.hpp"
+#include "blocks/residual.hpp"
+#include "layers/leap_gate.hpp"
+#include "layers/leap_logits.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The leap block, after LEAP (github.com/mtanghu/LEAP): every position says of itself how much it matters, by the
+// product of its focus and its key; keys and values are averaged with that weight; and a query asks the averaged key
+// how much of the averaged value passes. Every step costs the same, whatever the length of the past. Chapter:
+// docs/blocks/leap.md.
+//
+//   h_bcd = layernorm(x_bcd)                                                             (leap.1)
+//   query_bcd = sum_d' h_bcd' query_dd',  focus_bcd = sum_d' h_bcd' focus_dd',
+//   key_bcd = sum_d' h_bcd' key_dd',  value_bcd = sum_d' h_bcd' value_dd'                (leap.2)
+//   query_bcd, focus_bcd, key_bcd = rescale(query_bcd, focus_bcd, key_bcd)     rescaled,
+//   value_bcd = rescale(value_bcd)                                             normed values   (leap.3)
+//   a_bnc = leap_logits(focus_bcd, key_bcd)                                              (leap.4)
+//   pooled_key_bcd, pooled_value_bcd = pool(a_bnc, (key_bcd, value_bcd))                 (leap.5)
+//   y_bcd = leap_gate(query_bcd, pooled_key_bcd, pooled_value_bcd)                       (leap.6)
+//   out_bcd = x_bcd + dropout(y_bcd)                                                     (leap.7)
+//
+// Products of two heads are multiplied by 1 / sqrt(K), or by rescale / K where they are rescaled.
+//
+// Backward (layernorm_backward also adds to the gradients of the norm's weights); d_lse_bnc is the gradient of the
+// logarithm of the weight that was pooled:
+//
+//   d_y_bcd = dropout_backward(d_out_bcd)                                                (leap.8)
+//   d_query_bcd, d_pooled_key_bcd, d_pooled_value_bcd, d_lse_bnc = leap_gate_backward(d_y_bcd)   (leap.9)
+//   d_key_bcd, d_value_bcd, d_a_bnc = pool_backward(d_pooled_key_bcd, d_pooled_value_bcd, d_lse_bnc)   (leap.10)
+//   d_focus_bcd, d_key_bcd += leap_logits_backward(d_a_bnc)                              (leap.11)
+//   d_query_bcd, ... = rescale_backward(d_query_bcd, ...)  of what is rescaled           (leap.12)
+//   d_query_dd' += sum_bc d_query_bcd h_bcd',  d_focus_dd' += sum_bc d_focus_bcd h_bcd',
+//   d_key_dd' += sum_bc d_key_bcd h_bcd',  d_value_dd' += sum_bc d_value_bcd h_bcd'      (leap.13)
+//   d_h_bcd' = sum_d (d_query_bcd query_dd' + d_focus_bcd focus_dd' + d_key_bcd key_dd'
+//                     + d_value_bcd value_dd')                                           (leap.14)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                                    (leap.15)
+//
+// Saved: query, focus, key, value, both averages, logits, maxima, sums and, unless it is computed again, h; of what is
+// rescaled the deviations. Step by step: the state of the pooling.
+template <class Device, class T>
+class LeapBlock : public Block<Device, T> {
+ public:
+  LeapBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+            const BlockOptions& options)
+      : D_(config.channels),
+        N_(config.heads),
+        K_(D_ / N_),
+        form_(config.leap_focus == "elu" ? FocusForm::elu : FocusForm::exp),
+        scale_(config.rescale > 0 ? config.rescale / static_cast<double>(K_) : 1 / std::sqrt(static_cast<double>(K_))),
+        first_rescaled_(config.rescale > 0 ? 0 : 3),
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        maps_(layout, prefix, {"query_dd", "focus_dd", "key_dd", "value_dd"}, D_, D_, Init::normal),
+        residual_(options, sites::LayerUse::mixer, D_),
+        row_bcq_(layout.template activation<T>(extent.B * extent.C * row_size())),
+        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        pooling_(layout,
+                 {.B = extent.B,
+                  .C = extent.C,
+                  .N = N_,
+                  .K = K_,
+                  .window = options.window,
+                  .causal = options.causal,
+                  .payloads = 2},
+                 alibi_slopes(layout, config), extent),
+        rescale_(layout, rescaled(config) > 0, extent, rescaled(config) * N_, K_, row_size()) {}
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    run(device, out_bcd, in_bcd, pass, [&] { pooling_.forward(device, logit_bnc_, payload(), pass); });
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index BC = pass.BC();
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(BC * D_);
+    T* d_row_bcq = scratch.template take<T>(BC * row_size());
+    T* d_h_bcd = d_y_bcd;  // not needed before d_y has been used
+    const Payload<T> d_payload{d_row_bcq + 2 * D_, row_size()};
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (leap.8)
+    {
+      typename Device::Scope pooled(device.workspace);
+      T* d_pooled_bcq = pooled.template take<T>(BC * 2 * D_);
+      Accum<T>* d_lse_bnc = pooled.template take<Accum<T>>(BC * N_);
+      Accum<T>* d_a_bnc = pooled.template take<Accum<T>>(BC * N_);
+      gate_backward(device, d_row_bcq, d_pooled_bcq, d_lse_bnc, d_y_bcd, pass);  // (leap.9)
+      pooling_.backward(device, d_payload, false, d_a_bnc, d_pooled_bcq, d_lse_bnc, logit_bnc_, payload(),
+                        pass);                            // (leap.10)
+      logits_backward(device, d_row_bcq, d_a_bnc, pass);  // (leap.11)
+    }
+    rescale_.backward(device, d_row_bcq + first_rescaled_ * D_, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.12)
+    const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
+    maps_.backward_weight(device, d_row_bcq, h_bcd, BC);                              // (leap.13)
+    maps_.backward_input(device, d_h_bcd, d_row_bcq, BC);                             // (leap.14)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (leap.15)
+  }
+
+  void start(Device& device) override { pooling_.start(device); }
+
+  void step(Device& device, T* out_d, const T* in_d, Index) override {
+    run(device, out_d, in_d, one_position, [&] { pooling_.step(device, logit_bnc_, payload().x_bch); });
+  }
+
+ private:
+  // The forward computation, shared by passes and steps, which pool differently.
+  template <class Pool>
+  void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
+    const Index BC = pass.BC();
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);    // (leap.1)
+    maps_.forward(device, row_bcq_, h_bcd, BC);                     // (leap.2)
+    rescale_.forward(device, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.3)
+    logits(device, pass);                                           // (leap.4)
+    pool();                                                         // (leap.5)
+    gate(device, out_bcd, pass);                                    // (leap.6)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);      // (leap.7)
+  }
+
+  // A row is query, focus, key and value side by side, D channels each. Keys and values are what is pooled.
+  Index row_size() const { return 4 * D_; }
+  const T* focus_bcd() const { return row_bcq_ + D_; }
+  const T* key_bcd() const { return row_bcq_ + 2 * D_; }
+  Payload<const T> payload() const { return {key_bcd(), row_size()}; }
+
+  // Of query, focus, key and value those that are rescaled are neighbours: how many.
+  static Index rescaled(const ModelConfig& config) {
+    return (config.rescale > 0 ? 3 : 0) + (config.normed_values ? 1 : 0);
+  }
+
+  void logits(Device& device, const Pass& pass) {
+    leap_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_,
+                                            .focus_bch = focus_bcd(),
+                                            .key_bch = key_bcd(),
+                                            .stride = row_size(),
+                                            .form = form_,
+                                            .scale = scale_,
+                                            .B = pass.B,
+                                            .C = pass.C,
+                                            .N = N_,
+                                            .K = K_});
+  }
+
+  void logits_backward(Device& device, T* d_row_bcq, const Accum<T>* d_logit_bnc, const Pass& pass) {
+    leap_logits_backward<Device, T>(device, {.d_focus_bch = d_row_bcq + D_,
+                                             .d_key_bch = d_row_bcq + 2 * D_,
+                                             .d_stride = row_size(),
+                                             .d_logit_bnc = d_logit_bnc,
+                                             .logit_bnc = logit_bnc_,
+                                             .focus_bch = focus_bcd(),
+                                             .key_bch = key_bcd(),
+                                             .stride = row_size(),
+                                             .form = form_,
+                                             .scale = scale_,
+                                             .B = pass.B,
+                                             .C = pass.C,
+                                             .N = N_,
+                                             .K = K_});
+  }
+
+  void gate(Device& device, T* y_bcd, const Pass& pass) {
+    leap_gate_forward<Device, T>(device, {.out_bch = y_bcd,
+                                          .query_bch = row_bcq_,
+                                          .query_stride = row_size(),
+                                          .pooled_bcq = pooling_.out_bch(),
+                                          .max_bnc = pooling_.max_bnc(),
+                                          .sum_bnc = pooling_.sum_bnc(),
+                                          .scale = scale_,
+                                          .B = pass.B,
+                                          .C = pass.C,
+                                          .N = N_,
+                                          .K = K_});
+  }
+
+  void gate_backward(Device& device, T* d_row_bcq, T* d_pooled_bcq, Accum<T>* d_lse_bnc, const T* d_y_bcd,
+                     const Pass& pass) {
+    leap_gate_backward<Device, T>(device, {.d_query_bch = d_row_bcq,
+                                           .d_query_stride = row_size(),
+                                           .d_pooled_bcq = d_pooled_bcq,
+                                           .d_lse_bnc = d_lse_bnc,
+                                           .d_out_bch = d_y_bcd,
+                                           .query_bch = row_bcq_,
+                                           .query_stride = row_size(),
+                                           .pooled_bcq = pooling_.out_bch(),
+                                           .max_bnc = pooling_.max_bnc(),
+                                           .sum_bnc = pooling_.sum_bnc(),
+                                           .scale = scale_,
+                                           .B = pass.B,
+                                           .C = pass.C,
+                                           .N = N_,
+                                           .K = K_});
+  }
+
+  Index D_, N_, K_;
+  FocusForm form_;
+  double scale_;          // of products of two heads
+  Index first_rescaled_;  // of query, focus, key and value: 0, or 3
+  Norm<Device, T> norm_;
+  Linear<Device, T> maps_;
+  Residual<Device, T> residual_;
+  T* row_bcq_;
+  Accum<T>* logit_bnc_;
+  Pooling<Device, T> pooling_;
+  Rescale<Device, T> rescale_;
+};
+
+struct LeapMixer {
+  static constexpr MixerProperties properties = {.name = "leap",
+                                                 .summary = "running averages of keys and values, gated by a query",
+                                                 .golden_case = "leap_attention",
+                                                 .has_window = true,
+                                                 .pools = true,
+                                                 .decays = true,
+                                                 .has_rescale = true,
+                                                 .has_normed_values = true,
+                                                 .has_focus = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
+  template <class Device, class T>
+  using Type = LeapBlock<Device, T>;
+};
+
+}  // namespace abh

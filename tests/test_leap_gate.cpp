@@ -1,0 +1,85 @@
+#include <limits>
+
+#include "cases/leap_gate.hpp"
+#include "layers/leap_gate.hpp"
+#include "tests/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+// Maxima about 0, where epsilon is next to nothing, and about its logarithm, where it is half of all.
+TEST_CASE("leap_gate: every derivative, every width", "[leap_gate]") {
+  check_layer(LeapGateCase{2, 5, 3, 7, 0.4, -11.5});
+  check_layer(LeapGateCase{1, 37, 2, 19, 0.25, -12, 5});
+  check_layer(LeapGateCase{1, 9, 2, 8, 0.35, 0, 3, 8});
+  check_layer(LeapGateCase{1, 1, 1, 1, 1, -11});
+  check_widths([](Index size) { return LeapGateCase{2, 3, 2, size, 0.2, -11.5}; });
+}
+
+TEST_CASE("leap_gate: the worked example of the chapter", "[leap_gate]") {
+  const LeapGateCase layer{1, 1, 1, 2, 2};
+  const Values<double> in = {{2, -1}, {1, 2, 8, 4}, {log_leap_epsilon}, {1}};
+  const auto check = [&](auto& device) {
+    CHECK(run_forward<double>(layer, device, in)[0] == Array<double>{2, 1});
+    const Values<double> d_in = run_backward<double>(layer, device, in, {{1, 3}});
+    CHECK(d_in[0] == Array<double>{2.5, 5});
+    CHECK(d_in[1] == Array<double>{5, -2.5, 0.25, 0.75});
+    CHECK(d_in[2] == Array<double>{2.5});
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+}
+
+// Nothing was seen; nearly nothing; much; so much that nothing overflows. The queries' products are +-300 times the
+// share, far beyond the ends of the gate.
+TEST_CASE("leap_gate: weights and scores of any size", "[leap_gate][gpu]") {
+  const float nothing = -std::numeric_limits<float>::infinity();
+  const LeapGateCase layer{1, 5, 1, 1, 300};
+  const Values<float> in = {
+      {1, 1, 1, 1, -1}, {0, 0, 2, 3, 1, 5, 1, 5, 1, 5}, {nothing, -1e30f, -30, 10, 1e30f}, {0, 1, 1, 1, 1}};
+  for_each_device(1, [&](auto& device) {
+    CHECK(run_forward<float>(layer, device, in)[0][0] == 0);
+    CHECK(run_forward<float>(layer, device, in)[0][1] == 0);
+    const Values<double> d_in = run_backward<float>(layer, device, in, {{1, 1, 1, 1, 1}});
+    for (const Array<double>& gradient : d_in) {
+      for (double x : gradient) CHECK(std::isfinite(x));
+    }
+    for (std::size_t c : {0u, 1u}) CHECK((d_in[0][c] == 0 && d_in[2][c] == 0));
+    CHECK((d_in[1][0] == 0 && d_in[1][1] == 0));
+    // The share is 1 as a float, and what is missing is still known: d_lse = (1 - share) d_pooled . pooled. The gate
+    // passes all.
+    const double rest = leap_epsilon * std::exp(-10.0);
+    CHECK_FALSE(!(std::abs(d_in[2][3] - 5 * rest) <= 1e-5 * 5 * rest));
+  });
+}
+
+TEST_CASE("leap_gate: many rows", "[leap_gate]") {
+  check_float(LeapGateCase{3, 701, 2, 3, 0.5, -11}, 1);
+  check_threads(LeapGateCase{3, 701, 2, 3, 0.5, -11}, 1);
+}
+
+TEST_CASE("leap_gate: no sequences", "[leap_gate][gpu]") {
+  const LeapGateCase layer{0, 5, 1, 2};
+  for_each_device(2, [&](auto& device) {
+    CHECK(run_backward<float>(layer, device, {{}, {}, {}, {}}, {{}})[1].empty());
+  });
+}
+
+TEST_CASE("leap_gate: on the GPU, heads of any size", "[leap_gate][gpu]") {
+  check_gpu("leap_gate", "sizes of nothing", LeapGateCase{3, 37, 5, 8, 0.35, -11.5});
+  for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
+    const std::string what = "heads of " + std::to_string(K);
+    const double scale = 1 / std::sqrt(double(K));
+    check_gpu("leap_gate", what, LeapGateCase{2, 19, 2, K, scale, -11.5});
+    check_gpu("leap_gate", what + ", strides", LeapGateCase{1, 9, 2, K, scale, 0, K % 4 == 0 ? 12 : 5});
+  }
+  check_gpu("leap_gate", "1 position", LeapGateCase{3, 1, 5, 8, 0.35, -11.5});
+  check_gpu("leap_gate", "odd rows, even ones of the gradient", LeapGateCase{1, 9, 2, 8, 0.35, -11.5, 3, 8});
+  check_gpu("leap_gate", "even rows, odd ones of the gradient", LeapGateCase{1, 9, 2, 8, 0.35, -11.5, 4, 5});
+  check_alignment(LeapGateCase{1, 9, 2, 8, 0.35, -11.5});
+}
+
+}  // namespace
+}  // namespace abh
