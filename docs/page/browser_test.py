@@ -194,6 +194,10 @@ class WithScript(unittest.TestCase):
             line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
             self.browser.open("layers/pooling.html", line)
             self.assertTrue(self.browser.run(VISIBLE, f"#{line}"), width)
+            plain = self.browser.run("return document.querySelectorAll('#cuda li:not([data-t])')[200].id")
+            self.browser.open("layers/pooling.html", plain)
+            self.browser.run(SETTLE)
+            self.assertTrue(self.browser.run(VISIBLE, f"#{plain}:target"), width)
 
     def test_a_line_in_the_address_stays_until_the_reader_moves(self) -> None:
         self.browser.resize(1280)

@@ -143,8 +143,10 @@ class Site:
 
     @staticmethod
     def _picture(picture: Picture) -> str:
+        # Half of a picture's bytes are attributes: HTML, unlike XML, reads most values without quotes.
+        drawn = re.sub(r"""="([^\s"'=<>`]+)\"""", r"=\1", picture.draw().replace("/>", " />"))
         return (
-            f'<figure class="picture" id="picture-{picture.name}"><div class="wide">{picture.draw()}</div>'
+            f'<figure class="picture" id="picture-{picture.name}"><div class="wide">{drawn}</div>'
             f"<figcaption>{html.escape(picture.caption, quote=False)}</figcaption></figure>\n"
         )
 
@@ -211,8 +213,8 @@ class Site:
         parts = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
             prefix = self._prefix(device, number)
-            parts.append(f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>')
-            parts.append(listing.whole(source, prefix, room.name, self._tag_address(page)))
+            heading = f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>'
+            parts.append(heading + listing.whole(source, prefix, room.name, self._tag_address(page)))
         return "\n".join(parts) + "\n</section>\n"
 
     # ---- Pages ----
