@@ -188,6 +188,8 @@ class Site:
                     shown |= {(source.path, line.number) for line in lines if line is not None}
                     folded.append(f"<p>{source.path}:{line.number}</p>")
                     folded.append(listing.excerpt(source, lines, tag, address))
+        if tag in room.definitions:
+            links.append(f'<span><a href="{_relative(page, "conventions.html")}">a definition</a>, computed otherwise</span>')
         if room.kind == "blocks":
             source, line = room.places(first, tag)[0]
             called = self.calls.of(source, source.statement(line.number))
