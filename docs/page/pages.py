@@ -170,11 +170,14 @@ class Site:
                 raise Fault(place, f"({tag}) has no line in {device if device != 'block' else room.header.path}")
             if not places:
                 continue
-            lines = []
+            lines, last = [], None
             for source, line in places:
                 file = room.devices[device].index(source)
                 title = f' title="{source.path}"' if file else ""  # the first is what the heading says
-                lines.append(f'<a href="#{self._prefix(device, file)}{line.number}"{title}>{line.number}</a>')
+                link = f'<a href="#{self._prefix(device, file)}{line.number}"{title}>{line.number}</a>'
+                part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if file and source != last else ""
+                lines.append(part + link)
+                last = source
             links.append(f"<span>{HEADING[device]} {', '.join(lines)}</span>")
             if device == first:
                 source, line = places[0]
