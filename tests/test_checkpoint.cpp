@@ -247,8 +247,8 @@ TEST_CASE("checkpoint: the keys of version 1", "[checkpoint]") {
         "head_channels heads hidden_channels layers logit_bias logit_scale mixer positions projection skip values "
         "vocabulary_size window ");
   CHECK(joined(TrainingConfig().metadata()) ==
-        "batch beta1 beta2 checkpoint_every clip dropout eval_every init_std label_smoothing learning_rate log_every "
-        "muon_rounds optimizer schedule seed shards steps type warmup weight_average weight_decay ");
+        "batch beta1 beta2 checkpoint_every chunk clip dropout eval_every init_std label_smoothing learning_rate "
+        "log_every muon_rounds optimizer schedule seed shards steps truncated type warmup weight_average weight_decay ");
 }
 
 TEST_CASE("checkpoint: a file cut anywhere is refused", "[checkpoint]") {

@@ -138,6 +138,10 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
   }
   CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);  // of before there were shards
   for (const Index shards : {1, 2, 4}) CHECK_NOTHROW(TrainingConfig{.shards = shards}.check());
+  CHECK(error([](TrainingConfig& t) { t.chunk = -1; }).rfind("--chunk: expected 0 to ", 0) == 0);
+  CHECK(error([](TrainingConfig& t) { t.truncated = true; }) ==
+        "--truncated: expected a length of chunks, --chunk, found --chunk 0");
+  CHECK_NOTHROW(TrainingConfig{.chunk = 3, .truncated = true}.check());
   CHECK(error([](TrainingConfig& t) { t.steps = -1; }) == "--steps: expected 0 to 1000000000, found -1");
   CHECK(error([](TrainingConfig& t) { t.warmup = -5; }).rfind("--warmup: expected 0 to ", 0) == 0);
   CHECK(error([](TrainingConfig& t) { t.eval_every = -1; }).rfind("--eval-every: expected 0 to ", 0) == 0);

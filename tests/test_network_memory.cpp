@@ -37,9 +37,9 @@ std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const Netw
   const Pass pass{extent.B, extent.C, nullptr, state.as<StepState>()};
   TrainingConfig training;
   training.optimizer = extent.muon ? "muon" : "adamw";
-  net.forward(tokens.as<Token>(), pass);
-  net.loss(tokens.as<Token>(), 0.1, pass);
-  net.backward(tokens.as<Token>(), tokens.as<Token>(), 0.1, pass);
+  differentiate(
+      net, tokens.as<Token>(), tokens.as<Token>(), 0.1, pass, [](Index, Index, const Pass&, const auto&) {},
+      [](Index, Index) {});
   net.measure_gradient(training, state.as<StepState>());
   net.update(training, state.as<StepState>());
   wait_for(device);
@@ -51,7 +51,7 @@ template <class Device>
 void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index threads) {
   INFO(config.mixer << ", " << extent.B << " x " << extent.C << ", D " << config.channels << ", groups "
                     << config.conv_groups << ", recompute " << extent.recompute << ", muon " << extent.muon
-                    << ", average " << extent.average << ", shards " << extent.shards);
+                    << ", average " << extent.average << ", shards " << extent.shards << ", chunk " << extent.chunk);
   Device device(threads);
   const std::size_t before = aligned_bytes;
   const NetworkMemory memory = Network<Device, float>::memory(device, config, extent);
@@ -80,7 +80,8 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
                           .muon = muon,
                           .average = recompute,
                           .recompute = recompute,
-                          .shards = shards},
+                          .shards = shards,
+                          .chunk = recompute ? C / 2 : 0},
                          threads);
   }
 }
@@ -151,7 +152,8 @@ ModelConfig config_of(const Scratch& s) {
   return config;
 }
 NetworkExtent extent_of(const Scratch& s) {
-  return {.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute};
+  const Index chunk = s.B == 3 ? 4 : 0;
+  return {.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute, .chunk = chunk};
 }
 constexpr Scratch small_steps[] = {
     {"additive", "0", 6, 2, 0, 0, 2, 5, false, false},   {"additive", "0", 24, 3, 3, 0, 3, 9, true, false},

@@ -1,9 +1,7 @@
 #!/bin/sh
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
-# "catch2" stands for its header, "libc++" for the standard library of clang++, "page" for the libraries and the font of
-# docs/page, "libclang-rt" for clang's sanitizer runtimes.
-# "catch2" stands for its header, "mpi" for Open MPI, "page" for the libraries and the font of docs/page, "libclang-rt" for
-# clang's sanitizer runtimes.
+# "catch2" stands for its header, "libc++" for the standard library of clang++, "mpi" for Open MPI, "page" for the
+# libraries and the font of docs/page, "libclang-rt" for clang's sanitizer runtimes.
 set -u
 
 has() {

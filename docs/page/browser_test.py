@@ -102,6 +102,8 @@ LIT = "return [...document.querySelectorAll('.lit')].map((place) => place.id).so
 # Those of a tag that are on the page, wherever they are.
 PLACES = "return [...document.querySelectorAll(`[data-t~='${arguments[0]}']`)].map((place) => place.id).sort()"
 SETTLE = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY))))"
+UNDER_THE_BAR = """return document.querySelector(arguments[0]).getBoundingClientRect().top
+  < document.querySelector('header').getBoundingClientRect().bottom"""
 VISIBLE = """const box = document.querySelector(arguments[0]).getBoundingClientRect();
 const frame = document.querySelector(arguments[0]).closest('.beside .listing')?.getBoundingClientRect();
 return box.bottom > (frame?.top ?? 0) && box.top < (frame?.bottom ?? innerHeight) && box.top < innerHeight && box.bottom > 0"""
@@ -187,10 +189,15 @@ class WithScript(unittest.TestCase):
             self.browser.resize(width)
             self.browser.open("layers/pooling.html", "pooling.13")
             self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='13']"), width)
+            self.assertFalse(self.browser.run(UNDER_THE_BAR, "figure[data-t='13']"), width)
             self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "13"))
             line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
             self.browser.open("layers/pooling.html", line)
             self.assertTrue(self.browser.run(VISIBLE, f"#{line}"), width)
+            plain = self.browser.run("return document.querySelectorAll('#cuda li:not([data-t])')[200].id")
+            self.browser.open("layers/pooling.html", plain)
+            self.browser.run(SETTLE)
+            self.assertTrue(self.browser.run(VISIBLE, f"#{plain}:target"), width)
 
     def test_a_line_in_the_address_stays_until_the_reader_moves(self) -> None:
         self.browser.resize(1280)

@@ -41,7 +41,7 @@ def _highlighted(name: str, text: str) -> tuple[str, ...]:
         for number, piece in enumerate(value.split("\n")):
             if number:
                 lines.append("")
-            escaped = html.escape(piece, quote=False)
+            escaped = html.escape(piece, quote=False).replace("&gt;", ">")  # which nothing requires, and code is full of
             lines[-1] += f"<{mark}>{escaped}</{mark}>" if mark and escaped.strip() else escaped
     return tuple(lines)
 
@@ -58,12 +58,15 @@ def lines_of(source: Source, address: Address) -> list[str]:
 
 def whole(source: Source, prefix: str, room: str, address: Address) -> str:
     """A file, complete: a list whose items are its lines. Their numbers are drawn by the style sheet, so that they are
-    not copied with the text. Lines that compute an equation of `room` know its number. An item's end is left out, as
-    HTML allows, and an empty one holds a break, so that it is copied, too: with a link in every line pages would have twice the bytes."""
+    not copied with the text. Lines that compute an equation of `room` know its number, and they alone have an id, which
+    the script gives to the others; without a room all have one. An item's end is left out, as HTML allows, and an empty
+    one holds a break, so that it is copied, too: with a link in every line pages would have twice the bytes."""
     rows = []
     for line, text in zip(source.lines, lines_of(source, address), strict=False):
         own = " ".join(tag.split(".")[1] for tag in line.tags if tag.split(".")[0] == room)
-        rows.append(f'<li\nid={prefix}{line.number}' + (f" data-t={own}>" if own.isdigit() else f' data-t="{own}">' if own else ">") + (text or "<br>"))
+        name = f"id={prefix}{line.number}" if own or not room else ""
+        numbers = f" data-t={own}" if own.isdigit() else f' data-t="{own}"' if own else ""
+        rows.append(f"<li\n{name}{numbers}>{text or '<br>'}")
     return '<ol class="code" tabindex="0" aria-label="{}">{}</ol>'.format(source.path, "".join(rows))
 
 

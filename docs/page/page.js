@@ -1,16 +1,16 @@
-// One place of an equation lights all others: its figure and its lines on every device. Without this script the links
-// work too, and the style sheet lights the places of the tag in the address.
+// One place of an equation lights all others. Without this script the links work too, and the style sheet lights the
+// places of the tag in the address.
 (() => {
   const root = document.documentElement, wide = matchMedia("(min-width: 1120px)");
   root.classList.add("js");
-  const all = (selector) => [...document.querySelectorAll(selector)];
+  const all = (css) => [...document.querySelectorAll(css)];
   const saved = (key, value) => {
     try {
       if (value) localStorage[key] = value;
       return localStorage[key];
-    } catch {} // a page from a file may have no storage
+    } catch {} // files may have no storage
   };
-  // A button that goes through the values of a setting.
+  // A button goes through values.
   const button = (name, values, apply) => {
     const made = document.createElement("button");
     let at = Math.max(0, values.indexOf(saved(name)));
@@ -27,9 +27,11 @@
     document.querySelector("header").append(made);
     show();
   };
+  // Lines of no equation get their ids.
+  for (const code of all(".code")) [...code.children].forEach((li, i) => (li.id ||= code.previousSibling.id + (i + 1)));
   button("Colours", ["system", "light", "dark"], (theme) => (root.dataset.theme = theme));
 
-  // What a reader points at stays lit as long as its equation is in view.
+  // What was pointed at is lit while its equation is in view.
   let pointed;
   const point = (tags) => {
     pointed = document.querySelector(`figure[data-t="${tags[0]}"]`);
@@ -39,12 +41,12 @@
     all(".lit").forEach((place) => place.classList.remove("lit"));
     for (const tag of tags) all(`[data-t~="${tag}"]`).forEach((place) => place.classList.add("lit"));
   };
-  const tagsOf = (element) => element.closest?.("[data-t]")?.dataset.t.split(" ");
+  const tagsOf = (at) => at.closest?.("[data-t]")?.dataset.t.split(" ");
   for (const event of ["pointerover", "focusin"]) {
-    document.addEventListener(event, ({target}) => tagsOf(target) && point(tagsOf(target)));
+    addEventListener(event, ({target}) => tagsOf(target) && point(tagsOf(target)));
   }
 
-  // Brings the first line of a tag into every listing beside the chapter, without moving the page itself.
+  // Brings a tag's first line into every listing, without moving the page.
   const bring = (tag, except) => {
     for (const listing of wide.matches ? all(".beside .listing") : []) {
       const line = listing.querySelector(`li[data-t~="${tag}"]`);
@@ -53,16 +55,16 @@
       listing.scrollTo({top: listing.scrollTop + below - listing.clientHeight / 3});
     }
   };
-  document.addEventListener("click", ({target, offsetX}) => {
+  addEventListener("click", ({target, offsetX}) => {
     const tags = tagsOf(target), line = target.closest(".code li");
-    if (line === target && offsetX < 48) history.replaceState(null, "", "#" + line.id); // its number was clicked
+    if (line === target && offsetX < 48) history.replaceState(null, "", "#" + line.id);
     if (!tags || target.closest("a:not(.tag), summary")) return;
     point(tags);
     bring(tags[0], line?.closest(".listing"));
     if (line && wide.matches) pointed.scrollIntoView({block: "center"});
   });
 
-  let following, reading, arrived; // at the place in the address, not left yet
+  let following, reading, arrived; // where the address led
   for (const event of ["keydown", "pointermove", "wheel"]) addEventListener(event, () => (arrived = 0));
   const figures = all(".beside").length ? all("figure[data-t]") : [];
   if (figures.length) button("Listings follow", ["on", "off"], (value) => (following = value === "on"));
@@ -80,12 +82,12 @@
   const arrive = () => {
     const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const tags = place && tagsOf(place);
-    arrived = tags;
-    if (!tags) return;
+    arrived = place;
+    if (!tags) return place && location.replace(location.hash);
     point(tags);
     bring(tags[0], place.closest(".listing"));
   };
   addEventListener("hashchange", arrive);
   arrive();
-  addEventListener("beforeprint", () => all("details").forEach((folded) => (folded.open = true)));
+  addEventListener("beforeprint", () => all("details").forEach((fold) => (fold.open = true)));
 })();

@@ -143,8 +143,10 @@ class Site:
 
     @staticmethod
     def _picture(picture: Picture) -> str:
+        # Half of a picture's bytes are attributes: HTML, unlike XML, reads most values without quotes.
+        drawn = re.sub(r"""="([^\s"'=<>`]+)\"""", r"=\1", picture.draw().replace("/>", " />"))
         return (
-            f'<figure class="picture" id="picture-{picture.name}"><div class="wide">{picture.draw()}</div>'
+            f'<figure class="picture" id="picture-{picture.name}"><div class="wide">{drawn}</div>'
             f"<figcaption>{html.escape(picture.caption, quote=False)}</figcaption></figure>\n"
         )
 
@@ -168,11 +170,14 @@ class Site:
                 raise Fault(place, f"({tag}) has no line in {device if device != 'block' else room.header.path}")
             if not places:
                 continue
-            lines = []
+            lines, last = [], None
             for source, line in places:
                 file = room.devices[device].index(source)
                 title = f' title="{source.path}"' if file else ""  # the first is what the heading says
-                lines.append(f'<a href="#{self._prefix(device, file)}{line.number}"{title}>{line.number}</a>')
+                link = f'<a href="#{self._prefix(device, file)}{line.number}"{title}>{line.number}</a>'
+                part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if file and source != last else ""
+                lines.append(part + link)
+                last = source
             links.append(f"<span>{HEADING[device]} {', '.join(lines)}</span>")
             if device == first:
                 source, line = places[0]
@@ -186,6 +191,8 @@ class Site:
                     shown |= {(source.path, line.number) for line in lines if line is not None}
                     folded.append(f"<p>{source.path}:{line.number}</p>")
                     folded.append(listing.excerpt(source, lines, tag, address))
+        if tag in room.definitions:
+            links.append(f'<span><a href="{_relative(page, "conventions.html")}">a definition</a>, computed otherwise</span>')
         if room.kind == "blocks":
             source, line = room.places(first, tag)[0]
             called = self.calls.of(source, source.statement(line.number))
@@ -211,8 +218,8 @@ class Site:
         parts = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
             prefix = self._prefix(device, number)
-            parts.append(f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>')
-            parts.append(listing.whole(source, prefix, room.name, self._tag_address(page)))
+            heading = f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>'
+            parts.append(heading + listing.whole(source, prefix, room.name, self._tag_address(page)))
         return "\n".join(parts) + "\n</section>\n"
 
     # ---- Pages ----

@@ -161,10 +161,11 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << "model: " << m.layers << " layers, " << m.channels << " channels, " << m.heads << " heads, context "
             << m.context << ", mixer " << list_of(m) << "\n"
             << "training: " << t.steps << " steps of " << t.batch << " x " << m.context << " tokens, "
-            << (t.shards > 1 ? "in " + to_text(t.shards) + " shards, " : "") << t.optimizer
-            << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "") << ", learning rate "
-            << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, then " << t.schedule
-            << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip)
+            << (t.shards > 1 ? "in " + to_text(t.shards) + " shards, " : "")
+            << (t.chunk ? "in chunks of " + to_text(t.chunk) + (t.truncated ? ", truncated, " : ", ") : "")
+            << t.optimizer << (t.optimizer == "muon" ? " (" + to_text(t.muon_rounds) + " rounds)" : "")
+            << ", learning rate " << to_text(t.learning_rate) << " after " << t.warmup << " steps of warm-up, then "
+            << t.schedule << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip)
             << (t.weight_average > 0 ? ", weight average " + to_text(t.weight_average) : "") << ", dropout "
             << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
             << "options: positions " << m.positions << ", values " << m.additive_values << ", skip " << m.additive_skip
@@ -177,8 +178,10 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total() + other.text + other.files)
             << " MiB (weights, gradients and moments "
             << mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes) << ", activations "
-            << mebibytes(memory.activation_bytes) << ", scratch " << mebibytes(memory.workspace_bytes) << ", text "
-            << mebibytes(other.text) << ", checkpoints and sample " << mebibytes(other.files) << ")\n"
+            << mebibytes(memory.activation_bytes)
+            << (t.chunk ? ", borders of chunks " + mebibytes(memory.border_bytes) : "") << ", scratch "
+            << mebibytes(memory.workspace_bytes) << ", text " << mebibytes(other.text) << ", checkpoints and sample "
+            << mebibytes(other.files) << ")\n"
             << std::flush;
 }
 
@@ -267,8 +270,8 @@ int train_in(Processes& processes, int argc, char** argv) {
     a.tokenizer = start->tokenizer.kind();
   } else {
     a.model.vocabulary = 1;
-    a.training.check();
     check_model(a.model);  // what the command line alone decides is said before any file is read
+    check_training(a.model, a.training);
   }
   require_shards_for(processes, a);
   require_device(a.device, a.training.type);
@@ -283,6 +286,7 @@ int train_in(Processes& processes, int argc, char** argv) {
                                                       : Tokenizer::of_characters(text, a.data);
   a.model.vocabulary = tokenizer.size();
   check_model(a.model);
+  check_training(a.model, a.training);
   const Dataset data(a.data, text, tokenizer, a.model.context);
   std::string().swap(text);  // its tokens are all that is needed
 

@@ -234,7 +234,9 @@ struct AdditiveMixer {
                                                  .golden_norm = true,
                                                  .has_window = true,
                                                  .pools = true,
-                                                 .decays = true};
+                                                 .decays = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = AdditiveBlock<Device, T>;
 };

@@ -4,7 +4,9 @@
 
 #include "blocks/block.hpp"
 #include "blocks/positions.hpp"
+#include "blocks/residual.hpp"
 #include "layers/attention.hpp"
+#include "layers/pooling.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -25,7 +27,7 @@ struct QueryKeyValue {
 };
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
-// scores.
+// scores; and, where passes are chunks of a sequence (docs/chunks.md), the keys and values of all that came before.
 template <class Device, class T>
 class AttentionCore {
  public:
@@ -35,8 +37,14 @@ class AttentionCore {
         t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
     sight_.causal = options.causal;
+    if (extent.sequence) {
+      key_sh_ = layout.template activation<T>(extent.sequence * H());
+      value_sh_ = layout.template activation<T>(extent.sequence * H());
+      d_key_sh_ = layout.template adjoint<T>(extent.sequence * H());
+      d_value_sh_ = layout.template adjoint<T>(extent.sequence * H());
+    }
     if (config.has_alibi()) {
-      const Index N = N_, distances = std::max(extent.C, extent.positions);
+      const Index N = N_, distances = std::max(extent.longest(), extent.positions);
       sight_.distances = distances;
       sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances](Index i) {
         return -alibi_slope(i / distances, N) * static_cast<double>(i % distances);
@@ -52,6 +60,11 @@ class AttentionCore {
     AttentionForward<T> a{};
     a.out_bch = t_bch_;
     a.lse_bnc = lse_bnc_;
+    if (pass.sequence) {
+      const Index first = pass.first_c * H(), stride = stride_or(rows.stride, H());
+      place(device, key_sh_ + first, H(), rows.key_bch, stride, pass.C);
+      place(device, value_sh_ + first, H(), rows.value_bch, stride, pass.C);
+    }
     set_inputs(a, rows, pass);
     attention_forward<Device, T>(device, a);
   }
@@ -68,7 +81,18 @@ class AttentionCore {
     a.out_bch = t_bch_;
     a.lse_bnc = lse_bnc_;
     set_inputs(a, rows, pass);
+    if (!pass.sequence) return attention_backward<Device, T>(device, a);
+    // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
+    typename Device::Scope scratch(device.workspace);
+    a.d_key_bsh = scratch.template take<T>(a.S * H());
+    a.d_value_bsh = scratch.template take<T>(a.S * H());
+    a.d_key_stride = a.d_value_stride = 0;
     attention_backward<Device, T>(device, a);
+    add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, a.S * H());
+    add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, a.S * H());
+    const Index first = pass.first_c * H(), stride = stride_or(d_rows.stride, H());
+    place(device, d_rows.key_bch, stride, d_key_sh_ + first, H(), pass.C);
+    place(device, d_rows.value_bch, stride, d_value_sh_ + first, H(), pass.C);
   }
 
   // t_h of one query over the first `length` rows of the caches, which may be one and the same.
@@ -97,12 +121,30 @@ class AttentionCore {
     a.C = a.S = pass.C;
     a.N = N_;
     a.K = K_;
+    if (!pass.sequence) return;
+    a.key_bsh = key_sh_;
+    a.value_bsh = value_sh_;
+    a.key_stride = a.value_stride = 0;
+    a.sight.offset = pass.first_c;
+    if (pass.mask_bc) a.sight.mask_bs = pass.mask_bc - pass.first_c;
+    a.S = pass.first_c + pass.C;
   }
+
+  void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {
+    pooling_place<Device, T>(
+        device,
+        {.to = {nullptr, 0, to, to_stride}, .from = {nullptr, 0, from, from_stride}, .P = rows, .N = 0, .H = H()});
+  }
+
+  Index H() const { return N_ * K_; }
 
   Index N_, K_;
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
+  // Of a sequence up to this chunk, and their gradients from this chunk on.
+  T *key_sh_ = nullptr, *value_sh_ = nullptr;
+  T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;
 };
 
 }  // namespace abh

@@ -77,8 +77,12 @@ class AverageBlock : public Block<Device, T> {
 };
 
 struct AverageMixer {
-  static constexpr MixerProperties properties = {
-      .name = "average", .summary = "the mean of what was before", .has_window = true, .pools = true};
+  static constexpr MixerProperties properties = {.name = "average",
+                                                 .summary = "the mean of what was before",
+                                                 .has_window = true,
+                                                 .pools = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = AverageBlock<Device, T>;
 };

@@ -17,6 +17,7 @@ struct Pass {
   Index first_b = 0;             // sequences of the batch before these
   const Index* count = nullptr;  // targets of the batch that count, in device memory; null: those of this pass
   Index first_c = 0;             // positions of the sequences before these
+  Index sequence = 0;            // positions of the sequence that this is a chunk of; 0: of none, C is all
   Index BC() const { return B * C; }
 };
 
@@ -27,8 +28,10 @@ inline constexpr Pass step_at(Index position) { return {.B = 1, .C = 1, .first_c
 // What a network is built for: batches with a backward pass, batches forward only, or one token after the other. Memory
 // is only laid out for what the purpose needs.
 struct BlockExtent {
-  Index B, C;       // largest batch
-  Index positions;  // longest cache of step-by-step inference; 0: none
+  Index B, C;          // largest batch
+  Index positions;     // longest cache of step-by-step inference; 0: none
+  Index sequence = 0;  // longest sequence that passes are chunks of, one after the other; then B is 1. 0: no chunks
+  Index longest() const { return sequence ? sequence : C; }  // sequence
 };
 
 // What others must know of a mixer, said by its block. A mixer is entered in network/mixers.hpp as a type that has
@@ -53,6 +56,8 @@ struct MixerProperties {
   bool has_rescale = false;               // takes --rescale
   bool has_normed_values = false;         // takes --normed-values
   bool has_focus = false;                 // takes --leap-focus
+  bool in_chunks = false;                 // computes a sequence chunk by chunk
+  bool truncates = false;                 // also with a past that counts as a constant
 };
 
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention
@@ -72,6 +77,10 @@ class Block {
  public:
   virtual ~Block() = default;
 
+  // A pass over a chunk of a sequence goes on from what the layout carries: forward replaces what entered the chunk by
+  // what leaves it (nothing is read at first_c = 0); backward finds there again what entered, and replaces the gradient
+  // of what left by that of what entered.
+  //
   // in_bcd stays untouched and is needed again by backward.
   virtual void forward(Device&, T* out_bcd, const T* in_bcd, const Pass&) = 0;
   // d_x_bcd holds the gradient of the output and is overwritten with that of the input. Adds to the weights' gradients.
@@ -84,7 +93,11 @@ class Block {
 
 // A dropout of this pass on an array of D channels: off when the pass carries no state.
 inline Dropout dropout_of(const Pass& pass, double p, std::uint32_t site, Index D) {
-  return {.p = pass.state ? p : 0.0, .site = site, .state = pass.state, .first = pass.first_b * pass.C * D};
+  const Index sequence = pass.sequence ? pass.sequence : pass.C;
+  return {.p = pass.state ? p : 0.0,
+          .site = site,
+          .state = pass.state,
+          .first = (pass.first_b * sequence + pass.first_c) * D};
 }
 inline Dropout dropout_of(const Pass& pass, const BlockOptions& options, sites::LayerUse use, Index D) {
   return dropout_of(pass, options.dropout, sites::layer_site(options.layer, use), D);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "blocks/norm.hpp"
+#include "blocks/past_rows.hpp"
 #include "blocks/residual.hpp"
 #include "layers/causal_conv.hpp"
 #include "settings/config.hpp"
@@ -23,7 +24,7 @@ namespace abh {
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                             (conv.6)
 //
 // Saved: the norm's statistics and, unless it is computed again, output. Step by step: a ring of the last kernel - 1
-// normed rows.
+// normed rows. From one chunk of a sequence to the next: the same rows.
 template <class Device, class T>
 class ConvBlock : public Block<Device, T> {
  public:
@@ -31,7 +32,8 @@ class ConvBlock : public Block<Device, T> {
             const BlockOptions& options)
       : shape_{1, 1, config.channels, config.convolution_groups(), config.conv_kernel},
         norm_(layout, prefix + "norm_", options.norm, config.channels, extent),
-        residual_(options, sites::LayerUse::conv, config.channels) {
+        residual_(options, sites::LayerUse::conv, config.channels),
+        past_(layout, config.conv_kernel - 1, config.channels, extent) {
     weight_ = layout.weight(prefix + "weight_dgj", {shape_.D, shape_.D / shape_.groups, shape_.kernel},
                             Init::convolution, Kind::decayed);
     if (extent.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
@@ -41,20 +43,26 @@ class ConvBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     // In scratch memory where they are not saved: a convolution reads neighbours and cannot write where it reads.
     const T* h_bcd = norm_.forward(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
-    causal_conv_forward<Device, T>(device, out_bcd, h_bcd, weight_.value, shape_of(pass));      // (conv.2)
-    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                  // (conv.3)
+    const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
+    T* past_y_bcd = past_.room(scratch, out_bcd, pass);
+    causal_conv_forward<Device, T>(device, past_y_bcd, past_h_bcd, weight_.value, shape_of(pass));    // (conv.2)
+    residual_.forward(device, out_bcd, past_y_bcd + past_.positions(pass) * shape_.D, in_bcd, pass);  // (conv.3)
+    past_.leave(device, past_h_bcd, pass);
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
-    const Index count = pass.BC() * shape_.D;
+    const Index past = past_.positions(pass) * shape_.D, count = past + pass.BC() * shape_.D;
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(count);
     T* d_h_bcd = scratch.template take<T>(count);
-    residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (conv.4)
+    device.set_zero(d_y_bcd, past);
+    residual_.backward(device, d_y_bcd + past, d_x_bcd, pass);  // (conv.4)
     const T* h_bcd = norm_.normed(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());
-    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, h_bcd, weight_.value,
-                                    shape_of(pass));                                         // (conv.5)
-    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
+    const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
+    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, past_h_bcd, weight_.value,
+                                    shape_of(pass));  // (conv.5)
+    past_.hand_on(device, d_h_bcd, pass);
+    norm_.backward(device, d_x_bcd, d_h_bcd + past, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
   }
 
   void start(Device& device) override { device.set_zero(state_jd_, (shape_.kernel - 1) * shape_.D); }
@@ -67,11 +75,14 @@ class ConvBlock : public Block<Device, T> {
   }
 
  private:
-  CausalConvShape shape_of(const Pass& pass) const { return {pass.B, pass.C, shape_.D, shape_.groups, shape_.kernel}; }
+  CausalConvShape shape_of(const Pass& pass) const {
+    return {pass.B, past_.positions(pass) + pass.C, shape_.D, shape_.groups, shape_.kernel};
+  }
 
   CausalConvShape shape_;
   Norm<Device, T> norm_;
   Residual<Device, T> residual_;
+  PastRows<Device, T> past_;
   Weight<T> weight_;
   T* state_jd_ = nullptr;
 };

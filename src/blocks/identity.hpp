@@ -50,7 +50,8 @@ class IdentityBlock : public Block<Device, T> {
 };
 
 struct IdentityMixer {
-  static constexpr MixerProperties properties = {.name = "identity", .summary = "the normed stream itself"};
+  static constexpr MixerProperties properties = {
+      .name = "identity", .summary = "the normed stream itself", .in_chunks = true, .truncates = true};
   template <class Device, class T>
   using Type = IdentityBlock<Device, T>;
 };

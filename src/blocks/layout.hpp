@@ -39,6 +39,13 @@ struct Weight {
   Accum<T>* gradient = nullptr;
 };
 
+// What passes from one chunk of a sequence to the next, and its gradient, on the way back.
+template <class Element>
+struct Carried {
+  Element* value = nullptr;
+  Element* adjoint = nullptr;
+};
+
 // An amount of memory that grows as parts of it are claimed; every part is aligned to 64 bytes.
 class Extent {
  public:
@@ -66,12 +73,15 @@ class Layout {
   // recompute: what is cheap to compute again gets no memory.
   explicit Layout(bool recompute = false) : recompute_(recompute) {}
   // `measured` is a layout of the same network without memory.
-  Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* states)
+  Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* states,
+         std::byte* carried = nullptr, std::byte* adjoints = nullptr)
       : recompute_(measured.recompute_),
         weights_(weights),
         gradients_(gradients),
         activations_(activations),
         states_(states),
+        carried_(carried),
+        adjoints_(adjoints),
         first_undecayed_(measured.decayed_) {}
 
   Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind) {
@@ -138,6 +148,19 @@ class Layout {
     return states_ ? reinterpret_cast<Element*>(states_ + offset) : nullptr;
   }
 
+  // Where a sequence is computed in chunks (BlockExtent): what a block hands from one to the next, and its gradient.
+  template <class Element>
+  Carried<Element> carried(Index count) {
+    const std::size_t offset = carried_extent_.claim(count, sizeof(Element));
+    return {carried_ ? reinterpret_cast<Element*>(carried_ + offset) : nullptr, adjoint<Element>(count)};
+  }
+  // The gradient of what all later chunks see in place, and nobody hands on.
+  template <class Element>
+  Element* adjoint(Index count) {
+    const std::size_t offset = adjoint_extent_.claim(count, sizeof(Element));
+    return adjoints_ ? reinterpret_cast<Element*>(adjoints_ + offset) : nullptr;
+  }
+
   // The table, in the order of the claims. While measuring, the place of the weights that do not decay is only known
   // at the end: behind all that do.
   std::vector<Parameter> parameters() const {
@@ -151,6 +174,8 @@ class Layout {
   Index decayed_count() const { return decayed_; }
   std::size_t activation_bytes() const { return activation_extent_.bytes(); }
   std::size_t state_bytes() const { return state_extent_.bytes(); }
+  std::size_t carried_bytes() const { return carried_extent_.bytes(); }
+  std::size_t adjoint_bytes() const { return adjoint_extent_.bytes(); }
 
  private:
   using CopyToDevice = std::function<void(void* to, const void* from, std::size_t bytes)>;
@@ -160,9 +185,11 @@ class Layout {
   Accum<T>* gradients_ = nullptr;
   std::byte* activations_ = nullptr;
   std::byte* states_ = nullptr;
+  std::byte* carried_ = nullptr;
+  std::byte* adjoints_ = nullptr;
   Index first_undecayed_ = 0;
   Index decayed_ = 0, undecayed_ = 0;
-  Extent activation_extent_, state_extent_;
+  Extent activation_extent_, state_extent_, carried_extent_, adjoint_extent_;
   std::vector<Parameter> parameters_;
   std::vector<std::function<void(const CopyToDevice&)>> constants_;
 };
@@ -176,7 +203,12 @@ struct NetworkExtent {
   bool average = false;    // one of the weights, beside them
   bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
   Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
+  Index chunk = 0;         // positions of a sequence at a time (docs/chunks.md); 0: batches at once
+  bool truncated = false;  // no gradient crosses the border of a chunk
 
+  Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // of a sequence
+  // Borders between chunks that are kept: from the way forward to the way back all, else what entered this chunk.
+  Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 1 : chunks() - 1) : 0; }
   // Sums of the gradients of some shards that wait for those of as many more.
   Index partial_sums() const { return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(shards))) - 1; }
 };
@@ -185,13 +217,15 @@ struct NetworkExtent {
 struct NetworkMemory {
   Index weights = 0;  // how many
   std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
+  // What passes from chunk to chunk, at every border that is kept, and its gradient.
+  std::size_t border_bytes = 0;
   // Scratch memory of one training step on the largest batch, on the device that it was counted for.
   std::size_t workspace_bytes = 0;
   // Error if it is more than can be addressed.
   std::size_t total() const {
     Extent extent;
     for (std::size_t part :
-         {weight_bytes, gradient_bytes, moment_bytes, activation_bytes, state_bytes, workspace_bytes}) {
+         {weight_bytes, gradient_bytes, moment_bytes, activation_bytes, state_bytes, border_bytes, workspace_bytes}) {
       extent.claim(static_cast<Index>(part), 1);
     }
     return extent.bytes();

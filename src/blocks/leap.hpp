@@ -221,7 +221,9 @@ struct LeapMixer {
                                                  .decays = true,
                                                  .has_rescale = true,
                                                  .has_normed_values = true,
-                                                 .has_focus = true};
+                                                 .has_focus = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = LeapBlock<Device, T>;
 };

@@ -170,7 +170,8 @@ struct MetricMixer {
                                                  .golden_case = "metric_attention",
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
-                                                 .has_scores = true};
+                                                 .has_scores = true,
+                                                 .in_chunks = true};
   template <class Device, class T>
   using Type = MetricBlock<Device, T>;
 };
@@ -190,7 +191,8 @@ struct QuadraticMixer {
                                                  .golden_case = "quadratic_attention",
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
-                                                 .has_scores = true};
+                                                 .has_scores = true,
+                                                 .in_chunks = true};
   template <class Device, class T>
   using Type = QuadraticBlock<Device, T>;
 };

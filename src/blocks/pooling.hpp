@@ -1,17 +1,9 @@
 #pragma once
 
-#include "blocks/block.hpp"
+#include "blocks/pooling_past.hpp"
 #include "layers/pooling.hpp"
 
 namespace abh {
-
-// Payload rows of a pooling, or their gradients. The stride is the distance between two consecutive rows, 0 for rows
-// that touch.
-template <class Element>
-struct Payload {
-  Element* x_bch;
-  Index stride = 0;
-};
 
 // A pooling with what it saves for its backward pass, and the state of step-by-step inference. The logits are
 // another's.
@@ -20,30 +12,40 @@ class Pooling {
  public:
   // shape: with the largest B and C; a pass brings its own. slope_n: null without decay.
   Pooling(Layout<T>& layout, const PoolingShape& shape, const Accum<T>* slope_n, const BlockExtent& extent)
-      : shape_(shape),
+      : shape_(shape_in(shape, extent)),
         slope_n_(slope_n),
-        max_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * shape.N)),
-        sum_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * shape.N)),
-        out_bch_(layout.template activation<T>(extent.B * extent.C * shape.H())) {
+        past_(layout, shape_, extent),
+        max_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * shape.N)),
+        sum_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * shape.N)),
+        out_bch_(layout.template activation<T>((extent.B * extent.C + past_.most()) * shape.H())) {
+    if (past_.most() > 0) {
+      chunk_max_nc_ = layout.template activation<Accum<T>>(extent.C * shape.N);
+      chunk_sum_nc_ = layout.template activation<Accum<T>>(extent.C * shape.N);
+    }
     if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, slope_n != nullptr));
   }
 
   // What the last pass or step pooled, and the weight behind it, sum e^max.
-  const T* out_bch() const { return out_bch_; }
-  const Accum<T>* max_bnc() const { return max_bnc_; }
-  const Accum<T>* sum_bnc() const { return sum_bnc_; }
+  const T* out_bch() const { return out_bch_ + past_.most() * shape_.H(); }
+  const Accum<T>* max_bnc() const { return past_.most() > 0 ? chunk_max_nc_ : max_bnc_; }
+  const Accum<T>* sum_bnc() const { return past_.most() > 0 ? chunk_sum_nc_ : sum_bnc_; }
 
   // out_bch = pool(logit, x)
   void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
-    pooling_forward<Device, T>(device, {.out_bch = out_bch_,
+    typename Device::Scope scratch(device.workspace);
+    const auto in = past_.join(device, scratch, logit_bnc, x, pass);
+    pooling_forward<Device, T>(device, {.out_bch = all_out(pass),
                                         .max_bnc = max_bnc_,
                                         .sum_bnc = sum_bnc_,
-                                        .logit_bnc = logit_bnc,
-                                        .x_bch = x.x_bch,
-                                        .x_stride = x.stride,
+                                        .logit_bnc = in.logit_bnc,
+                                        .x_bch = in.x.x_bch,
+                                        .x_stride = in.x.stride,
                                         .slope_n = slope_n_,
-                                        .mask_bc = pass.mask_bc,
-                                        .shape = shape(pass)});
+                                        .mask_bc = in.mask_bc,
+                                        .shape = shape(in.B, in.C)});
+    past_.leave(device, in, max_bnc_, sum_bnc_, all_out(pass), pass);
+    past_.split(device, chunk_max_nc_, max_bnc_, pass);
+    past_.split(device, chunk_sum_nc_, sum_bnc_, pass);
   }
 
   // d_x, d_logit_bnc = pooling_backward(d_out, d_lse_bnc); d_x is added to where `accumulate` is set, else overwritten.
@@ -51,26 +53,29 @@ class Pooling {
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Accum<T>* d_lse_bnc, const Accum<T>* logit_bnc, const Payload<const T>& x,
                 const Pass& pass) const {
-    pooling_backward<Device, T>(device, {.d_x_bch = d_x.x_bch,
-                                         .d_x_stride = d_x.stride,
-                                         .accumulate = accumulate,
-                                         .d_logit_bnc = d_logit_bnc,
-                                         .d_out_bch = d_out_bch,
-                                         .d_lse_bnc = d_lse_bnc,
-                                         .out_bch = out_bch_,
+    typename Device::Scope scratch(device.workspace);
+    const auto in = past_.join(device, scratch, logit_bnc, x, pass);
+    const typename PoolingPast<Device, T>::Gradients d_chunk{d_x, accumulate, d_logit_bnc, d_out_bch, d_lse_bnc};
+    const auto d = past_.join(device, scratch, d_chunk, pass);
+    pooling_backward<Device, T>(device, {.d_x_bch = d.d_x.x_bch,
+                                         .d_x_stride = d.d_x.stride,
+                                         .accumulate = d.accumulate,
+                                         .d_logit_bnc = d.d_logit_bnc,
+                                         .d_out_bch = d.d_out_bch,
+                                         .d_lse_bnc = d.d_lse_bnc,
+                                         .out_bch = all_out(pass),
                                          .max_bnc = max_bnc_,
                                          .sum_bnc = sum_bnc_,
-                                         .logit_bnc = logit_bnc,
-                                         .x_bch = x.x_bch,
-                                         .x_stride = x.stride,
+                                         .logit_bnc = in.logit_bnc,
+                                         .x_bch = in.x.x_bch,
+                                         .x_stride = in.x.stride,
                                          .slope_n = slope_n_,
-                                         .mask_bc = pass.mask_bc,
-                                         .shape = shape(pass)});
+                                         .mask_bc = in.mask_bc,
+                                         .shape = shape(in.B, in.C)});
+    past_.split(device, d_chunk, d, pass);
   }
 
-  void start(Device& device) const {
-    pooling_start<Device, T>(device, state_, shape(one_position), slope_n_ != nullptr);
-  }
+  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), slope_n_ != nullptr); }
 
   // One position, causal.
   void step(Device& device, const Accum<T>* logit_n, const T* x_h) const {
@@ -81,22 +86,33 @@ class Pooling {
                                      .logit_n = logit_n,
                                      .x_h = x_h,
                                      .slope_n = slope_n_,
-                                     .shape = shape(one_position)});
+                                     .shape = shape(1, 1)});
   }
 
  private:
-  PoolingShape shape(const Pass& pass) const {
+  PoolingShape shape(Index B, Index C) const {
     PoolingShape shape = shape_;
-    shape.B = pass.B;
-    shape.C = pass.C;
+    shape.B = B;
+    shape.C = C;
     return shape;
   }
+  // Of a sequence in chunks a window that is wider sees no more.
+  static PoolingShape shape_in(PoolingShape shape, const BlockExtent& extent) {
+    if (extent.sequence && shape.window >= extent.sequence) shape.window = 0;
+    return shape;
+  }
+  // What was pooled, with the past before a chunk.
+  T* all_out(const Pass& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * shape_.H(); }
 
   PoolingShape shape_;
   const Accum<T>* slope_n_;
+  PoolingPast<Device, T> past_;
   Accum<T>* max_bnc_;
   Accum<T>* sum_bnc_;
   T* out_bch_;
+  // Maxima and sums of the chunk alone.
+  Accum<T>* chunk_max_nc_ = nullptr;
+  Accum<T>* chunk_sum_nc_ = nullptr;
   Accum<T>* state_ = nullptr;
 };
 

@@ -17,7 +17,8 @@ class Sinusoids {
       : present_(config.has_sinusoids()), D_(config.channels) {
     if (!present_) return;
     const Index D = D_;
-    sinusoid_cd_ = layout.template constant<T>(extent.C * D, [D](Index i) { return sinusoid(i / D, i % D, D); });
+    sinusoid_cd_ =
+        layout.template constant<T>(extent.longest() * D, [D](Index i) { return sinusoid(i / D, i % D, D); });
     if (extent.positions) {
       step_d_ = layout.template state<T>(D);
       host_step_d_.resize(static_cast<std::size_t>(D));
@@ -26,7 +27,7 @@ class Sinusoids {
 
   bool present() const { return present_; }
 
-  // The rows of a pass, from position 0 on; null where there are none.
+  // The rows of a sequence, from position 0 on; null where there are none.
   const T* rows_cd() const { return sinusoid_cd_; }
 
   // The row of a step at any position: no table ends. The next step may overwrite it once this one's results have been

@@ -81,6 +81,13 @@ namespace abh {
 //
 //   drift_c  += d_lse_c                                                                      (pooling.28)
 //   pull_out  has d_out_c' . out_c' - d_lse_c'  for d_out_c' . out_c'                        (pooling.29)
+//
+// A sequence in chunks (docs/chunks.md). What lies behind a chunk stands in P positions before it: with a window its
+// last positions as they were, else a single one, whose payload is the average so far and whose logit is zeta. It acts
+// on all that follow as the positions do that it stands for, and it is its gradient that goes back to them.
+//
+//   zeta = max_{C-1} + log sum_{C-1}                                                         (pooling.30)
+//   to_logit_p {+}= from_logit_p,  to_x_p {+}= from_x_p        places positions, {added}     (pooling.31)
 
 // Payload rows x_bch are payloads * N heads of K channels side by side, h = m K + k; head m is weighed by the logits of
 // head m mod N. A stride is the distance between two consecutive rows (0: payloads * N * K), so that x may be a slice
@@ -144,6 +151,34 @@ template <class Device, class T>
 void pooling_definition_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
 void pooling_definition_backward(Device&, const PoolingBackward<T>&);
+
+// Positions of one sequence side by side, or their gradients: N logits and H numbers of payload for each. A stride is
+// the distance between two heads of logits, and between two rows of the payload.
+template <class Logit, class Number>
+struct PoolingPositions {
+  Logit* logit_np;
+  Index logit_stride;
+  Number* x_ph;
+  Index x_stride;
+};
+
+// Places P positions: (pooling.31). N or H is 0 where there are no logits, or no payload. Reads and writes each number
+// once; `to` and `from` are no part of each other.
+template <class T>
+struct PoolingPlace {
+  PoolingPositions<Accum<T>, T> to;
+  PoolingPositions<const Accum<T>, const T> from;
+  bool add = false;
+  Index P, N, H;
+};
+template <class Device, class T>
+void pooling_place(Device&, const PoolingPlace<T>&);
+
+// (pooling.30) of C positions of one sequence, from what pooling_forward saved. Where the last position sees nothing
+// zeta is so low that it weighs nothing beside any logit.
+inline constexpr double pooling_nothing = -1e30;
+template <class Device, class T>
+void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N);
 
 // Step-by-step inference for one sequence, causal. Shape's B and C are not read, so that only a window of 0 is global
 // here. The state is an array of (top, sum, payloads * K numbers), with decay also the age, for every head: one running

@@ -61,6 +61,22 @@ void check_model(const ModelConfig& config) {
   }
 }
 
+void check_training(const ModelConfig& model, const TrainingConfig& training) {
+  training.check();
+  if (!training.chunk) return;
+  if (!model.causal) throw UsageError("--chunk: expected a network that is causal");
+  const auto require = [&](const char* flag, const char* what, bool MixerProperties::*property) {
+    for (const MixerProperties& mixer : mixer_properties(model)) {
+      if (mixer.*property) continue;
+      throw UsageError(std::string(flag) + ": expected mixers that " + what + " (" +
+                       listed_mixers([&](const MixerProperties& each) { return each.*property; }) + "), found " +
+                       mixer.name);
+    }
+  };
+  require("--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
+  if (training.truncated) require("--truncated", "keep keys and values apart", &MixerProperties::truncates);
+}
+
 void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only) {
   const auto replace = [](std::string& text, const std::string& word, const std::string& by) {
     if (const std::size_t at = text.find(word); at != std::string::npos) text.replace(at, word.size(), by);

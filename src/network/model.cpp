@@ -40,7 +40,7 @@ class ModelOn : public Model {
         targets_bc_(device_->memory(), static_cast<std::size_t>(extent.shards * extent.B * extent.C) * sizeof(Token)),
         state_(device_->memory(), sizeof(StepState)),
         count_(device_->memory(), sizeof(Index)),
-        losses_(device_->memory(), static_cast<std::size_t>(extent.shards) * sizeof(Accum<T>)),
+        losses_(device_->memory(), static_cast<std::size_t>(extent.shards * pieces(extent.B)) * sizeof(Accum<T>)),
         logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
 
   std::string device_name() const override { return device_name_; }
@@ -67,7 +67,7 @@ class ModelOn : public Model {
     if (extent_.average) set_average_share(state, training.weight_average);
     StepState* device_state = state_.as<StepState>();
     device_->copy_from_host_later(device_state, &state, 1);
-    const std::vector<Index> counts = counts_of_shards(targets_bc);
+    const std::vector<Index> counts = counts_of_pieces(targets_bc);
     const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
     device_->copy_from_host_later(count_.as<Index>(), &count, 1);
     Pass pass = send(part_of(tokens_bc), part_of(targets_bc), training.dropout > 0 ? device_state : nullptr);
@@ -79,12 +79,16 @@ class ModelOn : public Model {
         pass.first_b = first_b + shard * pass.B;
         const Token* shard_tokens = tokens() + shard * pass.BC();
         const Token* shard_targets = targets() + shard * pass.BC();
-        network_.forward(shard_tokens, pass);
-        device_->copy(losses() + shard, network_.loss(shard_targets, training.label_smoothing, pass).mean, 1);
-        network_.backward(shard_tokens, shard_targets, training.label_smoothing, pass, [&](Index begin, Index end) {
-          network_.add_shard(shard, begin, end);
-          if (shard + 1 == extent_.shards) begin_sum_over_processes(begin, end);
-        });
+        Accum<T>* shard_losses = losses() + shard * pieces(pass.B);
+        differentiate(
+            network_, shard_tokens, shard_targets, training.label_smoothing, pass,
+            [&](Index b, Index j, const Pass&, const auto& loss) {
+              device_->copy(shard_losses + b * extent_.chunks() + j, loss.mean, 1);
+            },
+            [&](Index begin, Index end) {
+              network_.add_shard(shard, begin, end);
+              if (shard + 1 == extent_.shards) begin_sum_over_processes(begin, end);
+            });
       }
       finish_sum_over_processes();
       network_.measure_gradient(training, device_state);
@@ -100,18 +104,23 @@ class ModelOn : public Model {
   }
 
   LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
-    const auto loss = compute_loss(tokens_bc, targets_bc);
-    Accum<T> mean = 0;
-    Index count = 0;
-    device_->copy_to_host(&mean, loss.mean, 1);
-    device_->copy_to_host(&count, loss.count, 1);
-    return {static_cast<double>(mean) * static_cast<double>(count), count};
+    LossSum all{0, 0};
+    compute_losses(tokens_bc, targets_bc, [&](Index, Index, const Pass&, const auto& loss) {
+      Accum<T> mean = 0;
+      Index count = 0;
+      device_->copy_to_host(&mean, loss.mean, 1);
+      device_->copy_to_host(&count, loss.count, 1);
+      all.sum += static_cast<double>(mean) * static_cast<double>(count);
+      all.count += count;
+    });
+    return all;
   }
 
   std::vector<float> losses(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) override {
-    const auto loss = compute_loss(tokens_bc, targets_bc);
     std::vector<float> loss_bc(targets_bc.size());
-    device_->copy_to_host(loss_bc.data(), loss.each_bc, static_cast<Index>(loss_bc.size()));
+    compute_losses(tokens_bc, targets_bc, [&](Index b, Index, const Pass& pass, const auto& loss) {
+      device_->copy_to_host(loss_bc.data() + b * extent_.C + pass.first_c, loss.each_bc, pass.BC());
+    });
     return loss_bc;
   }
 
@@ -141,35 +150,41 @@ class ModelOn : public Model {
     device_->copy_from_host_later(targets(), targets_bc.data(), static_cast<Index>(targets_bc.size()));
     return {.B = static_cast<Index>(tokens_bc.size()) / extent_.C, .C = extent_.C, .state = state};
   }
-  // Without dropout or smoothing.
-  auto compute_loss(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) {
+  // Without dropout or smoothing, chunk by chunk where the model was built for that.
+  template <class Seen>
+  void compute_losses(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc, const Seen& seen) {
     const Pass pass = send(tokens_bc, targets_bc, nullptr);
-    network_.forward(tokens(), pass);
-    return network_.loss(targets(), 0, pass);
+    run_in_chunks(network_, tokens(), targets(), 0, pass, seen);
   }
+  // Parts of B sequences that have a loss of their own: chunks, or all of it.
+  Index pieces(Index B) const { return extent_.chunk ? B * extent_.chunks() : 1; }
   // Of a batch, the sequences of this process.
   std::span<const Token> part_of(const std::vector<Token>& rows_bc) const {
     const std::size_t size = rows_bc.size() / static_cast<std::size_t>(processes_.size());
     return std::span(rows_bc).subspan(static_cast<std::size_t>(processes_.rank()) * size, size);
   }
-  // Of every shard: how many of its targets count.
-  std::vector<Index> counts_of_shards(const std::vector<Token>& targets_bc) const {
-    const auto size = static_cast<std::ptrdiff_t>(targets_bc.size()) / (extent_.shards * processes_.size());
+  // Of every piece of every shard: how many of its targets count.
+  std::vector<Index> counts_of_pieces(const std::vector<Token>& targets_bc) const {
+    const auto C = extent_.chunk ? extent_.C : extent_.B * extent_.C, S = extent_.chunk ? extent_.chunk : C;
     std::vector<Index> counts;
-    for (auto shard = targets_bc.begin(); shard != targets_bc.end(); shard += size) {
-      counts.push_back(size - std::count(shard, shard + size, ignored_target));
+    for (auto row = targets_bc.begin(); row != targets_bc.end(); row += C) {
+      for (Index first = 0; first < C; first += S) {
+        const Index size = std::min(S, C - first);
+        counts.push_back(size - std::count(row + first, row + first + size, ignored_target));
+      }
     }
     return counts;
   }
-  // Of the batch, from the means of its shards, which are summed as their gradients are. A mean is a float: for one
-  // shard, the product with its count and the quotient are exact.
+  // Of the batch, from the means of its pieces; shards are summed as their gradients are. A mean is a float: for one
+  // piece, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
-    std::vector<Accum<T>> means(static_cast<std::size_t>(extent_.shards));
-    device_->copy_to_host(means.data(), losses(), extent_.shards);
+    const std::size_t of_shard = counts.size() / static_cast<std::size_t>(extent_.shards * processes_.size());
+    std::vector<Accum<T>> means(static_cast<std::size_t>(extent_.shards) * of_shard);
+    device_->copy_to_host(means.data(), losses(), static_cast<Index>(means.size()));
     const std::size_t first = static_cast<std::size_t>(processes_.rank()) * means.size();
-    std::vector<double> sums;
+    std::vector<double> sums(static_cast<std::size_t>(extent_.shards));
     for (std::size_t i = 0; i < means.size(); ++i) {
-      sums.push_back(static_cast<double>(means[i]) * static_cast<double>(counts[first + i]));
+      sums[i / of_shard] += static_cast<double>(means[i]) * static_cast<double>(counts[first + i]);
     }
     double sum = tree_sum(sums);
     processes_.sum(&sum, 1);
@@ -335,7 +350,9 @@ NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& t
           .muon = muon,
           .average = training.weight_average > 0,
           .recompute = recompute,
-          .shards = training.shards / processes};
+          .shards = training.shards / processes,
+          .chunk = training.chunk,
+          .truncated = training.truncated};
 }
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }

@@ -21,6 +21,7 @@
 #include "layers/linear.hpp"
 #include "layers/muon.hpp"
 #include "layers/weight_average.hpp"
+#include "network/chunks.hpp"
 #include "network/heads.hpp"
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
@@ -52,9 +53,12 @@ class Network {
         averages_(device.memory(), extent.average ? bytes_of<Accum<T>>(measured_.weight_count()) : 0),
         activations_(device.memory(), measured_.activation_bytes()),
         states_(device.memory(), measured_.state_bytes()),
+        carried_(device.memory(), measured_.carried_bytes()),
+        adjoints_(device.memory(), extent.training ? measured_.adjoint_bytes() : 0),
+        borders_(device.memory(), static_cast<std::size_t>(extent.kept_borders()) * measured_.carried_bytes()),
         linear_maps_(linear_maps(measured_)),
         layout_(measured_, weights(), extent.training ? gradients() : nullptr, activations_.as<std::byte>(),
-                states_.as<std::byte>()),
+                states_.as<std::byte>(), carried_.as<std::byte>(), adjoints_.as<std::byte>()),
         parts_(layout_, config, extent, dropout) {
     layout_.write_constants(device_);
     device_.set_zero(weights(), weight_count());
@@ -76,6 +80,7 @@ class Network {
   // Whether a step can be walked on such a device without computing it.
   static constexpr bool can_count = requires(const Device& device) { device.counter(); };
 
+  const NetworkExtent& extent() const { return extent_; }
   std::vector<Parameter> parameters() const { return measured_.parameters(); }
   Index weight_count() const { return measured_.weight_count(); }
   T* weights() { return weights_.as<T>(); }
@@ -129,19 +134,25 @@ class Network {
     }
     memory.activation_bytes = layout.activation_bytes();
     memory.state_bytes = layout.state_bytes();
+    memory.border_bytes = border_bytes(layout, extent);
     return memory;
   }
 
   // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs. Tokens are in device memory.
   void forward(const Token* tokens_bc, const Pass& pass) {
+    run_blocks(tokens_bc, pass);
+    parts_.head->forward(device_, parts_.logits, parts_.x_bcd.back(), pass);
+  }
+
+  // The same without logits.
+  void run_blocks(const Token* tokens_bc, const Pass& pass) {
     const Index D = config_.channels;
     embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, position_cd(), pass.B,
-                                 pass.C, D);
+                                 pass.C, D, pass.first_c);
     const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, pass.BC());
     dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
       parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
-    parts_.head->forward(device_, parts_.logits, parts_.x_bcd.back(), pass);
   }
 
   // The mean loss over the targets that count, how many these are, and the loss of each, 0 where it does not count; in
@@ -194,8 +205,10 @@ class Network {
     dropout_backward<Device, T>(device_, d_x_bcd, d_x_bcd, embedding_dropout(pass), BC * D);
     if (config_.embedding_norm)
       parts_.embedding_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.embedded_bcd, BC);
-    embedding_backward<Device, T>(device_, parts_.token.gradient, parts_.position.gradient, d_x_bcd, tokens_bc, pass.B,
-                                  pass.C, D, config_.token_rows());
+    Accum<T>* d_position_cd = parts_.position.gradient;
+    if (d_position_cd) d_position_cd += pass.first_c * D;
+    embedding_backward<Device, T>(device_, parts_.token.gradient, d_position_cd, d_x_bcd, tokens_bc, pass.B, pass.C, D,
+                                  config_.token_rows());
     complete(Index{0}, end);
     complete(measured_.decayed_count(), weight_count());
   }
@@ -203,6 +216,12 @@ class Network {
     backward(tokens_bc, targets, label_smoothing, pass, [](Index, Index) {});
   }
   static constexpr Index smallest_piece = 1 << 16;
+
+  // What the blocks carry from the chunk of the last pass to the next, kept as border i, and the other way round.
+  void keep_border(Index i) { device_.copy(border(i), carried_.as<std::byte>(), carried_size()); }
+  void restore_border(Index i) { device_.copy(carried_.as<std::byte>(), border(i), carried_size()); }
+  // Nothing follows the next chunk whose gradient could come back.
+  void forget_adjoints() { device_.set_zero(adjoints_.as<std::byte>(), static_cast<Index>(measured_.adjoint_bytes())); }
 
   // The gradients of a step's shards, added up as a balanced binary tree: of weights begin ... end - 1, once backward
   // of a shard is done with them, shard by shard. After the last, gradients() holds the sum. A sum waits for that of as
@@ -321,12 +340,13 @@ class Network {
           embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
           blocks(make_blocks(layout, block_begin, config, extent, dropout)),
           head(make_head<Device, T>(layout, config, block_extent(extent), token)) {
-      const Index BC = extent.B * extent.C;
+      const BlockExtent block = block_extent(extent);
+      const Index BC = block.B * block.C;
       for (std::size_t i = 0; i <= blocks.size(); ++i) {
         x_bcd.push_back(layout.template activation<T>(BC * config.channels));
       }
       embedded_bcd = config.embedding_norm ? layout.template activation<T>(BC * config.channels) : x_bcd[0];
-      const Index rows = head->rows({extent.B, extent.C});
+      const Index rows = head->rows({block.B, block.C});
       logits = layout.template activation<T>(rows * head->columns());
       loss = layout.template activation<Accum<T>>(1);
       each_loss = layout.template activation<Accum<T>>(rows);
@@ -349,7 +369,18 @@ class Network {
     Index* count;
   };
 
-  static BlockExtent block_extent(const NetworkExtent& extent) { return {extent.B, extent.C, extent.positions}; }
+  // In chunks there is one sequence at a time.
+  static BlockExtent block_extent(const NetworkExtent& extent) {
+    if (!extent.chunk) return {extent.B, extent.C, extent.positions};
+    return {1, std::min(extent.chunk, extent.C), extent.positions, extent.C};
+  }
+
+  std::byte* border(Index i) { return borders_.as<std::byte>() + i * carried_size(); }
+  Index carried_size() const { return static_cast<Index>(measured_.carried_bytes()); }
+  static std::size_t border_bytes(const Layout<T>& layout, const NetworkExtent& extent) {
+    const auto borders = static_cast<std::size_t>(1 + extent.kept_borders());
+    return borders * layout.carried_bytes() + (extent.training ? layout.adjoint_bytes() : 0);
+  }
 
   static std::vector<std::unique_ptr<Block<Device, T>>> make_blocks(Layout<T>& layout, std::vector<Index>& block_begin,
                                                                     const ModelConfig& config,
@@ -430,9 +461,8 @@ class Network {
     const Pass pass{.B = extent.B, .C = extent.C, .state = &state};
     TrainingConfig training;
     training.optimizer = extent.muon ? "muon" : "adamw";
-    network.forward(tokens_bc, pass);
-    network.loss(tokens_bc, 0, pass);
-    network.backward(tokens_bc, tokens_bc, 0, pass);
+    differentiate(
+        network, tokens_bc, tokens_bc, 0, pass, [](Index, Index, const Pass&, const Loss&) {}, [](Index, Index) {});
     network.measure_gradient(training, &state);
     network.update(training, &state);
     return counter.workspace.peak();
@@ -448,7 +478,7 @@ class Network {
   double dropout_;
   Layout<T> measured_;
   DeviceMemory weights_, masters_, gradients_, partial_sums_, first_moments_, second_moments_, averages_, activations_,
-      states_;
+      states_, carried_, adjoints_, borders_;
   std::vector<LinearMaps> linear_maps_;
   Layout<T> layout_;
   Parts parts_;

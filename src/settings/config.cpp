@@ -208,6 +208,7 @@ void TrainingConfig::check() const {
     throw UsageError("--shards: expected a power of two that divides the " + std::to_string(batch) +
                      " sequences of --batch, found " + std::to_string(shards));
   }
+  if (truncated && !chunk) throw UsageError("--truncated: expected a length of chunks, --chunk, found --chunk 0");
 }
 
 std::map<std::string, std::string> TrainingConfig::metadata() const {

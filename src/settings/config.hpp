@@ -90,8 +90,10 @@ struct ModelConfig {
 
 // How a network is trained. Losses are nats per token.
 struct TrainingConfig {
-  Index batch = 12;  // B
-  Index shards = 1;  // S, parts of the batch whose gradients are summed as a binary tree; a power of two
+  Index batch = 12;        // B
+  Index shards = 1;        // S, parts of the batch whose gradients are summed as a binary tree; a power of two
+  Index chunk = 0;         // S, positions of a sequence that are computed at a time (docs/chunks.md); 0: all
+  bool truncated = false;  // no gradient crosses the border of a chunk
   Index steps = 4000;
   std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
   Index muon_rounds = 5;
@@ -112,8 +114,8 @@ struct TrainingConfig {
   Index checkpoint_every = 500;  // 0: only at the end
   Index log_every = 50;          // 0: only at the end
 
-  // UsageError for values outside the range of their flag (the largest sizes stand above), and for shards that do not
-  // divide the batch.
+  // UsageError for values outside the range of their flag (the largest sizes stand above), for shards that do not
+  // divide the batch, and for chunks that are truncated where there are none.
   void check() const;
 
   std::map<std::string, std::string> metadata() const;

@@ -84,6 +84,13 @@ void visit_training(Visitor&& visit, Config& t) {
                      1,
                      largest_batch},
         t.shards);
+  visit(WholeSetting{{"chunk", "chunk", "TOKENS",
+                      "compute sequences in parts of so many tokens: memory for one part; 0: at once", 2},
+                     0,
+                     largest_context},
+        t.chunk);
+  visit(Setting{"truncated", "truncated", "", "let no gradient cross from one chunk to the one before", 2},
+        t.truncated);
   visit(ChoiceSetting{{"optimizer", "optimizer", "", "of the matrices of linear maps; AdamW updates all other weights"},
                       {"adamw", "muon"}},
         t.optimizer);

@@ -44,6 +44,7 @@ class GoldenCases {
         {"additive_pooling", &GoldenCases::additive_pooling},
         {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk},
         {"language_model", &GoldenCases::language_model},
+        {"chunked_language_model", &GoldenCases::chunked_language_model},
         {"classifier", &GoldenCases::classifier},
     };
     const std::string& wanted = file_.setting("case");
@@ -82,7 +83,7 @@ class GoldenCases {
     Array(Device& device, const std::vector<Element>& values) : Array(device, static_cast<Index>(values.size())) {
       if (count_) device.copy_from_host(data(), values.data(), count_);
     }
-    Element* data() { return memory_.template as<Element>(); }
+    Element* data() const { return memory_.template as<Element>(); }
     Index count() const { return count_; }
 
    private:
@@ -518,23 +519,50 @@ class GoldenCases {
     return mixer_properties(config);
   }
 
-  void language_model() {
+  void language_model() { language_model(0, false); }
+  void chunked_language_model() {
+    file_.setting("chunk");
+    language_model(file_.integer_setting("chunk", 1, 1, largest_context),
+                   file_.integer_setting("truncated", 0, 0, 1) == 1);
+  }
+  // chunk, truncated: as in NetworkExtent.
+  void language_model(Index chunk, bool truncated) {
     const ModelConfig config = network_config();
+    check_training(config, {.chunk = chunk, .truncated = truncated});
     const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
     const Shape tokens = file_.shape("input.tokens_bc", 2);
     const Index B = tokens[0], C = tokens[1], V = config.vocabulary;
-    Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
+    Network<Device, T> network(device_, config,
+                               {.B = B, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
     read_weights(network.weights(), network.parameters());
     Array<Token> tokens_bc(device_, file_.tokens("input.tokens_bc", tokens, 0, last_token(V), 0));
     Array<Token> mask_bc = read_mask(B, C);
-    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
-    network.forward(tokens_bc.data(), pass);
-    give("output.logits_bcv", {B, C, V}, network.logits_bcv());
-    if (!goes_back("input.targets_bc") && !file_.has("output.loss")) return;
-    Array<Token> targets_bc = read_targets(B, C, V);
-    give("output.loss", {}, network.loss(targets_bc.data(), smoothing, pass).mean);
-    network.backward(tokens_bc.data(), targets_bc.data(), smoothing, pass);
-    give_gradients(network.gradients(), network.parameters());
+    const bool learns = goes_back("input.targets_bc") || file_.has("output.loss");
+    std::vector<Token> host_targets(static_cast<std::size_t>(B * C), ignored_target);
+    if (learns) host_targets = file_.tokens("input.targets_bc", tokens, 0, last_token(V), ignored_target);
+    const Array<Token> targets_bc(device_, host_targets);
+    const Index counted = B * C - std::count(host_targets.begin(), host_targets.end(), ignored_target);
+    const Array<Index> count(device_, std::vector<Index>{counted});
+    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data(), .count = count.data()};
+
+    std::vector<T> logits_bcv(static_cast<std::size_t>(B * C * V));
+    double loss_sum = 0;
+    const auto seen = [&](Index b, Index, const Pass& part, const auto& loss) {
+      device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
+      Accum<T> mean = 0;
+      Index of_part = 0;
+      device_.copy_to_host(&mean, loss.mean, 1);
+      device_.copy_to_host(&of_part, loss.count, 1);
+      loss_sum += static_cast<double>(mean) * static_cast<double>(of_part);
+    };
+    if (learns) {
+      differentiate(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen, [](Index, Index) {});
+      results_["output.loss"] = {{}, {counted > 0 ? loss_sum / static_cast<double>(counted) : 0}};
+      give_gradients(network.gradients(), network.parameters());
+    } else {
+      run_in_chunks(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen);
+    }
+    results_["output.logits_bcv"] = {{B, C, V}, std::vector<double>(logits_bcv.begin(), logits_bcv.end())};
   }
 
   // One row of logits a sequence. With cls pooling every sequence begins with a token behind the vocabulary.

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+
+#include "blocks/block.hpp"
+
+namespace abh {
+
+// A pass over B sequences of C positions, cut into chunks of S positions, the last of which may be shorter
+// (docs/chunks.md). Sequences come one after the other.
+class Chunks {
+ public:
+  // S = 0: the pass itself is the only one.
+  Chunks(const Pass& whole, Index S) : whole_(whole), S_(S) {}
+
+  Index sequences() const { return S_ ? whole_.B : 1; }
+  Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
+
+  // Where chunk j of sequence b begins among the tokens of the whole.
+  Index first(Index b, Index j) const { return b * whole_.C + j * S_; }
+  Pass pass(Index b, Index j) const {
+    if (!S_) return whole_;
+    Pass chunk = whole_;
+    chunk.B = 1;
+    chunk.C = std::min(S_, whole_.C - j * S_);
+    if (whole_.mask_bc) chunk.mask_bc = whole_.mask_bc + first(b, j);
+    chunk.first_b = whole_.first_b + b;
+    chunk.first_c = j * S_;
+    chunk.sequence = whole_.C;
+    return chunk;
+  }
+
+ private:
+  Pass whole_;
+  Index S_;
+};
+
+// Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
+template <class Network, class Seen>
+void run_in_chunks(Network& network, const Token* tokens_bc, const Token* targets_bc, double label_smoothing,
+                   const Pass& whole, const Seen& seen) {
+  const Chunks chunks(whole, network.extent().chunk);
+  for (Index b = 0; b < chunks.sequences(); ++b) {
+    for (Index j = 0; j < chunks.of_sequence(); ++j) {
+      const Pass pass = chunks.pass(b, j);
+      network.forward(tokens_bc + chunks.first(b, j), pass);
+      seen(b, j, pass, network.loss(targets_bc + chunks.first(b, j), label_smoothing, pass));
+    }
+  }
+}
+
+// The gradient of a pass: loss and backward of the network, chunk by chunk where it was built for that. On the way
+// forward only what enters each chunk is kept; on the way back, from the last chunk to the first, a chunk is computed
+// again from that, with its loss, and is differentiated. Truncated there is one way: every chunk is differentiated as
+// it comes. seen: as above, before the logits are overwritten. complete: as for Network::backward. whole.count is
+// needed where there is more than one chunk.
+template <class Network, class Seen, class Complete>
+void differentiate(Network& network, const Token* tokens_bc, const Token* targets_bc, double label_smoothing,
+                   const Pass& whole, const Seen& seen, const Complete& complete) {
+  const Chunks chunks(whole, network.extent().chunk);
+  const bool truncated = network.extent().truncated;
+  const Index J = chunks.of_sequence();
+  // The chunk with all that follows from it.
+  const auto differentiate_chunk = [&](Index b, Index j, bool last) {
+    const Pass pass = chunks.pass(b, j);
+    const Token *tokens = tokens_bc + chunks.first(b, j), *targets = targets_bc + chunks.first(b, j);
+    network.forward(tokens, pass);
+    seen(b, j, pass, network.loss(targets, label_smoothing, pass));
+    if (j > 0) network.restore_border(truncated ? 0 : j - 1);  // forward has gone on to the next
+    network.backward(tokens, targets, label_smoothing, pass, [&](Index begin, Index end) {
+      if (last) complete(begin, end);
+    });
+  };
+  for (Index b = 0; b < chunks.sequences(); ++b) {
+    const bool last = b + 1 == chunks.sequences();
+    if (truncated) {
+      for (Index j = 0; j < J; ++j) {
+        if (j > 0) network.keep_border(0);
+        network.forget_adjoints();
+        differentiate_chunk(b, j, last && j + 1 == J);
+      }
+      continue;
+    }
+    for (Index j = 0; j + 1 < J; ++j) {
+      network.run_blocks(tokens_bc + chunks.first(b, j), chunks.pass(b, j));
+      network.keep_border(j);
+    }
+    network.forget_adjoints();
+    for (Index j = J; j-- > 0;) {
+      if (j > 0) network.restore_border(j - 1);
+      differentiate_chunk(b, j, last && j == 0);
+    }
+  }
+}
+
+}  // namespace abh

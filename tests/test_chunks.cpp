@@ -1,0 +1,450 @@
+// Sequences in chunks: the loss, the logits and every gradient are those of the sequence at once.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.hpp"
+#include "network/devices.hpp"
+#include "network/model.hpp"
+#include "tests/network_case.hpp"
+#include "tests/program.hpp"
+
+namespace abh {
+namespace {
+
+// Networks on two sequences of 19 positions, with all that a chunk must know of its sequence: dropout, a mask with
+// holes and a beginning that nobody sees, targets that do not count.
+NetworkCase chunk_case(const std::string& mixer, const std::string& window, Index conv_kernel) {
+  NetworkCase network = network_case(mixer, window, conv_kernel);
+  network.C = 19;
+  network.config.context = 23;
+  network.dropout = 0.3;
+  network.label_smoothing = 0.1;
+  network.masked = true;
+  return network;
+}
+
+std::vector<NetworkCase> chunk_cases() {
+  std::vector<NetworkCase> cases;
+  // Kernels and windows shorter and longer than chunks.
+  NetworkCase network = chunk_case("additive", "0,5", 6);
+  cases.push_back(network);
+  network = chunk_case("additive", "1,12", 2);
+  network.config.additive_values = "own";
+  network.config.additive_projection = true;
+  network.config.embedding_norm = network.config.logit_bias = true;
+  network.config.positions = "none";
+  network.recompute = true;
+  cases.push_back(network);
+  network = chunk_case("additive", "0", 0);
+  network.config.additive_skip = "normed";
+  network.masked = false;
+  cases.push_back(network);
+  network = chunk_case("additive,identity", "2,0", 21);
+  network.config.conv_groups = 1;
+  network.dropout = 0;
+  cases.push_back(network);
+  // Wider than any sequence.
+  network = chunk_case("additive", "200", 3);
+  network.config.positions = "none";
+  network.config.conv_groups = 2;
+  cases.push_back(network);
+  // Keys and values of all that came before.
+  for (const char* mixer : {"dot", "metric", "quadratic"}) {
+    for (const char* positions : {"learned", "rotary", "alibi", "sinusoidal"}) {
+      network = chunk_case(mixer, "0", 0);
+      network.config.positions = positions;
+      network.masked = network.config.has_alibi();
+      network.dropout = network.config.has_rotary() ? 0.3 : 0;
+      network.config.attention_bias = network.config.has_rotary();
+      if (network.config.has_rotary() && network.config.mixer == "dot") network.config.rescale = 4;
+      network.config.channels = 8;
+      cases.push_back(network);
+    }
+  }
+  cases.push_back(chunk_case("dot,additive", "0,4", 3));
+  return cases;
+}
+
+// A network of one case that computes in chunks, on some device.
+template <class Device, class T>
+class InChunks {
+ public:
+  InChunks(Device& device, const NetworkCase& network, Index chunk, bool truncated = false)
+      : case_(network),
+        device_(device),
+        state_(1, network.state),
+        count_(1),
+        net(device, network.config,
+            {.B = network.B,
+             .C = network.C,
+             .training = true,
+             .recompute = network.recompute,
+             .chunk = chunk,
+             .truncated = truncated},
+            network.dropout) {
+    const std::vector<Token> tokens = network.tokens_bc(), targets = network.targets_bc();
+    tokens_.assign(tokens.begin(), tokens.end());
+    targets_.assign(targets.begin(), targets.end());
+    for (Index i = 0; i < network.B * network.C; ++i) {
+      const Index c = i % network.C;
+      mask_.push_back(i < network.C ? c >= 4 && c != 11 : c % 5 != 2);
+    }
+    count_[0] = network.B * network.C - std::count(targets.begin(), targets.end(), ignored_target);
+    set_weights(network.weights());
+  }
+
+  void set_weights(const Array<double>& weights) {
+    net.write_weights(std::vector<Accum<T>>(weights.begin(), weights.end()));
+  }
+  Pass pass() const {
+    return {.B = case_.B,
+            .C = case_.C,
+            .mask_bc = case_.masked ? mask_.data() : nullptr,
+            .state = case_.dropout > 0 ? state_.data() : nullptr,
+            .count = count_.data()};
+  }
+
+  // A gradient, and what was seen on the way.
+  void differentiate() {
+    start();
+    abh::differentiate(net, tokens_.data(), targets_.data(), case_.label_smoothing, pass(), seen(),
+                       [&](Index begin, Index end) { completed += end - begin; });
+    gradients.resize(static_cast<std::size_t>(net.weight_count()));
+    Array<Accum<T>> host(gradients.size());
+    device_.copy_to_host(host.data(), net.gradients(), net.weight_count());
+    gradients.assign(host.begin(), host.end());
+  }
+  void run() {
+    start();
+    run_in_chunks(net, tokens_.data(), targets_.data(), case_.label_smoothing, pass(), seen());
+  }
+  // What enters each chunk of a single sequence, and the loss where that stays as it is, whatever the weights are.
+  void keep_borders() {
+    const Chunks chunks(pass(), net.extent().chunk);
+    for (Index j = 0; j + 1 < chunks.of_sequence(); ++j) {
+      net.run_blocks(tokens_.data() + chunks.first(0, j), chunks.pass(0, j));
+      net.keep_border(j);
+    }
+  }
+  double loss_between_borders() {
+    start();
+    const Chunks chunks(pass(), net.extent().chunk);
+    for (Index j = 0; j < chunks.of_sequence(); ++j) {
+      if (j > 0) net.restore_border(j - 1);
+      net.forward(tokens_.data() + chunks.first(0, j), chunks.pass(0, j));
+      seen()(0, j, chunks.pass(0, j),
+             net.loss(targets_.data() + chunks.first(0, j), case_.label_smoothing, chunks.pass(0, j)));
+    }
+    return loss;
+  }
+
+ private:
+  void start() {
+    loss = 0;
+    completed = 0;
+    logits.assign(static_cast<std::size_t>(case_.B * case_.C * case_.config.vocabulary), std::nan(""));
+  }
+  auto seen() {
+    return [this](Index b, Index, const Pass& part, const auto& of_part) {
+      Accum<T> mean = 0;
+      Index of_part_count = 0;
+      device_.copy_to_host(&mean, of_part.mean, 1);
+      device_.copy_to_host(&of_part_count, of_part.count, 1);
+      loss += static_cast<double>(mean) * static_cast<double>(of_part_count) / static_cast<double>(count_[0]);
+      const Index V = case_.config.vocabulary, count = part.BC() * V;
+      Array<T> host(static_cast<std::size_t>(count));
+      device_.copy_to_host(host.data(), net.logits_bcv(), count);
+      std::copy_n(host.begin(), count, logits.begin() + (b * case_.C + part.first_c) * V);
+    };
+  }
+
+  NetworkCase case_;
+  Device& device_;
+  Array<Token> tokens_, targets_, mask_;
+  Array<StepState> state_;
+  Array<Index> count_;
+
+ public:
+  Network<Device, T> net;
+  double loss = 0;
+  Array<double> logits, gradients;
+  Index completed = 0;  // weights that were said to be complete
+};
+
+std::string text_of(const NetworkCase& network) {
+  return network.config.mixer + ", window " + network.config.window + ", kernel " +
+         std::to_string(network.config.conv_kernel);
+}
+
+// Logits and gradients, tensor by tensor.
+void require_same_step(const NetworkCase& network, const Array<double>& logits, const Array<double>& gradients,
+                       const Array<double>& expected_logits, const Array<double>& expected_gradients,
+                       double tolerance) {
+  std::vector<Slot> slots = {weight("logits", {static_cast<Index>(logits.size())})};
+  Values<double> got = {logits}, expected = {expected_logits};
+  for (const Parameter& parameter : network.parameters()) {
+    slots.push_back(weight(parameter.name, {parameter.count}));
+    const auto part = [&](const Array<double>& all) {
+      return Array<double>(all.begin() + parameter.offset, all.begin() + parameter.offset + parameter.count);
+    };
+    got.push_back(part(gradients));
+    expected.push_back(part(expected_gradients));
+  }
+  require_close(slots, got, expected, tolerance, text_of(network));
+}
+
+constexpr Index chunk_lengths[] = {1, 2, 3, 7, 16, 18, 19, 38};
+
+template <class Device>
+void check_chunks(Device& device) {
+  for (const NetworkCase& network : chunk_cases()) {
+    InChunks<Device, double> whole(device, network, 0);
+    whole.differentiate();
+    for (const Index chunk : chunk_lengths) {
+      CAPTURE(chunk);
+      InChunks<Device, double> parts(device, network, chunk);
+      parts.run();
+      CHECK_FALSE(!(std::abs(parts.loss - whole.loss) <= 1e-12));
+      parts.differentiate();
+      CHECK_FALSE(!(std::abs(parts.loss - whole.loss) <= 1e-12));
+      CHECK(parts.completed == parts.net.weight_count());
+      require_same_step(network, parts.logits, parts.gradients, whole.logits, whole.gradients, 1e-12);
+    }
+  }
+}
+
+TEST_CASE("chunks: loss, logits and every gradient are those of the sequence at once", "[chunks]") {
+  PlainDevice plain;
+  check_chunks(plain);
+  CpuDevice<Isa::baseline> cpu(2);
+  check_chunks(cpu);
+}
+
+TEST_CASE("chunks: in float on every device", "[chunks][gpu]") {
+  PlainDevice plain;
+  for (const NetworkCase& network : chunk_cases()) {
+    InChunks<PlainDevice, double> whole(plain, network, 0);
+    whole.differentiate();
+    for_each_device(2, [&](auto& device, const std::string& name) {
+      for (const Index chunk : {3, 8}) {
+        INFO(name << ", chunks of " << chunk);
+        InChunks<std::decay_t<decltype(device)>, float> parts(device, network, chunk);
+        parts.differentiate();
+        CHECK_FALSE(!(std::abs(parts.loss - whole.loss) <= 1e-5));
+        require_same_step(network, parts.logits, parts.gradients, whole.logits, whole.gradients, 2e-5);
+      }
+    });
+  }
+}
+
+// Truncated, what enters a chunk is a constant: central differences of a loss in which it is.
+TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks]") {
+  PlainDevice device;
+  for (NetworkCase network : chunk_cases()) {
+    const std::vector<MixerProperties> mixers = mixer_properties(network.config);
+    if (!std::all_of(mixers.begin(), mixers.end(), [](const auto& mixer) { return mixer.truncates; })) continue;
+    network.B = 1;
+    network.C = 10;
+    const Index chunk = 4;
+    InChunks<PlainDevice, double> exact(device, network, chunk), truncated(device, network, chunk, true);
+    exact.differentiate();
+    truncated.differentiate();
+    CHECK_FALSE(!(std::abs(truncated.loss - exact.loss) <= 1e-12));
+    CHECK(truncated.completed == truncated.net.weight_count());
+
+    InChunks<PlainDevice, double> moved(device, network, chunk);
+    moved.keep_borders();
+    Array<double> weights = network.weights(), expected;
+    for (double& each : weights) {
+      const double at = each, step = 1e-5;
+      each = at + step;
+      moved.set_weights(weights);
+      const double above = moved.loss_between_borders();
+      each = at - step;
+      moved.set_weights(weights);
+      expected.push_back((above - moved.loss_between_borders()) / (2 * step));
+      each = at;
+    }
+    require_same_step(network, truncated.logits, truncated.gradients, exact.logits, expected, 1e-7);
+    CHECK((truncated.gradients != exact.gradients));
+  }
+}
+
+TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]") {
+  CpuDevice<Isa::baseline> device(2);
+  ModelConfig config = chunk_case("additive", "0,5", 4).config;
+  config.positions = "none";
+  config.context = 4096;
+  const auto memory = [&](Index C, Index chunk, bool truncated = false) {
+    return Network<CpuDevice<Isa::baseline>, float>::memory(
+        device, config, {.B = 3, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
+  };
+  const NetworkMemory few = memory(64, 32), many = memory(4096, 32);
+  CHECK(many.activation_bytes == few.activation_bytes);
+  CHECK(many.workspace_bytes == few.workspace_bytes);
+  // What is carried, once as the state, once at every border, and its gradient.
+  CHECK(few.border_bytes % 3 == 0);
+  CHECK(many.border_bytes == (1 + 127 + 1) * (few.border_bytes / 3));
+  CHECK(memory(4096, 32, true).border_bytes == few.border_bytes);
+  // Of one pooling the payload and the logarithm, of the windowed one 4 positions, of the convolutions 3 rows each.
+  const std::size_t numbers = 2 * (6 + 2) + 2 * 4 * (6 + 2) + 2 * 3 * 6;
+  CHECK(few.border_bytes / 3 >= numbers * sizeof(float));
+  CHECK(few.border_bytes / 3 <= numbers * sizeof(float) + 10 * 64);
+  CHECK(memory(64, 0).border_bytes == 0);
+  CHECK(memory(64, 0).activation_bytes > 4 * few.activation_bytes);
+}
+
+ModelConfig model_in_chunks() {
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 50, .vocabulary = 11, .mixer = "additive,dot"};
+  config.window = "7,0";
+  config.conv_kernel = 4;
+  return config;
+}
+
+// Steps of a model: losses, gradients and what is evaluated are those of a model without chunks, in shards as well.
+TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][gpu]") {
+  const ModelConfig config = model_in_chunks();
+  const Index B = 4, C = config.context;
+  std::vector<Token> tokens, targets;
+  for (Index i = 0; i < B * C; ++i) {
+    const std::uint32_t word = philox_word(8, static_cast<std::uint64_t>(i), 0, 902);
+    tokens.push_back(static_cast<Token>(word % 11));
+    targets.push_back(i < C || word % 7 == 0 ? ignored_target : static_cast<Token>((3 * word + 1) % 11));
+  }
+  const auto model_of = [&](const TrainingConfig& training, const std::string& device) {
+    auto model = make_model({.device = device, .threads = 1}, config, training_extent(config, training, false),
+                            training.dropout);
+    model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.2, 1));
+    return model;
+  };
+  TrainingConfig training{.batch = B, .steps = 20, .learning_rate = 1e-3, .warmup = 2, .dropout = 0.1};
+  const auto expected = model_of(training, "cpu");
+  std::vector<Model::StepResult> steps;
+  const Model::LossSum first_sum = expected->evaluate(tokens, targets);
+  const std::vector<float> first_losses = expected->losses(tokens, targets);
+  for (Index step = 0; step < 4; ++step) steps.push_back(expected->train_step(tokens, targets, training, step));
+  std::vector<std::string> devices = {"cpu", "plain"};
+#if defined(ABH_EMULATOR)
+  devices.push_back("emulated");
+#endif
+  for (const std::string& device : devices) {
+    for (const Index shards : {1, 2}) {
+      for (const Index chunk : {9, 60}) {
+        CAPTURE(device, shards, chunk);
+        training.shards = shards;
+        training.chunk = chunk;
+        const auto model = model_of(training, device);
+        if (shards == 1) {
+          const Model::LossSum sum = model->evaluate(tokens, targets);
+          CHECK(sum.count == first_sum.count);
+          CHECK_FALSE(!(std::abs(sum.sum - first_sum.sum) <= 1e-5 * first_sum.sum));
+          const std::vector<float> losses = model->losses(tokens, targets);
+          REQUIRE(losses.size() == first_losses.size());
+          for (std::size_t i = 0; i < losses.size(); ++i) {
+            CHECK_FALSE(!(std::abs(losses[i] - first_losses[i]) <= 1e-4));
+            CHECK((losses[i] == 0) == (targets[i] == ignored_target));
+          }
+        }
+        for (Index step = 0; step < 4; ++step) {
+          const Model::StepResult result = model->train_step(tokens, targets, training, step);
+          const Model::StepResult& wanted = steps[static_cast<std::size_t>(step)];
+          CHECK_FALSE(!(std::abs(result.loss - wanted.loss) <= 1e-5 * wanted.loss));
+          CHECK_FALSE(!(std::abs(result.gradient_norm - wanted.gradient_norm) <= 1e-4 * wanted.gradient_norm));
+        }
+      }
+    }
+  }
+}
+
+// Positions of a pooling on their way, on every device.
+TEST_CASE("chunks: positions are placed, and the sum of all weights is one weight", "[chunks][pooling][gpu]") {
+  for_each_device(2, [&](auto& device, const std::string& name) {
+    using Device = std::decay_t<decltype(device)>;
+    INFO(name);
+    for (const auto& [P, N, H] : {std::tuple<Index, Index, Index>{1, 1, 1}, {5, 3, 12}, {37, 2, 70}, {70, 40, 3}}) {
+      const Index logit_stride = P + 3, x_stride = H + 5;
+      Array<float> from_logit(static_cast<std::size_t>(N * logit_stride)), to_logit(from_logit.size(), 0.5f);
+      Array<float> from_x(static_cast<std::size_t>(P * x_stride)), to_x(from_x.size(), 0.25f);
+      for (std::size_t i = 0; i < from_logit.size(); ++i) from_logit[i] = static_cast<float>(i);
+      for (std::size_t i = 0; i < from_x.size(); ++i) from_x[i] = -static_cast<float>(i);
+      for (const bool add : {false, true}) {
+        pooling_place<Device, float>(device, {.to = {to_logit.data(), logit_stride, to_x.data(), x_stride},
+                                              .from = {from_logit.data(), logit_stride, from_x.data(), x_stride},
+                                              .add = add,
+                                              .P = P,
+                                              .N = N,
+                                              .H = H});
+        wait_for(device);
+        const float factor = add ? 2 : 1;  // the second time on what the first left
+        for (std::size_t i = 0; i < to_logit.size(); ++i) {
+          CHECK(to_logit[i] == (static_cast<Index>(i) % logit_stride < P ? factor * from_logit[i] : 0.5f));
+        }
+        for (std::size_t i = 0; i < to_x.size(); ++i) {
+          CHECK(to_x[i] == (static_cast<Index>(i) % x_stride < H ? factor * from_x[i] : 0.25f));
+        }
+      }
+    }
+    const Array<float> max_nc = {1, 2, 7, -3, 0, 0}, sum_nc = {9, 1, 9, 2, 9, 0};
+    Array<float> zeta_n(3);
+    pooling_zeta<Device, float>(device, zeta_n.data(), max_nc.data(), sum_nc.data(), 2, 3);
+    wait_for(device);
+    CHECK(zeta_n[0] == 2);
+    CHECK(std::abs(zeta_n[1] - (std::log(2.0f) - 3)) < 1e-6f);
+    CHECK(zeta_n[2] == static_cast<float>(pooling_nothing));
+  });
+}
+
+TEST_CASE("programs: a run in chunks learns what it learns without, and goes on bit by bit", "[programs][chunks]") {
+  const Workplace place;
+  const Arguments flags = place.flags(words("--context 48 --layers 2 --window 6,0 --conv-kernel 3 --dropout 0.1"));
+  require_success(train(flags));
+  const std::string chunked = place / "chunked", middle = place / "middle", short_sighted = place / "short";
+  const Arguments in_chunks = with(flags, {"--chunk", "13", "--out", chunked});
+  const Outcome outcome = train(in_chunks);
+  require_success(outcome);
+  CHECK(outcome.out.find("in chunks of 13, ") != std::string::npos);
+  CHECK(outcome.out.find("borders of chunks") != std::string::npos);
+  const auto weights_of = [](const std::string& run) {
+    const SafetensorsFile file = SafetensorsFile::read(run + "/model.safetensors");
+    std::vector<float> weights;
+    for (const SafetensorsTensor& tensor : file.tensors()) {
+      const float* values = reinterpret_cast<const float*>(tensor.data);
+      weights.insert(weights.end(), values, values + tensor.count());
+    }
+    return weights;
+  };
+  const std::vector<float> weights = weights_of(chunked), expected = weights_of(place.run);
+  REQUIRE(weights.size() == expected.size());
+  double furthest = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double distance = std::abs(weights[i] - expected[i]);
+    furthest = distance <= furthest ? furthest : distance;  // a NaN stays
+  }
+  CHECK_FALSE(!(furthest <= 1e-3));
+  require_success(train(with(flags, {"--chunk", "13", "--truncated", "1", "--out", short_sighted})));
+  CHECK((weights_of(short_sighted) != weights));
+
+  require_success(train(with(in_chunks, {"--out", middle, "--steps", "2"})));
+  require_refusal(train({"--data", place.data, "--resume", middle, "--chunk", "12"}), "train", 2,
+                  {"--chunk: cannot change in a resumed run, expected 13, found 12"});
+}
+
+TEST_CASE("programs: chunks that cannot be are refused", "[programs][chunks]") {
+  const Workplace place;
+  const auto refused = [&](const std::string& flags, const std::string& what) {
+    require_refusal(train(place.flags(words(flags))), "train", 2, {what});
+    CHECK_FALSE(exists(place.run));
+  };
+  refused("--chunk -1", "--chunk: expected");
+  refused("--truncated 1", "--truncated: expected a length of chunks, --chunk, found --chunk 0");
+  refused("--chunk 4 --truncated 1 --mixer metric", "--truncated: expected mixers that keep keys and values apart");
+  refused("--chunk 4 --truncated 1 --mixer quadratic", "found quadratic");
+}
+
+}  // namespace
+}  // namespace abh
