@@ -573,13 +573,9 @@ class GoldenCases {
     const Index B = tokens[0], first = config.has_cls() ? 1 : 0, C = tokens[1] + first, O = config.classes;
     Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
     read_weights(network.weights(), network.parameters());
-    const auto with_first = [&](const std::vector<Token>& rest, Token token) {
-      std::vector<Token> all;
-      for (Index b = 0; b < B; ++b) {
-        if (first) all.push_back(token);
-        all.insert(all.end(), rest.begin() + b * tokens[1], rest.begin() + (b + 1) * tokens[1]);
-      }
-      return all;
+    const auto with_first = [&](std::vector<Token> rows, Token token) {
+      for (Index b = B; first && b-- > 0;) rows.insert(rows.begin() + b * tokens[1], token);
+      return rows;
     };
     const Token last = last_token(config.vocabulary);
     Array<Token> tokens_bc(device_, with_first(file_.tokens("input.tokens_bc", tokens, 0, last, 0), last + 1));
