@@ -7,6 +7,7 @@ that line: the loop around it, but not the whole function.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -190,11 +191,17 @@ class Calls:
                     declared = re.match(r"(?:inline |constexpr )*(?:void|\w[\w<>]*) (\w+)\(", line.text)
                     if declared:
                         self._functions[declared.group(1)] = room.name
-        self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
+        self._parts = {}  # Pooling: {"forward": {"pooling"}, ...}
+        made_of_parts = []
         for path in sorted((root / "src/blocks").glob("*.hpp")):
             source = Source(root, f"src/blocks/{path.name}")
             for name, lines in self._classes(source):
                 self._parts.setdefault(name, {}).update(self._methods(lines))
+                made_of_parts.append((name, self._members(lines), self._member_calls(lines)))
+        for name, members, calls in made_of_parts:  # a part may have a part: PoolingCore has a Pooling
+            for method, member, called in calls:
+                part = self._parts.get(members.get(member, ""), {})
+                self._parts[name].setdefault(method, set()).update(part.get(called, set()))
 
     @staticmethod
     def _classes(source: Source) -> list[tuple[str, list[Line]]]:
@@ -208,21 +215,45 @@ class Calls:
             lines.append(line)
         return classes + [(name, lines)]
 
-    def _methods(self, lines: list[Line]) -> dict[str, set[str]]:
-        """The layers that each function of a class calls."""
-        methods: dict[str, set[str]] = {}
-        calls: dict[str, set[str]] = {}
+    @staticmethod
+    def _members(lines: list[Line]) -> dict[str, str]:
+        """The parts that a class has: {"pooling_": "Pooling"}."""
+        members = {}
+        for line in lines:
+            declared = re.match(r"  (\w+)<Device, T> ([\w, ]+);", line.code)
+            if declared:
+                members |= {name: declared.group(1) for name in declared.group(2).split(", ")}
+        return members
+
+    @staticmethod
+    def _in_functions(lines: list[Line]) -> Iterator[tuple[str, Line]]:
+        """Every line of a class with the name of the function that it is in."""
         name = None
         for line in lines:
             begins = re.match(r"(?:  )?(?!return|else)[\w<>:*&, ]+?[ *&](\w+)\(", line.code)
             if begins and line.indent <= 2 and not line.code.endswith(";"):
                 name = begins.group(1)
             if name:
-                called = methods.setdefault(name, set())
-                calls.setdefault(name, set())
-                for word in re.findall(r"\w+", line.code):
-                    called |= {self._functions[word]} if word in self._functions else set()
-                    calls[name].add(word)
+                yield name, line
+
+    def _member_calls(self, lines: list[Line]) -> list[tuple[str, str, str]]:
+        """The calls of members: function, member, its function."""
+        return [
+            (name, member, called)
+            for name, line in self._in_functions(lines)
+            for member, called in re.findall(r"\b(\w+_)\.(\w+)\(", line.code)
+        ]
+
+    def _methods(self, lines: list[Line]) -> dict[str, set[str]]:
+        """The layers that each function of a class calls."""
+        methods: dict[str, set[str]] = {}
+        calls: dict[str, set[str]] = {}
+        for name, line in self._in_functions(lines):
+            called = methods.setdefault(name, set())
+            calls.setdefault(name, set())
+            for word in re.findall(r"\w+", line.code):
+                called |= {self._functions[word]} if word in self._functions else set()
+                calls[name].add(word)
         for name in methods:  # a function may call another of its class
             for other in calls[name] & methods.keys():
                 methods[name] |= methods[other]
@@ -231,11 +262,7 @@ class Calls:
     def of(self, block: Source, statement: range) -> list[str]:
         """The layers, sorted, that a statement of a block calls."""
         text = " ".join(block.lines[number - 1].code for number in statement)
-        members = {}
-        for line in block.lines:
-            declared = re.match(r"  (\w+)<Device, T> ([\w, ]+);", line.code)
-            if declared:
-                members |= {name: declared.group(1) for name in declared.group(2).split(", ")}
+        members = self._members(block.lines)
         own = dict(self._parts[""])
         for _, lines in self._classes(block):
             for name, called in self._methods(lines).items():
