@@ -248,13 +248,13 @@ PICTURES = [
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
-            "is additive, metric, quadratic, dot, leap, average or identity. Below, the optimizers: global norm, then Muon for the "
-            "matrices of linear maps and AdamW for the rest, and an optional average of all weights. Every box is a link "
-            "to its page."
+            "is additive, metric, quadratic, dot, leap, average or identity. Below, the optimizers: global norm, then "
+            "Muon for the matrices of linear maps and AdamW for the rest, and an optional average of all weights. Every "
+            "box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1036,
+        height=1247,
         paint=paint,
         constants=(
             Constant(
