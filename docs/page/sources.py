@@ -51,6 +51,9 @@ class Source:
     def lines_of(self, tag: str) -> list[Line]:
         return [line for line in self.lines if tag in line.tags]
 
+    def has_tags_of(self, name: str) -> bool:
+        return any(tag.startswith(f"{name}.") for line in self.lines for tag in line.tags)
+
     def statement(self, number: int) -> range:
         """The lines of the statement that ends or begins at a line: its continuations are indented deeper."""
         first = last = number
@@ -166,7 +169,9 @@ def rooms(root: Path) -> dict[str, Room]:
     for name in layers:
         devices = {}
         for device in DEVICES:
-            devices[device] = [Source(root, path) for path in _parts(root, device, name, layers)]
+            parts = [Source(root, path) for path in _parts(root, device, name, layers)]
+            # A part without an equation is a mechanism. Where a chapter links to it, it gets a page of its own.
+            devices[device] = parts[:1] + [part for part in parts[1:] if part.has_tags_of(name)]
         header = Source(root, f"src/layers/{name}.hpp")
         found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices)
     for path in sorted((root / "src/blocks").glob("*.hpp")):
