@@ -195,7 +195,13 @@ TEST_CASE("programs: more memory than there is is refused at once", "[programs]"
                               "--conv-kernel 1024 --conv-groups 1 --channels 262144"}) {
     INFO(changes);
     const Outcome outcome = train(place.flags(words(changes)), {.timeout_s = 20});
-    require_refusal(outcome, "train", 1, {"out of memory", "MiB"});
+    require_refusal(outcome, "train", 1, {"out of memory: this needs ", "MiB"});
+    const auto number_after = [](const std::string& text, const std::string& word) {
+      REQUIRE(text.find(word) != text.npos);
+      return std::stod(text.substr(text.find(word) + word.size()));
+    };
+    // The settings say the same, but for the fraction.
+    CHECK(std::fabs(number_after(outcome.out, "; memory: ") - number_after(outcome.err, "this needs ")) <= 1);
     CHECK_FALSE(exists(place.run));
   }
 }
