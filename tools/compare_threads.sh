@@ -18,7 +18,7 @@ $build/built_in_corpus "$folder/text.txt" >/dev/null
 speed() {
   local name=$1 train=$2
   shift 2
-  "$train" --data "$folder/text.txt" --steps 300 --eval-every 0 --checkpoint-every 0 --out "$folder/run" --overwrite "$@" |
+  "$train" --data "$folder/text.txt" --steps 300 --eval-every 0 --checkpoint-every 0 --out "$(mktemp -d -p "$folder")" "$@" |
     sed -n 's/^final: .*, \([0-9]*\) tokens\/s$/\1/p' | tee -a "$folder/$name.txt"
 }
 median() { sort -n "$folder/$1.txt" | sed -n "$(((turns + 1) / 2))p"; }
