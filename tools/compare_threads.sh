@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/compare_threads.sh [TURNS] [TRAIN]: the speed of as many threads as there are processors beside that of one, tiny,
-# in turns, while a busy loop takes from every processor what it can; then of as many threads alone, where TRAIN names a
-# train program from elsewhere beside that one's. Prints tokens/s of every turn, then the medians.
+# tools/compare_threads.sh [TURNS] [TRAIN]: tiny on as many threads as there are processors beside one thread, in turns,
+# while a busy loop takes from every processor what it can; then, where TRAIN names a train program from elsewhere, as
+# many threads alone beside that program. Prints tokens/s of every turn, then the medians.
 set -eu
 cd "$(dirname "$0")/.."
 turns=${1:-5}
@@ -18,7 +18,8 @@ $build/built_in_corpus "$folder/text.txt" >/dev/null
 speed() {
   local name=$1 train=$2
   shift 2
-  "$train" --data "$folder/text.txt" --steps 300 --eval-every 0 --checkpoint-every 0 --out "$(mktemp -d -p "$folder")" "$@" |
+  "$train" --data "$folder/text.txt" --steps 300 --eval-every 0 --checkpoint-every 0 \
+    --out "$(mktemp -d -p "$folder")" "$@" |
     sed -n 's/^final: .*, \([0-9]*\) tokens\/s$/\1/p' | tee -a "$folder/$name.txt"
 }
 median() { sort -n "$folder/$1.txt" | sed -n "$(((turns + 1) / 2))p"; }
