@@ -178,7 +178,7 @@ def rooms(root: Path) -> dict[str, Room]:
         found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices)
     for path in sorted((root / "src/blocks").glob("*.hpp")):
         header = Source(root, f"src/blocks/{path.name}")
-        if not any(re.search(r": public \w*Block<", line.text) for line in header.lines):
+        if not any(re.search(r"^class \w+Block\b", line.text) for line in header.lines):
             continue
         if path.stem in found:
             raise Fault(header.path, "a layer has the same name, so their tags cannot be told apart")

@@ -91,8 +91,8 @@ class DotBlock : public Block<Device, T> {
   // Keys and values beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
-    device.copy(key_cache_ch_ + position * H_, qkv().key_bch, H_);
-    device.copy(value_cache_ch_ + position * H_, qkv().value_bch, H_);
+    device.copy(key_cache_ch_ + position * H_, qkv().key_bsh, H_);
+    device.copy(value_cache_ch_ + position * H_, qkv().value_bsh, H_);
     core_.step(device, qkv().query_bch, key_cache_ch_, value_cache_ch_, position + 1);
     leave(device, out_d, in_d, one_position);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/golden/golden.hpp"
+#include "blocks/cross.hpp"
 #include "cases/cross_entropy.hpp"
 #include "cases/device_arrays.hpp"
 #include "cases/gelu.hpp"
@@ -43,6 +44,7 @@ class GoldenCases {
         {"ffn", &GoldenCases::ffn},
         {"additive_pooling", &GoldenCases::additive_pooling},
         {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk},
+        {"cross_attention", &GoldenCases::cross_attention},
         {"language_model", &GoldenCases::language_model},
         {"chunked_language_model", &GoldenCases::chunked_language_model},
     };
@@ -107,9 +109,9 @@ class GoldenCases {
   }
   // Whether a bias is left out, `name` beginning with "weight.": a gradient of it says that it is not.
   bool is_left_out(const std::string& name) const { return !file_.has(name) && !file_.has("grad_" + name); }
-  Array<Token> read_mask(Index B, Index C) {
-    if (!file_.has("input.mask_bc")) return Array<Token>(device_, 0);
-    return Array<Token>(device_, file_.tokens("input.mask_bc", {B, C}, 0, 1, 0));
+  Array<Token> read_mask(Index B, Index C, const std::string& name = "input.mask_bc") {
+    if (!file_.has(name)) return Array<Token>(device_, 0);
+    return Array<Token>(device_, file_.tokens(name, {B, C}, 0, 1, 0));
   }
 
   template <class Element>
@@ -460,6 +462,42 @@ class GoldenCases {
     if (positions == "none" || positions == "alibi" || (positions == "rotary" && properties.has_scores)) return;
     file_.fail(std::string("metadata positions: expected none") + (properties.has_scores ? ", rotary" : "") +
                " or alibi, found \"" + positions + "\"");
+  }
+
+  // Queries from x, keys and values from a memory.
+  void cross_attention() {
+    file_.setting("heads");
+    const Shape x = file_.shape("input.x_bcd", 3), memory = file_.shape("input.memory_bse", 3);
+    const Index B = x[0], C = x[1], S = memory[1];
+    ModelConfig config = block_config(C, x[2]);
+    config.head_channels = head_channels("weight.query_hd", config.heads);
+    config.attention_bias = has_attention_bias("weight.");
+    config.check();
+    const auto make = [&](Layout<T>& layout) {
+      return CrossBlock<Device, T>(layout, "", config, memory[2], S, {.B = B, .C = C, .positions = 0});
+    };
+    Layout<T> measured;
+    make(measured);
+    Array<T> weights(device_, measured.weight_count());
+    Array<Accum<T>> gradients(device_, measured.weight_count());
+    DeviceMemory activations(device_.memory(), measured.activation_bytes());
+    Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
+    CrossBlock<Device, T> block = make(layout);
+    read_weights(weights.data(), layout.parameters());
+
+    Array<Token> mask_bs = read_mask(B, S, "input.mask_bs");
+    Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
+    Array<T> memory_bse = read("input.memory_bse", {B, S, memory[2]}), d_memory_bse = zeros<T>(memory);
+    const Memory<T> from{.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data()};
+    const Pass pass{.B = B, .C = C};
+    block.forward(device_, y_bcd.data(), x_bcd.data(), from, pass);
+    give("output.y_bcd", x, y_bcd.data());
+    if (!goes_back("grad_output.y_bcd")) return;
+    Array<T> d_y_bcd = read("grad_output.y_bcd", x), d_x_bcd = zeros<T>(x);
+    block.backward(device_, d_x_bcd.data(), d_memory_bse.data(), d_y_bcd.data(), x_bcd.data(), from, pass);
+    give("grad_input.x_bcd", x, d_x_bcd.data());
+    give("grad_input.memory_bse", memory, d_memory_bse.data());
+    give_gradients(gradients.data(), layout.parameters());
   }
 
   // Everything about the network that the shapes and names of its weights say.
