@@ -29,9 +29,12 @@ struct QueryKeyValue {
 template <class Device, class T>
 class AttentionCore {
  public:
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent)
+  // scale: of the scores; 0: 1/sqrt(K).
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
+                double scale = 0)
       : N_(config.heads),
         K_(config.mixer_head_channels()),
+        scale_(scale),
         t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
     sight_.causal = options.causal;
@@ -78,6 +81,7 @@ class AttentionCore {
                                        .key_ch = key_ch,
                                        .value_ch = value_ch,
                                        .sight = sight_,
+                                       .scale = scale_,
                                        .length = length,
                                        .N = N_,
                                        .K = K_});
@@ -93,6 +97,7 @@ class AttentionCore {
     a.query_stride = a.key_stride = a.value_stride = rows.stride;
     a.sight = sight_;
     a.sight.mask_bs = pass.mask_bc;
+    a.scale = scale_;
     a.B = pass.B;
     a.C = a.S = pass.C;
     a.N = N_;
@@ -100,6 +105,7 @@ class AttentionCore {
   }
 
   Index N_, K_;
+  double scale_;
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;

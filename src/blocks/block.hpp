@@ -49,6 +49,8 @@ struct MixerProperties {
   bool has_window = false;                // takes --window
   bool has_scores = false;                // compares every position with every other one
   bool is_causal_only = false;            // never sees later positions
+  bool has_rescale = false;               // takes --rescale
+  bool has_normed_values = false;         // takes --normed-values
 };
 
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention

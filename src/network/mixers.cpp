@@ -41,6 +41,12 @@ void check_model(const ModelConfig& config) {
     if (!config.causal && mixer.is_causal_only) {
       throw UsageError(std::string("causal: expected 1, ") + mixer.name + " attention never sees later positions");
     }
+    const Index K = mixer.head_projection ? config.mixer_head_channels() : config.channels / config.heads;
+    const auto require_two_channels = [&](const char* flag) {
+      if (K < 2) throw UsageError(std::string(flag) + ": expected heads of 2 channels at least, found 1");
+    };
+    if (mixer.has_rescale && config.rescale > 0) require_two_channels("--rescale");
+    if (mixer.has_normed_values && config.normed_values) require_two_channels("--normed-values");
   }
 }
 
