@@ -431,7 +431,8 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
        {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
         "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
         "--mixer quadratic", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
-        "--mixer dot,additive --layers 2 --positions sinusoidal", "--mixer dot,additive --layers 2 --positions rotary",
+        "--mixer dot,additive --layers 2 --positions sinusoidal",
+        "--mixer dot,additive --layers 2 --positions rotary --rescale 8",
         "--mixer metric,quadratic --layers 2 --positions rotary", "--mixer dot,additive --layers 2 --positions alibi",
         "--mixer dot,additive,metric,quadratic --layers 4 --window 0,2,0,0 --conv-groups 2"}) {
     INFO(changes);

@@ -39,17 +39,19 @@ struct Memory {
 template <class Device, class T>
 class AttentionCore {
  public:
-  // Of a memory, all of which is seen.
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent)
+  // Of a memory, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0)
       : N_(config.heads),
         K_(config.mixer_head_channels()),
+        scale_(scale),
         t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
     sight_.causal = false;
   }
   // Of a sequence with itself.
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent)
-      : AttentionCore(layout, config, extent) {
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
+                double scale = 0)
+      : AttentionCore(layout, config, extent, scale) {
     sight_.causal = options.causal;
     if (extent.sequence) {
       key_sh_ = layout.template activation<T>(extent.sequence * H());
@@ -124,6 +126,7 @@ class AttentionCore {
                                        .key_ch = key_ch,
                                        .value_ch = value_ch,
                                        .sight = sight_,
+                                       .scale = scale_,
                                        .length = length,
                                        .N = N_,
                                        .K = K_});
@@ -142,6 +145,7 @@ class AttentionCore {
     a.key_stride = a.value_stride = rows.key_stride;
     a.sight = sight_;
     a.sight.mask_bs = memory.mask_bs;
+    a.scale = scale_;
     a.B = pass.B;
     a.C = pass.C;
     a.S = memory.S;
@@ -165,6 +169,7 @@ class AttentionCore {
   Index H() const { return N_ * K_; }
 
   Index N_, K_;
+  double scale_;
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;

@@ -18,7 +18,7 @@ TIE = 352  # where the table of tokens is handed to the logits
 BLOCKS = {
     "conv": ("layernorm", "causal_conv", "dropout"),
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
-    "dot": ("layernorm", "linear", "rotary", "attention", "dropout"),
+    "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "dropout"),
     "metric": ("layernorm", "linear", "metric_attention", "rotary", "attention", "dropout"),
     "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
     "average": ("layernorm", "pooling", "dropout"),
