@@ -22,16 +22,17 @@
 #include "layers/muon.hpp"
 #include "layers/weight_average.hpp"
 #include "network/chunks.hpp"
+#include "network/heads.hpp"
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
-// The language model, from token ids to logits and back:
+// From token ids to logits and back:
 //
 //   x_bcd      = dropout(norm(token_vd[t] + position_cd))      the norm is optional, and positions may be elsewhere
 //   x_bcd      = conv(x), mixer(x), ffn(x)                     for each layer; the convolution is optional
-//   logits_bcv = scale (norm(x_bcd) token_vd^T + bias_v)       tied weights; norm and bias are optional
+//   logits     = head(x)                                    of the next token, or of a classifier (heads.hpp)
 //
 // One template for every device and number type; the blocks hold the order of computation, the layers the arithmetic.
 template <class Device, class T>
@@ -87,7 +88,7 @@ class Network {
   Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
   Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
   Accum<T>* averages() { return averages_.as<Accum<T>>(); }
-  const T* logits_bcv() const { return parts_.logits_bcv; }
+  const T* logits_bcv() const { return parts_.logits; }  // of a classifier (B, O)
 
   // All weights in the order of their arena, from and to the host.
   std::vector<Accum<T>> read_weights() {
@@ -140,7 +141,7 @@ class Network {
   // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs. Tokens are in device memory.
   void forward(const Token* tokens_bc, const Pass& pass) {
     run_blocks(tokens_bc, pass);
-    project_to_logits(pass.BC());
+    parts_.head->forward(device_, parts_.logits, parts_.x_bcd.back(), pass);
   }
 
   // The same without logits.
@@ -154,24 +155,24 @@ class Network {
       parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
   }
 
-  // The mean loss over the targets that count, how many these are, and the loss of each, (BC), 0 where it does not
-  // count; in device memory, after forward.
+  // The mean loss over the targets that count, how many these are, and the loss of each, 0 where it does not count; in
+  // device memory, after forward. Targets: one a position, (BC), for a classifier one a sequence, (B).
   struct Loss {
     const Accum<T>* mean;
     const Index* count;
     const Accum<T>* each_bc;
   };
-  Loss loss(const Token* targets_bc, double label_smoothing, const Pass& pass) {
+  Loss loss(const Token* targets, double label_smoothing, const Pass& pass) {
     cross_entropy_forward<Device, T>(device_, {.loss = parts_.loss,
-                                               .loss_bc = parts_.loss_bc,
-                                               .lse_bc = parts_.lse_bc,
+                                               .loss_bc = parts_.each_loss,
+                                               .lse_bc = parts_.each_lse,
                                                .count = parts_.count,
-                                               .logits_bcv = parts_.logits_bcv,
-                                               .targets_bc = targets_bc,
+                                               .logits_bcv = parts_.logits,
+                                               .targets_bc = targets,
                                                .label_smoothing = label_smoothing,
-                                               .BC = pass.BC(),
-                                               .V = config_.vocabulary});
-    return {parts_.loss, parts_.count, parts_.loss_bc};
+                                               .BC = parts_.head->rows(pass),
+                                               .V = parts_.head->columns()});
+    return {parts_.loss, parts_.count, parts_.each_loss};
   }
 
   // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
@@ -179,37 +180,21 @@ class Network {
   // their gradients any more, from the last block to the first, so that more can be done with them beside the rest; in
   // pieces that are worth it, of all weights once.
   template <class Complete>
-  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass,
+  void backward(const Token* tokens_bc, const Token* targets, double label_smoothing, const Pass& pass,
                 const Complete& complete) {
-    const Index BC = pass.BC(), D = config_.channels, V = config_.vocabulary;
-    T* d_logits_bcv = parts_.logits_bcv;
-    cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits_bcv,
-                                                .logits_bcv = parts_.logits_bcv,
-                                                .lse_bc = parts_.lse_bc,
+    const Index BC = pass.BC(), D = config_.channels;
+    T* d_logits = parts_.logits;
+    cross_entropy_backward<Device, T>(device_, {.d_logits_bcv = d_logits,
+                                                .logits_bcv = parts_.logits,
+                                                .lse_bc = parts_.each_lse,
                                                 .count = pass.count ? pass.count : parts_.count,
-                                                .targets_bc = targets_bc,
+                                                .targets_bc = targets,
                                                 .label_smoothing = label_smoothing,
-                                                .BC = BC,
-                                                .V = V});
+                                                .BC = parts_.head->rows(pass),
+                                                .V = parts_.head->columns()});
     typename Device::Scope scratch(device_.workspace);
     T* d_x_bcd = scratch.template take<T>(BC * D);
-    linear_backward_weight<Device, T>(device_,
-                                      {.d_weight_oi = parts_.token.gradient,
-                                       .d_bias_o = parts_.logit_bias.gradient,
-                                       .d_out_bco = d_logits_bcv,
-                                       .in_bci = parts_.final_norm.normed(device_, d_x_bcd, parts_.x_bcd.back(), BC),
-                                       .BC = BC,
-                                       .I = D,
-                                       .O = V,
-                                       .scale = config_.logit_scale});
-    linear_backward_input<Device, T>(device_, {.d_in_bci = d_x_bcd,
-                                               .d_out_bco = d_logits_bcv,
-                                               .weight_oi = parts_.token.value,
-                                               .BC = BC,
-                                               .I = D,
-                                               .O = V,
-                                               .scale = config_.logit_scale});
-    if (config_.final_norm) parts_.final_norm.backward(device_, d_x_bcd, d_x_bcd, nullptr, parts_.x_bcd.back(), BC);
+    parts_.head->backward(device_, d_x_bcd, d_logits, parts_.x_bcd.back(), pass);
     Index end = measured_.decayed_count();
     for (std::size_t i = parts_.blocks.size(); i-- > 0;) {
       parts_.blocks[i]->backward(device_, d_x_bcd, parts_.x_bcd[i], pass);
@@ -223,12 +208,12 @@ class Network {
     Accum<T>* d_position_cd = parts_.position.gradient;
     if (d_position_cd) d_position_cd += pass.first_c * D;
     embedding_backward<Device, T>(device_, parts_.token.gradient, d_position_cd, d_x_bcd, tokens_bc, pass.B, pass.C, D,
-                                  V);
+                                  config_.token_rows());
     complete(Index{0}, end);
     complete(measured_.decayed_count(), weight_count());
   }
-  void backward(const Token* tokens_bc, const Token* targets_bc, double label_smoothing, const Pass& pass) {
-    backward(tokens_bc, targets_bc, label_smoothing, pass, [](Index, Index) {});
+  void backward(const Token* tokens_bc, const Token* targets, double label_smoothing, const Pass& pass) {
+    backward(tokens_bc, targets, label_smoothing, pass, [](Index, Index) {});
   }
   static constexpr Index smallest_piece = 1 << 16;
 
@@ -305,8 +290,8 @@ class Network {
     dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_d, nullptr, Dropout{}, config_.channels);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
       parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
-    project_to_logits(1);
-    return parts_.logits_bcv;
+    parts_.head->forward(device_, parts_.logits, parts_.x_bcd.back(), one_position);
+    return parts_.logits;
   }
 
  private:
@@ -345,6 +330,8 @@ class Network {
   struct Parts {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
         : token(layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed)),
+          cls(config.has_cls() ? layout.weight("embedding.cls_d", {config.channels}, Init::normal, Kind::decayed)
+                               : Weight<T>{}),
           position(config.has_position_table()
                        ? layout.weight("embedding.position_cd", {config.context, config.channels}, Init::normal,
                                        Kind::undecayed)
@@ -352,33 +339,33 @@ class Network {
           sinusoids(layout, config, block_extent(extent)),
           embedding_norm(layout, "embedding.norm_", config.embedding_norm, config.channels, block_extent(extent)),
           blocks(make_blocks(layout, block_begin, config, extent, dropout)),
-          final_norm(layout, "final_norm.", config.final_norm, config.channels, block_extent(extent)) {
-      if (config.logit_bias)
-        logit_bias = layout.weight("logit_bias_v", {config.vocabulary}, Init::zero, Kind::undecayed);
-      const Index BC = block_extent(extent).B * block_extent(extent).C;
+          head(make_head<Device, T>(layout, config, block_extent(extent), token)) {
+      const BlockExtent block = block_extent(extent);
+      const Index BC = block.B * block.C;
       for (std::size_t i = 0; i <= blocks.size(); ++i) {
         x_bcd.push_back(layout.template activation<T>(BC * config.channels));
       }
       embedded_bcd = config.embedding_norm ? layout.template activation<T>(BC * config.channels) : x_bcd[0];
-      logits_bcv = layout.template activation<T>(BC * config.vocabulary);
+      const Index rows = head->rows({block.B, block.C});
+      logits = layout.template activation<T>(rows * head->columns());
       loss = layout.template activation<Accum<T>>(1);
-      loss_bc = layout.template activation<Accum<T>>(BC);
-      lse_bc = layout.template activation<Accum<T>>(BC);
+      each_loss = layout.template activation<Accum<T>>(rows);
+      each_lse = layout.template activation<Accum<T>>(rows);
       count = layout.template activation<Index>(1);
     }
 
-    Weight<T> token, position, logit_bias;
+    Weight<T> token, cls, position;  // cls lies behind the table of tokens and is its last row
     Sinusoids<Device, T> sinusoids;
     Norm<Device, T> embedding_norm;
     std::vector<Index> block_begin;  // of the weights of each block that decay, in the arena
     std::vector<std::unique_ptr<Block<Device, T>>> blocks;
-    Norm<Device, T> final_norm;
+    std::unique_ptr<Head<Device, T>> head;
     T* embedded_bcd;        // the stream itself where no norm follows
     std::vector<T*> x_bcd;  // the residual stream: x_bcd[i] enters block i, the last one leaves the last block
-    T* logits_bcv;
+    T* logits;
     Accum<T>* loss;
-    Accum<T>* loss_bc;
-    Accum<T>* lse_bc;
+    Accum<T>* each_loss;
+    Accum<T>* each_lse;
     Index* count;
   };
 
@@ -479,20 +466,6 @@ class Network {
     network.measure_gradient(training, &state);
     network.update(training, &state);
     return counter.workspace.peak();
-  }
-
-  void project_to_logits(Index BC) {
-    typename Device::Scope scratch(device_.workspace);
-    T* room_bcd = parts_.final_norm.room(scratch, BC);
-    const T* h_bcd = parts_.final_norm.forward(device_, room_bcd, parts_.x_bcd.back(), BC);
-    linear_forward<Device, T>(device_, {.out_bco = parts_.logits_bcv,
-                                        .in_bci = h_bcd,
-                                        .weight_oi = parts_.token.value,
-                                        .bias_o = parts_.logit_bias.value,
-                                        .BC = BC,
-                                        .I = config_.channels,
-                                        .O = config_.vocabulary,
-                                        .scale = config_.logit_scale});
   }
 
   Dropout embedding_dropout(const Pass& pass) const {

@@ -50,11 +50,18 @@ struct ModelConfig {
   bool final_norm = true;
   bool logit_bias = false;
   double logit_scale = 1;
-  std::string positions = "learned";  // learned | none | sinusoidal | rotary | alibi
+  Index classes = 0;                   // O, of a classifier, as golden files have them; 0: a language model
+  std::string class_pooling = "mean";  // mean | cls, what a classifier reads: all positions, or one in front of them
+  std::string positions = "learned";   // learned | none | sinusoidal | rotary | alibi
 
   Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
   Index ffn_channels() const { return hidden_channels ? hidden_channels : 4 * channels; }  // F
+
+  // Whether a vector of its own stands in front of the tokens. It is the last row of their table, behind the
+  // vocabulary.
+  bool has_cls() const { return classes > 0 && class_pooling == "cls"; }
+  Index token_rows() const { return vocabulary + (has_cls() ? 1 : 0); }
 
   // Whether positions have a table of learned vectors, which ends at the context.
   bool has_position_table() const { return positions == "learned"; }

@@ -42,6 +42,7 @@ LAYER_TITLES = {
     "leap_gate": "gate of leap: a query asks what was pooled",
     "leap_logits": "logits of leap: focus times key, a position and head",
     "linear": "linear: multiplies every row by a matrix",
+    "masked_mean": "masked mean: one row of a sequence, for a classifier",
     "metric_attention": "metric attention: keys from a projection and a learned metric",
     "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
     "pooling": "pooling: a running average, weighted by one logit a position",

@@ -47,6 +47,7 @@ class GoldenCases {
         {"cross_attention", &GoldenCases::cross_attention},
         {"language_model", &GoldenCases::language_model},
         {"chunked_language_model", &GoldenCases::chunked_language_model},
+        {"classifier", &GoldenCases::classifier},
     };
     const std::string& wanted = file_.setting("case");
     std::string known;
@@ -501,7 +502,7 @@ class GoldenCases {
   }
 
   // Everything about the network that the shapes and names of its weights say.
-  ModelConfig network_config() const {
+  ModelConfig network_config(bool classifier = false) const {
     for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
     ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
     const Shape token = file_.shape("weight.embedding.token_vd", 2);
@@ -514,7 +515,13 @@ class GoldenCases {
       file_.fail("metadata positions is " + config.positions + ": expected " +
                  (has_table ? "learned, with " : "another, without ") + position);
     }
-    config.context = has_table ? file_.shape(position, 2)[0] : file_.shape("input.tokens_bc", 2)[1];
+    if (classifier) read_head(config);
+    const Index C = file_.shape("input.tokens_bc", 2)[1] + (config.has_cls() ? 1 : 0);
+    config.context = has_table ? file_.shape(position, 2)[0] : C;
+    if (C > config.context) {
+      file_.fail("input.tokens_bc has " + std::to_string(C) + " positions, expected at most the " +
+                 std::to_string(config.context) + " of embedding.position_cd");
+    }
     config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
     config.head_channels = 0;
     config.attention_bias = false;
@@ -525,8 +532,21 @@ class GoldenCases {
       config.head_channels = head_channels(prefix + mixers[layer].head_projection, config.heads);
       config.attention_bias = config.attention_bias || has_attention_bias(prefix);
     }
+    // What sees all of the sequence is global, however long the table.
+    std::string windows;
+    for (const Index window : config.windows()) {
+      windows += (windows.empty() ? "" : ",") + std::to_string(window < C ? window : 0);
+    }
+    config.window = windows;
     check_model(config);
     return config;
+  }
+  void read_head(ModelConfig& config) const {
+    config.classes = file_.shape("weight.classifier.weight_od", 2)[0];
+    if (file_.has_setting("pooling")) config.class_pooling = file_.setting("pooling");
+    if (config.class_pooling != "mean" && config.class_pooling != "cls") {
+      file_.fail("metadata pooling: expected mean or cls, found \"" + config.class_pooling + "\"");
+    }
   }
   // The list of mixers may be as long as `layers` says: that first.
   std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const {
@@ -550,10 +570,6 @@ class GoldenCases {
     const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
     const Shape tokens = file_.shape("input.tokens_bc", 2);
     const Index B = tokens[0], C = tokens[1], V = config.vocabulary;
-    if (C > config.context) {
-      file_.fail("input.tokens_bc has " + std::to_string(C) + " positions, expected at most the " +
-                 std::to_string(config.context) + " of embedding.position_cd");
-    }
     Network<Device, T> network(device_, config,
                                {.B = B, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
     read_weights(network.weights(), network.parameters());
@@ -585,6 +601,33 @@ class GoldenCases {
       run_in_chunks(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen);
     }
     results_["output.logits_bcv"] = {{B, C, V}, std::vector<double>(logits_bcv.begin(), logits_bcv.end())};
+  }
+
+  // One row of logits a sequence. With cls pooling every sequence begins with a token behind the vocabulary.
+  void classifier() {
+    const ModelConfig config = network_config(true);
+    const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+    const Shape tokens = file_.shape("input.tokens_bc", 2);
+    const Index B = tokens[0], first = config.has_cls() ? 1 : 0, C = tokens[1] + first, O = config.classes;
+    Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
+    read_weights(network.weights(), network.parameters());
+    const auto with_first = [&](std::vector<Token> rows, Token token) {
+      for (Index b = B; first && b-- > 0;) rows.insert(rows.begin() + b * tokens[1], token);
+      return rows;
+    };
+    const Token last = last_token(config.vocabulary);
+    Array<Token> tokens_bc(device_, with_first(file_.tokens("input.tokens_bc", tokens, 0, last, 0), last + 1));
+    std::vector<Token> mask;
+    if (file_.has("input.mask_bc")) mask = with_first(file_.tokens("input.mask_bc", tokens, 0, 1, 0), 1);
+    Array<Token> mask_bc(device_, mask);
+    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
+    network.forward(tokens_bc.data(), pass);
+    give("output.logits_bo", {B, O}, network.logits_bcv());
+    if (!goes_back("input.labels_b") && !file_.has("output.loss")) return;
+    Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
+    give("output.loss", {}, network.loss(labels_b.data(), smoothing, pass).mean);
+    network.backward(tokens_bc.data(), labels_b.data(), smoothing, pass);
+    give_gradients(network.gradients(), network.parameters());
   }
 
   Device& device_;

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <memory>
+
+#include "blocks/block.hpp"
+#include "blocks/linear.hpp"
+#include "blocks/norm.hpp"
+#include "layers/masked_mean.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// What a network makes of the stream that leaves its last block: rows of logits, each of which has a target.
+template <class Device, class T>
+class Head {
+ public:
+  virtual ~Head() = default;
+
+  // How many rows a pass has, and how many logits a row.
+  virtual Index rows(const Pass&) const = 0;
+  virtual Index columns() const = 0;
+
+  // x_bcd stays untouched and is needed again by backward.
+  virtual void forward(Device&, T* logits, const T* x_bcd, const Pass&) = 0;
+  // Overwrites d_x_bcd, adds to the weights' gradients.
+  virtual void backward(Device&, T* d_x_bcd, const T* d_logits, const T* x_bcd, const Pass&) = 0;
+};
+
+// The logits of the next token at every position, by the table of tokens; norm and bias are optional:
+//
+//   logits_bcv = scale (norm(x_bcd) token_vd^T + bias_v)
+template <class Device, class T>
+class LanguageHead : public Head<Device, T> {
+ public:
+  LanguageHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, const Weight<T>& token)
+      : D_(config.channels),
+        V_(config.vocabulary),
+        scale_(config.logit_scale),
+        has_norm_(config.final_norm),
+        norm_(layout, "final_norm.", config.final_norm, D_, extent),
+        token_(token) {
+    if (config.logit_bias) bias_ = layout.weight("logit_bias_v", {V_}, Init::zero, Kind::undecayed);
+  }
+
+  Index rows(const Pass& pass) const override { return pass.BC(); }
+  Index columns() const override { return V_; }
+
+  void forward(Device& device, T* logits_bcv, const T* x_bcd, const Pass& pass) override {
+    const Index BC = pass.BC();
+    typename Device::Scope scratch(device.workspace);
+    T* room_bcd = norm_.room(scratch, BC);
+    const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, BC);
+    linear_forward<Device, T>(device, {.out_bco = logits_bcv,
+                                       .in_bci = h_bcd,
+                                       .weight_oi = token_.value,
+                                       .bias_o = bias_.value,
+                                       .BC = BC,
+                                       .I = D_,
+                                       .O = V_,
+                                       .scale = scale_});
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* d_logits_bcv, const T* x_bcd, const Pass& pass) override {
+    const Index BC = pass.BC();
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = token_.gradient,
+                                               .d_bias_o = bias_.gradient,
+                                               .d_out_bco = d_logits_bcv,
+                                               .in_bci = norm_.normed(device, d_x_bcd, x_bcd, BC),
+                                               .BC = BC,
+                                               .I = D_,
+                                               .O = V_,
+                                               .scale = scale_});
+    linear_backward_input<Device, T>(device, {.d_in_bci = d_x_bcd,
+                                              .d_out_bco = d_logits_bcv,
+                                              .weight_oi = token_.value,
+                                              .BC = BC,
+                                              .I = D_,
+                                              .O = V_,
+                                              .scale = scale_});
+    if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, x_bcd, BC);
+  }
+
+ private:
+  Index D_, V_;
+  double scale_;
+  bool has_norm_;
+  Norm<Device, T> norm_;
+  Weight<T> token_, bias_;
+};
+
+// One row of logits a sequence, of the mean of its positions that the mask leaves or of its first position, which then
+// holds a vector of its own in the place of a token; the norm is optional:
+//
+//   logits_bo = row_bd weight_od^T + bias_o,  row_bd = masked_mean(norm(x_bcd)) or norm(x_bcd) at c = 0
+template <class Device, class T>
+class ClassifierHead : public Head<Device, T> {
+ public:
+  ClassifierHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent)
+      : D_(config.channels),
+        O_(config.classes),
+        has_norm_(config.final_norm),
+        first_position_(config.has_cls()),
+        norm_(layout, "final_norm.", config.final_norm, D_, extent),
+        weight_(layout.weight("classifier.weight_od", {O_, D_}, Init::normal, Kind::decayed)),
+        bias_(layout.weight("classifier.bias_o", {O_}, Init::zero, Kind::undecayed)),
+        row_bd_(layout.template activation<T>(extent.B * D_)),
+        share_b_(layout.template activation<Accum<T>>(extent.B)) {}
+
+  Index rows(const Pass& pass) const override { return pass.B; }
+  Index columns() const override { return O_; }
+
+  void forward(Device& device, T* logits_bo, const T* x_bcd, const Pass& pass) override {
+    typename Device::Scope scratch(device.workspace);
+    T* room_bcd = norm_.room(scratch, pass.BC());
+    const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, pass.BC());
+    if (first_position_) {
+      for (Index b = 0; b < pass.B; ++b) device.copy(row_bd_ + b * D_, h_bcd + b * pass.C * D_, D_);
+    } else {
+      masked_mean_forward<Device, T>(device, row_bd_, share_b_, h_bcd, pass.mask_bc, pass.B, pass.C, D_);
+    }
+    linear_forward<Device, T>(device, {.out_bco = logits_bo,
+                                       .in_bci = row_bd_,
+                                       .weight_oi = weight_.value,
+                                       .bias_o = bias_.value,
+                                       .BC = pass.B,
+                                       .I = D_,
+                                       .O = O_});
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const Pass& pass) override {
+    typename Device::Scope scratch(device.workspace);
+    T* d_row_bd = scratch.template take<T>(pass.B * D_);
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = weight_.gradient,
+                                               .d_bias_o = bias_.gradient,
+                                               .d_out_bco = d_logits_bo,
+                                               .in_bci = row_bd_,
+                                               .BC = pass.B,
+                                               .I = D_,
+                                               .O = O_});
+    linear_backward_input<Device, T>(
+        device,
+        {.d_in_bci = d_row_bd, .d_out_bco = d_logits_bo, .weight_oi = weight_.value, .BC = pass.B, .I = D_, .O = O_});
+    if (first_position_) {
+      device.set_zero(d_x_bcd, pass.BC() * D_);
+      for (Index b = 0; b < pass.B; ++b) device.copy(d_x_bcd + b * pass.C * D_, d_row_bd + b * D_, D_);
+    } else {
+      masked_mean_backward<Device, T>(device, d_x_bcd, d_row_bd, share_b_, pass.mask_bc, pass.B, pass.C, D_);
+    }
+    if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, x_bcd, pass.BC());
+  }
+
+ private:
+  Index D_, O_;
+  bool has_norm_, first_position_;
+  Norm<Device, T> norm_;
+  Weight<T> weight_, bias_;
+  T* row_bd_;
+  Accum<T>* share_b_;
+};
+
+// The head that a network has. token: the table of tokens.
+template <class Device, class T>
+std::unique_ptr<Head<Device, T>> make_head(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+                                           const Weight<T>& token) {
+  if (config.classes > 0) return std::make_unique<ClassifierHead<Device, T>>(layout, config, extent);
+  return std::make_unique<LanguageHead<Device, T>>(layout, config, extent, token);
+}
+
+}  // namespace abh
