@@ -1,100 +1,14 @@
 #pragma once
 
-// Scans of pooling: of numbers that exist once a position, and of rows of channels with weights that are ready. What is
-// scanned, and the equations, stand in pooling.cu.
+// Scans of pooling over rows of channels, with weights that are ready. What is scanned, and the equations, stand in
+// pooling.cu.
 
 #include <utility>
 
-#include "cuda/kernel.hpp"
+#include "cuda/pooling_positions.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
-
-inline constexpr float minus_infinity = -__builtin_inff();
-
-enum class Order { up, down };
-
-// Scans of one number a position.
-
-// What one or more positions do to a state, and the two kinds of it: sums, state -> keep state + add, and running
-// maxima, state -> max(keep + state, add), where a keep of -infinity starts anew.
-struct Step {
-  float keep, add;
-};
-struct Sums {
-  static __device__ float start() { return 0; }
-  static __device__ Step nothing() { return {1, 0}; }
-  static __device__ float after(float state, Step step) { return step.keep * state + step.add; }
-  static __device__ Step both(Step first, Step then) {
-    return {first.keep * then.keep, then.keep * first.add + then.add};
-  }
-};
-struct Maxima {
-  static __device__ float start() { return minus_infinity; }
-  static __device__ Step nothing() { return {0, minus_infinity}; }
-  static __device__ float after(float state, Step step) { return fmaxf(state + step.keep, step.add); }
-  static __device__ Step both(Step first, Step then) {
-    return {first.keep + then.keep, fmaxf(first.add + then.keep, then.add)};
-  }
-};
-
-inline constexpr int scan_threads = 128;
-inline constexpr int scan_warps = scan_threads / warp_size;
-inline constexpr int positions_per_thread = 8;
-
-template <class Kind>
-struct WarpTotals {
-  Step of_warp[scan_warps];
-};
-
-// The state before a thread's positions, whose effect is `mine`. carry is the state before all of the block, and after
-// all of it on return. All threads must call this.
-template <class Kind>
-__device__ float state_before(Step mine, float& carry) {
-  auto& totals = shared_memory<WarpTotals<Kind>>();
-  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
-  Step upto = mine;  // of all lanes up to this one
-  for (int distance = 1; distance < warp_size; distance *= 2) {
-    const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, unsigned(distance)),
-                          __shfl_up_sync(whole_warp, upto.add, unsigned(distance))};
-    if (lane >= distance) upto = Kind::both(earlier, upto);
-  }
-  const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, 1u), __shfl_up_sync(whole_warp, upto.add, 1u)};
-  if (lane == warp_size - 1) totals.of_warp[warp] = upto;
-  __syncthreads();
-  float state = carry;
-  for (int w = 0; w < scan_warps; ++w) {
-    if (w < warp) state = Kind::after(state, totals.of_warp[w]);
-    carry = Kind::after(carry, totals.of_warp[w]);
-  }
-  __syncthreads();  // before the next call overwrites the totals
-  return lane == 0 ? state : Kind::after(state, earlier);
-}
-
-// A block's walk through C positions in an order: step_at(c) is asked first, then visit(c, state before, state after).
-// Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
-template <class Kind, class StepAt, class Visit>
-__device__ void scan_positions(int C, Order order, const StepAt& step_at, const Visit& visit) {
-  float carry = Kind::start();
-  for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
-    const int first = round + int(threadIdx.x) * positions_per_thread;
-    const auto position = [&](int i) { return order == Order::up ? first + i : C - 1 - first - i; };
-    Step steps[positions_per_thread];
-    Step mine = Kind::nothing();
-    for (int i = 0; i < positions_per_thread; ++i) {
-      steps[i] = first + i < C ? step_at(position(i)) : Kind::nothing();
-      mine = Kind::both(mine, steps[i]);
-    }
-    float state = state_before<Kind>(mine, carry);
-    for (int i = 0; i < positions_per_thread; ++i) {
-      const float before = state;
-      state = Kind::after(state, steps[i]);
-      if (first + i < C) visit(position(i), before, state);
-    }
-  }
-}
-
-// Scans of the payload.
 
 // A tile is 256 positions by 16 packs of `width` channels, and belongs to a block of 256 threads:
 //
