@@ -1,5 +1,4 @@
-#include "cuda/pooling_scan.hpp"
-#include "cuda/pooling_weights.hpp"
+#include "cuda/pooling_of_all.hpp"
 
 namespace abh {
 
@@ -10,16 +9,18 @@ namespace abh {
 //   state_c = keep_c state_{c-1} + add_c in_c          keep_c = 0 where a window's block begins,
 //
 // be it an average, a suffix, an adjoint or a pull: pooling_scan.hpp runs it over tiles of the sequence. All keep_c
-// lie in [0, 1], so that products of them, which is what tiles need to be joined, cannot overflow.
+// lie in [0, 1], or are e to the power of differences that add up to little more than 0, so that products of them,
+// which is what tiles need to be joined, cannot overflow.
 //
-// Bytes a row of H = N K channels, beside a few numbers a head: with C <= 256, or windows that divide 256, where no
+// Bytes a row of H channels, beside a few numbers a head: with C <= 256, or windows that divide 256, where no
 // tile waits for another one,
 //
 //   forward, global     x once, out once            backward, global     d_out, x, out, d_x once
 //   forward, windowed   x twice, suffixes (float)   backward, windowed   d_out twice, x, out, d_x once, pulls (float)
 //                       written and read, out once                       written and read
 //
-// and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits.
+// and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
+// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.hpp).
 
 inline namespace ABH_BACKEND {
 
@@ -111,9 +112,10 @@ struct PayloadGradient {
   }
 };
 template <class T>
-PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a) {
-  const Index H = a.shape.N * a.shape.K;
-  return {a.d_x_bch, stride_or(a.d_x_stride, H), a.accumulate, a.x_bch, stride_or(a.x_stride, H), a.out_bch};
+PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a, Index first) {
+  const Index H = a.shape.H();
+  return {a.d_x_bch + first, stride_or(a.d_x_stride, H), a.accumulate,
+          a.x_bch + first,   stride_or(a.x_stride, H),   a.out_bch + first};
 }
 
 // The gradient of the payload from the adjoint, and kappa.
@@ -183,13 +185,19 @@ struct EmitWindowGradient {
   }
 };
 
-// Pooling.
+// Pooling. What is one number a position and head is computed once; the payloads that it weighs are scanned one after
+// the other, each from its first channel on.
+
+template <class Body>
+void for_each_payload(const PoolingShape& s, const Body& body) {
+  for (Index p = 0; p < s.payloads; ++p) body(p, p * s.N * s.K);
+}
 
 template <int width, class T>
-void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
+void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
   const PoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.N * s.K, BN = s.B * s.N, stride = stride_or(a.x_stride, H);
+  const Index H = s.H(), BN = s.B * s.N, stride = stride_or(a.x_stride, H);
   typename Gpu::Scope scratch(device.workspace);
   const auto take = [&](Index count) { return scratch.template take<float>(count); };
   const Index window_BNC = block < C ? BN * C : 0;
@@ -211,43 +219,57 @@ void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
   launch(a.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads, 0,
          device.stream(), w);
 
-  // The scan runs out = beta out + alpha x, which is the average moved by alpha, as beta = 1 - alpha.
-  const Scan<T> prefixes{a.x_bch, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block};
-  if (block == C) {
-    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch});  // (pooling.5)
-    return;
-  }
   // Suffixes stay in float: they are merged before the result is rounded, once.
-  float* suffix_bch = take(s.B * C * H);
-  const Scan<T> suffixes{a.x_bch, stride, w.suffix_beta_bnc, w.suffix_alpha_bnc, Order::down, s.B, C, N, K, block};
-  scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch});  // (pooling.5)
-  scan_payload<width>(device, prefixes,
-                      EmitWindow<T>{a.out_bch, suffix_bch, w.gamma_bnc, block, int(H)});  // (pooling.5)
+  float* suffix_bch = take(block < C ? s.B * C * H : 0);
+  for_each_payload(s, [&](Index, Index first) {
+    // The scan runs out = beta out + alpha x, which is the average moved by alpha, as beta = 1 - alpha.
+    const Scan<T> prefixes{a.x_bch + first, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block, H};
+    if (block == C) {
+      scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first});  // (pooling.5)
+      return;
+    }
+    const Scan<T> suffixes{a.x_bch + first, stride, w.suffix_beta_bnc, w.suffix_alpha_bnc, Order::down, s.B, C, N, K,
+                           block,           H};
+    scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first});  // (pooling.5)
+    scan_payload<width>(
+        device, prefixes,
+        EmitWindow<T>{a.out_bch + first, suffix_bch + first, w.gamma_bnc, block, int(H)});  // (pooling.5)
+  });
 }
 
 template <int width, class T>
 void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
-  const Index H = s.N * s.K, BNC = s.B * s.N * C;
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
   float* alpha_bnc = scratch.template take<float>(BNC);
   float* passed_on_bnc = scratch.template take<float>(BNC);
-  float* kappa_pbnc = scratch.template take<float>(most_parts(K, tile_lanes * width) * BNC);
+  float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
   launch(a.slope_n ? global_weights_kernel<true> : global_weights_kernel<false>, blocks_for(BNC, 128), 128, 0,
          device.stream(), alpha_bnc, passed_on_bnc, a.max_bnc, a.sum_bnc, a.logit_bnc, a.slope_n, a.mask_bc, BNC, C, N);
-  const Scan<T> adjoints{a.d_out_bch, H, passed_on_bnc, nullptr, Order::down, s.B, C, N, K, C};
-  scan_payload<width>(device, adjoints,
-                      EmitGlobalGradient<T>{payload_gradient(a), alpha_bnc, {kappa_pbnc}});  // (pooling.10)
-  launch(global_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
-         passed_on_bnc, Dots{kappa_pbnc, BNC, K, tile_lanes * width}, C, N);
+  for_each_payload(s, [&](Index p, Index first) {
+    const Scan<T> adjoints{a.d_out_bch + first, H, passed_on_bnc, nullptr, Order::down, s.B, C, N, K, C, H};
+    const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
+    scan_payload<width>(device, adjoints, emit);  // (pooling.10)
+  });
+  const GlobalGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
+                               .alpha_bnc = alpha_bnc,
+                               .passed_on_bnc = passed_on_bnc,
+                               .sum_bnc = a.sum_bnc,
+                               .d_lse_bnc = a.d_lse_bnc,
+                               .kappa = dots_of(device, kappa_pbnc, s, tile_lanes * width),
+                               .C = C,
+                               .N = N};
+  launch(a.d_lse_bnc ? global_d_logit_kernel<true> : global_d_logit_kernel<false>, blocks_for(s.B * s.N, 1),
+         scan_threads, 0, device.stream(), d_logit);
 }
 
 template <int width, class T>
 void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.N * s.K, BNC = s.B * s.N * C, dots = most_parts(K, tile_lanes * width) * BNC;
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
   const auto take = [&](Index count) { return scratch.template take<float>(count); };
   const WindowWeights w{.keep_down_bnc = take(BNC),
@@ -272,14 +294,23 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
   // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float. Up first:
   // the second scan has both sides at hand and finishes the gradient.
   float* pull_up_bch = take(s.B * C * H);
-  const Scan<T> up{a.d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, Order::up, s.B, C, N, K, block};
-  const Scan<T> down{a.d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block};
-  const EmitWindowGradient<T> emit{
-      payload_gradient(a), pull_up_bch, w.weight_down_bnc, w.weight_up_bnc, {take(dots), take(dots)}, C, block, int(H)};
-  scan_payload<width>(device, up, EmitState<float>{pull_up_bch});  // (pooling.16)
-  scan_payload<width>(device, down, emit);                         // (pooling.16)
+  float *x_dot_pbnc = take(s.payloads * parts), *out_dot_pbnc = take(s.payloads * parts);
+  for_each_payload(s, [&](Index p, Index first) {
+    const T* d_out_bch = a.d_out_bch + first;
+    const Scan<T> up{d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, Order::up, s.B, C, N, K, block, H};
+    const Scan<T> down{d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block, H};
+    const EmitWindowGradient<T> emit{payload_gradient(a, first),
+                                     pull_up_bch + first,
+                                     w.weight_down_bnc,
+                                     w.weight_up_bnc,
+                                     {x_dot_pbnc + p * parts, out_dot_pbnc + p * parts},
+                                     C,
+                                     block,
+                                     int(H)};
+    scan_payload<width>(device, up, EmitState<float>{pull_up_bch + first});  // (pooling.16)
+    scan_payload<width>(device, down, emit);                                 // (pooling.16)
+  });
 
-  const auto sums = [&](const float* dot_pbnc) { return Dots{dot_pbnc, BNC, K, tile_lanes * width}; };
   const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
                                .pulled_up_bnc = w.top_bnc,
                                .keep_down_bnc = w.keep_down_bnc,
@@ -288,18 +319,76 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
                                .keep_up_bnc = w.keep_up_bnc,
                                .add_up_bnc = w.add_up_bnc,
                                .weight_up_bnc = w.weight_up_bnc,
-                               .x_dot = sums(emit.dot_pbnc[0]),
-                               .out_dot = sums(emit.dot_pbnc[1]),
+                               .x_dot = dots_of(device, x_dot_pbnc, s, tile_lanes * width),
+                               .out_dot = dots_of(device, out_dot_pbnc, s, tile_lanes * width),
                                .C = C,
                                .N = N,
-                               .block = block};
-  launch(window_d_logit_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), d_logit);
+                               .block = block,
+                               .d_lse_bnc = a.d_lse_bnc};
+  launch(a.d_lse_bnc ? window_d_logit_kernel<true> : window_d_logit_kernel<false>, blocks_for(s.B * s.N, 1),
+         scan_threads, 0, device.stream(), d_logit);
+}
+
+// One average for all positions.
+
+template <int width, class T>
+void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
+  const PoolingShape& s = a.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K);
+  const Index H = s.H(), BNC = s.B * s.N * C;
+  typename Gpu::Scope scratch(device.workspace);
+  float* alpha_bnc = scratch.template take<float>(BNC);
+  float* keep_bnc = scratch.template take<float>(BNC);
+  float* average_bh = scratch.template take<float>(s.B * N * K);
+  launch(weights_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(),
+         WeightsOfAll{a.max_bnc, a.sum_bnc, a.logit_bnc, a.mask_bc, C, N});
+  launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
+         a.logit_bnc, a.mask_bc, BNC, C, N);
+  for_each_payload(s, [&](Index, Index first) {
+    const Scan<T> payload{
+        a.x_bch + first, stride_or(a.x_stride, H), keep_bnc, alpha_bnc, Order::up, s.B, C, N, K, C, H};
+    sum_payload<width>(device, average_bh, payload);  // (pooling.25)
+    emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
+  });
+}
+
+// With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.11) and
+// (pooling.13) are what is wanted here.
+template <int width, class T>
+void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
+  const PoolingShape& s = a.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K);
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
+  typename Gpu::Scope scratch(device.workspace);
+  float* alpha_bnc = scratch.template take<float>(BNC);
+  float* keep_bnc = scratch.template take<float>(BNC);
+  float* adjoint_bh = scratch.template take<float>(s.B * N * K);
+  float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
+  launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
+         a.logit_bnc, a.mask_bc, BNC, C, N);
+  for_each_payload(s, [&](Index p, Index first) {
+    const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, Order::up, s.B, C, N, K, C, H};
+    const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
+    sum_payload<width>(device, adjoint_bh, gradients);
+    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling.26)
+  });
+  launch(d_logit_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
+         dots_of(device, kappa_pbnc, s, tile_lanes * width), a.d_lse_bnc, C, N);
 }
 
 template <int width, class T>
+void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
+  a.shape.causal ? pooling_forward_causal<width>(device, a) : pooling_forward_of_all<width>(device, a);
+}
+template <int width, class T>
 void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
-  block_of(a.shape) < a.shape.C ? pooling_backward_windowed<width>(device, a)
-                                : pooling_backward_global<width>(device, a);
+  if (!a.shape.causal) {
+    pooling_backward_of_all<width>(device, a);
+  } else if (block_of(a.shape) < a.shape.C) {
+    pooling_backward_windowed<width>(device, a);
+  } else {
+    pooling_backward_global<width>(device, a);
+  }
 }
 
 }  // namespace
@@ -307,7 +396,7 @@ void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (a.shape.B * a.shape.C == 0) return;
-  const Index H = a.shape.N * a.shape.K;
+  const Index H = a.shape.H();
   packs_fit(a.shape.K, stride_or(a.x_stride, H), H, a.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
                                                                         : pooling_forward<1>(device, a);
 }
@@ -315,7 +404,7 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (a.shape.B * a.shape.C == 0) return;
-  const Index H = a.shape.N * a.shape.K;
+  const Index H = a.shape.H();
   packs_fit(a.shape.K, stride_or(a.x_stride, H), stride_or(a.d_x_stride, H), a.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
       ? pooling_backward<4>(device, a)
       : pooling_backward<1>(device, a);

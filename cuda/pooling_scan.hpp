@@ -42,6 +42,7 @@ struct Scan {
   Index B;
   int C, N, K;
   int block;  // positions in a block of the window; C if there is none
+  Index row;  // from one row to the next of an array whose rows touch: N K, or that of several payloads side by side
 };
 
 // Where a thread of a tile works.
@@ -182,11 +183,40 @@ __device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const 
   (body(std::integral_constant<int, i>()), ...);
 }
 
-// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
-//
 // Dot products over the channels of a head: the 16 lanes of a run leave their parts of 16 positions in shared memory,
 // then lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
 // block is needed, and it does not matter how many channels a head has.
+template <class Emit, class Thread>
+__device__ __forceinline__ void keep_dots(const Thread& me, int i, const float* dots) {
+  if constexpr (Emit::dots > 0) {
+    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][i][me.lane] = dots[d];
+  }
+}
+template <int width, class T, class Emit>
+__device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T, width>& me, const Emit& emit) {
+  if constexpr (Emit::dots > 0) {
+    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    __syncwarp();
+    constexpr int tile_channels = tile_lanes * width;
+    const int c = me.position(me.lane), first = me.h_tile * tile_channels,
+              end = smaller(first + tile_channels, s.N * s.K);
+    if (c >= me.C) return;
+    for (int n = first / s.K; n * s.K < end; ++n) {
+      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
+      const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
+      const int part = me.h_tile - n * s.K / tile_channels;
+      for (int d = 0; d < Emit::dots; ++d) {
+        float sum = 0;
+        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
+        const Index BNC = s.B * s.N * me.C;
+        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
+      }
+    }
+  }
+}
+
+// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
 template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
                                                                 int tiles) {
@@ -212,38 +242,18 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
     for (int i = 0; i < Emit::batch; ++i) {
       const int c = me.position(first + i);
       const Index bc = me.b * me.C + c;
-      at[i] = {bc, bc * H + me.h, me.first_weight + c, c, me.h};
+      at[i] = {bc, bc * s.row + me.h, me.first_weight + c, c, me.h};
       if (c < me.C && me.works) loaded[i] = emit.template fetch<width>(at[i]);
     }
     for (int i = 0; i < Emit::batch; ++i) {
       advance<width>(state, step_at<T, width>(s, me, at[i].c), in[first + i]);
       [[maybe_unused]] float dots[2] = {0, 0};
       if (at[i].c < me.C && me.works) emit.template finish<width>(at[i], loaded[i], in[first + i], state, dots);
-      if constexpr (Emit::dots > 0) {
-        auto& shared = shared_memory<TileDots<Emit::dots>>();
-        for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][first + i][me.lane] = dots[d];
-      }
+      keep_dots<Emit>(me, first + i, dots);
     }
   });
 
-  if constexpr (Emit::dots > 0) {
-    auto& shared = shared_memory<TileDots<Emit::dots>>();
-    __syncwarp();
-    const int c = me.position(me.lane), first = me.h_tile * tile_lanes * width,
-              end = smaller(first + tile_lanes * width, H);
-    if (c >= me.C) return;
-    for (int n = first / s.K; n * s.K < end; ++n) {
-      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
-      const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
-      const int part = me.h_tile - n * s.K / (tile_lanes * width);
-      for (int d = 0; d < Emit::dots; ++d) {
-        float sum = 0;
-        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
-        const Index BNC = s.B * s.N * me.C;
-        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
-      }
-    }
-  }
+  write_dots<width>(s, me, emit);
 }
 
 // Runs a scan and hands its states to `emit`.

@@ -3,7 +3,7 @@
 // Pooling on the GPU: what is one number a position and head, weights before the payload is scanned and the gradients
 // of logits after it. Kernels of one block a head walk through the sequence with the scans of pooling_positions.hpp.
 
-#include "cuda/pooling_positions.hpp"
+#include "cuda/pooling_scan.hpp"
 #include "layers/pooling.hpp"
 
 namespace abh {
@@ -147,7 +147,7 @@ __global__ void window_weights_kernel(WindowWeights a) {
 }
 
 // Gradients of logits, once the dot products of the payload's scans are there: sums over the channels of a head, one
-// part for each tile of channels that the head touches.
+// part for each tile of channels that the head touches, as pooling_scan.hpp has left them.
 
 struct Dots {
   const float* dot_pbnc;
@@ -164,20 +164,52 @@ struct Dots {
 // Parts that a head may have.
 inline Index most_parts(Index K, Index tile_channels) { return (K + tile_channels - 2) / tile_channels + 1; }
 
+// Adds the dot products of the payloads behind the first to the first part of the first. Grid: a thread a position and
+// head.
+__global__ static void add_payloads_kernel(float* dot_pbnc, Dots first, Index parts, int payloads, int C, int N) {
+  const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= first.BNC) return;
+  float sum = dot_pbnc[i];
+  for (int p = 1; p < payloads; ++p) sum += first(p * parts * first.BNC + i, int(i / C % N));
+  dot_pbnc[i] = sum;
+}
+inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int tile_channels) {
+  const Dots dots{dot_pbnc, s.B * s.N * s.C, int(s.K), tile_channels};
+  if (s.payloads > 1) {
+    launch(add_payloads_kernel, blocks_for(dots.BNC, 128), 128, 0, device.stream(), dot_pbnc, dots,
+           most_parts(s.K, tile_channels), int(s.payloads), int(s.C), int(s.N));
+  }
+  return dots;
+}
+
 // Grid: one block for each head of each sequence. The drift is a scan from the end of the sequence: its state before c
-// is drift_c, and after c drift_{c-1}.
-__global__ static void global_d_logit_kernel(float* d_logit_bnc, const float* alpha_bnc, const float* passed_on_bnc,
-                                             Dots kappa, int C, int N) {
-  const Index bn = blockIdx.x, first = bn * C;
-  float* d_logit_c = d_logit_bnc + first;
+// is drift_c, and after c drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own.
+struct GlobalGradient {
+  float* d_logit_bnc;
+  const float *alpha_bnc, *passed_on_bnc, *sum_bnc;
+  const float* d_lse_bnc;
+  Dots kappa;
+  int C, N;
+};
+template <bool has_d_lse>
+__global__ void global_d_logit_kernel(GlobalGradient a) {
+  const Index bn = blockIdx.x, first = bn * a.C;
+  float* d_logit_c = a.d_logit_bnc + first;
+  // Not read where nothing has been seen.
+  const auto d_lse = [&](int c) { return a.sum_bnc[first + c] == 0 ? 0 : a.d_lse_bnc[first + c]; };
   scan_positions(
-      Sums{}, C, Order::down,
+      Sums{}, a.C, Order::down,
       [&](int c) {
-        const float local = alpha_bnc[first + c] * kappa(first + c, int(bn % N));
+        const float local = a.alpha_bnc[first + c] * a.kappa(first + c, int(bn % a.N));
         d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
-        return Step{c > 0 ? passed_on_bnc[first + c - 1] : 0, -local};  // (pooling.14)
+        const float beta = c > 0 ? a.passed_on_bnc[first + c - 1] : 0;
+        if constexpr (has_d_lse) return Step{beta, beta * d_lse(c) - local};  // (pooling.28)
+        return Step{beta, -local};                                            // (pooling.14)
       },
-      [&](int c, float drift, float) { d_logit_c[c] += alpha_bnc[first + c] * drift; });  // (pooling.13)
+      [&](int c, float drift, float) {
+        if constexpr (has_d_lse) drift += d_lse(c);      // (pooling.28)
+        d_logit_c[c] += a.alpha_bnc[first + c] * drift;  // (pooling.13)
+      });
 }
 
 // Grid: one block for each head of each sequence.
@@ -188,21 +220,32 @@ struct WindowGradient {
   const float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
   Dots x_dot, out_dot;  // x . d_x, out . d_out
   int C, N, block;
+  const float* d_lse_bnc;
 };
-__global__ static void window_d_logit_kernel(WindowGradient a) {
+template <bool has_d_lse>
+__global__ void window_d_logit_kernel(WindowGradient a) {
   const Index bn = blockIdx.x, first = bn * a.C;
   const int n = int(bn % a.N);
+  const auto pulled_by = [&](const float* add_bnc, int c) {
+    const Index i = first + c;
+    if constexpr (has_d_lse) {
+      // Not read where the window saw nothing and has no say.
+      return add_bnc[i] == 0 ? 0 : add_bnc[i] * (a.out_dot(i, n) - a.d_lse_bnc[i]);  // (pooling.29)
+    } else {
+      return add_bnc[i] * a.out_dot(i, n);
+    }
+  };
   scan_positions(
       Sums{}, a.C, Order::up,
       [&](int c) {
-        return Step{a.keep_up_bnc[first + c], a.add_up_bnc[first + c] * a.out_dot(first + c, n)};
+        return Step{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc, c)};
       },
       [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });  // (pooling.16), pull_out
   __syncthreads();
   scan_positions(
       Sums{}, a.C, Order::down,
       [&](int c) {
-        return Step{a.keep_down_bnc[first + c], a.add_down_bnc[first + c] * a.out_dot(first + c, n)};
+        return Step{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc, c)};
       },
       [&](int c, float, float pulled_down) {
         const Index i = first + c;

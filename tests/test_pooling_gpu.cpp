@@ -77,8 +77,8 @@ TEST_CASE("pooling: on the GPU, decay over tiles of positions, windows", "[pooli
   check_alignment(decaying({{1, 9, 2, 8, 3}}));
 }
 
-// The windowed d_logit is a difference of sums as large as x . d_x, which may vanish while they do not: its error is
-// measured against them.
+// Windowed, and where not causal, d_logit is a difference of numbers as large as x . d_x, which may vanish while they
+// do not: its error is measured against them.
 template <class Case>
 void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
   const auto [B, C, N, K, window, causal, payloads] = layer.shape;
@@ -90,7 +90,7 @@ void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
   const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
   const Values<double> d_in = run_backward<double>(layer, plain, converted<double>(in), converted<double>(d_out));
   double scale = largest(d_in[0]);
-  for (Index bc = 0; bc < B * C && window > 0; ++bc) {
+  for (Index bc = 0; bc < B * C && (window > 0 || !causal); ++bc) {
     for (Index n = 0; n < N; ++n) {
       double dot = 0;
       for (Index k = 0; k < K; ++k) dot += in[1][size((bc * N + n) * K + k)] * d_in[1][size((bc * N + n) * K + k)];
@@ -131,9 +131,109 @@ TEST_CASE("pooling: on the GPU, decay over thousands of positions in float", "[p
   }
 }
 
+TEST_CASE("pooling: on the GPU, several payloads", "[pooling][gpu]") {
+  for (Index window : {0, 4}) {
+    for (Index K : {1, 3, 8, 33, 64, 100}) check(PoolingCase{{2, 19, 3, K, window, true, 2}});
+    check(PoolingCase{{2, 19, 2, 5, window, true, 3}});
+    check(PoolingCase{{1, 3, 1, 1021, window, true, 2}});
+    check(decaying({{2, 37, 2, 8, window, true, 2}, holes_and_nothing(37), true, 3, 5}));
+    check_alignment(decaying({{1, 9, 2, 8, window, true, 2}}));
+  }
+  for (Index window : {0, 7, 256, 300}) {
+    check(sloped(PoolingCase{{2, 530, 1, 4, window, true, 2}, holes_and_nothing(530)}, 0.003));
+  }
+}
+
+TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pooling][gpu]") {
+  for (Index window : {0, 1, 5, 255, 256, 257, 300}) {
+    check(LseCase{{{1, 519, 2, 3, window}}});
+    check(LseCase{{{2, 530, 1, 4, window}, holes_and_nothing(530)}});
+    check(sloped(LseCase{{{1, 519, 2, 2, window, true, 2}}}, 0.003));
+    check(sloped(LseCase{{{2, 530, 1, 4, window, true, 2}, holes_and_nothing(530)}}, 0.5));
+  }
+  check(LseCase{{{1, 1025, 1, 8}}});
+  for (Index window : {0, 3}) check_alignment(LseCase{decaying({{1, 9, 2, 8, window, true, 2}})});
+}
+
+TEST_CASE("pooling: on the GPU, one average for all positions", "[pooling][gpu]") {
+  for (Index C : {1, 2, 17, 255, 256, 257, 513, 1100}) {
+    check(LseCase{{{1, C, 2, 3, 0, false}}});
+    check(PoolingCase{{2, C, 1, 8, 0, false, 2}});
+  }
+  for (Index K : {1, 3, 33, 64, 100, 300}) {
+    check(LseCase{{{2, 19, 3, K, 0, false, 2}}});
+    check(LseCase{{{2, 37, 2, K, 0, false}, holes_and_nothing(37), true, 3, 5}});
+  }
+  check(PoolingCase{{1, 3, 1, 1021, 0, false, 2}}, 4e-2);
+  check(LseCase{{{2, 530, 1, 4, 0, false, 2}, holes_and_nothing(530), true, 8, 12}});
+  check_alignment(LseCase{{{1, 9, 2, 8, 0, false, 2}}});
+  for (double scale : {30.0, 1e4}) check_accuracy(PoolingCase{{2, 600, 2, 4, 0, false}}, scale, 1e-5);
+}
+
+TEST_CASE("pooling: on the GPU, one average for all positions is the same in every row", "[pooling][gpu]") {
+  const PoolingCase layer{{2, 300, 2, 3, 0, false, 2}, holes_and_nothing(300)};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  for_each_gpu([&](auto& device, const std::string& name) {
+    const Array<float> out = run_forward<float>(layer, device, in)[0];
+    Index different = 0, not_zero = 0;
+    for (Index i = 0; i < 300 * 12; ++i) {
+      different += out[size(i)] != out[size(i % 12)];
+      not_zero += out[size(300 * 12 + i)] != 0;
+    }
+    INFO(name);
+    CHECK(different == 0);
+    CHECK(not_zero == 0);  // all of it is masked
+  });
+}
+
+// What comes in for positions that see nothing has no meaning, and no effect; what is left out gets exactly 0.
+TEST_CASE("pooling: on the GPU, a gradient of the logarithm of an empty sum is not read", "[pooling][gpu]") {
+  const Index C = 530;
+  for (bool causal : {true, false}) {
+    for (Index window : {0, 3, 300}) {
+      if (!causal && window > 0) continue;
+      const LseCase layer{{{2, C, 1, 4, window, causal}, holes_and_nothing(C)}};
+      const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+      Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+      for (Index c = 0; c < 2 * C; ++c) {
+        if (c >= C || (causal && c < C / 4)) d_out[1][size(c)] = std::numeric_limits<float>::quiet_NaN();
+      }
+      for_each_gpu([&](auto& device, const std::string& name) {
+        INFO(name << ", window " << window << ", causal " << causal);
+        const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
+        CHECK(std::isfinite(largest(d_in[0])));
+        CHECK(std::isfinite(largest(d_in[1])));
+        Index not_zero = 0;
+        for (Index c = 0; c < 2 * C; ++c) {
+          if (layer.mask_bc[size(c)] != 0) continue;
+          not_zero += d_in[0][size(c)] != 0;
+          for (Index k = 0; k < 4; ++k) not_zero += d_in[1][size(c * 4 + k)] != 0;
+        }
+        CHECK(not_zero == 0);
+      });
+    }
+  }
+}
+
+TEST_CASE("pooling: on the GPU, no sequences, no positions, with all that pooling takes", "[pooling][gpu]") {
+  for_each_gpu([](auto& device, const std::string&) {
+    for (Index B : {0, 2}) {
+      for (Index window : {0, 2}) {
+        const PoolingCase layer = decaying({{B, B == 0 ? 5 : 0, 2, 3, window, true, 2}});
+        const Array<float> slope_n(2, 0.5f);
+        CHECK(run_forward<float>(layer, device, {{}, {}, slope_n})[0].empty());
+        CHECK(run_backward<float>(layer, device, {{}, {}, slope_n}, {{}})[1].empty());
+      }
+      const PoolingCase layer{{B, B == 0 ? 5 : 0, 2, 3, 0, false, 2}};
+      CHECK(run_forward<float>(layer, device, {{}, {}})[0].empty());
+      CHECK(run_backward<float>(layer, device, {{}, {}}, {{}})[1].empty());
+    }
+  });
+}
+
 // Nothing later, and nothing outside the window, changes a single bit.
 TEST_CASE("pooling: on the GPU, what lies outside the window has no influence, with decay", "[pooling][gpu]") {
-  const Index C = 600, payloads = 1, N = 2, H = payloads * N * 3;
+  const Index C = 600, payloads = 2, N = 2, H = payloads * N * 3;
   for (Index window : {0, 1, 6, 256, 300}) {
     const auto layer = sloped(PoolingCase{{1, C, N, 3, window, true, payloads}}, 0.003);
     const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
