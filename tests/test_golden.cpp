@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "apps/golden/golden.hpp"
-#include "apps/golden/golden_cases.hpp"
+#include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "captured.hpp"
