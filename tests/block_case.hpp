@@ -51,19 +51,21 @@ class BuiltBlock {
     layout_.write_constants(device_);
   }
 
-  Block<Device, T>& operator*() { return *block_; }
-  Block<Device, T>* operator->() { return block_.get(); }
+  auto& operator*() { return *block_; }
+  auto operator->() { return block_.get(); }
 
-  // values[0] is the activation; the rest are the weights, or their gradients.
+  // values[0] is the activation, of a block with a memory that is values[1]; the rest are the weights, or their
+  // gradients.
   void put_weights(const Values<T>& values) { put<T>(weights_, values); }
   void put_gradients(const Values<T>& values) { put<Accum<T>>(gradients_, values); }
   void get_gradients(Values<T>& values) const {
     wait_for(device_);
     const std::vector<Parameter> parameters = layout_.parameters();
+    const std::size_t first = values.size() - parameters.size();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       const Accum<T>* from = gradients_.template as<Accum<T>>() + parameters[p].offset;
-      Accum<T>* to = values[p + 1].data();
-      for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = from[i];
+      Accum<T>* to = values[first + p].data();
+      for (std::size_t i = 0; i < values[first + p].size(); ++i) to[i] = from[i];
     }
   }
 
@@ -83,10 +85,11 @@ class BuiltBlock {
   template <class Element>
   void put(DeviceMemory& memory, const Values<T>& values) {
     const std::vector<Parameter> parameters = layout_.parameters();
+    const std::size_t first = values.size() - parameters.size();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       Element* to = memory.as<Element>() + parameters[p].offset;
-      const Element* from = values[p + 1].data();
-      for (std::size_t i = 0; i < values[p + 1].size(); ++i) to[i] = from[i];
+      const Element* from = values[first + p].data();
+      for (std::size_t i = 0; i < values[first + p].size(); ++i) to[i] = from[i];
     }
   }
 
@@ -94,7 +97,9 @@ class BuiltBlock {
   Layout<T> measured_;
   DeviceMemory weights_, gradients_, activations_, states_;
   Layout<T> layout_;
-  std::unique_ptr<Block<Device, T>> block_;
+  decltype(std::declval<const Make&>().template operator()<Device, T>(
+      std::declval<Layout<T>&>(), std::declval<const ModelConfig&>(), std::declval<const BlockExtent&>(),
+      std::declval<const BlockOptions&>())) block_;
 };
 
 // Make is a type with

@@ -92,6 +92,7 @@ inline std::vector<NetworkCase> all_cases() {
     mixed.config.layers = 4;
     mixed.config.positions = positions;
     mixed.config.embedding_norm = positions == "sinusoidal";
+    mixed.config.rescale = positions == "none" || positions == "rotary" ? 4 : 0;
     mixed.dropout = 0.3;
     mixed.config.conv_groups = 1;
     cases.push_back(mixed);

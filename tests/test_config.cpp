@@ -109,6 +109,12 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
   CHECK(error([](ModelConfig& m) { m.positions = "sine"; }) ==
         "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\"");
 
+  // A head of one channel has no deviation.
+  CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.rescale = 1, m.heads = m.channels; }) ==
+        "--rescale: expected heads of 2 channels at least, found 1");
+  CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.rescale = 1, m.heads = m.channels / 2; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.rescale = 1, m.heads = m.channels; }) == "no error");
+
   // What is not used is not judged, and the cores may have heads of any width.
   CHECK(error([](ModelConfig& m) { m.conv_groups = 3; }) == "no error");
   CHECK(error([](ModelConfig& m) { m.conv_kernel = 4, m.conv_groups = 0; }) == "no error");

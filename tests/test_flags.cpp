@@ -383,6 +383,8 @@ TEST_CASE("what other programs call a flag is told ours", "[flags]") {
   };
   CHECK(message({"--lr", "1"}) == "unknown flag --lr; did you mean --learning-rate?");
   CHECK(message({"--epochs=1"}) == "unknown flag --epochs; did you mean --steps?");
+  program.flags.also_called("max-iters", "steps");
+  CHECK(message({"--max_iters", "1"}) == "unknown flag --max_iters; did you mean --steps?");
   // No flag of this program: the nearest one it is.
   CHECK(message({"--batch-size", "1"}) != "unknown flag --batch-size; did you mean --batch?");
 }

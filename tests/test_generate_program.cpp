@@ -18,6 +18,9 @@ TEST_CASE("programs: generate without a run says how to get one", "[programs]") 
   const TestFolder folder;
   const Outcome outcome = generate({}, {.folder = folder.path()});
   require_refusal(outcome, "generate", 1, {"runs/tiny", "there is no trained model yet", "make train"});
+  std::filesystem::create_directories(folder /
+                                      "runs/tiny");  // as a run leaves it that ends before its first checkpoint
+  require_refusal(generate({}, {.folder = folder.path()}), "generate", 1, {"runs/tiny: there is no trained model yet"});
 }
 
 TEST_CASE("programs: generate refuses a prompt that it cannot read", "[programs]") {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "apps/golden/golden.hpp"
-#include "apps/golden/golden_cases.hpp"
+#include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "captured.hpp"
@@ -211,6 +211,7 @@ std::vector<Content> every_case() {
   }
   Content turned = dot_inputs();
   turned.metadata["positions"] = "rotary";
+  turned.metadata["rescale"] = "4";
   add(turned);
   add(network_inputs());
   add(without_table(network_inputs(), "sinusoidal"));
@@ -413,6 +414,11 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(additive, "weight.mix_dd\": the case", with("projection", "0"));
   check_unusable(additive, "weight.value_dd\": the case", with("values", "shared"));
   check_unusable(dot, "metadata causal: expected 0 or 1", with("causal", "no"));
+  check_unusable(dot, "rescale", with("rescale", "-1"));
+  check_unusable(dot, "--rescale: expected heads of 2 channels at least, found 1", [](Content& content) {
+    content.metadata["heads"] = "6";
+    content.metadata["rescale"] = "1";
+  });
   for (const char* key : {"layers", "mixer", "heads"}) check_unusable(network, "is missing", without(key));
   for (const char* layers : {"0", "-1", "1000000000000"}) check_unusable(network, "layers", with("layers", layers));
   check_unusable(network, "expected 1 or 2 entries", with("mixer", "metric,additive,dot"));

@@ -175,6 +175,7 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
       for (const char* mixers : {"dot,additive", "metric,quadratic"}) {
         settings.push_back(setting_of(mixers));
         settings.back().model.positions = positions;
+        settings.back().model.rescale = 5;
       }
     }
     for (Setting& s : settings) {

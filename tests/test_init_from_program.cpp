@@ -120,7 +120,7 @@ TEST_CASE("programs: --init-from refuses another model", "[programs]") {
                   {"--init-from: expected a run folder or a file"});
   require_refusal(train(with(flags, {"--init-from", place / "none"})), "train", 1, {place / "none: "});
   require_refusal(train(with(flags, {"--init-from", model + "/resume.safetensors"})), "train", 1,
-                  {"resume.safetensors: ", "does not belong"});
+                  {"resume.safetensors: ", "model.safetensors beside it"});
   require_refusal(run_program_of_build("train", with(flags, {"--out", model}) + words("--overwrite")), "train", 1,
                   {"--overwrite: ", "--init-from"});
   CHECK(exists(model + "/model.safetensors"));

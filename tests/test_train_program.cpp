@@ -98,6 +98,11 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--learning-rat", "2"}, {"did you mean --learning-rate?"}},
       {"train", {"--quux", "2"}, {"--quux", "did you mean --"}},
       {"train", {"-steps", "3"}, {"-steps", "did you mean --steps?"}},
+      {"train", {"--max_iters", "3"}, {"--max_iters", "did you mean --steps?"}},
+      {"train", {"--gradient_accumulation_steps", "4"}, {"did you mean --shards?"}},
+      {"train", {"--ema-decay", "0.9"}, {"did you mean --weight-average?"}},
+      {"train", {"--force"}, {"did you mean --overwrite?"}},
+      {"generate", {"--gpu"}, {"did you mean --device?"}},
       {"train", {"stray"}, {"stray"}},
       {"train", {"--layers", "two"}, {"--layers", "whole number", "two"}},
       {"train", {"--layers", "2.5"}, {"--layers", "whole number", "2.5"}},
@@ -109,6 +114,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--layers", "--heads", "2"}, {"--layers", "needs a value", "--heads"}},
       {"train", {"--layers", "1", "--layers", "1"}, {"--layers", "twice"}},
       {"train", {"--threads", "0"}, {"--threads", "from 1"}},
+      {"train", {"--threads", "257"}, {"--threads", "to 256"}},
       {"train", {"--steps", "-5"}, {"--steps", "from 0"}},
       {"train", {"--learning-rate", "nan"}, {"--learning-rate", "nan"}},
       {"train", {"--learning-rate", "inf"}, {"--learning-rate", "inf"}},
@@ -190,7 +196,13 @@ TEST_CASE("programs: more memory than there is is refused at once", "[programs]"
                               "--conv-kernel 1024 --conv-groups 1 --channels 262144"}) {
     INFO(changes);
     const Outcome outcome = train(place.flags(words(changes)), {.timeout_s = 20});
-    require_refusal(outcome, "train", 1, {"out of memory", "MiB"});
+    require_refusal(outcome, "train", 1, {"out of memory: this needs ", "MiB"});
+    const auto number_after = [](const std::string& text, const std::string& word) {
+      REQUIRE(text.find(word) != text.npos);
+      return std::stod(text.substr(text.find(word) + word.size()));
+    };
+    // The settings say the same, but for the fraction.
+    CHECK(std::fabs(number_after(outcome.out, "; memory: ") - number_after(outcome.err, "this needs ")) <= 1);
     CHECK_FALSE(exists(place.run));
   }
 }
@@ -316,6 +328,40 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
 }
 
+TEST_CASE("programs: the settings say where a run computes, and what its memory is for", "[programs]") {
+  const Workplace place;
+  write_bytes(place.data, some_text(300000));
+  const Arguments flags = place.flags({"--steps", "0", "--device", "cpu", "--threads", "256"});
+  const Outcome outcome = train(flags, {.environment = {{"ATTENTION_ISA", "baseline"}}});
+  require_success(outcome);
+  const auto line_with = [&](const std::string& word) {
+    std::istringstream in(outcome.out);
+    for (std::string line; std::getline(in, line);) {
+      if (line.find(word) != line.npos) return line;
+    }
+    return std::string();
+  };
+  const std::string run = line_with("run: ");
+  INFO(outcome.out);
+  CHECK(run.find("device cpu (baseline), float, ") != run.npos);
+  CHECK(run.find("library") == run.npos);                     // whose products those of the CPU are not
+  const bool all_work = run.find("256 threads") != run.npos;  // on a machine of so many processors
+  CHECK((all_work || run.find(" (256 asked for; ") != run.npos));
+
+  std::string memory = line_with("memory: ");
+  memory.erase(0, memory.find("; memory: "));
+  const std::regex number("[0-9]+\\.[0-9]");
+  std::vector<double> sizes;
+  for (std::sregex_iterator at(memory.begin(), memory.end(), number), end; at != end; ++at) {
+    sizes.push_back(std::stod(at->str()));
+  }
+  REQUIRE(sizes.size() == 6);  // the sum, then its parts
+  double sum = 0;
+  for (std::size_t i = 1; i < sizes.size(); ++i) sum += sizes[i];
+  CHECK(std::fabs(sizes[0] - sum) <= 0.3 + 1e-9);  // six roundings of 0.05
+  CHECK(memory.find("text 0.3") != memory.npos);   // one byte a token
+}
+
 // A learning rate that rises until the run falls apart: the last weights are far from the best.
 TEST_CASE("programs: the model is that of the lowest validation loss", "[programs]") {
   const Workplace place;
@@ -385,7 +431,8 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
        {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
         "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
         "--mixer quadratic", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
-        "--mixer dot,additive --layers 2 --positions sinusoidal", "--mixer dot,additive --layers 2 --positions rotary",
+        "--mixer dot,additive --layers 2 --positions sinusoidal",
+        "--mixer dot,additive --layers 2 --positions rotary --rescale 8",
         "--mixer metric,quadratic --layers 2 --positions rotary", "--mixer dot,additive --layers 2 --positions alibi",
         "--mixer dot,additive,metric,quadratic --layers 4 --window 0,2,0,0 --conv-groups 2"}) {
     INFO(changes);

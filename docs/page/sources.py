@@ -16,6 +16,7 @@ from fault import Fault
 
 TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
+MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 LONGEST_EXCERPT = 8
 
 
@@ -51,6 +52,9 @@ class Source:
 
     def lines_of(self, tag: str) -> list[Line]:
         return [line for line in self.lines if tag in line.tags]
+
+    def has_tags_of(self, name: str) -> bool:
+        return any(tag.startswith(f"{name}.") for line in self.lines for tag in line.tags)
 
     def statement(self, number: int) -> range:
         """The lines of the statement that ends or begins at a line: its continuations are indented deeper."""
@@ -167,12 +171,14 @@ def rooms(root: Path) -> dict[str, Room]:
     for name in layers:
         devices = {}
         for device in DEVICES:
-            devices[device] = [Source(root, path) for path in _parts(root, device, name, layers)]
+            parts = [Source(root, path) for path in _parts(root, device, name, layers)]
+            # A part without an equation is a mechanism. Where a chapter links to it, it gets a page of its own.
+            devices[device] = parts[:1] + [part for part in parts[1:] if part.has_tags_of(name)]
         header = Source(root, f"src/layers/{name}.hpp")
         found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices)
     for path in sorted((root / "src/blocks").glob("*.hpp")):
         header = Source(root, f"src/blocks/{path.name}")
-        if not any(re.search(r": public \w*Block<", line.text) for line in header.lines):
+        if not any(re.search(r"^class \w+Block\b", line.text) for line in header.lines):
             continue
         if path.stem in found:
             raise Fault(header.path, "a layer has the same name, so their tags cannot be told apart")
@@ -191,17 +197,24 @@ class Calls:
                     declared = re.match(r"(?:inline |constexpr )*(?:void|\w[\w<>]*) (\w+)\(", line.text)
                     if declared:
                         self._functions[declared.group(1)] = room.name
-        self._parts = {}  # Pooling: {"forward": {"pooling"}, ...}
-        made_of_parts = []
+        self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
+        members: dict[str, dict[str, str]] = {}
+        inner: dict[str, list[tuple[str, str, str]]] = {}
         for path in sorted((root / "src/blocks").glob("*.hpp")):
             source = Source(root, f"src/blocks/{path.name}")
             for name, lines in self._classes(source):
                 self._parts.setdefault(name, {}).update(self._methods(lines))
-                made_of_parts.append((name, self._members(lines), self._member_calls(lines)))
-        for name, members, calls in made_of_parts:  # a part may have a part: PoolingCore has a Pooling
-            for method, member, called in calls:
-                part = self._parts.get(members.get(member, ""), {})
-                self._parts[name].setdefault(method, set()).update(part.get(called, set()))
+                members.setdefault(name, {}).update(self._members(lines))
+                for function, code in self._by_function(lines):
+                    inner.setdefault(name, []).extend((function, *call) for call in MEMBER.findall(code))
+        changed = True
+        while changed:  # a part may be made of others
+            changed = False
+            for name, calls in inner.items():
+                for function, member, method in calls:
+                    called = self._parts.get(members[name].get(member, ""), {}).get(method or "forward", set())
+                    changed |= not called <= self._parts[name][function]
+                    self._parts[name][function] |= called
 
     @staticmethod
     def _classes(source: Source) -> list[tuple[str, list[Line]]]:
@@ -217,7 +230,7 @@ class Calls:
 
     @staticmethod
     def _members(lines: list[Line]) -> dict[str, str]:
-        """The parts that a class has: {"pooling_": "Pooling"}."""
+        """The parts that a class holds, by their names."""
         members = {}
         for line in lines:
             declared = re.match(r"  (\w+)<Device, T> ([\w, ]+);", line.code)
@@ -226,32 +239,24 @@ class Calls:
         return members
 
     @staticmethod
-    def _in_functions(lines: list[Line]) -> Iterator[tuple[str, Line]]:
-        """Every line of a class with the name of the function that it is in."""
+    def _by_function(lines: list[Line]) -> Iterator[tuple[str, str]]:
+        """The code of every function, line by line, after its name."""
         name = None
         for line in lines:
             begins = re.match(r"(?:  )?(?!return|else)[\w<>:*&, ]+?[ *&](\w+)\(", line.code)
             if begins and line.indent <= 2 and not line.code.endswith(";"):
                 name = begins.group(1)
             if name:
-                yield name, line
-
-    def _member_calls(self, lines: list[Line]) -> list[tuple[str, str, str]]:
-        """The calls of members: function, member, its function."""
-        return [
-            (name, member, called)
-            for name, line in self._in_functions(lines)
-            for member, called in re.findall(r"\b(\w+_)\.(\w+)\(", line.code)
-        ]
+                yield name, line.code
 
     def _methods(self, lines: list[Line]) -> dict[str, set[str]]:
         """The layers that each function of a class calls."""
         methods: dict[str, set[str]] = {}
         calls: dict[str, set[str]] = {}
-        for name, line in self._in_functions(lines):
+        for name, code in self._by_function(lines):
             called = methods.setdefault(name, set())
             calls.setdefault(name, set())
-            for word in re.findall(r"\w+", line.code):
+            for word in re.findall(r"\w+", code):
                 called |= {self._functions[word]} if word in self._functions else set()
                 calls[name].add(word)
         for name in methods:  # a function may call another of its class
@@ -270,7 +275,7 @@ class Calls:
         layers = {self._functions[word] for word in re.findall(r"\w+(?=[<(])", text) if word in self._functions}
         for name in re.findall(r"(?<![\w.:])(\w+)(?:<[\w, ]+>)?\(", text):
             layers |= own.get(name, set())
-        for member, method in re.findall(r"\b(\w+_)\b(?:\.(\w+))?", text):
+        for member, method in MEMBER.findall(text):
             part = self._parts.get(members.get(member, ""), {})
             layers |= part.get(method or "forward", set())
         return sorted(layers)

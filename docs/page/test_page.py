@@ -244,6 +244,14 @@ class Pages(unittest.TestCase):
     def test_index_lists_what_headers_say(self) -> None:
         self.assertIn('<a href="layers/twice.html">twice</a> Doubles every number of a row.</li>', self.files["index.html"])
 
+    def test_a_part_is_listed_if_it_computes_an_equation(self) -> None:
+        files = dict(GOOD)
+        files["cpu/twice_tiles.hpp"] = "int mechanism;\n"
+        files["cpu/twice_step.cpp"] = "void twice_step() {\n  out = 2 * in;  // (twice.1)\n}\n"
+        page = built(files)[0]["layers/twice.html"]
+        self.assertIn(', step <a href="#c2-2" title="cpu/twice_step.cpp">2</a>', page)
+        self.assertNotIn("twice_tiles.hpp", page)
+
     def test_linked_header_has_a_page(self) -> None:
         self.assertIn('<a href="../../../layers/twice.html#twice.1">(twice.1)</a>', self.files["files/src/layers/twice.hpp.html"])
 

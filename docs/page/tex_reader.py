@@ -41,7 +41,8 @@ SYMBOLS = {
             \alpha α alpha  \beta β beta  \gamma γ gamma  \delta δ delta  \epsilon ϵ epsilon  \varepsilon ε epsilon
             \zeta ζ zeta  \eta η eta  \theta θ theta  \kappa κ kappa  \lambda λ lambda  \mu μ mu  \nu ν nu  \xi ξ xi
             \pi π pi  \rho ρ rho  \sigma σ sigma  \tau τ tau  \phi ϕ phi  \chi χ chi  \psi ψ psi  \omega ω omega
-            \partial ∂ partial  \ell ℓ l  \infty ∞ infinity  \top ⊤ T  \dots … ...  \cdots ⋯ ...""",
+            \partial ∂ partial  \ell ℓ l  \infty ∞ infinity  \top ⊤ T
+            \dots … ...  \ldots … ...  \cdots ⋯ ...""",
         "upright": r"""
             \Gamma Γ Gamma  \Delta Δ Delta  \Theta Θ Theta  \Lambda Λ Lambda  \Xi Ξ Xi  \Pi Π Pi  \Sigma Σ Sigma
             \Phi Φ Phi  \Psi Ψ Psi  \Omega Ω Omega""",
@@ -50,7 +51,8 @@ SYMBOLS = {
         "sum": r"\sum ∑ sum  \prod ∏ product",
         "sign": r"+ + +  - − -  \pm ± +-",
         "binary": r"\cdot ⋅ ~.~  \times × ~x~  \bmod mod ~mod~",
-        "relation": r"= = =  < < <  > > >  \le ≤ <=  \ge ≥ >=  \ne ≠ !=  \in ∈ ~in~  \leftarrow ← ~<-~  \to → ~->~",
+        "relation": r"""
+            = = =  < < <  > > >  \le ≤ <=  \ge ≥ >=  \ne ≠ !=  \in ∈ ~in~  \leftarrow ← ~<-~  \to → ~->~  \mapsto ↦ ~|->~""",
         "slash": r"/ / /",
         "punctuation": r", , ,~  : : :~",
         "text": r". . .",

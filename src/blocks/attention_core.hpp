@@ -16,14 +16,22 @@ namespace abh {
 template <class Element>
 struct QueryKeyValue {
   Element* query_bch;
-  Element* key_bch;
-  Element* value_bch;
-  Index stride = 0;
+  Element* key_bsh;
+  Element* value_bsh;
+  Index query_stride = 0, key_stride = 0;  // values stand as keys do
 
   // The three slices of rows in which they stand side by side, H channels each.
   static QueryKeyValue side_by_side(Element* qkv_bcq, Index H) {
-    return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H};
+    return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H, 3 * H};
   }
+};
+
+// What keys and values are made from where that is not the sequence of the queries.
+template <class T>
+struct Memory {
+  const T* memory_bse;
+  Index S;                         // positions of each of its sequences, of which there are as many as in the pass
+  const Token* mask_bs = nullptr;  // 1: real, 0: padding; null: all real
 };
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
@@ -31,11 +39,19 @@ struct QueryKeyValue {
 template <class Device, class T>
 class AttentionCore {
  public:
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent)
+  // Of a memory, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0)
       : N_(config.heads),
         K_(config.mixer_head_channels()),
+        scale_(scale),
         t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
+    sight_.causal = false;
+  }
+  // Of a sequence with itself.
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
+                double scale = 0)
+      : AttentionCore(layout, config, extent, scale) {
     sight_.causal = options.causal;
     if (extent.sequence) {
       key_sh_ = layout.template activation<T>(extent.sequence * H());
@@ -57,30 +73,38 @@ class AttentionCore {
 
   // t_bch = attention(query, key, value)
   void forward(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+    forward(device, rows, itself(pass), pass);
+  }
+  void forward(Device& device, const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
     AttentionForward<T> a{};
     a.out_bch = t_bch_;
     a.lse_bnc = lse_bnc_;
     if (pass.sequence) {
-      const Index first = pass.first_c * H(), stride = stride_or(rows.stride, H());
-      place(device, key_sh_ + first, H(), rows.key_bch, stride, pass.C);
-      place(device, value_sh_ + first, H(), rows.value_bch, stride, pass.C);
+      const Index first = pass.first_c * H(), stride = stride_or(rows.key_stride, H());
+      place(device, key_sh_ + first, H(), rows.key_bsh, stride, pass.C);
+      place(device, value_sh_ + first, H(), rows.value_bsh, stride, pass.C);
     }
-    set_inputs(a, rows, pass);
+    set_inputs(a, rows, memory, pass);
     attention_forward<Device, T>(device, a);
   }
 
   // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
                 const Pass& pass) const {
+    backward(device, d_rows, d_t_bch, rows, itself(pass), pass);
+  }
+  void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
+                const Memory<T>& memory, const Pass& pass) const {
     AttentionBackward<T> a{};
     a.d_query_bch = d_rows.query_bch;
-    a.d_key_bsh = d_rows.key_bch;
-    a.d_value_bsh = d_rows.value_bch;
-    a.d_query_stride = a.d_key_stride = a.d_value_stride = d_rows.stride;
+    a.d_key_bsh = d_rows.key_bsh;
+    a.d_value_bsh = d_rows.value_bsh;
+    a.d_query_stride = d_rows.query_stride;
+    a.d_key_stride = a.d_value_stride = d_rows.key_stride;
     a.d_out_bch = d_t_bch;
     a.out_bch = t_bch_;
     a.lse_bnc = lse_bnc_;
-    set_inputs(a, rows, pass);
+    set_inputs(a, rows, memory, pass);
     if (!pass.sequence) return attention_backward<Device, T>(device, a);
     // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
     typename Device::Scope scratch(device.workspace);
@@ -90,9 +114,9 @@ class AttentionCore {
     attention_backward<Device, T>(device, a);
     add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, a.S * H());
     add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, a.S * H());
-    const Index first = pass.first_c * H(), stride = stride_or(d_rows.stride, H());
-    place(device, d_rows.key_bch, stride, d_key_sh_ + first, H(), pass.C);
-    place(device, d_rows.value_bch, stride, d_value_sh_ + first, H(), pass.C);
+    const Index first = pass.first_c * H(), stride = stride_or(d_rows.key_stride, H());
+    place(device, d_rows.key_bsh, stride, d_key_sh_ + first, H(), pass.C);
+    place(device, d_rows.value_bsh, stride, d_value_sh_ + first, H(), pass.C);
   }
 
   // t_h of one query over the first `length` rows of the caches, which may be one and the same.
@@ -102,23 +126,29 @@ class AttentionCore {
                                        .key_ch = key_ch,
                                        .value_ch = value_ch,
                                        .sight = sight_,
+                                       .scale = scale_,
                                        .length = length,
                                        .N = N_,
                                        .K = K_});
   }
 
  private:
+  static Memory<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
+
   // What both passes read.
   template <class Arguments>
-  void set_inputs(Arguments& a, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+  void set_inputs(Arguments& a, const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
     a.query_bch = rows.query_bch;
-    a.key_bsh = rows.key_bch;
-    a.value_bsh = rows.value_bch;
-    a.query_stride = a.key_stride = a.value_stride = rows.stride;
+    a.key_bsh = rows.key_bsh;
+    a.value_bsh = rows.value_bsh;
+    a.query_stride = rows.query_stride;
+    a.key_stride = a.value_stride = rows.key_stride;
     a.sight = sight_;
-    a.sight.mask_bs = pass.mask_bc;
+    a.sight.mask_bs = memory.mask_bs;
+    a.scale = scale_;
     a.B = pass.B;
-    a.C = a.S = pass.C;
+    a.C = pass.C;
+    a.S = memory.S;
     a.N = N_;
     a.K = K_;
     if (!pass.sequence) return;
@@ -139,6 +169,7 @@ class AttentionCore {
   Index H() const { return N_ * K_; }
 
   Index N_, K_;
+  double scale_;
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;

@@ -5,6 +5,7 @@
 #include "blocks/attention_core.hpp"
 #include "blocks/linear.hpp"
 #include "blocks/norm.hpp"
+#include "blocks/rescale.hpp"
 #include "blocks/residual.hpp"
 #include "blocks/rotary.hpp"
 #include "settings/config.hpp"
@@ -20,7 +21,8 @@ namespace abh {
 //   query_bch = sum_d h_bcd query_hd {+ query_bias_h | bias},
 //   key_bch = sum_d h_bcd key_hd {+ key_bias_h | bias},
 //   value_bch = sum_d h_bcd value_hd {+ value_bias_h | bias}               (dot.2)
-//   query_bch, key_bch <- rotary(query_bch, key_bch) where positions are rotary   (dot.13)
+//   query_bch, key_bch <- rescale(query_bch, key_bch) where rescale > 0      (dot.13)
+//   query_bch, key_bch <- rotary(query_bch, key_bch) where positions are rotary   (dot.14)
 //   t_bch = attention(query_bch, key_bch, value_bch)                       (dot.3)
 //   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (dot.4)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (dot.5)
@@ -32,15 +34,18 @@ namespace abh {
 //   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (dot.7)
 //   d_t_bch = sum_d d_y_bcd output_dh                                      (dot.8)
 //   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (dot.9)
-//   d_query_bch, d_key_bch <- rotary_backward(d_query_bch, d_key_bch) where positions are rotary   (dot.14)
+//   d_query_bch, d_key_bch <- rotary_backward(d_query_bch, d_key_bch) where positions are rotary   (dot.15)
+//   d_query_bch, d_key_bch <- rescale_backward(d_query_bch, d_key_bch) where rescale > 0      (dot.16)
 //   d_query_hd += sum_bc d_query_bch h_bcd,  d_query_bias_h += sum_bc d_query_bch,
 //   d_key_hd += sum_bc d_key_bch h_bcd,  d_key_bias_h += sum_bc d_key_bch,
 //   d_value_hd += sum_bc d_value_bch h_bcd,  d_value_bias_h += sum_bc d_value_bch   (dot.10)
 //   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (dot.11)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.12)
 //
-// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
-// step: a cache of keys and values.
+// With rescale > 0 scores are multiplied by rescale / K in the place of 1/sqrt(K).
+//
+// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores, and the
+// deviations of what is rescaled. Step by step: a cache of keys, as the core takes them, and values.
 template <class Device, class T>
 class DotBlock : public Block<Device, T> {
  public:
@@ -55,8 +60,9 @@ class DotBlock : public Block<Device, T> {
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::mixer, D_),
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
+        rescale_(layout, config.rescale > 0, extent, 2 * N_, K_, 3 * H_),
         rotary_(layout, config, extent, 2 * N_, 3 * H_),
-        core_(layout, config, options, extent) {
+        core_(layout, config, options, extent, config.rescale / static_cast<double>(K_)) {
     if (extent.positions) {
       key_cache_ch_ = layout.template state<T>(extent.positions * H_);
       value_cache_ch_ = layout.template state<T>(extent.positions * H_);
@@ -81,7 +87,8 @@ class DotBlock : public Block<Device, T> {
     output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                                  // (dot.7)
     output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                         // (dot.8)
     core_.backward(device, QueryKeyValue<T>::side_by_side(d_qkv_bcq, H_), d_t_bch, qkv(), pass);  // (dot.9)
-    rotary_.backward(device, d_qkv_bcq, d_qkv_bcq, pass);                                         // (dot.14)
+    rotary_.backward(device, d_qkv_bcq, d_qkv_bcq, pass);                                         // (dot.15)
+    rescale_.backward(device, d_qkv_bcq, rescaled(device, scratch, pass), BC);                    // (dot.16)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     qkv_.backward_weight(device, d_qkv_bcq, h_bcd, BC);                               // (dot.10)
     qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);                              // (dot.11)
@@ -91,8 +98,8 @@ class DotBlock : public Block<Device, T> {
   // Keys and values beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
-    device.copy(key_cache_ch_ + position * H_, qkv().key_bch, H_);
-    device.copy(value_cache_ch_ + position * H_, qkv().value_bch, H_);
+    device.copy(key_cache_ch_ + position * H_, qkv().key_bsh, H_);
+    device.copy(value_cache_ch_ + position * H_, qkv().value_bsh, H_);
     core_.step(device, qkv().query_bch, key_cache_ch_, value_cache_ch_, position + 1);
     leave(device, out_d, in_d, one_position);
   }
@@ -101,7 +108,16 @@ class DotBlock : public Block<Device, T> {
   void project(Device& device, T* room_bcd, const T* in_bcd, const Pass& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (dot.1)
     qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (dot.2)
-    rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                    // (dot.13)
+    rescale_.forward(device, qkv_bcq_, pass.BC());                        // (dot.13)
+    rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                    // (dot.14)
+  }
+
+  // Queries and keys as they were rescaled: as they are saved, or turned back where they have been turned since.
+  const T* rescaled(Device& device, typename Device::Scope& scratch, const Pass& pass) const {
+    if (!rescale_.present() || !rotary_.present()) return qkv_bcq_;
+    T* rescaled_bcq = scratch.template take<T>(pass.BC() * 3 * H_);
+    rotary_.backward(device, rescaled_bcq, qkv_bcq_, pass);
+    return rescaled_bcq;
   }
 
   void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
@@ -116,7 +132,9 @@ class DotBlock : public Block<Device, T> {
   Linear<Device, T> qkv_, output_;
   Residual<Device, T> residual_;
   T* qkv_bcq_;
-  Rotary<Device, T> rotary_;  // of queries and keys, which are the first heads of a row
+  // Of queries and keys, the first heads of a row.
+  Rescale<Device, T> rescale_;
+  Rotary<Device, T> rotary_;
   AttentionCore<Device, T> core_;
   T* key_cache_ch_ = nullptr;
   T* value_cache_ch_ = nullptr;
@@ -128,7 +146,8 @@ struct DotMixer {
                                                  .golden_case = "dot_product_attention",
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,
-                                                 .has_scores = true};
+                                                 .has_scores = true,
+                                                 .has_rescale = true};
   template <class Device, class T>
   using Type = DotBlock<Device, T>;
 };

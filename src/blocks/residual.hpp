@@ -1,6 +1,7 @@
 #pragma once
 
 #include "blocks/block.hpp"
+#include "layers/dropout.hpp"
 
 namespace abh {
 

@@ -279,6 +279,7 @@ void add_machine_flags(Flags& flags, DeviceChoice& choice) {
   flags.choice(
       "device", choice.device, {"auto", "plain", "cpu", "cuda", "emulated"},
       "where to compute; plain: the loops as the equations have them, slowly; auto: cuda if it is there, else cpu");
+  for (const char* word : {"cpu", "gpu", "cuda"}) flags.also_called(word, "device");
   flags.integer("threads", choice.threads, "N", "threads of the CPU device; no more than there are processors work", 1,
                 256);
   flags.environment("ATTENTION_ISA", "instruction set of the CPU device: " + isa_choices() +

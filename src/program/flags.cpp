@@ -264,7 +264,9 @@ std::vector<Flags::Change> Flags::changes() const {
   return changes;
 }
 
-std::string Flags::nearest_flag(std::string_view name) const {
+std::string Flags::nearest_flag(std::string_view written) const {
+  std::string name(written);
+  std::replace(name.begin(), name.end(), '_', '-');  // some programs join words by one, some by the other
   for (const auto& [word, flag] : other_words_) {
     if (word == name && find(flag)) return flag;
   }

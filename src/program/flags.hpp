@@ -101,7 +101,7 @@ class Flags {
               const std::string& noun, const std::string& limits, Number low, Number high);
   void add(Flag flag);
   const Flag* find(std::string_view name) const;
-  std::string nearest_flag(std::string_view name) const;
+  std::string nearest_flag(std::string_view written) const;
 
   std::string program_, summary_, positional_usage_, next_section_;
   std::vector<Flag> flags_;

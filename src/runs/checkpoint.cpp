@@ -196,12 +196,13 @@ std::string model_path(const std::string& run) { return run + "/model.safetensor
 std::string resume_path(const std::string& run) { return run + "/resume.safetensors"; }
 std::string checkpoint_path(const std::string& run_or_file, bool given) {
   std::error_code ignored;
-  if (!given && !std::filesystem::exists(run_or_file, ignored)) {
+  const std::string path = std::filesystem::is_directory(run_or_file, ignored) ? model_path(run_or_file) : run_or_file;
+  if (!given && !std::filesystem::exists(path, ignored)) {
     throw Error(run_or_file +
                 ": there is no trained model yet; `make train` trains one in two minutes, and --checkpoint names "
                 "another");
   }
-  return std::filesystem::is_directory(run_or_file, ignored) ? model_path(run_or_file) : run_or_file;
+  return path;
 }
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
@@ -214,6 +215,9 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 
 Checkpoint read_checkpoint(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::read(path);
+  if (file.has("recent_losses")) {
+    throw Error(path + ": holds what a run needs to go on, expected a model, the model.safetensors beside it");
+  }
   const Metadata metadata = model_metadata(file);
   const Tokenizer tokenizer = read_tokenizer(metadata, path);
   const ModelConfig config = read_config(file, metadata, tokenizer);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <sstream>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -226,32 +227,38 @@ TrainingConfig TrainingConfig::from_metadata(const std::map<std::string, std::st
 
 namespace {
 
-// What nanoGPT, llm.c, PyTorch's trainers and llama.cpp call our flags.
+// Our flags, and what nanoGPT, llm.c, PyTorch's trainers and llama.cpp call them.
 constexpr std::pair<const char*, const char*> other_words[] = {
-    {"lr", "learning-rate"},       {"max-lr", "learning-rate"},
-    {"epochs", "steps"},           {"epoch", "steps"},
-    {"iterations", "steps"},       {"iters", "steps"},
-    {"max-iters", "steps"},        {"max-steps", "steps"},
-    {"n-layer", "layers"},         {"num-layers", "layers"},
-    {"depth", "layers"},           {"n-head", "heads"},
-    {"num-heads", "heads"},        {"n-embd", "channels"},
-    {"d-model", "channels"},       {"dim", "channels"},
-    {"hidden-size", "channels"},   {"width", "channels"},
-    {"block-size", "context"},     {"sequence-length", "context"},
-    {"seq-len", "context"},        {"ctx-size", "context"},
-    {"batch-size", "batch"},       {"bs", "batch"},
-    {"grad-clip", "clip"},         {"max-grad-norm", "clip"},
-    {"wd", "weight-decay"},        {"warmup-iters", "warmup"},
-    {"warmup-steps", "warmup"},    {"eval-interval", "eval-every"},
-    {"log-interval", "log-every"}, {"save-every", "checkpoint-every"},
-    {"optim", "optimizer"},        {"dtype", "type"},
-    {"precision", "type"},         {"attention", "mixer"}};
+    {"learning-rate", "lr max-lr"},
+    {"steps", "epochs epoch num-epochs iterations iters max-iters max-steps num-steps"},
+    {"layers", "n-layer n-layers num-layers depth"},
+    {"heads", "n-head n-heads num-heads"},
+    {"channels", "n-embd embd d-model dim hidden-size width"},
+    {"context", "block-size sequence-length seq-len ctx-size"},
+    {"batch", "batch-size bs"},
+    {"shards", "grad-accum grad-accum-steps gradient-accumulation-steps"},
+    {"clip", "grad-clip max-grad-norm"},
+    {"weight-decay", "wd"},
+    {"weight-average", "ema ema-decay swa"},
+    {"warmup", "warmup-iters warmup-steps"},
+    {"eval-every", "eval-interval"},
+    {"log-every", "log-interval"},
+    {"checkpoint-every", "save-every"},
+    {"optimizer", "optim"},
+    {"type", "dtype precision"},
+    {"mixer", "attention"},
+    {"init-from", "finetune"},
+    {"resume", "continue"},
+    {"overwrite", "force"}};
 
 }  // namespace
 
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only) {
   visit_model(FlagAdder{flags, only, help}, model);
-  for (const auto& [word, flag] : other_words) flags.also_called(word, flag);
+  for (const auto& [flag, words] : other_words) {
+    std::istringstream in(words);
+    for (std::string word; in >> word;) flags.also_called(word, flag);
+  }
 }
 bool is_model_flag(const std::string& flag) {
   bool found = false;

@@ -92,7 +92,7 @@ PICTURES = [
             Constant("plain/view.hpp", r"return \{first, \{(C \* row, row, K, 1)\}\};", "C * row, row, K, 1"),
             Constant(
                 "src/blocks/attention_core.hpp",
-                r"return \{qkv_bcq, qkv_bcq \+ H, qkv_bcq \+ 2 \* H, (3 \* H)\};",
+                r"return \{qkv_bcq, qkv_bcq \+ H, qkv_bcq \+ 2 \* H, (3 \* H), 3 \* H\};",
                 "3 * H",
             ),
         ),

@@ -18,12 +18,13 @@ TIE = 352  # where the table of tokens is handed to the logits
 BLOCKS = {
     "conv": ("layernorm", "causal_conv", "dropout"),
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
-    "dot": ("layernorm", "linear", "rotary", "attention", "dropout"),
+    "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "dropout"),
     "metric": ("layernorm", "linear", "metric_attention", "rotary", "attention", "dropout"),
     "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
     "average": ("layernorm", "pooling", "dropout"),
     "identity": ("layernorm", "dropout"),
     "ffn": ("layernorm", "linear", "gelu", "dropout"),
+    "cross": ("linear", "attention"),
 }
 
 # What a link says to those who point at it.
@@ -60,6 +61,7 @@ BLOCK_TITLES = {
     "average": "average block: the mean of what was before",
     "identity": "identity block: the mixer that mixes nothing",
     "ffn": "feed-forward block: every position alone",
+    "cross": "cross-attention block: what a sequence reads in another one",
 }
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
 MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("leap",), ("average",), ("identity",))  # together: those that call the same layers
@@ -188,11 +190,14 @@ def paint(d: Drawing) -> None:
     m.station("cross_entropy", "the loss")
     d.arrow([(RIGHT, embedding), (TIE, embedding), (TIE, logits), (RIGHT, logits)], "faint", dashed=True, radius=5)
 
-    optimizers(d, m.y + 26)
+    m.y = optimizers(d, m.y + 26)
+    d.line([(LEFT, m.y), (RIGHT, m.y)], "rule", LINE)
+    m.y += 12
+    m.block(("cross",), "for two sequences, in no mixer", LEFT, RIGHT)
 
 
-def optimizers(d: Drawing, top: float) -> None:
-    """What happens to the weights once their gradients are there."""
+def optimizers(d: Drawing, top: float) -> float:
+    """What happens to the weights once their gradients are there. Returns where it ends."""
     d.line([(LEFT, top), (RIGHT, top)], "rule", LINE)
     d.text(LEFT, top + 20, "after the backward pass: gradients to weights", SMALL, "start", "faint")
     y, left = top + 32, 170
@@ -208,6 +213,7 @@ def optimizers(d: Drawing, top: float) -> None:
     with d.link("layers/weight_average.html", LAYER_TITLES["weight_average"]):
         d.box(left, y + 92, 128, 30, "weight_average", ink="link", dashed=True, bold=True)
     d.text(left - 8, y + 111, "optional", SMALL, "end", "faint")
+    return y + 134
 
 
 def blocks_faults(root: Path) -> list[Fault]:
@@ -215,7 +221,7 @@ def blocks_faults(root: Path) -> list[Fault]:
     faults = []
     for block, layers in BLOCKS.items():
         file = f"src/blocks/{block}.hpp"
-        included = included_layers(root, file, set())
+        included = included_layers(root, file, {"src/blocks/block.hpp"})  # what all include says nothing of one
         for layer in sorted(included ^ set(layers)):
             what = "does not show" if layer in included else "shows, and it does not include,"
             faults.append(Fault(file, f"the picture map {what} the layer {layer} of this block"))
@@ -249,12 +255,13 @@ PICTURES = [
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
             "is additive, metric, quadratic, dot, leap, average or identity. Below, the optimizers: global norm, then "
-            "Muon for the matrices of linear maps and AdamW for the rest, and an optional average of all weights. Every "
-            "box is a link to its page."
+            "Muon for the matrices of linear maps and AdamW for the rest, and an optional average of all weights. Last "
+            "the block of cross-attention, which reads another sequence and is in none of these. Every box is a link to "
+            "its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1247,
+        height=1116,
         paint=paint,
         constants=(
             Constant(

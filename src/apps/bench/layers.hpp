@@ -77,7 +77,13 @@ class LayerBench {
     if (K > 1) layer("rescale", RescaleCase{BC, 2 * N, K}, BC * 2 * N * K, 6, 7);
     layer("leap_logits", LeapLogitsCase{B, C, N, D / N}, BC * D, 2, 3);
     layer("leap_gate", LeapGateCase{B, C, N, D / N}, BC * D, 4, 10);
-    layer("attention", AttentionCase{B, C, N, K}, BC * N * K * (C + 1) / 2, 4, 8);
+    const Index whole = C * (C + 1) / 2, near = 256;  // pairs of positions; keys of a window
+    attention("attention", {.B = B, .C = C, .N = N, .K = K}, whole);
+    attention("attention, alibi", {.B = B, .C = C, .N = N, .K = K, .distances = C}, whole);
+    if (C > near) {
+      attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
+                near * (near + 1) / 2 + (C - near) * near);
+    }
     layer("metric_attention", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{B, C, D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{BC, V, tokens, count}, BC * V, 20, 20);
@@ -158,6 +164,11 @@ class LayerBench {
     measure(layer, {{name, "forward", forward_flops * count, read + out, [&](Arrays& a) { layer.forward(device_, a); }},
                     {name, "backward", backward_flops * count, read + out + bytes_of(layer.inputs(), true),
                      [&](Arrays& a) { layer.backward(device_, a); }}});
+  }
+
+  // pairs: of a query and a key that it sees, in a sequence.
+  void attention(const std::string& name, const AttentionCase& core, Index pairs) {
+    layer(name, core, core.B * core.N * core.K * pairs, 4, 8);
   }
 
   void linear(const std::string& name, Index I, Index O) {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/golden/golden_cases.hpp"
+#include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
 #include "network/devices.hpp"
 #include "program/flags.hpp"

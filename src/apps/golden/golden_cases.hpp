@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/golden/golden.hpp"
+#include "blocks/cross.hpp"
 #include "cases/cross_entropy.hpp"
 #include "cases/device_arrays.hpp"
 #include "cases/gelu.hpp"
@@ -43,6 +44,7 @@ class GoldenCases {
         {"ffn", &GoldenCases::ffn},
         {"additive_pooling", &GoldenCases::additive_pooling},
         {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk},
+        {"cross_attention", &GoldenCases::cross_attention},
         {"language_model", &GoldenCases::language_model},
         {"chunked_language_model", &GoldenCases::chunked_language_model},
         {"classifier", &GoldenCases::classifier},
@@ -108,9 +110,9 @@ class GoldenCases {
   }
   // Whether a bias is left out, `name` beginning with "weight.": a gradient of it says that it is not.
   bool is_left_out(const std::string& name) const { return !file_.has(name) && !file_.has("grad_" + name); }
-  Array<Token> read_mask(Index B, Index C) {
-    if (!file_.has("input.mask_bc")) return Array<Token>(device_, 0);
-    return Array<Token>(device_, file_.tokens("input.mask_bc", {B, C}, 0, 1, 0));
+  Array<Token> read_mask(Index B, Index C, const std::string& name = "input.mask_bc") {
+    if (!file_.has(name)) return Array<Token>(device_, 0);
+    return Array<Token>(device_, file_.tokens(name, {B, C}, 0, 1, 0));
   }
 
   template <class Element>
@@ -463,134 +465,15 @@ class GoldenCases {
                " or alibi, found \"" + positions + "\"");
   }
 
-  // Everything about the network that the shapes and names of its weights say.
-  ModelConfig network_config(bool classifier = false) const {
-    for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
-    ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
-    const Shape token = file_.shape("weight.embedding.token_vd", 2);
-    config.vocabulary = token[0];
-    config.channels = token[1];
-    const std::string position = "weight.embedding.position_cd";
-    const bool has_table = file_.has(position);
-    if (!file_.has_setting("positions")) config.positions = has_table ? "learned" : "none";
-    if (has_table != config.has_position_table()) {
-      file_.fail("metadata positions is " + config.positions + ": expected " +
-                 (has_table ? "learned, with " : "another, without ") + position);
-    }
-    if (classifier) read_head(config);
-    const Index C = file_.shape("input.tokens_bc", 2)[1] + (config.has_cls() ? 1 : 0);
-    config.context = has_table ? file_.shape(position, 2)[0] : C;
-    if (C > config.context) {
-      file_.fail("input.tokens_bc has " + std::to_string(C) + " positions, expected at most the " +
-                 std::to_string(config.context) + " of embedding.position_cd");
-    }
-    config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
-    config.head_channels = 0;
-    config.attention_bias = false;
-    const std::vector<MixerProperties> mixers = checked_mixers(config);
-    for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
-      if (!mixers[layer].head_projection) continue;
-      const std::string prefix = "weight.blocks." + std::to_string(layer) + ".mixer.";
-      config.head_channels = head_channels(prefix + mixers[layer].head_projection, config.heads);
-      config.attention_bias = config.attention_bias || has_attention_bias(prefix);
-    }
-    // What sees all of the sequence is global, however long the table.
-    std::string windows;
-    for (const Index window : config.windows()) {
-      windows += (windows.empty() ? "" : ",") + std::to_string(window < C ? window : 0);
-    }
-    config.window = windows;
-    check_model(config);
-    return config;
-  }
-  void read_head(ModelConfig& config) const {
-    config.classes = file_.shape("weight.classifier.weight_od", 2)[0];
-    if (file_.has_setting("pooling")) config.class_pooling = file_.setting("pooling");
-    if (config.class_pooling != "mean" && config.class_pooling != "cls") {
-      file_.fail("metadata pooling: expected mean or cls, found \"" + config.class_pooling + "\"");
-    }
-  }
-  // The list of mixers may be as long as `layers` says: that first.
-  std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const {
-    if (config.layers < 1 || config.layers > largest_layers) {
-      file_.fail("metadata layers: expected 1 to " + std::to_string(largest_layers) + ", found " +
-                 std::to_string(config.layers));
-    }
-    return mixer_properties(config);
-  }
-
+  // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes, and a block that reads a memory.
+  void cross_attention();
+  ModelConfig network_config(bool classifier = false) const;
+  void read_head(ModelConfig& config) const;
+  std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const;
   void language_model() { language_model(0, false); }
-  void chunked_language_model() {
-    file_.setting("chunk");
-    language_model(file_.integer_setting("chunk", 1, 1, largest_context),
-                   file_.integer_setting("truncated", 0, 0, 1) == 1);
-  }
-  // chunk, truncated: as in NetworkExtent.
-  void language_model(Index chunk, bool truncated) {
-    const ModelConfig config = network_config();
-    check_training(config, {.chunk = chunk, .truncated = truncated});
-    const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
-    const Shape tokens = file_.shape("input.tokens_bc", 2);
-    const Index B = tokens[0], C = tokens[1], V = config.vocabulary;
-    Network<Device, T> network(device_, config,
-                               {.B = B, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
-    read_weights(network.weights(), network.parameters());
-    Array<Token> tokens_bc(device_, file_.tokens("input.tokens_bc", tokens, 0, last_token(V), 0));
-    Array<Token> mask_bc = read_mask(B, C);
-    const bool learns = goes_back("input.targets_bc") || file_.has("output.loss");
-    std::vector<Token> host_targets(static_cast<std::size_t>(B * C), ignored_target);
-    if (learns) host_targets = file_.tokens("input.targets_bc", tokens, 0, last_token(V), ignored_target);
-    const Array<Token> targets_bc(device_, host_targets);
-    const Index counted = B * C - std::count(host_targets.begin(), host_targets.end(), ignored_target);
-    const Array<Index> count(device_, std::vector<Index>{counted});
-    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data(), .count = count.data()};
-
-    std::vector<T> logits_bcv(static_cast<std::size_t>(B * C * V));
-    double loss_sum = 0;
-    const auto seen = [&](Index b, Index, const Pass& part, const auto& loss) {
-      device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
-      Accum<T> mean = 0;
-      Index of_part = 0;
-      device_.copy_to_host(&mean, loss.mean, 1);
-      device_.copy_to_host(&of_part, loss.count, 1);
-      loss_sum += static_cast<double>(mean) * static_cast<double>(of_part);
-    };
-    if (learns) {
-      differentiate(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen, [](Index, Index) {});
-      results_["output.loss"] = {{}, {counted > 0 ? loss_sum / static_cast<double>(counted) : 0}};
-      give_gradients(network.gradients(), network.parameters());
-    } else {
-      run_in_chunks(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen);
-    }
-    results_["output.logits_bcv"] = {{B, C, V}, std::vector<double>(logits_bcv.begin(), logits_bcv.end())};
-  }
-
-  // One row of logits a sequence. With cls pooling every sequence begins with a token behind the vocabulary.
-  void classifier() {
-    const ModelConfig config = network_config(true);
-    const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
-    const Shape tokens = file_.shape("input.tokens_bc", 2);
-    const Index B = tokens[0], first = config.has_cls() ? 1 : 0, C = tokens[1] + first, O = config.classes;
-    Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
-    read_weights(network.weights(), network.parameters());
-    const auto with_first = [&](std::vector<Token> rows, Token token) {
-      for (Index b = B; first && b-- > 0;) rows.insert(rows.begin() + b * tokens[1], token);
-      return rows;
-    };
-    const Token last = last_token(config.vocabulary);
-    Array<Token> tokens_bc(device_, with_first(file_.tokens("input.tokens_bc", tokens, 0, last, 0), last + 1));
-    std::vector<Token> mask;
-    if (file_.has("input.mask_bc")) mask = with_first(file_.tokens("input.mask_bc", tokens, 0, 1, 0), 1);
-    Array<Token> mask_bc(device_, mask);
-    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
-    network.forward(tokens_bc.data(), pass);
-    give("output.logits_bo", {B, O}, network.logits_bcv());
-    if (!goes_back("input.labels_b") && !file_.has("output.loss")) return;
-    Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
-    give("output.loss", {}, network.loss(labels_b.data(), smoothing, pass).mean);
-    network.backward(tokens_bc.data(), labels_b.data(), smoothing, pass);
-    give_gradients(network.gradients(), network.parameters());
-  }
+  void chunked_language_model();
+  void language_model(Index chunk, bool truncated);
+  void classifier();
 
   Device& device_;
   GoldenFile& file_;

@@ -1,0 +1,181 @@
+#pragma once
+
+#include "apps/golden/golden_cases.hpp"
+
+namespace abh {
+
+// Queries from x, keys and values from a memory.
+template <class Device, class T>
+void GoldenCases<Device, T>::cross_attention() {
+  file_.setting("heads");
+  const Shape x = file_.shape("input.x_bcd", 3), memory = file_.shape("input.memory_bse", 3);
+  const Index B = x[0], C = x[1], S = memory[1];
+  ModelConfig config = block_config(C, x[2]);
+  config.head_channels = head_channels("weight.query_hd", config.heads);
+  config.attention_bias = has_attention_bias("weight.");
+  config.check();
+  const auto make = [&](Layout<T>& layout) {
+    return CrossBlock<Device, T>(layout, "", config, memory[2], S, {.B = B, .C = C, .positions = 0});
+  };
+  Layout<T> measured;
+  make(measured);
+  Array<T> weights(device_, measured.weight_count());
+  Array<Accum<T>> gradients(device_, measured.weight_count());
+  DeviceMemory activations(device_.memory(), measured.activation_bytes());
+  Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
+  CrossBlock<Device, T> block = make(layout);
+  read_weights(weights.data(), layout.parameters());
+
+  Array<Token> mask_bs = read_mask(B, S, "input.mask_bs");
+  Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
+  Array<T> memory_bse = read("input.memory_bse", {B, S, memory[2]}), d_memory_bse = zeros<T>(memory);
+  const Memory<T> from{.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data()};
+  const Pass pass{.B = B, .C = C};
+  block.forward(device_, y_bcd.data(), x_bcd.data(), from, pass);
+  give("output.y_bcd", x, y_bcd.data());
+  if (!goes_back("grad_output.y_bcd")) return;
+  Array<T> d_y_bcd = read("grad_output.y_bcd", x), d_x_bcd = zeros<T>(x);
+  block.backward(device_, d_x_bcd.data(), d_memory_bse.data(), d_y_bcd.data(), x_bcd.data(), from, pass);
+  give("grad_input.x_bcd", x, d_x_bcd.data());
+  give("grad_input.memory_bse", memory, d_memory_bse.data());
+  give_gradients(gradients.data(), layout.parameters());
+}
+
+// Everything about the network that the shapes and names of its weights say.
+template <class Device, class T>
+ModelConfig GoldenCases<Device, T>::network_config(bool classifier) const {
+  for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
+  ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
+  const Shape token = file_.shape("weight.embedding.token_vd", 2);
+  config.vocabulary = token[0];
+  config.channels = token[1];
+  const std::string position = "weight.embedding.position_cd";
+  const bool has_table = file_.has(position);
+  if (!file_.has_setting("positions")) config.positions = has_table ? "learned" : "none";
+  if (has_table != config.has_position_table()) {
+    file_.fail("metadata positions is " + config.positions + ": expected " +
+               (has_table ? "learned, with " : "another, without ") + position);
+  }
+  if (classifier) read_head(config);
+  const Index C = file_.shape("input.tokens_bc", 2)[1] + (config.has_cls() ? 1 : 0);
+  config.context = has_table ? file_.shape(position, 2)[0] : C;
+  if (C > config.context) {
+    file_.fail("input.tokens_bc has " + std::to_string(C) + " positions, expected at most the " +
+               std::to_string(config.context) + " of embedding.position_cd");
+  }
+  config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
+  config.head_channels = 0;
+  config.attention_bias = false;
+  const std::vector<MixerProperties> mixers = checked_mixers(config);
+  for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    if (!mixers[layer].head_projection) continue;
+    const std::string prefix = "weight.blocks." + std::to_string(layer) + ".mixer.";
+    config.head_channels = head_channels(prefix + mixers[layer].head_projection, config.heads);
+    config.attention_bias = config.attention_bias || has_attention_bias(prefix);
+  }
+  // What sees all of the sequence is global, however long the table.
+  std::string windows;
+  for (const Index window : config.windows()) {
+    windows += (windows.empty() ? "" : ",") + std::to_string(window < C ? window : 0);
+  }
+  config.window = windows;
+  check_model(config);
+  return config;
+}
+
+template <class Device, class T>
+void GoldenCases<Device, T>::read_head(ModelConfig& config) const {
+  config.classes = file_.shape("weight.classifier.weight_od", 2)[0];
+  if (file_.has_setting("pooling")) config.class_pooling = file_.setting("pooling");
+  if (config.class_pooling != "mean" && config.class_pooling != "cls") {
+    file_.fail("metadata pooling: expected mean or cls, found \"" + config.class_pooling + "\"");
+  }
+}
+
+// The list of mixers may be as long as `layers` says: that first.
+template <class Device, class T>
+std::vector<MixerProperties> GoldenCases<Device, T>::checked_mixers(const ModelConfig& config) const {
+  if (config.layers < 1 || config.layers > largest_layers) {
+    file_.fail("metadata layers: expected 1 to " + std::to_string(largest_layers) + ", found " +
+               std::to_string(config.layers));
+  }
+  return mixer_properties(config);
+}
+
+template <class Device, class T>
+void GoldenCases<Device, T>::chunked_language_model() {
+  file_.setting("chunk");
+  language_model(file_.integer_setting("chunk", 1, 1, largest_context),
+                 file_.integer_setting("truncated", 0, 0, 1) == 1);
+}
+
+// chunk, truncated: as in NetworkExtent.
+template <class Device, class T>
+void GoldenCases<Device, T>::language_model(Index chunk, bool truncated) {
+  const ModelConfig config = network_config();
+  check_training(config, {.chunk = chunk, .truncated = truncated});
+  const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+  const Shape tokens = file_.shape("input.tokens_bc", 2);
+  const Index B = tokens[0], C = tokens[1], V = config.vocabulary;
+  Network<Device, T> network(device_, config,
+                             {.B = B, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
+  read_weights(network.weights(), network.parameters());
+  Array<Token> tokens_bc(device_, file_.tokens("input.tokens_bc", tokens, 0, last_token(V), 0));
+  Array<Token> mask_bc = read_mask(B, C);
+  const bool learns = goes_back("input.targets_bc") || file_.has("output.loss");
+  std::vector<Token> host_targets(static_cast<std::size_t>(B * C), ignored_target);
+  if (learns) host_targets = file_.tokens("input.targets_bc", tokens, 0, last_token(V), ignored_target);
+  const Array<Token> targets_bc(device_, host_targets);
+  const Index counted = B * C - std::count(host_targets.begin(), host_targets.end(), ignored_target);
+  const Array<Index> count(device_, std::vector<Index>{counted});
+  const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data(), .count = count.data()};
+
+  std::vector<T> logits_bcv(static_cast<std::size_t>(B * C * V));
+  double loss_sum = 0;
+  const auto seen = [&](Index b, Index, const Pass& part, const auto& loss) {
+    device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
+    Accum<T> mean = 0;
+    Index of_part = 0;
+    device_.copy_to_host(&mean, loss.mean, 1);
+    device_.copy_to_host(&of_part, loss.count, 1);
+    loss_sum += static_cast<double>(mean) * static_cast<double>(of_part);
+  };
+  if (learns) {
+    differentiate(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen, [](Index, Index) {});
+    results_["output.loss"] = {{}, {counted > 0 ? loss_sum / static_cast<double>(counted) : 0}};
+    give_gradients(network.gradients(), network.parameters());
+  } else {
+    run_in_chunks(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen);
+  }
+  results_["output.logits_bcv"] = {{B, C, V}, std::vector<double>(logits_bcv.begin(), logits_bcv.end())};
+}
+
+// One row of logits a sequence. With cls pooling every sequence begins with a token behind the vocabulary.
+template <class Device, class T>
+void GoldenCases<Device, T>::classifier() {
+  const ModelConfig config = network_config(true);
+  const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+  const Shape tokens = file_.shape("input.tokens_bc", 2);
+  const Index B = tokens[0], first = config.has_cls() ? 1 : 0, C = tokens[1] + first, O = config.classes;
+  Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
+  read_weights(network.weights(), network.parameters());
+  const auto with_first = [&](std::vector<Token> rows, Token token) {
+    for (Index b = B; first && b-- > 0;) rows.insert(rows.begin() + b * tokens[1], token);
+    return rows;
+  };
+  const Token last = last_token(config.vocabulary);
+  Array<Token> tokens_bc(device_, with_first(file_.tokens("input.tokens_bc", tokens, 0, last, 0), last + 1));
+  std::vector<Token> mask;
+  if (file_.has("input.mask_bc")) mask = with_first(file_.tokens("input.mask_bc", tokens, 0, 1, 0), 1);
+  Array<Token> mask_bc(device_, mask);
+  const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
+  network.forward(tokens_bc.data(), pass);
+  give("output.logits_bo", {B, O}, network.logits_bcv());
+  if (!goes_back("input.labels_b") && !file_.has("output.loss")) return;
+  Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
+  give("output.loss", {}, network.loss(labels_b.data(), smoothing, pass).mean);
+  network.backward(tokens_bc.data(), labels_b.data(), smoothing, pass);
+  give_gradients(network.gradients(), network.parameters());
+}
+
+}  // namespace abh
