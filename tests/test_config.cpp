@@ -102,6 +102,13 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer additive, found 5");
   CHECK(error([](ModelConfig& m) { m.causal = false, m.positions = "alibi"; }) ==
         "--positions: alibi needs causal 1 where the mixer is additive, whose weights decay in one direction");
+  for (const char* mixer : {"leap", "average"}) {
+    CHECK(error([&](ModelConfig& m) { m.mixer = mixer, m.causal = false, m.window = "5"; }).rfind("--window: ", 0) ==
+          0);
+    const bool decays = mixer == std::string("leap");
+    CHECK((error([&](ModelConfig& m) { m.mixer = mixer, m.causal = false, m.positions = "alibi"; }) == "no error") ==
+          !decays);
+  }
   CHECK(error([](ModelConfig& m) { m.additive_values = "both"; }) ==
         "--additive-values: expected shared or own, found \"both\"");
   CHECK(error([](ModelConfig& m) { m.additive_skip = "a\nb"; }) ==
@@ -114,6 +121,8 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--rescale: expected heads of 2 channels at least, found 1");
   CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.rescale = 1, m.heads = m.channels / 2; }) == "no error");
   CHECK(error([](ModelConfig& m) { m.rescale = 1, m.heads = m.channels; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.mixer = "leap", m.normed_values = true, m.heads = m.channels; }) ==
+        "--normed-values: expected heads of 2 channels at least, found 1");
 
   // What is not used is not judged, and the cores may have heads of any width.
   CHECK(error([](ModelConfig& m) { m.conv_groups = 3; }) == "no error");
