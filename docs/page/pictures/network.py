@@ -261,7 +261,7 @@ PICTURES = [
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1116,
+        height=1327,
         paint=paint,
         constants=(
             Constant(
