@@ -128,7 +128,9 @@ struct DotMixer {
                                                  .golden_case = "dot_product_attention",
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,
-                                                 .has_scores = true};
+                                                 .has_scores = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = DotBlock<Device, T>;
 };
