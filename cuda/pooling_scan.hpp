@@ -1,100 +1,14 @@
 #pragma once
 
-// Scans of pooling: of numbers that exist once a position, and of rows of channels with weights that are ready. What is
-// scanned, and the equations, stand in pooling.cu.
+// Scans of pooling over rows of channels, with weights that are ready. What is scanned, and the equations, stand in
+// pooling.cu.
 
 #include <utility>
 
-#include "cuda/kernel.hpp"
+#include "cuda/pooling_positions.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
-
-inline constexpr float minus_infinity = -__builtin_inff();
-
-enum class Order { up, down };
-
-// Scans of one number a position.
-
-// What one or more positions do to a state, and the two kinds of it: sums, state -> keep state + add, and running
-// maxima, state -> max(keep + state, add), where a keep of -infinity starts anew.
-struct Step {
-  float keep, add;
-};
-struct Sums {
-  static __device__ float start() { return 0; }
-  static __device__ Step nothing() { return {1, 0}; }
-  static __device__ float after(float state, Step step) { return step.keep * state + step.add; }
-  static __device__ Step both(Step first, Step then) {
-    return {first.keep * then.keep, then.keep * first.add + then.add};
-  }
-};
-struct Maxima {
-  static __device__ float start() { return minus_infinity; }
-  static __device__ Step nothing() { return {0, minus_infinity}; }
-  static __device__ float after(float state, Step step) { return fmaxf(state + step.keep, step.add); }
-  static __device__ Step both(Step first, Step then) {
-    return {first.keep + then.keep, fmaxf(first.add + then.keep, then.add)};
-  }
-};
-
-inline constexpr int scan_threads = 128;
-inline constexpr int scan_warps = scan_threads / warp_size;
-inline constexpr int positions_per_thread = 8;
-
-template <class Kind>
-struct WarpTotals {
-  Step of_warp[scan_warps];
-};
-
-// The state before a thread's positions, whose effect is `mine`. carry is the state before all of the block, and after
-// all of it on return. All threads must call this.
-template <class Kind>
-__device__ float state_before(Step mine, float& carry) {
-  auto& totals = shared_memory<WarpTotals<Kind>>();
-  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
-  Step upto = mine;  // of all lanes up to this one
-  for (int distance = 1; distance < warp_size; distance *= 2) {
-    const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, unsigned(distance)),
-                          __shfl_up_sync(whole_warp, upto.add, unsigned(distance))};
-    if (lane >= distance) upto = Kind::both(earlier, upto);
-  }
-  const Step earlier = {__shfl_up_sync(whole_warp, upto.keep, 1u), __shfl_up_sync(whole_warp, upto.add, 1u)};
-  if (lane == warp_size - 1) totals.of_warp[warp] = upto;
-  __syncthreads();
-  float state = carry;
-  for (int w = 0; w < scan_warps; ++w) {
-    if (w < warp) state = Kind::after(state, totals.of_warp[w]);
-    carry = Kind::after(carry, totals.of_warp[w]);
-  }
-  __syncthreads();  // before the next call overwrites the totals
-  return lane == 0 ? state : Kind::after(state, earlier);
-}
-
-// A block's walk through C positions in an order: step_at(c) is asked first, then visit(c, state before, state after).
-// Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
-template <class Kind, class StepAt, class Visit>
-__device__ void scan_positions(int C, Order order, const StepAt& step_at, const Visit& visit) {
-  float carry = Kind::start();
-  for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
-    const int first = round + int(threadIdx.x) * positions_per_thread;
-    const auto position = [&](int i) { return order == Order::up ? first + i : C - 1 - first - i; };
-    Step steps[positions_per_thread];
-    Step mine = Kind::nothing();
-    for (int i = 0; i < positions_per_thread; ++i) {
-      steps[i] = first + i < C ? step_at(position(i)) : Kind::nothing();
-      mine = Kind::both(mine, steps[i]);
-    }
-    float state = state_before<Kind>(mine, carry);
-    for (int i = 0; i < positions_per_thread; ++i) {
-      const float before = state;
-      state = Kind::after(state, steps[i]);
-      if (first + i < C) visit(position(i), before, state);
-    }
-  }
-}
-
-// Scans of the payload.
 
 // A tile is 256 positions by 16 packs of `width` channels, and belongs to a block of 256 threads:
 //
@@ -128,6 +42,7 @@ struct Scan {
   Index B;
   int C, N, K;
   int block;  // positions in a block of the window; C if there is none
+  Index row;  // from one row to the next of an array whose rows touch: N K, or that of several payloads side by side
 };
 
 // Where a thread of a tile works.
@@ -268,11 +183,40 @@ __device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const 
   (body(std::integral_constant<int, i>()), ...);
 }
 
-// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
-//
 // Dot products over the channels of a head: the 16 lanes of a run leave their parts of 16 positions in shared memory,
 // then lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
 // block is needed, and it does not matter how many channels a head has.
+template <class Emit, class Thread>
+__device__ __forceinline__ void keep_dots(const Thread& me, int i, const float* dots) {
+  if constexpr (Emit::dots > 0) {
+    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][i][me.lane] = dots[d];
+  }
+}
+template <int width, class T, class Emit>
+__device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T, width>& me, const Emit& emit) {
+  if constexpr (Emit::dots > 0) {
+    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    __syncwarp();
+    constexpr int tile_channels = tile_lanes * width;
+    const int c = me.position(me.lane), first = me.h_tile * tile_channels,
+              end = smaller(first + tile_channels, s.N * s.K);
+    if (c >= me.C) return;
+    for (int n = first / s.K; n * s.K < end; ++n) {
+      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
+      const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
+      const int part = me.h_tile - n * s.K / tile_channels;
+      for (int d = 0; d < Emit::dots; ++d) {
+        float sum = 0;
+        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
+        const Index BNC = s.B * s.N * me.C;
+        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
+      }
+    }
+  }
+}
+
+// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
 template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
                                                                 int tiles) {
@@ -298,38 +242,18 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
     for (int i = 0; i < Emit::batch; ++i) {
       const int c = me.position(first + i);
       const Index bc = me.b * me.C + c;
-      at[i] = {bc, bc * H + me.h, me.first_weight + c, c, me.h};
+      at[i] = {bc, bc * s.row + me.h, me.first_weight + c, c, me.h};
       if (c < me.C && me.works) loaded[i] = emit.template fetch<width>(at[i]);
     }
     for (int i = 0; i < Emit::batch; ++i) {
       advance<width>(state, step_at<T, width>(s, me, at[i].c), in[first + i]);
       [[maybe_unused]] float dots[2] = {0, 0};
       if (at[i].c < me.C && me.works) emit.template finish<width>(at[i], loaded[i], in[first + i], state, dots);
-      if constexpr (Emit::dots > 0) {
-        auto& shared = shared_memory<TileDots<Emit::dots>>();
-        for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][first + i][me.lane] = dots[d];
-      }
+      keep_dots<Emit>(me, first + i, dots);
     }
   });
 
-  if constexpr (Emit::dots > 0) {
-    auto& shared = shared_memory<TileDots<Emit::dots>>();
-    __syncwarp();
-    const int c = me.position(me.lane), first = me.h_tile * tile_lanes * width,
-              end = smaller(first + tile_lanes * width, H);
-    if (c >= me.C) return;
-    for (int n = first / s.K; n * s.K < end; ++n) {
-      const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
-      const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
-      const int part = me.h_tile - n * s.K / (tile_lanes * width);
-      for (int d = 0; d < Emit::dots; ++d) {
-        float sum = 0;
-        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
-        const Index BNC = s.B * s.N * me.C;
-        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
-      }
-    }
-  }
+  write_dots<width>(s, me, emit);
 }
 
 // Runs a scan and hands its states to `emit`.

@@ -2,6 +2,7 @@
 
 // What the tests of pooling share.
 
+#include <cmath>
 #include <limits>
 
 #include "cases/pooling.hpp"
@@ -23,6 +24,41 @@ struct PoolingDefinition : PoolingCase {
     pooling_definition_backward<PlainDevice, T>(device, backward_of<T>(a));
   }
 };
+
+// max + log sum is an output, too. Where a position sees nothing it is a constant here.
+struct LseCase : PoolingCase {
+  std::vector<Slot> outputs() const {
+    std::vector<Slot> slots = PoolingCase::outputs();
+    slots.push_back(statistic("lse_bnc", {shape.B, shape.N, shape.C}));
+    return slots;
+  }
+  template <class T, class Arrays>
+  PoolingBackward<T> backward_of(Arrays& a) const {
+    PoolingBackward<T> pass = PoolingCase::backward_of<T>(a);
+    pass.d_lse_bnc = a.d_out[1].data();
+    return pass;
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void forward(Device& device, Arrays& a) const {
+    using std::log;
+    PoolingCase::forward(device, a);
+    wait_for(device);
+    const Accum<T>*max_bnc = a.saved[0].data(), *sum_bnc = a.saved[1].data();
+    Accum<T>* lse_bnc = a.out[1].data();
+    for (Index i = 0; i < shape.B * shape.N * shape.C; ++i) {
+      lse_bnc[i] = sum_bnc[i] == Accum<T>(0) ? Accum<T>(0) : max_bnc[i] + log(sum_bnc[i]);
+    }
+  }
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void backward(Device& device, Arrays& a) const {
+    pooling_backward<Device, T>(device, backward_of<T>(a));
+  }
+};
+
+inline PoolingCase decaying(PoolingCase layer) {
+  layer.decays = true;
+  return layer;
+}
 
 // Two rows of C positions: one with a masked beginning, a masked end and holes, one masked throughout.
 inline const Token* holes_and_nothing(Index C) {

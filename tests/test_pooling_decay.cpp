@@ -11,35 +11,6 @@
 namespace abh {
 namespace {
 
-// max + log sum is an output, too. Where a position sees nothing it is a constant here.
-struct LseCase : PoolingCase {
-  std::vector<Slot> outputs() const {
-    std::vector<Slot> slots = PoolingCase::outputs();
-    slots.push_back(statistic("lse_bnc", {shape.B, shape.N, shape.C}));
-    return slots;
-  }
-  template <class T, class Arrays>
-  PoolingBackward<T> backward_of(Arrays& a) const {
-    PoolingBackward<T> pass = PoolingCase::backward_of<T>(a);
-    pass.d_lse_bnc = a.d_out[1].data();
-    return pass;
-  }
-  template <class Device, class Arrays, class T = typename Arrays::Number>
-  void forward(Device& device, Arrays& a) const {
-    using std::log;
-    PoolingCase::forward(device, a);
-    wait_for(device);
-    const Accum<T>*max_bnc = a.saved[0].data(), *sum_bnc = a.saved[1].data();
-    Accum<T>* lse_bnc = a.out[1].data();
-    for (Index i = 0; i < shape.B * shape.N * shape.C; ++i) {
-      lse_bnc[i] = sum_bnc[i] == Accum<T>(0) ? Accum<T>(0) : max_bnc[i] + log(sum_bnc[i]);
-    }
-  }
-  template <class Device, class Arrays, class T = typename Arrays::Number>
-  void backward(Device& device, Arrays& a) const {
-    pooling_backward<Device, T>(device, backward_of<T>(a));
-  }
-};
 struct LseDefinition : LseCase {
   template <class Arrays, class T = typename Arrays::Number>
   void backward(PlainDevice& device, Arrays& a) const {
@@ -63,11 +34,6 @@ void check(const PoolingCase& layer) {
 }
 
 constexpr Index all_windows[] = {0, 1, 2, 4, 5, 10, 11, 50};
-
-PoolingCase decaying(PoolingCase layer) {
-  layer.decays = true;
-  return layer;
-}
 
 TEST_CASE("pooling: decay, every derivative", "[pooling]") {
   for (Index window : all_windows) {

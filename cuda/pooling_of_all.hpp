@@ -1,0 +1,135 @@
+#pragma once
+
+// Pooling on the GPU where every position sees every position: one average a sequence, in two passes over its numbers
+// and one over its payload, whose sums are made of the totals of tiles (pooling_scan.hpp), in their order.
+
+#include "cuda/pooling_weights.hpp"
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+// The largest number of a block, in every thread.
+struct LargestOfWarps {
+  float of_warp[scan_warps];
+};
+__device__ inline float block_max(float x) {
+  auto& shared = shared_memory<LargestOfWarps>();
+  const float largest = warp_max(x);
+  if (threadIdx.x % warp_size == 0) shared.of_warp[threadIdx.x / warp_size] = largest;
+  __syncthreads();
+  float most = shared.of_warp[0];
+  for (int warp = 1; warp < scan_warps; ++warp) most = fmaxf(most, shared.of_warp[warp]);
+  return most;
+}
+
+// Grid: one block for each head of each sequence.
+struct WeightsOfAll {
+  float *max_bnc, *sum_bnc;
+  const float* logit_bnc;
+  const Token* mask_bc;
+  int C, N;
+};
+__global__ static void weights_of_all_kernel(WeightsOfAll a) {
+  const int C = a.C;
+  const Index bn = blockIdx.x, first = bn * C;
+  const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
+  float most = minus_infinity;
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) most = fmaxf(most, logit(c));
+  most = block_max(most);
+  float sum = 0;
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    if (logit(c) != minus_infinity) sum += expf(logit(c) - most);
+  }
+  sum = block_sum<scan_threads>(sum);
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    a.max_bnc[first + c] = most;
+    a.sum_bnc[first + c] = sum;
+  }
+}
+
+// The share of every position in the average, and the 1 that a sum keeps of what was there before. Grid: a thread a
+// position and head.
+__global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, const float* max_bnc,
+                                            const float* sum_bnc, const float* logit_bnc, const Token* mask_bc,
+                                            Index BNC, int C, int N) {
+  const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= BNC) return;
+  const Index bn = i / C;
+  const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(int(i - bn * C));
+  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - max_bnc[i]) / sum_bnc[i];  // (pooling.25)
+  keep_bnc[i] = 1;
+}
+
+// Grid: a thread a channel. Adds up the totals of all tiles but the last, which there is none of.
+__global__ static void add_totals_kernel(float* sum_bh, const Step* total_bth, Index BH, int H, int tiles) {
+  const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (bh >= BH) return;
+  const Step* total_t = total_bth + bh / H * tiles * H + bh % H;
+  float sum = 0;
+  ABH_UNROLL(8)
+  for (int t = 0; t < tiles - 1; ++t) sum += total_t[Index{t} * H].add;
+  sum_bh[bh] = sum;
+}
+
+inline Index tiles_of(Index C) { return (C + tile_positions - 1) / tile_positions; }
+template <int width>
+unsigned tile_blocks(Index B, Index C, Index H) {
+  return blocks_for(B * tiles_of(C) * ((H + tile_lanes * width - 1) / (tile_lanes * width)), 1);
+}
+
+// sum_bh: the sum over all positions of add_c in_c. Every tile gets a total, as if another one followed.
+template <int width, class T>
+void sum_payload(Gpu& device, float* sum_bh, const Scan<T>& s) {
+  const Index H = Index{s.N} * s.K, tiles = tiles_of(s.C) + 1;
+  typename Gpu::Scope scratch(device.workspace);
+  Step* total_bth = scratch.template take<Step>(s.B * tiles * H);
+  launch(totals_kernel<T, width>, tile_blocks<width>(s.B, s.C, H), tile_threads, 0, device.stream(), s, total_bth,
+         int(tiles));
+  launch(add_totals_kernel, blocks_for(s.B * H, 128), 128, 0, device.stream(), sum_bh, total_bth, s.B * H, int(H),
+         int(tiles));
+}
+
+// Makes of every position what is made of a state, from one that is the same for all of a sequence. Grid: B x tiles x
+// tiles of channels.
+template <class T, int width, class Emit>
+__global__ __launch_bounds__(tile_threads) void emit_for_all_kernel(Scan<T> s, const float* state_bh, Emit emit,
+                                                                    int tiles) {
+  const TileThread<T, width> me(s, 0, tiles);
+  const int H = s.N * s.K;
+  Floats<width> state{};
+  if (me.works) state = load<width>(state_bh + me.b * H + me.h);
+  for (int i = 0; i < run_length; ++i) {
+    const int c = me.position(i);
+    const Index bc = me.b * me.C + c;
+    const Place at{bc, bc * s.row + me.h, me.first_weight + c, c, me.h};
+    [[maybe_unused]] float dots[2] = {0, 0};
+    if (c < me.C && me.works) {
+      emit.template finish<width>(at, emit.template fetch<width>(at), state, state, dots);
+    }
+    keep_dots<Emit>(me, i, dots);
+  }
+  write_dots<width>(s, me, emit);
+}
+template <int width, class T, class Emit>
+void emit_for_all(Gpu& device, const Scan<T>& s, const float* state_bh, const Emit& emit) {
+  launch(emit_for_all_kernel<T, width, Emit>, tile_blocks<width>(s.B, s.C, Index{s.N} * s.K), tile_threads, 0,
+         device.stream(), s, state_bh, emit, int(tiles_of(s.C)));
+}
+
+// Grid: one block for each head of each sequence.
+__global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* alpha_bnc, Dots kappa,
+                                             const float* d_lse_bnc, int C, int N) {
+  const Index bn = blockIdx.x, first = bn * C;
+  float d_lse = 0;
+  if (d_lse_bnc) {
+    for (int c = int(threadIdx.x); c < C; c += scan_threads) d_lse += d_lse_bnc[first + c];
+    d_lse = block_sum<scan_threads>(d_lse);
+  }
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    const float alpha = alpha_bnc[first + c];  // all 0 where nothing is seen, and d_lse has no meaning
+    d_logit_bnc[first + c] = alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + d_lse);  // (pooling.27)
+  }
+}
+
+}  // namespace ABH_BACKEND
+}  // namespace abh

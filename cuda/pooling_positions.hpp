@@ -1,0 +1,255 @@
+#pragma once
+
+// Scans of pooling over numbers that exist once a position: maxima, sums, weights. One block of threads walks through
+// the sequence of a head, 1,024 positions at a time. What is scanned, and the equations, stand in layers/pooling.hpp.
+
+#include "cuda/kernel.hpp"
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+inline constexpr float minus_infinity = -__builtin_inff();
+
+enum class Order { up, down };
+
+// What one or more positions do to a state, and two kinds of it: sums, state -> keep state + add, and running maxima,
+// state -> max(keep + state, add), where a keep of -infinity starts anew.
+struct Step {
+  float keep, add;
+};
+__device__ __forceinline__ Step of_lane_before(const Step& step, int distance) {
+  return {__shfl_up_sync(whole_warp, step.keep, unsigned(distance)),
+          __shfl_up_sync(whole_warp, step.add, unsigned(distance))};
+}
+struct Sums {
+  using State = float;
+  using Effect = Step;
+  static __device__ float start() { return 0; }
+  static __device__ Step nothing() { return {1, 0}; }
+  static __device__ float after(float state, Step step) { return step.keep * state + step.add; }
+  static __device__ Step both(Step first, Step then) {
+    return {first.keep * then.keep, then.keep * first.add + then.add};
+  }
+};
+struct Maxima {
+  using State = float;
+  using Effect = Step;
+  static __device__ float start() { return minus_infinity; }
+  static __device__ Step nothing() { return {0, minus_infinity}; }
+  static __device__ float after(float state, Step step) { return fmaxf(state + step.keep, step.add); }
+  static __device__ Step both(Step first, Step then) {
+    return {first.keep + then.keep, fmaxf(first.add + then.keep, then.add)};
+  }
+};
+
+// Maxima with decay. A state is the largest logit as it was, and the position it comes from, so that its age follows
+// from where it is asked for. Two stretches compare their tops where the later one has its own, which replaces the
+// other if it is larger by `margin`.
+struct Top {
+  float keep;  // of what was before: 0, or -infinity where the stretch starts anew
+  float top;
+  int from;
+};
+__device__ __forceinline__ Top of_lane_before(const Top& top, int distance) {
+  return {__shfl_up_sync(whole_warp, top.keep, unsigned(distance)),
+          __shfl_up_sync(whole_warp, top.top, unsigned(distance)),
+          __shfl_up_sync(whole_warp, top.from, unsigned(distance))};
+}
+struct DecayedMaxima {
+  using State = Top;
+  using Effect = Top;
+  float slope, margin;
+  // What a top has come down to at position c, in either order.
+  __device__ float at(const Top& top, int c) const {
+    return top.top - slope * float(c < top.from ? top.from - c : c - top.from);  // (pooling.20)
+  }
+  static __device__ Top start() { return nothing(); }
+  static __device__ Top nothing() { return {0, minus_infinity, 0}; }
+  __device__ Top after(const Top& state, const Top& then) const { return both(state, then); }
+  __device__ Top both(const Top& first, const Top& then) const {
+    const bool stays = then.top - margin < at(first, then.from) + then.keep;
+    return {first.keep + then.keep, stays ? first.top : then.top, stays ? first.from : then.from};  // (pooling.21)
+  }
+};
+
+inline constexpr int scan_threads = 128;
+inline constexpr int scan_warps = scan_threads / warp_size;
+inline constexpr int positions_per_thread = 8;
+
+template <class Kind>
+struct WarpTotals {
+  typename Kind::Effect of_warp[scan_warps];
+};
+
+// The state before a thread's positions, whose effect is `mine`. carry is the state before all of the block, and after
+// all of it on return. All threads must call this.
+template <class Kind>
+__device__ typename Kind::State state_before(const Kind& kind, typename Kind::Effect mine,
+                                             typename Kind::State& carry) {
+  using Effect = typename Kind::Effect;
+  auto& totals = shared_memory<WarpTotals<Kind>>();
+  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
+  Effect upto = mine;  // of all lanes up to this one
+  for (int distance = 1; distance < warp_size; distance *= 2) {
+    const Effect earlier = of_lane_before(upto, distance);
+    if (lane >= distance) upto = kind.both(earlier, upto);
+  }
+  const Effect earlier = of_lane_before(upto, 1);
+  if (lane == warp_size - 1) totals.of_warp[warp] = upto;
+  __syncthreads();
+  typename Kind::State state = carry;
+  for (int w = 0; w < scan_warps; ++w) {
+    if (w < warp) state = kind.after(state, totals.of_warp[w]);
+    carry = kind.after(carry, totals.of_warp[w]);
+  }
+  __syncthreads();  // before the next call overwrites the totals
+  return lane == 0 ? state : kind.after(state, earlier);
+}
+
+// A block's walk through C positions in an order: effect_at(c) is asked first, then visit(c, state before, state
+// after). Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
+template <class Kind, class EffectAt, class Visit>
+__device__ void scan_positions(const Kind& kind, int C, Order order, const EffectAt& effect_at, const Visit& visit) {
+  typename Kind::State carry = kind.start();
+  for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
+    const int first = round + int(threadIdx.x) * positions_per_thread;
+    const auto position = [&](int i) { return order == Order::up ? first + i : C - 1 - first - i; };
+    typename Kind::Effect effects[positions_per_thread];
+    typename Kind::Effect mine = kind.nothing();
+    for (int i = 0; i < positions_per_thread; ++i) {
+      effects[i] = first + i < C ? effect_at(position(i)) : kind.nothing();
+      mine = kind.both(mine, effects[i]);
+    }
+    typename Kind::State state = state_before(kind, mine, carry);
+    for (int i = 0; i < positions_per_thread; ++i) {
+      const typename Kind::State before = state;
+      state = kind.after(state, effects[i]);
+      if (first + i < C) visit(position(i), before, state);
+    }
+  }
+}
+
+// Whether c is the first position of a block in this order.
+__device__ inline bool starts(int c, int C, int block, Order order) {
+  return order == Order::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
+}
+
+// max_c: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
+// newcomer, are multiplied with; one of the two is 1. keep_c is 0 at the start of a block, 1 where nothing is added.
+template <class Logits>
+__device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, int C, int block,
+                            Order order) {
+  scan_positions(
+      Maxima{}, C, order,
+      [&](int c) {
+        return Step{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c)};
+      },
+      [&](int c, float before, float most) {
+        max_c[c] = most;  // (pooling.2) (pooling.15)
+        // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
+        const float newcomer = logit(c);
+        const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
+        keep_c[c] = first ? 0 : nothing_new ? 1 : expf(before - most);
+        add_c[c] = nothing_new ? 0 : expf(newcomer - most);
+      });
+}
+
+// The same where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
+template <class Logits>
+__device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
+                            int block, Order order) {
+  const DecayedMaxima kind{slope, 0};
+  scan_positions(
+      kind, C, order,
+      [&](int c) {
+        return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
+      },
+      [&](int c, const Top& before, const Top& now) {
+        const float most = kind.at(now, c), newcomer = logit(c);
+        max_c[c] = most;  // (pooling.21)
+        const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
+        keep_c[c] = first ? 0 : nothing_new || now.from != c ? 1 : expf(kind.at(before, c) - most);
+        add_c[c] = nothing_new ? 0 : expf(newcomer - most);
+      });
+}
+
+// The same of logits that rise by a slope a position as long as one maximum of the forward pass stays. Compared to the
+// last bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one
+// that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
+// its power in the end. Which one stays, two threads may see differently: keep_c is found from what they have decided.
+// Leaves the references in max_c, and in from_c, scratch, where they come from.
+template <class Logits>
+__device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, float* add_c, const Logits& logit,
+                                  float slope, int C, int block, Order order) {
+  const DecayedMaxima kind{slope, 0.5f};
+  const int before = order == Order::up ? -1 : 1;
+  scan_positions(
+      kind, C, order,
+      [&](int c) {
+        return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
+      },
+      [&](int c, const Top&, const Top& now) {
+        max_c[c] = now.top;
+        from_c[c] = now.from;
+      });
+  const auto top = [&](int c) { return Top{0, max_c[c], from_c[c]}; };
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    const float most = kind.at(top(c), c), newcomer = logit(c);
+    const bool nothing = most == minus_infinity;
+    add_c[c] = newcomer == minus_infinity ? 0 : expf(newcomer - most);
+    if (starts(c, C, block, order)) {
+      keep_c[c] = 0;
+    } else {
+      keep_c[c] = nothing || from_c[c] == from_c[c + before] ? 1 : expf(kind.at(top(c + before), c) - most);
+    }
+  }
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) max_c[c] = kind.at(top(c), c);
+}
+
+// The running maximum with decay or without, where what comes first is older.
+template <bool decays, class Logits>
+__device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
+                            int block, Order order) {
+  if constexpr (decays) {
+    decayed_max(max_c, keep_c, add_c, logit, slope, C, block, order);
+  } else {
+    running_max(max_c, keep_c, add_c, logit, C, block, order);
+  }
+}
+
+// The same where what comes first is newer: it stays, and what joins it has lost a slope a position since the first of
+// the block.
+template <bool decays, class Logits>
+__device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
+                                     int block, Order order) {
+  if constexpr (decays) {
+    const auto aged = [&](int c) {
+      const int begin = c / block * block, end = smaller(begin + block, C) - 1;
+      return logit(c) - slope * float(order == Order::up ? c - begin : end - c);  // (pooling.23)
+    };
+    running_max(max_c, keep_c, add_c, aged, C, block, order);
+  } else {
+    running_max(max_c, keep_c, add_c, logit, C, block, order);
+  }
+}
+
+// sum_c, relative to the running maximum, and in place of add_c and keep_c the shares of the newcomer and of all that
+// was there before: they add up to 1, or are 0 while nothing has been seen. beta is its own quotient, not 1 - alpha,
+// which has no digits left where alpha is close to 1.
+__device__ inline void running_sum(float* sum_c, float* beta_c, float* alpha_c, int C, Order order) {
+  scan_positions(
+      Sums{}, C, order,
+      [&](int c) {
+        return Step{beta_c[c], alpha_c[c]};
+      },
+      [&](int c, float before, float sum) {
+        sum_c[c] = sum;  // (pooling.3), which the scan of Step{keep, add} above has formed
+        alpha_c[c] = sum == 0 ? 0 : alpha_c[c] / sum;         // (pooling.4)
+        beta_c[c] = sum == 0 ? 0 : beta_c[c] * before / sum;  // (pooling.9)
+      });
+}
+
+}  // namespace ABH_BACKEND
+}  // namespace abh

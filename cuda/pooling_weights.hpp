@@ -1,0 +1,259 @@
+#pragma once
+
+// Pooling on the GPU: what is one number a position and head, weights before the payload is scanned and the gradients
+// of logits after it. Kernels of one block a head walk through the sequence with the scans of pooling_positions.hpp.
+
+#include "cuda/pooling_scan.hpp"
+#include "layers/pooling.hpp"
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+// Positions in a block: the window, or the whole sequence for a global one.
+inline int block_of(const PoolingShape& s) { return int(s.window > 0 && s.window < s.C ? s.window : s.C); }
+
+// The logits of one head as pooling sees them.
+struct MaskedLogits {
+  const float* logit_c;
+  const Token* mask_c;  // null: all real
+  __device__ float operator()(int c) const { return mask_c && mask_c[c] == 0 ? minus_infinity : logit_c[c]; }
+};
+
+// What the logits of a head lose a position.
+template <bool decays>
+__device__ float slope_of(const float* slope_n, int n) {
+  if constexpr (decays) return slope_n[n];
+  return 0;
+}
+
+// Weights, forward.
+
+// Grid: one block for each head of each sequence. Reads the logits, writes max, sum and the weights: 5 floats a
+// position and head, 14 for a window, beside the K numbers of its payload.
+struct ForwardWeights {
+  float *max_bnc, *sum_bnc;
+  float *alpha_bnc, *beta_bnc;  // of prefixes
+  // Only for a window: the suffixes, and their share in the merge.
+  float *suffix_max_bnc, *suffix_sum_bnc, *suffix_alpha_bnc, *suffix_beta_bnc, *gamma_bnc;
+  const float* logit_bnc;
+  const float* slope_n;
+  const Token* mask_bc;
+  int C, N, block;
+};
+template <bool decays>
+__global__ void forward_weights_kernel(ForwardWeights a) {
+  const int C = a.C;
+  const Index bn = blockIdx.x, first = bn * C;
+  const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
+  const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
+  float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
+  float *alpha_c = a.alpha_bnc + first, *beta_c = a.beta_bnc + first;
+  running_max<decays>(max_c, beta_c, alpha_c, logit, slope, C, a.block, Order::up);
+  running_sum(sum_c, beta_c, alpha_c, C, Order::up);
+  if (a.block == C) return;
+
+  float *suffix_max_c = a.suffix_max_bnc + first, *suffix_sum_c = a.suffix_sum_bnc + first;
+  float *suffix_alpha_c = a.suffix_alpha_bnc + first, *suffix_beta_c = a.suffix_beta_bnc + first;
+  running_max_of_older<decays>(suffix_max_c, suffix_beta_c, suffix_alpha_c, logit, slope, C, a.block, Order::down);
+  running_sum(suffix_sum_c, suffix_beta_c, suffix_alpha_c, C, Order::down);
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    // The suffix of the block before that fills up the window; the last position of a block needs none.
+    const int begin = c - a.block + 1;
+    const bool merges = begin > 0 && begin % a.block != 0;
+    float older = merges ? suffix_max_c[begin] : minus_infinity;
+    if constexpr (decays) older -= slope * float(c % a.block + 1);  // (pooling.23)
+    const float newer = max_c[c];
+    const float most = fmaxf(older, newer);
+    const float old_sum = older == minus_infinity ? 0 : suffix_sum_c[begin] * expf(older - most);
+    const float new_sum = newer == minus_infinity ? 0 : sum_c[c] * expf(newer - most);
+    const float sum = old_sum + new_sum;  // (pooling.6)
+    max_c[c] = most;
+    sum_c[c] = sum;
+    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (pooling.7)
+  }
+}
+
+// Weights, backward, global. Grid: a thread a position and head. passed_on_c is beta_{c+1}.
+template <bool decays>
+__global__ void global_weights_kernel(float* alpha_bnc, float* passed_on_bnc, const float* max_bnc,
+                                      const float* sum_bnc, const float* logit_bnc, const float* slope_n,
+                                      const Token* mask_bc, Index BNC, int C, int N) {
+  const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= BNC) return;
+  const Index bn = i / C;
+  const int c = int(i - bn * C);
+  const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(c);
+  const float most = max_bnc[i], sum = sum_bnc[i];
+  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most) / sum;  // (pooling.4)
+  if (c == C - 1) passed_on_bnc[i] = 0;
+  if (c == 0) return;
+  const float before = sum_bnc[i - 1];
+  float aged = max_bnc[i - 1];
+  if constexpr (decays) aged = logit < most ? most : aged - slope_n[bn % N];  // (pooling.22)
+  passed_on_bnc[i - 1] = before == 0 ? 0 : before * expf(aged - most) / sum;  // (pooling.9)
+}
+
+// Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
+struct WindowWeights {
+  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + top), by the position that is pulled
+  float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
+  float* top_bnc;  // scratch
+  int* from_bnc;   // scratch, for decay
+  const float *max_bnc, *sum_bnc, *logit_bnc;
+  const float* slope_n;
+  const Token* mask_bc;
+  int C, N, block;
+};
+// The last window that c lies in, of those that exist.
+__device__ inline int last_window(int c, int C, int block) { return smaller(c + block, C) - 1; }
+
+template <bool decays>
+__global__ void window_weights_kernel(WindowWeights a) {
+  const int C = a.C;
+  const Index bn = blockIdx.x, first = bn * C;
+  const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
+  const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
+  const float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
+  float* top_c = a.top_bnc + first;
+  // A window that saw nothing has no say: not +infinity, and not 0/0 below.
+  const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
+  const auto weight = [&](int c, float top) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + top); };
+
+  // With decay the tops are as (pooling.24) has them: down those of c, up those of the first of their block.
+  if constexpr (decays) {
+    decayed_reference(top_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
+                      a.block, Order::down);
+  } else {
+    running_max(top_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, Order::down);
+  }
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) a.weight_down_bnc[first + c] = weight(c, top_c[c]);
+  __syncthreads();
+  running_max_of_older<decays>(top_c, a.keep_up_bnc + first, a.add_up_bnc + first, reversed, slope, C, a.block,
+                               Order::up);
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    // The first of a block lies in no window of the next one, and the last block has none.
+    const int last = last_window(c, C, a.block);
+    const bool crosses = last / a.block > c / a.block;
+    float top = top_c[last];
+    if constexpr (decays) top -= slope * float(last / a.block * a.block - c);  // (pooling.24)
+    a.weight_up_bnc[first + c] = crosses ? weight(c, top) : 0;
+    const float sum = sum_c[c] == 0 ? 1 : sum_c[c];
+    a.add_down_bnc[first + c] /= sum;
+    a.add_up_bnc[first + c] /= sum;
+  }
+}
+
+// Gradients of logits, once the dot products of the payload's scans are there: sums over the channels of a head, one
+// part for each tile of channels that the head touches, as pooling_scan.hpp has left them.
+
+struct Dots {
+  const float* dot_pbnc;
+  Index BNC;
+  int K, tile_channels;
+  // The sum of position i = (b N + n) C + c, in the order of the parts.
+  __device__ float operator()(Index i, int n) const {
+    const int parts = (n * K + K - 1) / tile_channels - n * K / tile_channels + 1;
+    float sum = dot_pbnc[i];
+    for (int p = 1; p < parts; ++p) sum += dot_pbnc[p * BNC + i];
+    return sum;
+  }
+};
+// Parts that a head may have.
+inline Index most_parts(Index K, Index tile_channels) { return (K + tile_channels - 2) / tile_channels + 1; }
+
+// Adds the dot products of the payloads behind the first to the first part of the first. Grid: a thread a position and
+// head.
+__global__ static void add_payloads_kernel(float* dot_pbnc, Dots first, Index parts, int payloads, int C, int N) {
+  const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= first.BNC) return;
+  float sum = dot_pbnc[i];
+  for (int p = 1; p < payloads; ++p) sum += first(p * parts * first.BNC + i, int(i / C % N));
+  dot_pbnc[i] = sum;
+}
+inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int tile_channels) {
+  const Dots dots{dot_pbnc, s.B * s.N * s.C, int(s.K), tile_channels};
+  if (s.payloads > 1) {
+    launch(add_payloads_kernel, blocks_for(dots.BNC, 128), 128, 0, device.stream(), dot_pbnc, dots,
+           most_parts(s.K, tile_channels), int(s.payloads), int(s.C), int(s.N));
+  }
+  return dots;
+}
+
+// Grid: one block for each head of each sequence. The drift is a scan from the end of the sequence: its state before c
+// is drift_c, and after c drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own.
+struct GlobalGradient {
+  float* d_logit_bnc;
+  const float *alpha_bnc, *passed_on_bnc, *sum_bnc;
+  const float* d_lse_bnc;
+  Dots kappa;
+  int C, N;
+};
+template <bool has_d_lse>
+__global__ void global_d_logit_kernel(GlobalGradient a) {
+  const Index bn = blockIdx.x, first = bn * a.C;
+  float* d_logit_c = a.d_logit_bnc + first;
+  // Not read where nothing has been seen.
+  const auto d_lse = [&](int c) { return a.sum_bnc[first + c] == 0 ? 0 : a.d_lse_bnc[first + c]; };
+  scan_positions(
+      Sums{}, a.C, Order::down,
+      [&](int c) {
+        const float local = a.alpha_bnc[first + c] * a.kappa(first + c, int(bn % a.N));
+        d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
+        const float beta = c > 0 ? a.passed_on_bnc[first + c - 1] : 0;
+        if constexpr (has_d_lse) return Step{beta, beta * d_lse(c) - local};  // (pooling.28)
+        return Step{beta, -local};                                            // (pooling.14)
+      },
+      [&](int c, float drift, float) {
+        if constexpr (has_d_lse) drift += d_lse(c);      // (pooling.28)
+        d_logit_c[c] += a.alpha_bnc[first + c] * drift;  // (pooling.13)
+      });
+}
+
+// Grid: one block for each head of each sequence.
+struct WindowGradient {
+  float* d_logit_bnc;
+  float* pulled_up_bnc;  // scratch
+  const float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;
+  const float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
+  Dots x_dot, out_dot;  // x . d_x, out . d_out
+  int C, N, block;
+  const float* d_lse_bnc;
+};
+template <bool has_d_lse>
+__global__ void window_d_logit_kernel(WindowGradient a) {
+  const Index bn = blockIdx.x, first = bn * a.C;
+  const int n = int(bn % a.N);
+  const auto pulled_by = [&](const float* add_bnc, int c) {
+    const Index i = first + c;
+    if constexpr (has_d_lse) {
+      // Not read where the window saw nothing and has no say.
+      return add_bnc[i] == 0 ? 0 : add_bnc[i] * (a.out_dot(i, n) - a.d_lse_bnc[i]);  // (pooling.29)
+    } else {
+      return add_bnc[i] * a.out_dot(i, n);
+    }
+  };
+  scan_positions(
+      Sums{}, a.C, Order::up,
+      [&](int c) {
+        return Step{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc, c)};
+      },
+      [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });  // (pooling.16), pull_out
+  __syncthreads();
+  scan_positions(
+      Sums{}, a.C, Order::down,
+      [&](int c) {
+        return Step{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc, c)};
+      },
+      [&](int c, float, float pulled_down) {
+        const Index i = first + c;
+        const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
+        const float same = a.weight_down_bnc[i] * pulled_down + a.weight_up_bnc[i] * pulled_up;
+        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling.18)
+      });
+}
+
+}  // namespace ABH_BACKEND
+}  // namespace abh

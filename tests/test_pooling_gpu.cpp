@@ -1,0 +1,261 @@
+// What pooling takes beside its logits and one payload, on the GPU: decay, several payloads, a gradient of the
+// logarithm of its sums, one average for all positions; at the edges of tiles of 256 positions and of 16 or 64
+// channels.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/pooling_case.hpp"
+
+namespace abh {
+namespace {
+
+// The slope of every head, in place of random ones.
+template <class Case>
+struct Sloped : Case {
+  double slope;
+  std::vector<Slot> inputs() const {
+    std::vector<Slot> slots = Case::inputs();
+    slots[2].scale = 0;
+    slots[2].offset = slope;
+    return slots;
+  }
+};
+template <class Case>
+Sloped<Case> sloped(Case layer, double slope) {
+  layer.decays = true;
+  return {layer, slope};
+}
+
+std::string described(const PoolingCase& layer) {
+  const PoolingShape& s = layer.shape;
+  return "pooling, " + std::to_string(s.C) + " positions, " + std::to_string(s.payloads) + " x " + std::to_string(s.N) +
+         " heads of " + std::to_string(s.K) + (s.window > 0 ? ", window " + std::to_string(s.window) : "") +
+         (layer.decays ? ", decay" : "") + (s.causal ? "" : ", not causal") + (layer.mask_bc ? ", masked" : "");
+}
+// With a slope of 5 an average is all but its newest payload: their difference, which the gradient of a logit is made
+// of, is little more than what bf16 rounds away.
+template <class Case>
+void check(const Case& layer, double bf16_tolerance = 2e-2) {
+  check_gpu("pooling", described(layer), layer, 1, bf16_tolerance);
+}
+template <class Case>
+void check(const Sloped<Case>& layer) {
+  check(layer, layer.slope > 1 ? 0.6 : 2e-2);
+}
+
+TEST_CASE("pooling: on the GPU, decay over tiles of positions", "[pooling][gpu]") {
+  for (double slope : {0.0, 0.003, 0.5, 5.0}) {
+    INFO("slope " << slope);
+    for (Index C : {1, 2, 17, 256, 257, 513}) check(sloped(PoolingCase{{1, C, 2, 3}}, slope));
+    check(sloped(PoolingCase{{2, 530, 1, 4}, holes_and_nothing(530)}, slope));
+  }
+  check(decaying({{3, 37, 5, 8}}));
+  check(decaying({{1, 1025, 3, 8}}));
+  check(decaying({{1, 2049, 1, 1}}));
+  check(decaying({{2, 37, 2, 8}, holes_and_nothing(37), true, 3, 5}));
+  check_alignment(decaying({{1, 9, 2, 8}}));
+}
+
+TEST_CASE("pooling: on the GPU, decay over tiles of positions, windows", "[pooling][gpu]") {
+  for (double slope : {0.0, 0.003, 0.5, 5.0}) {
+    INFO("slope " << slope);
+    for (Index window : {1, 2, 5, 64, 255, 256, 257, 518, 519}) {
+      check(sloped(PoolingCase{{1, 519, 2, 2, window}}, slope));
+    }
+    for (Index window : {1, 7, 256, 300}) {
+      check(sloped(PoolingCase{{2, 530, 1, 4, window}, holes_and_nothing(530)}, slope));
+    }
+    check(sloped(PoolingCase{{1, 1025, 1, 8, 1000}}, slope));
+  }
+  check(decaying({{3, 37, 5, 8, 5}}));
+  check(decaying({{2, 37, 2, 8, 7}, holes_and_nothing(37), true, 3, 5}));
+  for (Index window : {1, 2}) check(decaying({{3, 1, 2, 8, window}}));
+  check_alignment(decaying({{1, 9, 2, 8, 3}}));
+}
+
+// Windowed, and where not causal, d_logit is a difference of numbers as large as x . d_x, which may vanish while they
+// do not: its error is measured against them.
+template <class Case>
+void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
+  const auto [B, C, N, K, window, causal, payloads] = layer.shape;
+  std::vector<Slot> slots = layer.inputs();
+  slots[0].scale = logit_scale;
+  const Values<float> in = converted<float>(random_values(slots, 8));
+  const Values<float> d_out = converted<float>(random_values(layer.outputs(), 9));
+  PlainDevice plain;
+  const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
+  const Values<double> d_in = run_backward<double>(layer, plain, converted<double>(in), converted<double>(d_out));
+  double scale = largest(d_in[0]);
+  for (Index bc = 0; bc < B * C && (window > 0 || !causal); ++bc) {
+    for (Index n = 0; n < N; ++n) {
+      double dot = 0;
+      for (Index k = 0; k < K; ++k) dot += in[1][size((bc * N + n) * K + k)] * d_in[1][size((bc * N + n) * K + k)];
+      scale = std::max(scale, std::abs(dot));
+    }
+  }
+  for_each_gpu([&](auto& device, const std::string& name) {
+    INFO(described(layer) << ", logits of " << logit_scale);
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, tolerance, name);
+    const Values<double> got = run_backward<float>(layer, device, in, d_out);
+    require_close({slots[1]}, {got[1]}, {d_in[1]}, tolerance, name);
+    double error = 0;
+    for (std::size_t i = 0; i < got[0].size(); ++i) error = at_least(error, std::abs(got[0][i] - d_in[0][i]));
+    INFO(name << ", d_logit: error " << error / scale);
+    CHECK_FALSE(!(error <= tolerance * scale));
+  });
+}
+
+// More than a tile left out at the beginning, and in the middle: what is seen is old. What is saved of a maximum that
+// has come down by 2,000 is a float of that size.
+TEST_CASE("pooling: on the GPU, decay where most is left out", "[pooling][gpu]") {
+  Array<Token> mask_bc(800, 0);
+  for (Index c : {300, 301, 302, 700}) mask_bc[size(c)] = 1;
+  for (Index window : {0, 3, 100, 300, 450}) {
+    const PoolingCase layer{{1, 800, 1, 4, window}, mask_bc.data()};
+    check(sloped(layer, 0.003));
+    check_accuracy(sloped(layer, 0.5), 1, 2e-5);
+    check_accuracy(sloped(layer, 5), 1, 2e-4);
+  }
+}
+
+// Where the maximum is a number that is lowered at every position, the average is wrong by 1e-3 here, and where the
+// windows of reversed time replace every maximum by the next one, which differs by its rounding, the gradient is.
+TEST_CASE("pooling: on the GPU, decay over thousands of positions in float", "[pooling][gpu]") {
+  for (double slope : {0.003, 0.0062, 0.63}) {
+    INFO("slope " << slope);
+    for (Index window : {0, 700}) check_accuracy(sloped(PoolingCase{{1, 3001, 1, 3, window}}, slope), 20, 1e-5);
+  }
+}
+
+TEST_CASE("pooling: on the GPU, several payloads", "[pooling][gpu]") {
+  for (Index window : {0, 4}) {
+    for (Index K : {1, 3, 8, 33, 64, 100}) check(PoolingCase{{2, 19, 3, K, window, true, 2}});
+    check(PoolingCase{{2, 19, 2, 5, window, true, 3}});
+    check(PoolingCase{{1, 3, 1, 1021, window, true, 2}});
+    check(decaying({{2, 37, 2, 8, window, true, 2}, holes_and_nothing(37), true, 3, 5}));
+    check_alignment(decaying({{1, 9, 2, 8, window, true, 2}}));
+  }
+  for (Index window : {0, 7, 256, 300}) {
+    check(sloped(PoolingCase{{2, 530, 1, 4, window, true, 2}, holes_and_nothing(530)}, 0.003));
+  }
+}
+
+TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pooling][gpu]") {
+  for (Index window : {0, 1, 5, 255, 256, 257, 300}) {
+    check(LseCase{{{1, 519, 2, 3, window}}});
+    check(LseCase{{{2, 530, 1, 4, window}, holes_and_nothing(530)}});
+    check(sloped(LseCase{{{1, 519, 2, 2, window, true, 2}}}, 0.003));
+    check(sloped(LseCase{{{2, 530, 1, 4, window, true, 2}, holes_and_nothing(530)}}, 0.5));
+  }
+  check(LseCase{{{1, 1025, 1, 8}}});
+  for (Index window : {0, 3}) check_alignment(LseCase{decaying({{1, 9, 2, 8, window, true, 2}})});
+}
+
+TEST_CASE("pooling: on the GPU, one average for all positions", "[pooling][gpu]") {
+  for (Index C : {1, 2, 17, 255, 256, 257, 513, 1100}) {
+    check(LseCase{{{1, C, 2, 3, 0, false}}});
+    check(PoolingCase{{2, C, 1, 8, 0, false, 2}});
+  }
+  for (Index K : {1, 3, 33, 64, 100, 300}) {
+    check(LseCase{{{2, 19, 3, K, 0, false, 2}}});
+    check(LseCase{{{2, 37, 2, K, 0, false}, holes_and_nothing(37), true, 3, 5}});
+  }
+  check(PoolingCase{{1, 3, 1, 1021, 0, false, 2}}, 4e-2);
+  check(LseCase{{{2, 530, 1, 4, 0, false, 2}, holes_and_nothing(530), true, 8, 12}});
+  check_alignment(LseCase{{{1, 9, 2, 8, 0, false, 2}}});
+  for (double scale : {30.0, 1e4}) check_accuracy(PoolingCase{{2, 600, 2, 4, 0, false}}, scale, 1e-5);
+}
+
+TEST_CASE("pooling: on the GPU, one average for all positions is the same in every row", "[pooling][gpu]") {
+  const PoolingCase layer{{2, 300, 2, 3, 0, false, 2}, holes_and_nothing(300)};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  for_each_gpu([&](auto& device, const std::string& name) {
+    const Array<float> out = run_forward<float>(layer, device, in)[0];
+    Index different = 0, not_zero = 0;
+    for (Index i = 0; i < 300 * 12; ++i) {
+      different += out[size(i)] != out[size(i % 12)];
+      not_zero += out[size(300 * 12 + i)] != 0;
+    }
+    INFO(name);
+    CHECK(different == 0);
+    CHECK(not_zero == 0);  // all of it is masked
+  });
+}
+
+// What comes in for positions that see nothing has no meaning, and no effect; what is left out gets exactly 0.
+TEST_CASE("pooling: on the GPU, a gradient of the logarithm of an empty sum is not read", "[pooling][gpu]") {
+  const Index C = 530;
+  for (bool causal : {true, false}) {
+    for (Index window : {0, 3, 300}) {
+      if (!causal && window > 0) continue;
+      const LseCase layer{{{2, C, 1, 4, window, causal}, holes_and_nothing(C)}};
+      const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+      Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
+      for (Index c = 0; c < 2 * C; ++c) {
+        if (c >= C || (causal && c < C / 4)) d_out[1][size(c)] = std::numeric_limits<float>::quiet_NaN();
+      }
+      for_each_gpu([&](auto& device, const std::string& name) {
+        INFO(name << ", window " << window << ", causal " << causal);
+        const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
+        CHECK(std::isfinite(largest(d_in[0])));
+        CHECK(std::isfinite(largest(d_in[1])));
+        Index not_zero = 0;
+        for (Index c = 0; c < 2 * C; ++c) {
+          if (layer.mask_bc[size(c)] != 0) continue;
+          not_zero += d_in[0][size(c)] != 0;
+          for (Index k = 0; k < 4; ++k) not_zero += d_in[1][size(c * 4 + k)] != 0;
+        }
+        CHECK(not_zero == 0);
+      });
+    }
+  }
+}
+
+TEST_CASE("pooling: on the GPU, no sequences, no positions, with all that pooling takes", "[pooling][gpu]") {
+  for_each_gpu([](auto& device, const std::string&) {
+    for (Index B : {0, 2}) {
+      for (Index window : {0, 2}) {
+        const PoolingCase layer = decaying({{B, B == 0 ? 5 : 0, 2, 3, window, true, 2}});
+        const Array<float> slope_n(2, 0.5f);
+        CHECK(run_forward<float>(layer, device, {{}, {}, slope_n})[0].empty());
+        CHECK(run_backward<float>(layer, device, {{}, {}, slope_n}, {{}})[1].empty());
+      }
+      const PoolingCase layer{{B, B == 0 ? 5 : 0, 2, 3, 0, false, 2}};
+      CHECK(run_forward<float>(layer, device, {{}, {}})[0].empty());
+      CHECK(run_backward<float>(layer, device, {{}, {}}, {{}})[1].empty());
+    }
+  });
+}
+
+// Nothing later, and nothing outside the window, changes a single bit.
+TEST_CASE("pooling: on the GPU, what lies outside the window has no influence, with decay", "[pooling][gpu]") {
+  const Index C = 600, payloads = 2, N = 2, H = payloads * N * 3;
+  for (Index window : {0, 1, 6, 256, 300}) {
+    const auto layer = sloped(PoolingCase{{1, C, N, 3, window, true, payloads}}, 0.003);
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+    for_each_gpu([&](auto& device, const std::string& name) {
+      const Array<float> out = run_forward<float>(layer, device, in)[0];
+      for (const Index changed : {0, 3, 255, 256, 299, 300, 511, 599}) {
+        Values<float> other = in;
+        for (Index n = 0; n < N; ++n) other[0][size(n * C + changed)] += 50;
+        for (Index h = 0; h < H; ++h) other[1][size(changed * H + h)] = 1e6f;
+        const Array<float> got = run_forward<float>(layer, device, other)[0];
+        Index wrong = 0;
+        for (Index i = 0; i < C * H; ++i) {
+          const Index c = i / H;
+          const bool sees = changed <= c && (window == 0 || changed > c - window);
+          wrong += (got[size(i)] == out[size(i)]) == sees;
+        }
+        INFO(name << ", window " << window << ", position " << changed);
+        CHECK(wrong == 0);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace abh
