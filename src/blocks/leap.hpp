@@ -76,7 +76,8 @@ class LeapBlock : public Block<Device, T> {
         rescale_(layout, rescaled(config) > 0, extent, rescaled(config) * N_, K_, row_size()) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
-    run(device, out_bcd, in_bcd, pass, [&] { pooling_.forward(device, logit_bnc_, payload(), pass); });
+    run(device, out_bcd, in_bcd, pass,
+        [&](Pooling<Device, T>& pooling) { pooling.forward(device, logit_bnc_, payload(), pass); });
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
@@ -108,7 +109,8 @@ class LeapBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {
-    run(device, out_d, in_d, one_position, [&] { pooling_.step(device, logit_bnc_, payload().x_bch); });
+    run(device, out_d, in_d, one_position,
+        [&](Pooling<Device, T>& pooling) { pooling.step(device, logit_bnc_, payload().x_bch); });
   }
 
  private:
@@ -120,7 +122,7 @@ class LeapBlock : public Block<Device, T> {
     maps_.forward(device, row_bcq_, h_bcd, BC);                     // (leap.2)
     rescale_.forward(device, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.3)
     logits(device, pass);                                           // (leap.4)
-    pool();                                                         // (leap.5)
+    pool(pooling_);                                                 // (leap.5)
     gate(device, out_bcd, pass);                                    // (leap.6)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);      // (leap.7)
   }
