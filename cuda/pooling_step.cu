@@ -10,101 +10,124 @@ namespace {
 constexpr float minus_infinity = -__builtin_inff();
 constexpr int step_threads = 64;
 
-__global__ static void start_kernel(float* state, Index size, Index counters, Index triple) {
+// Numbers of the state of one head over some positions: top, sum, the averages, and with decay the age.
+Index state_width(const PoolingShape& s, bool decays) { return s.payloads * s.K + 2 + (decays ? 1 : 0); }
+
+__global__ static void start_kernel(float* state, Index size, Index counters, Index width) {
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < size) state[i] = i >= counters && (i - counters) % triple == 0 ? minus_infinity : 0;
+  if (i < size) state[i] = i >= counters && (i - counters) % width == 0 ? minus_infinity : 0;
 }
 
-// The state of one head over some positions: (max, sum) in registers, the K averages in memory, of which each thread
-// has its own.
+// The state of one head over some positions: (top, sum, age) in registers, the averages in memory, of which each thread
+// has its own. Without decay the age is 0, the top the maximum, and a slope is not read.
 struct Running {
-  float max, sum;
+  float top, sum, age;
 };
+template <bool decays>
+__device__ float max_of(const Running& state, float slope) {
+  if constexpr (decays) return state.top - slope * state.age;  // (pooling.21)
+  return state.top;
+}
 
 // Adds one position to a state and returns its share in it. The averages move by that share, each thread those of its
-// own channels; every thread computes the two numbers, so that none waits for another.
-__device__ float push(Running& state, float logit) {
+// own channels; every thread computes the numbers, so that none waits for another.
+template <bool decays>
+__device__ float push(Running& state, float logit, float slope) {
+  if constexpr (decays) state.age += 1;
   if (logit == minus_infinity) return 0;
-  const float most = fmaxf(state.max, logit);  // (pooling.2)
-  const float keep = state.sum == 0 ? 0 : expf(state.max - most);
+  const float aged = max_of<decays>(state, slope);  // (pooling.20)
+  const float most = fmaxf(aged, logit);            // (pooling.2)
+  const float keep = state.sum == 0 ? 0 : expf(aged - most);
   const float add = expf(logit - most);
-  state = {most, state.sum * keep + add};  // (pooling.3)
-  return add / state.sum;                  // (pooling.4)
+  const float sum = state.sum * keep + add;  // (pooling.3)
+  if constexpr (decays) {
+    state = logit < aged ? Running{state.top, sum, state.age} : Running{logit, sum, 0};  // (pooling.21)
+  } else {
+    state = {most, sum, 0};
+  }
+  return add / sum;  // (pooling.4)
 }
 
-// Two states as one, and the share of the older.
+// Two states as one, and the share of the older, a suffix that ended `distance` positions ago.
 struct Merged {
-  Running both;
-  float share;
+  float max, sum, share;
 };
-__device__ Merged merge(const Running& older, const Running& newer) {
-  if (older.sum == 0) return {newer, 0};
-  if (newer.sum == 0) return {older, 1};
-  const float most = fmaxf(older.max, newer.max);
-  const float old_sum = older.sum * expf(older.max - most);
-  const float sum = old_sum + newer.sum * expf(newer.max - most);  // (pooling.6)
-  return {{most, sum}, old_sum / sum};                             // (pooling.7)
+template <bool decays>
+__device__ Merged merge(Running older, const Running& newer, float slope, Index distance) {
+  if constexpr (decays) older.age = float(distance);
+  const float max_older = max_of<decays>(older, slope), max_newer = max_of<decays>(newer, slope);  // (pooling.23)
+  if (older.sum == 0) return {max_newer, newer.sum, 0};
+  if (newer.sum == 0) return {max_older, older.sum, 1};
+  const float most = fmaxf(max_older, max_newer);
+  const float old_sum = older.sum * expf(max_older - most);
+  const float sum = old_sum + newer.sum * expf(max_newer - most);  // (pooling.6)
+  return {most, sum, old_sum / sum};                               // (pooling.7)
 }
 
-// Grid: a block a head; a thread has every 64th channel. The state is the one of cpu/pooling_step.cpp: the
-// prefix triple of every head; with a window, before it the positions in the block so far, and behind it one triple a
+// Grid: a block a head; a thread has every 64th channel of its payloads. The state is the one of cpu/pooling_step.cpp:
+// the prefix of every head; with a window, before it the positions in the block so far, and behind it one state a
 // position of the block, for every head: up to r single positions of this block, after r the suffixes of the block
-// before. All threads know the maxima and sums; one of them writes these, behind a barrier after which nobody reads the
-// old ones.
-template <class T>
+// before, as of its end. All threads know the maxima and sums; one of them writes these, behind a barrier after which
+// nobody reads the old ones.
+template <class T, bool decays, bool several>
 __global__ void step_kernel(PoolingStep<T> a) {
   const int N = int(a.shape.N), K = int(a.shape.K), n = int(blockIdx.x), thread = int(threadIdx.x);
+  const int channels = several ? int(a.shape.payloads) * K : K;
   const Index window = a.shape.window;
   const bool windowed = window > 0, writes = thread == 0;
   const Index in_block = windowed ? Index(a.state[0]) : 0;
   const bool ends = in_block + 1 == window;  // the block is the window: no suffix fills it up
-  const Index triple = K + 2;
-  float* prefix = a.state + (windowed ? 1 : 0) + n * triple;
-  const auto position = [&](Index r) { return prefix + (r + 1) * N * triple; };
+  const Index width = channels + (decays ? 3 : 2);
+  float* prefix = a.state + (windowed ? 1 : 0) + n * width;
+  const auto position = [&](Index r) { return prefix + (r + 1) * N * width; };
+  const auto read = [&](const float* from) { return Running{from[0], from[1], decays ? from[2 + channels] : 0}; };
+  const auto write = [&](float* to, const Running& running) {
+    to[0] = running.top;
+    to[1] = running.sum;
+    if constexpr (decays) to[2 + channels] = running.age;
+  };
   const bool starts = windowed && in_block == 0;
 
   const float logit = a.logit_n[n];
-  Running sums = starts ? Running{minus_infinity, 0} : Running{prefix[0], prefix[1]};
+  const float slope = decays ? a.slope_n[n] : 0;
+  Running sums = starts ? Running{minus_infinity, 0, 0} : read(prefix);
   const float* suffix = position(windowed && !ends ? in_block + 1 : -1);
-  const Running older{suffix[0], suffix[1]};
-  const float alpha = push(sums, logit);
-  const Merged merged = windowed && !ends ? merge(older, sums) : Merged{sums, 0};
-  for (int k = thread; k < K; k += step_threads) {
-    const float x = float(a.x_h[n * K + k]), before = starts ? 0 : prefix[2 + k];
+  const Running older = read(suffix);
+  const float alpha = push<decays>(sums, logit, slope);
+  const Merged merged = windowed && !ends ? merge<decays>(older, sums, slope, in_block + 1)
+                                          : Merged{max_of<decays>(sums, slope), sums.sum, 0};
+  for (int j = thread; j < channels; j += step_threads) {
+    const int h = several ? (j / K * N + n) * K + j % K : n * K + j;
+    const float x = float(a.x_h[h]), before = starts ? 0 : prefix[2 + j];
     const float average = before + alpha * (x - before);  // (pooling.5)
-    const float old_average = windowed && !ends ? suffix[2 + k] : average;
-    prefix[2 + k] = average;
-    a.out_h[n * K + k] = T(average + merged.share * (old_average - average));  // (pooling.8)
-    if (windowed) position(in_block)[2 + k] = logit == minus_infinity ? 0 : x;
+    const float old_average = windowed && !ends ? suffix[2 + j] : average;
+    prefix[2 + j] = average;
+    a.out_h[h] = T(average + merged.share * (old_average - average));  // (pooling.8)
+    if (windowed) position(in_block)[2 + j] = logit == minus_infinity ? 0 : x;
   }
   __syncthreads();
   if (writes) {
-    prefix[0] = sums.max;
-    prefix[1] = sums.sum;
-    a.max_n[n] = merged.both.max;
-    a.sum_n[n] = merged.both.sum;
+    write(prefix, sums);
+    a.max_n[n] = merged.max;
+    a.sum_n[n] = merged.sum;
   }
   if (!windowed) return;
-  Running single{minus_infinity, 0};
-  push(single, logit);
-  if (writes) {
-    position(in_block)[0] = single.max;
-    position(in_block)[1] = single.sum;
-  }
+  Running single{minus_infinity, 0, 0};
+  push<false>(single, logit, 0);
+  if (writes) write(position(in_block), single);
   if (!ends) return;
 
   // A full block: its positions become suffixes, from the last to the first. The whole block is never anybody's suffix.
   for (Index r = window - 2; r > 0; --r) {
-    const float share = push(single, position(r)[0]);
-    for (int k = thread; k < K; k += step_threads) {
-      const float before = position(r + 1)[2 + k];
-      position(r)[2 + k] = before + share * (position(r)[2 + k] - before);
+    float older_logit = position(r)[0];
+    if constexpr (decays) older_logit -= slope * float(window - 1 - r);  // (pooling.23)
+    const float share = push<false>(single, older_logit, 0);
+    for (int j = thread; j < channels; j += step_threads) {
+      const float before = position(r + 1)[2 + j];
+      position(r)[2 + j] = before + share * (position(r)[2 + j] - before);
     }
     __syncthreads();
-    if (writes) {
-      position(r)[0] = single.max;
-      position(r)[1] = single.sum;
-    }
+    if (writes) write(position(r), single);
   }
 }
 
@@ -116,14 +139,19 @@ __global__ static void count_kernel(float* state, Index window) {
 }  // namespace
 
 template <class Device, class T>
-void pooling_start(Device& device, Accum<T>* state, const PoolingShape& s, bool) {
-  const Index size = pooling_state_size(s);
-  launch(start_kernel, blocks_for(size, 128), 128, 0, device.stream(), state, size, s.window > 0 ? 1 : 0, s.K + 2);
+void pooling_start(Device& device, Accum<T>* state, const PoolingShape& s, bool decays) {
+  const Index size = pooling_state_size(s, decays);
+  launch(start_kernel, blocks_for(size, 128), 128, 0, device.stream(), state, size, s.window > 0 ? 1 : 0,
+         state_width(s, decays));
 }
 
 template <class Device, class T>
 void pooling_step(Device& device, const PoolingStep<T>& a) {
-  launch(step_kernel<T>, unsigned(a.shape.N), step_threads, 0, device.stream(), a);
+  const bool several = a.shape.payloads > 1;
+  const auto kernel = a.slope_n ? several ? step_kernel<T, true, true> : step_kernel<T, true, false>
+                      : several ? step_kernel<T, false, true>
+                                : step_kernel<T, false, false>;
+  launch(kernel, unsigned(a.shape.N), step_threads, 0, device.stream(), a);
   if (a.shape.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), a.state, a.shape.window);
 }
 

@@ -226,26 +226,25 @@ template <bool has_d_lse>
 __global__ void window_d_logit_kernel(WindowGradient a) {
   const Index bn = blockIdx.x, first = bn * a.C;
   const int n = int(bn % a.N);
-  const auto pulled_by = [&](const float* add_bnc, int c) {
-    const Index i = first + c;
+  const auto pulled_by = [&](float add, int c) {
     if constexpr (has_d_lse) {
       // Not read where the window saw nothing and has no say.
-      return add_bnc[i] == 0 ? 0 : add_bnc[i] * (a.out_dot(i, n) - a.d_lse_bnc[i]);  // (pooling.29)
+      return add == 0 ? 0 : add * (a.out_dot(first + c, n) - a.d_lse_bnc[first + c]);  // (pooling.29)
     } else {
-      return add_bnc[i] * a.out_dot(i, n);
+      return add * a.out_dot(first + c, n);
     }
   };
   scan_positions(
       Sums{}, a.C, Order::up,
       [&](int c) {
-        return Step{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc, c)};
+        return Step{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
       },
       [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });  // (pooling.16), pull_out
   __syncthreads();
   scan_positions(
       Sums{}, a.C, Order::down,
       [&](int c) {
-        return Step{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc, c)};
+        return Step{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc[first + c], c)};
       },
       [&](int c, float, float pulled_down) {
         const Index i = first + c;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "cases/pooling.hpp"
 #include "tests/layer_case.hpp"
@@ -13,8 +14,11 @@ constexpr double example_d_out_ck[] = {1, 0, 0, 4, 4, 0};
 
 // All arrays of the layer on it after both passes.
 template <class Device>
-CaseArrays<double> example_arrays(Device& device, const PoolingCase& layer) {
-  CaseArrays<double> a = arrays_of<double>(layer, {{std::log(1), std::log(3), std::log(4)}, {4, 0, 0, 4, 2, 2}});
+CaseArrays<double> example_arrays(Device& device, const PoolingCase& layer,
+                                  Array<double> logit_c = {std::log(1), std::log(3), std::log(4)}) {
+  Values<double> in = {std::move(logit_c), {4, 0, 0, 4, 2, 2}};
+  if (layer.decays) in.push_back({std::log(2)});
+  CaseArrays<double> a = arrays_of<double>(layer, in);
   layer.forward(device, a);
   a.d_out[0].assign(std::begin(example_d_out_ck), std::end(example_d_out_ck));
   for (std::size_t s = 0; s < a.in.size(); ++s) a.d_in[s] = Array<double>(a.in[s].size(), not_written);
@@ -94,6 +98,30 @@ void check_window_example(Device& device) {
   require_numbers("pull_out", pull_out_c, {7, 9, 128.0 / 49});
 }
 
+template <class Device>
+void check_decay_example(Device& device) {
+  const Array<double> logit_c = {std::log(2), std::log(3), std::log(1)};
+  PoolingCase layer{{1, 3, 1, 2}};
+  layer.decays = true;
+  const CaseArrays<double> a = example_arrays(device, layer, logit_c);
+  require_numbers("max", a.saved[0], {std::log(2), std::log(3), std::log(1.5)});
+  require_numbers("sum", a.saved[1], {1, 4.0 / 3, 2});
+  require_numbers("out", a.out[0], {4, 0, 1, 3, 4.0 / 3, 8.0 / 3});
+  require_numbers("d_x", a.d_in[1], {5.0 / 3, 1, 2, 3, 4.0 / 3, 0});
+  require_numbers("d_logit", a.d_in[0], {-11.0 / 9, 1.0 / 3, 8.0 / 9});
+
+  layer.shape.window = 2;
+  const CaseArrays<double> windowed = example_arrays(device, layer, logit_c);
+  require_numbers("sum, window", windowed.saved[1], {1, 4.0 / 3, 5.0 / 3});
+  require_numbers("out, window", windowed.out[0], {4, 0, 1, 3, 0.8, 3.2});
+
+  const CaseArrays<double> of_all = example_arrays(device, {{1, 3, 1, 2, 0, false}}, logit_c);
+  require_numbers("sum, not causal", of_all.saved[1], {2, 2, 2});
+  require_numbers("out, not causal", of_all.out[0], {5.0 / 3, 7.0 / 3, 5.0 / 3, 7.0 / 3, 5.0 / 3, 7.0 / 3});
+  require_numbers("d_x, not causal", of_all.d_in[1], {5.0 / 3, 4.0 / 3, 2.5, 2, 5.0 / 6, 2.0 / 3});
+  require_numbers("d_logit, not causal", of_all.d_in[0], {7.0 / 9, -5.0 / 6, 1.0 / 18});
+}
+
 TEST_CASE("pooling: the worked example of the chapter", "[pooling]") {
   PlainDevice plain;
   CpuDevice<Isa::baseline> cpu(1);
@@ -101,6 +129,8 @@ TEST_CASE("pooling: the worked example of the chapter", "[pooling]") {
   check_global_example(cpu);
   check_window_example(plain);
   check_window_example(cpu);
+  check_decay_example(plain);
+  check_decay_example(cpu);
 }
 
 }  // namespace

@@ -231,6 +231,39 @@ TEST_CASE("pooling: on the GPU, no sequences, no positions, with all that poolin
   });
 }
 
+TEST_CASE("pooling: on the GPU, step by step with decay and several payloads", "[pooling][gpu]") {
+  PlainDevice plain;
+  const auto check_steps = [&](const PoolingCase& layer, double scale, double slope) {
+    std::vector<Slot> slots = layer.inputs();
+    slots[0].scale = scale;
+    Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+    if (layer.decays) in[2].assign(in[2].size(), slope);
+    const Values<double> expected = run_forward<double>(layer, plain, in);
+    // Steps know no mask: what is left out has a logit of -infinity.
+    for (Index i = 0; i < layer.shape.B * layer.shape.N * layer.shape.C && layer.mask_bc; ++i) {
+      const Index b = i / (layer.shape.N * layer.shape.C), c = i % layer.shape.C;
+      if (layer.mask_bc[b * layer.shape.C + c] == 0) in[0][size(i)] = -std::numeric_limits<double>::infinity();
+    }
+    for_each_gpu([&](auto& device, const std::string& name) {
+      for (int order : {0, 1, 2}) {
+        set_thread_order(order);
+        INFO(described(layer) << ", logits of " << scale << ", slope " << slope << ", order " << order);
+        require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, expected, 1e-5, name);
+      }
+      set_thread_order(0);
+    });
+  };
+  for (Index window : {0, 1, 2, 5, 8, 36, 37, 50}) {
+    for (double slope : {0.0, 0.003, 0.5, 5.0}) {
+      check_steps(decaying({{2, 37, 3, 9, window, true, 2}}), 1, slope);
+      check_steps(decaying({{2, 37, 2, 9, window}, holes_and_nothing(37)}), 1, slope);
+      check_steps(decaying({{2, 37, 2, 9, window}}), 20, slope);
+    }
+    check_steps({{2, 37, 3, 9, window, true, 3}}, 1, 0);
+  }
+  for (Index K : {1, 64, 130}) check_steps(decaying({{1, 11, 2, K, 4, true, 2}}), 1, 0.5);
+}
+
 // Nothing later, and nothing outside the window, changes a single bit.
 TEST_CASE("pooling: on the GPU, what lies outside the window has no influence, with decay", "[pooling][gpu]") {
   const Index C = 600, payloads = 2, N = 2, H = payloads * N * 3;

@@ -147,7 +147,9 @@ struct DotMixer {
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
-                                                 .has_rescale = true};
+                                                 .has_rescale = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = DotBlock<Device, T>;
 };

@@ -207,8 +207,8 @@ struct NetworkExtent {
   bool truncated = false;  // no gradient crosses the border of a chunk
 
   Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // of a sequence
-  // Borders between chunks that are kept: from the way forward to the way back all, else what entered this chunk.
-  Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 1 : chunks() - 1) : 0; }
+  // Borders between chunks that are kept: from the way forward to the way back all, else those around a chunk.
+  Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 2 : chunks() - 1) : 0; }
   // Sums of the gradients of some shards that wait for those of as many more.
   Index partial_sums() const { return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(shards))) - 1; }
 };

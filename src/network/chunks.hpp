@@ -60,16 +60,19 @@ void differentiate(Network& network, const Token* tokens_bc, const Token* target
   const Chunks chunks(whole, network.extent().chunk);
   const bool truncated = network.extent().truncated;
   const Index J = chunks.of_sequence();
-  // The chunk with all that follows from it.
+  // A chunk, after what entered it. Backward wants that again, and when it is done the next chunk wants what has left.
   const auto differentiate_chunk = [&](Index b, Index j, bool last) {
     const Pass pass = chunks.pass(b, j);
     const Token *tokens = tokens_bc + chunks.first(b, j), *targets = targets_bc + chunks.first(b, j);
     network.forward(tokens, pass);
     seen(b, j, pass, network.loss(targets, label_smoothing, pass));
-    if (j > 0) network.restore_border(truncated ? 0 : j - 1);  // forward has gone on to the next
+    const bool goes_on = truncated && j + 1 < J;
+    if (goes_on) network.keep_border(1);
+    if (j > 0) network.restore_border(truncated ? 0 : j - 1);
     network.backward(tokens, targets, label_smoothing, pass, [&](Index begin, Index end) {
       if (last) complete(begin, end);
     });
+    if (goes_on) network.restore_border(1);
   };
   for (Index b = 0; b < chunks.sequences(); ++b) {
     const bool last = b + 1 == chunks.sequences();
