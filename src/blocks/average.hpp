@@ -38,7 +38,7 @@ class AverageBlock : public Block<Device, T> {
         pooling_(
             layout,
             {.B = extent.B, .C = extent.C, .N = N_, .K = D_ / N_, .window = options.window, .causal = options.causal},
-            nullptr, extent) {}
+            false, nullptr, extent) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());    // (average.1)

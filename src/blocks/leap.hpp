@@ -72,7 +72,7 @@ class LeapBlock : public Block<Device, T> {
                   .window = options.window,
                   .causal = options.causal,
                   .payloads = 2},
-                 alibi_slopes(layout, config), extent),
+                 config.has_alibi(), alibi_slopes(layout, config), extent),
         rescale_(layout, rescaled(config) > 0, extent, rescaled(config) * N_, K_, row_size()) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {

@@ -10,9 +10,11 @@ namespace abh {
 template <class Device, class T>
 class Pooling {
  public:
-  // shape: with the largest B and C; a pass brings its own. slope_n: null without decay.
-  Pooling(Layout<T>& layout, const PoolingShape& shape, const Accum<T>* slope_n, const BlockExtent& extent)
+  // shape: with the largest B and C; a pass brings its own. slope_n: null without decay, but also while a layout is
+  // measured, whence `decays`.
+  Pooling(Layout<T>& layout, const PoolingShape& shape, bool decays, const Accum<T>* slope_n, const BlockExtent& extent)
       : shape_(shape_in(shape, extent)),
+        decays_(decays),
         slope_n_(slope_n),
         past_(layout, shape_, extent),
         max_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * shape.N)),
@@ -22,7 +24,7 @@ class Pooling {
       chunk_max_nc_ = layout.template activation<Accum<T>>(extent.C * shape.N);
       chunk_sum_nc_ = layout.template activation<Accum<T>>(extent.C * shape.N);
     }
-    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, slope_n != nullptr));
+    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, decays));
   }
 
   // What the last pass or step pooled, and the weight behind it, sum e^max.
@@ -75,7 +77,7 @@ class Pooling {
     past_.split(device, d_chunk, d, pass);
   }
 
-  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), slope_n_ != nullptr); }
+  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
 
   // One position, causal.
   void step(Device& device, const Accum<T>* logit_n, const T* x_h) const {
@@ -105,6 +107,7 @@ class Pooling {
   T* all_out(const Pass& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * shape_.H(); }
 
   PoolingShape shape_;
+  bool decays_;
   const Accum<T>* slope_n_;
   PoolingPast<Device, T> past_;
   Accum<T>* max_bnc_;

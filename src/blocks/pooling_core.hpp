@@ -22,7 +22,7 @@ class PoolingCore {
         logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
         pooling_(layout,
                  {.B = extent.B, .C = extent.C, .N = N_, .K = K_, .window = options.window, .causal = options.causal},
-                 alibi_slopes(layout, config), extent) {}
+                 config.has_alibi(), alibi_slopes(layout, config), extent) {}
 
   // What the last pass or step pooled.
   const T* out_bch() const { return pooling_.out_bch(); }
