@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.hpp"
@@ -123,7 +124,7 @@ class Layout {
     Element* const place = activation<Element>(count);
     constants_.push_back([place, count, value = std::move(value)](const CopyToDevice& copy) {
       std::vector<Element> values;
-      for (Index i = 0; i < count; ++i) values.push_back(static_cast<Element>(static_cast<Accum<T>>(value(i))));
+      for (Index i = 0; i < count; ++i) values.push_back(rounded<Element>(value(i)));
       copy(place, values.data(), values.size() * sizeof(Element));
     });
     return place;
@@ -178,6 +179,16 @@ class Layout {
   std::size_t adjoint_bytes() const { return adjoint_extent_.bytes(); }
 
  private:
+  // A number in Accum<T> on its way to T, but whole numbers as they are.
+  template <class Element>
+  static Element rounded(double value) {
+    if constexpr (std::is_integral_v<Element>) {
+      return static_cast<Element>(value);
+    } else {
+      return static_cast<Element>(static_cast<Accum<T>>(value));
+    }
+  }
+
   using CopyToDevice = std::function<void(void* to, const void* from, std::size_t bytes)>;
 
   bool recompute_ = false;
