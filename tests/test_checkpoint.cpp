@@ -235,7 +235,7 @@ TEST_CASE("checkpoint: files without a version have defaults", "[checkpoint]") {
   CHECK(error_of([&] { read_checkpoint(path); }).find("does not belong to this configuration") != std::string::npos);
 }
 
-TEST_CASE("checkpoint: the keys of version 1", "[checkpoint]") {
+TEST_CASE("checkpoint: the keys of version 2", "[checkpoint]") {
   // A key that is added needs another safetensors_version, and its number in the table of settings.
   const auto joined = [](const std::map<std::string, std::string>& metadata) {
     std::string keys;
@@ -243,9 +243,9 @@ TEST_CASE("checkpoint: the keys of version 1", "[checkpoint]") {
     return keys;
   };
   CHECK(joined(ModelConfig().metadata()) ==
-        "attention_bias causal channels context conv_groups conv_kernel embedding_norm ffn_bias final_norm "
-        "head_channels heads hidden_channels layers logit_bias logit_scale mixer positions projection skip values "
-        "vocabulary_size window ");
+        "attention_bias causal channels context conv_groups conv_kernel embedding_norm ffn_bias final_norm focus "
+        "head_channels heads hidden_channels layers logit_bias logit_scale mixer normed_values positions projection "
+        "rescale skip values vocabulary_size window ");
   CHECK(joined(TrainingConfig().metadata()) ==
         "batch beta1 beta2 checkpoint_every chunk clip dropout eval_every init_std label_smoothing learning_rate "
         "log_every muon_rounds optimizer schedule seed shards steps truncated type warmup weight_average weight_decay ");

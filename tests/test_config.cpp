@@ -214,6 +214,8 @@ TEST_CASE("config: metadata there and back", "[config]") {
   kept["schedule"] = "linear";
   kept["dropout"] = "0.3333333333333333";
   kept["shards"] = "4";
+  kept["chunk"] = "7";
+  kept["truncated"] = "1";
   kept["weight_average"] = "1000000000";
   kept["seed"] = "18446744073709551615";
   require_complete(kept, TrainingConfig().metadata());
