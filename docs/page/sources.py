@@ -46,6 +46,7 @@ class Source:
         self.path = path
         self.name = Path(path).name
         text = (root / path).read_text(encoding="utf-8")
+        self.size = len(text)
         self.lines = [Line(number, line) for number, line in enumerate(text.splitlines(), 1)]
         for line in self.lines:
             if line.code.strip():

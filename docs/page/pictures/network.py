@@ -185,6 +185,8 @@ def paint(d: Drawing) -> None:
     m.flow(20)
     m.station("layernorm", "optional", optional=True)
     m.flow()
+    m.station("masked_mean", "in a classifier", optional=True)
+    m.flow()
     logits = m.station("linear", "logits, by the table of tokens")
     m.flow()
     m.station("cross_entropy", "the loss")
@@ -244,15 +246,15 @@ PICTURES = [
         description=(
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
-            "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
-            "is additive, metric, quadratic, dot, leap, average or identity. Below, the optimizers: global norm, then "
-            "Muon for the matrices of linear maps and AdamW for the rest, and an optional average of all weights. Last "
-            "the block of cross-attention, which reads another sequence and is in none of these. Every box is a link to "
-            "its page."
+            "it; then layernorm, in a classifier a mean over positions, the logits, for which the table of tokens is used "
+            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, leap, average or identity. Below, the "
+            "optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
+            "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
+            "these. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1116,
+        height=1380,
         paint=paint,
         constants=(
             Constant(
