@@ -118,20 +118,19 @@ constexpr Index rows_ahead = 4;
 
 // What the row loops below read again and again they take by value: it stays in registers.
 
-// The averages of a chunk, one after the other. state_h: the row before its first; null: there is none.
+// The averages of a chunk, one after the other, of M heads: N of each payload. state_h: the row before its first; null:
+// there is none.
 template <class T>
 void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk, Index N,
-                  Index K, Index H) {
+                  Index K, Index M) {
   for (Index c = chunk.begin; c < chunk.end; ++c) {
     T* out_h = out[c];
     const T* x_h = x[c];
-    if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], H);
-    for (Index first = 0; first < H; first += N * K) {  // of every payload
-      for (Index n = 0; n < N; ++n) {
-        const Accum<T> share = alpha[chunk.slot + n][c];
-        const Index h = first + n * K;
-        average_row(out_h + h, state_h ? state_h + h : nullptr, state_h == nullptr, share, x_h + h, K);
-      }
+    if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], M * K);
+    for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {
+      const Accum<T> share = alpha[chunk.slot + n][c];
+      const T* state_k = state_h ? state_h + m * K : nullptr;
+      average_row(out_h + m * K, state_k, state_h == nullptr, share, x_h + m * K, K);
     }
     state_h = out_h;
   }
@@ -162,7 +161,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   const auto left_by = [&](const Chunk& chunk) { return left[chunk.b * chunks + chunk.number]; };
   const auto summary = [&](const Chunk& chunk) {
     if (chunk.end == C) return;
-    average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K, H);
+    average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K, s.payloads * s.N);
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;
@@ -171,7 +170,8 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   };
   const auto rows = [&](const Chunk& chunk) {
     const T* state_h = chunk.begin == 0 ? nullptr : left_by(chunk) - left.size;
-    average_rows<T>(rows_of(a.out_bch, H, s, chunk.b), x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, H);
+    average_rows<T>(rows_of(a.out_bch, H, s, chunk.b), x_of(chunk.b), state_h, alpha, chunk, s.N, s.K,
+                    s.payloads * s.N);
   };
   for_sequences(device, s, Order::up, weights, summary, connect, rows, [](Index, Index) {});
 }
@@ -198,17 +198,15 @@ A passed_on(const A* beta_c, Index c, Index C) {
 // The adjoint of the first position of a chunk. adjoint_h: 0 at first.
 template <class T>
 void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
-  const Index row = s.N * s.K;
+  const Index M = s.payloads * s.N;
   for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
-    for (Index first = s.H() - row; first >= 0; first -= row) {  // of every payload
-      for (Index n = s.N - 1; n >= 0; --n) {
-        const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
-        T* adjoint_k = adjoint_h + first + n * s.K;
-        const T* d_out_k = d_out[c] + first + n * s.K;
-        for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-          store<L>(adjoint_k + k, load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept);
-        });
-      }
+    for (Index m = M - 1, n = s.N - 1; m >= 0; --m, n = n > 0 ? n - 1 : s.N - 1) {
+      const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
+      T* adjoint_k = adjoint_h + m * s.K;
+      const T* d_out_k = d_out[c] + m * s.K;
+      for_lanes_down<T>(s.K, [&]<class L>(Index k) {
+        store<L>(adjoint_k + k, load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept);
+      });
     }
   }
 }
@@ -218,35 +216,31 @@ void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chu
 template <bool accumulate, class T>
 void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<const T> d_out, Rows<const T> out,
                    Rows<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
-  const Index row = s.N * s.K;
-  const Index H = s.H();
+  const Index M = s.payloads * s.N;
   for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
     if (c - rows_ahead >= chunk.begin) {
-      prefetch_row(x[c - rows_ahead], H);
-      prefetch_row<T>(d_x[c - rows_ahead], H);
+      prefetch_row(x[c - rows_ahead], M * s.K);
+      prefetch_row<T>(d_x[c - rows_ahead], M * s.K);
     }
-    for (Index first = H - row; first >= 0; first -= row) {  // of every payload
-      for (Index n = s.N - 1; n >= 0; --n) {
-        const Index slot = chunk.slot + n;
-        const Index h = first + n * s.K;
-        const Accum<T> share = alpha[slot][c];
-        const Accum<T> kept = passed_on(beta[slot], c, s.C);
-        const T* x_k = x[c] + h;
-        const T* out_k = out[c] + h;
-        const T* d_out_k = d_out[c] + h;
-        T* d_x_k = d_x[c] + h;
-        T* adjoint_k = adjoint_h + h;
-        RowSum<T> dot;
-        for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-          const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
-          dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (pooling.12)
-          L gradient = adj * share;                                            // (pooling.11)
-          if constexpr (accumulate) gradient += load<L>(d_x_k + k);
-          store<L>(d_x_k + k, gradient);
-          store<L>(adjoint_k + k, adj);
-        });
-        kappa[slot][c] = first == H - row ? dot.total() : kappa[slot][c] + dot.total();
-      }
+    for (Index m = M - 1, n = s.N - 1; m >= 0; --m, n = n > 0 ? n - 1 : s.N - 1) {
+      const Index slot = chunk.slot + n;
+      const Accum<T> share = alpha[slot][c];
+      const Accum<T> kept = passed_on(beta[slot], c, s.C);
+      const T* x_k = x[c] + m * s.K;
+      const T* out_k = out[c] + m * s.K;
+      const T* d_out_k = d_out[c] + m * s.K;
+      T* d_x_k = d_x[c] + m * s.K;
+      T* adjoint_k = adjoint_h + m * s.K;
+      RowSum<T> dot;
+      for_lanes_down<T>(s.K, [&]<class L>(Index k) {
+        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
+        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (pooling.12)
+        L gradient = adj * share;                                            // (pooling.11)
+        if constexpr (accumulate) gradient += load<L>(d_x_k + k);
+        store<L>(d_x_k + k, gradient);
+        store<L>(adjoint_k + k, adj);
+      });
+      kappa[slot][c] = m + s.N >= M ? dot.total() : kappa[slot][c] + dot.total();
     }
   }
 }
@@ -283,13 +277,15 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
     shares_again(alpha[slot], logit, max_c, sum_c, C);
     if (C > 0) beta_c[0] = A(0);
+    // What the maximum has come down to, in the place of kappa, which is not there yet.
+    A* aged_c = kappa[slot];
     for (Index c = 1; c < C && slope != A(0); ++c) {
-      const A before = max_c[c - 1];
-      beta_c[c] = logit[c] < max_c[c] ? max_c[c] : before - slope;  // (pooling.22)
+      aged_c[c - 1] = logit[c] < max_c[c] ? max_c[c] : max_c[c - 1] - slope;  // (pooling.22)
     }
-    for_lanes<A>(C - 1, [&]<class L>(Index i) {
+    const A* before_c = slope == A(0) ? max_c : aged_c;
+    for_lanes<A>(C - 1, [=]<class L>(Index i) {
       const Index c = i + 1;
-      const L before = load<L>(slope == A(0) ? max_c + c - 1 : beta_c + c);
+      const L before = load<L>(before_c + c - 1);
       const L kept = exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c));
       store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (pooling.9)
     });

@@ -176,7 +176,7 @@ void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C,
 template <class T>
 void shares_again(T* alpha_c, const MaskedLogits<T>& logit, const T* max_c, const T* sum_c, Index C) {
   for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c];
-  for_lanes<T>(C, [&]<class L>(Index c) {
+  for_lanes<T>(C, [=]<class L>(Index c) {
     const L newcomer = load<L>(alpha_c + c);
     const L exponent = newcomer == minus_infinity<T>() ? newcomer : newcomer - load<L>(max_c + c);
     store<L>(alpha_c + c, exponential<L>(exponent) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
