@@ -46,14 +46,14 @@ def _highlighted(name: str, text: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def lines_of(source: Source, address: Address) -> list[str]:
-    """Every line of a file as HTML, its tags as links to their equations."""
-    plain = "\n".join(line.text for line in source.lines)
+def lines_of(source: Source, lines: list[Line], address: Address) -> list[str]:
+    """Lines of a file as HTML, their tags as links to their equations."""
+    highlighted = _highlighted(source.name, "\n".join(line.text for line in source.lines))
 
     def linked(line: str) -> str:
         return TAG.sub(lambda tag: f'<a href="{address(*tag.groups())}">{tag.group()}</a>', line)
 
-    return [linked(line) for line in _highlighted(source.name, plain)]
+    return [linked(highlighted[line.number - 1]) for line in lines]
 
 
 def whole(source: Source, prefix: str, room: str, address: Address) -> str:
@@ -62,7 +62,7 @@ def whole(source: Source, prefix: str, room: str, address: Address) -> str:
     the script gives to the others; without a room all have one. An item's end is left out, as HTML allows, and an empty
     one holds a break, so that it is copied, too: with a link in every line pages would have twice the bytes."""
     rows = []
-    for line, text in zip(source.lines, lines_of(source, address), strict=False):
+    for line, text in zip(source.lines, lines_of(source, source.lines, address), strict=True):
         own = " ".join(tag.split(".")[1] for tag in line.tags if tag.split(".")[0] == room)
         name = f"id={prefix}{line.number}" if own or not room else ""
         numbers = f" data-t={own}" if own.isdigit() else f' data-t="{own}"' if own else ""
@@ -73,13 +73,14 @@ def whole(source: Source, prefix: str, room: str, address: Address) -> str:
 def excerpt(source: Source, lines: list[Line | None], tag: str, address: Address) -> str:
     """A few lines, moved to the left margin; the one that computes the equation is marked. Lines left out are a ⋯."""
     own = f'<a href="{address(*tag.split("."))}">({tag})</a>'  # leads to where the excerpt stands
-    texts = [line.replace(own, f"({tag})") for line in lines_of(source, address)]
-    margin = min(line.indent for line in lines if line is not None)
+    shown = [line for line in lines if line is not None]
+    texts = iter(lines_of(source, shown, address))
+    margin = min(line.indent for line in shown)
     rows = []
     for line in lines:
         if line is None:
             rows.append(" " * 2 + "⋯")
             continue
-        text = re.sub(r" {3,}(?=<i>)", "  ", texts[line.number - 1][margin:]) if line.text.strip() else ""
+        text = re.sub(r" {3,}(?=<i>)", "  ", next(texts).replace(own, f"({tag})")[margin:])
         rows.append(f"<mark>{text}</mark>" if tag in line.tags else text)
     return '<pre class="excerpt">{}\n</pre>'.format("\n".join(rows))

@@ -1,7 +1,9 @@
 """The pages of the site and how they point at one another.
 
 A layer or block has one page: its chapter, with the lines of every device under each equation, and beside it the whole
-files. Whatever else a chapter links to gets a page of its own, so that the site needs nothing from outside.
+files. Where that is more than a page may weigh, parts of the devices, NAME_*, stand apart, the largest first: on pages of
+their own, to which the links of the equations lead. Whatever else a chapter links to gets a page of its own, too, so that
+the site needs nothing from outside.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 import chapter
 import listing
 import tex
+from check import LARGEST_PAGE
 from fault import Fault
 from pictures import Picture
 from sources import DEVICES, Calls, Room, Source, rooms
@@ -70,6 +73,7 @@ class Site:
         self.calls = Calls(root, self.rooms)
         self.order = self._reading_order()
         self.images: set[str] = set()
+        self._apart: dict[str, Room] = {}  # parts of devices that have a page of their own
         self._more: list[str] = []  # files that pages link to and that have a page of their own
         self._addresses = {"README.md": "index.html", CONVENTIONS: "conventions.html"}
         for room in self.rooms.values():
@@ -80,10 +84,9 @@ class Site:
 
     def outputs(self) -> Iterator[Output]:
         """Every page; those that others turn out to need come last."""
+        yield from self._rooms_that_fit()
         yield self._index()
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
-        for name in self.order:
-            yield self._room(self.rooms[name])
         done: set[str] = set()
         for picture in self.pictures:
             if f"{picture.page}.html" not in self._pages():
@@ -94,12 +97,43 @@ class Site:
                 done.add(path)
                 yield self._file(path)
 
+    # ---- What stands apart ----
+
+    def _rooms_that_fit(self) -> list[Output]:
+        """The pages of all layers and blocks, with as many of their parts apart as it takes."""
+        outputs = {name: self._room(self.rooms[name]) for name in self.order}
+        heavy = [name for name, output in outputs.items() if self._is_too_large(output)]
+        for name in heavy:
+            room = self.rooms[name]
+            parts = [part for device in DEVICES for part in room.devices.get(device, [])[1:]]
+            for part in sorted(parts, key=lambda part: (-part.size, part.path)):
+                self._set_apart(part.path, room)
+                if not self._is_too_large(self._room(room)):
+                    break
+        # Again, as others may link to what now stands apart.
+        return [self._room(self.rooms[name]) for name in self.order] if heavy else list(outputs.values())
+
+    def _is_too_large(self, output: Output) -> bool:
+        return len(self.html(output).encode()) > LARGEST_PAGE
+
+    def _set_apart(self, path: str, room: Room) -> None:
+        self._apart[path] = room
+        self._addresses[path] = f"files/{path}.html"
+        self._more.append(path)
+
     # ---- Addresses ----
 
     @staticmethod
     def _prefix(device: str, number: int) -> str:
         """Of the ids of the lines of a device's files: c for the first, c2- for the second."""
         return PREFIX[device] + (f"{number + 1}-" if number else "")
+
+    def _address_of_line(self, page: str, device: str, source: Source, number: int) -> str:
+        """Of a line of a device's file, seen from the page of its layer or block."""
+        if source.path in self._apart:
+            return _relative(page, f"{self._addresses[source.path]}#L{number}")
+        room = self.rooms[Path(page).stem]
+        return f"#{self._prefix(device, room.devices[device].index(source))}{number}"
 
     def _address_of_file(self, path: str) -> str:
         if path not in self._addresses:
@@ -172,10 +206,10 @@ class Site:
                 continue
             lines, last = [], None
             for source, line in places:
-                file = room.devices[device].index(source)
-                title = f' title="{source.path}"' if file else ""  # the first is what the heading says
-                link = f'<a href="#{self._prefix(device, file)}{line.number}"{title}>{line.number}</a>'
-                part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if file and source != last else ""
+                is_part = source is not room.devices[device][0]
+                title = f' title="{source.path}"' if is_part else ""  # the first is what the heading says
+                link = f'<a href="{self._address_of_line(page, device, source, line.number)}"{title}>{line.number}</a>'
+                part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if is_part and source != last else ""
                 lines.append(part + link)
                 last = source
             links.append(f"<span>{HEADING[device]} {', '.join(lines)}</span>")
@@ -214,9 +248,13 @@ class Site:
         return source.lines[statement.start - 1 : statement[-1]]
 
     def _listings(self, room: Room, device: str, page: str) -> str:
-        """The files of a device, complete."""
+        """The files of a device, complete, and links to those that stand apart."""
         parts = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
+            if source.path in self._apart:
+                address = _relative(page, self._addresses[source.path])
+                parts.append(f'<h2><span>{HEADING[device]}</span> <a href="{address}">{source.path}</a></h2>')
+                continue
             prefix = self._prefix(device, number)
             heading = f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>'
             parts.append(heading + listing.whole(source, prefix, room.name, self._tag_address(page)))
@@ -259,7 +297,9 @@ class Site:
             title = chapter.headings((self.root / path).read_text(encoding="utf-8"))[0]
             return self._document(path, page, title)
         code = listing.whole(Source(self.root, path), "L", "", self._tag_address(page))
-        body = f'<main><section class="listing"><h1>{path}</h1>\n{code}\n</section></main>'
+        room = self._apart.get(path)
+        above = f'<p class="rooms">a part of <a href="{_relative(page, room.page)}.html">{room.name}</a></p>\n' if room else ""
+        body = f'<main><section class="listing"><h1>{path}</h1>\n{above}{code}\n</section></main>'
         return Output(page, path, "file", body)
 
     def _index(self) -> Output:

@@ -16,6 +16,7 @@ from fault import Fault
 
 TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
+COPIES = {"pooling_place"}  # functions of a layer that move numbers and compute nothing: calling them is no use of it
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 LONGEST_EXCERPT = 8
 
@@ -45,6 +46,7 @@ class Source:
         self.path = path
         self.name = Path(path).name
         text = (root / path).read_text(encoding="utf-8")
+        self.size = len(text)
         self.lines = [Line(number, line) for number, line in enumerate(text.splitlines(), 1)]
         for line in self.lines:
             if line.code.strip():
@@ -195,7 +197,7 @@ class Calls:
             if room.kind == "layers":
                 for line in room.header.lines:
                     declared = re.match(r"(?:inline |constexpr )*(?:void|\w[\w<>]*) (\w+)\(", line.text)
-                    if declared:
+                    if declared and declared.group(1) not in COPIES:
                         self._functions[declared.group(1)] = room.name
         self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
         members: dict[str, dict[str, str]] = {}
@@ -249,6 +251,10 @@ class Calls:
             if name:
                 yield name, line.code
 
+    def _layers_in(self, code: str) -> set[str]:
+        """The layers whose functions are called by name, which says for which device: a block may have others of it."""
+        return {self._functions[word] for word in re.findall(r"\w+(?=<)", code) if word in self._functions}
+
     def _methods(self, lines: list[Line]) -> dict[str, set[str]]:
         """The layers that each function of a class calls."""
         methods: dict[str, set[str]] = {}
@@ -256,9 +262,8 @@ class Calls:
         for name, code in self._by_function(lines):
             called = methods.setdefault(name, set())
             calls.setdefault(name, set())
-            for word in re.findall(r"\w+", code):
-                called |= {self._functions[word]} if word in self._functions else set()
-                calls[name].add(word)
+            called |= self._layers_in(code)
+            calls[name] |= set(re.findall(r"\w+", code))
         for name in methods:  # a function may call another of its class
             for other in calls[name] & methods.keys():
                 methods[name] |= methods[other]
@@ -272,7 +277,7 @@ class Calls:
         for _, lines in self._classes(block):
             for name, called in self._methods(lines).items():
                 own[name] = own.get(name, set()) | called
-        layers = {self._functions[word] for word in re.findall(r"\w+(?=[<(])", text) if word in self._functions}
+        layers = self._layers_in(text)
         for name in re.findall(r"(?<![\w.:])(\w+)(?:<[\w, ]+>)?\(", text):
             layers |= own.get(name, set())
         for member, method in MEMBER.findall(text):

@@ -252,6 +252,33 @@ class Pages(unittest.TestCase):
         self.assertIn(', step <a href="#c2-2" title="cpu/twice_step.cpp">2</a>', page)
         self.assertNotIn("twice_tiles.hpp", page)
 
+    def test_the_largest_parts_stand_apart_until_a_page_fits(self) -> None:
+        files = dict(GOOD)
+        for path, lines in (("cpu/twice_step.cpp", 9_000), ("cuda/twice_rows.cu", 9_000), ("cuda/twice_step.cu", 10_000)):
+            files[path] = "void twice() {\n  out = 2 * in;  // (twice.1)\n}\n" + "int x;\n" * lines
+        files["docs/blocks/echo.md"] += "\n[Steps](../../cuda/twice_step.cu).\n"
+        written, faults = built(files)
+        self.assertEqual(faults, [])
+        page, part = written["layers/twice.html"], written["files/cuda/twice_step.cu.html"]
+        self.assertIn(', step <a href="../files/cuda/twice_step.cu.html#L2" title="cuda/twice_step.cu">2</a>', page)
+        self.assertIn('<h2><span>GPU</span> <a href="../files/cuda/twice_step.cu.html">cuda/twice_step.cu</a></h2>', page)
+        self.assertIn("<p>cuda/twice_step.cu:2</p>", page)  # its excerpt stays
+        self.assertIn('a part of <a href="../../layers/twice.html">twice</a>', part)
+        self.assertIn('<a href="../../layers/twice.html#twice.1">(twice.1)</a>', part)
+        self.assertIn('href="../files/cuda/twice_step.cu.html">Steps</a>', written["blocks/echo.html"])
+        self.assertNotIn("files/cpu/twice_step.cpp.html", written)  # without the largest the page fits
+        self.assertIn('aria-label="cpu/twice_step.cpp"', page)
+
+    def test_a_part_that_stands_apart_is_still_needed(self) -> None:
+        files = dict(GOOD)
+        rows = GOOD["plain/twice.cpp"] + "int x;\n" * 14_000
+        for path in ("cpu/twice.cpp", "cuda/twice.cu"):
+            files[path] = "int main;\n"
+            files[path.replace(".", "_rows.")] = rows
+        self.assertEqual(built(files)[1], [])
+        files["cuda/twice_rows.cu"] = rows.replace("// (twice.2)", "")
+        self.assertIn("(twice.2) has no line in cuda", built(files)[1][0])
+
     def test_linked_header_has_a_page(self) -> None:
         self.assertIn('<a href="../../../layers/twice.html#twice.1">(twice.1)</a>', self.files["files/src/layers/twice.hpp.html"])
 

@@ -110,7 +110,7 @@ class Constants(unittest.TestCase):
         """The faults in a copy of the source where `file` says something else."""
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder)
-            for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks"):
+            for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks", "plain", "cpu", "cuda"):
                 shutil.copytree(ROOT / name, copy / name)
             for constant in (constant for picture in PICTURES for constant in picture.constants):
                 (copy / constant.file).parent.mkdir(parents=True, exist_ok=True)
@@ -131,12 +131,12 @@ class Constants(unittest.TestCase):
         self.assertIn("src/layers/muon.hpp: for the picture muon-rounds nothing matches", faults[0])
 
     def test_a_layer_that_a_block_no_longer_calls_is_found(self):
-        faults = self.planted("src/blocks/ffn.hpp", '#include "layers/gelu.hpp"', "")
+        faults = self.planted("src/blocks/ffn.hpp", " gelu_", " something_")
         self.assertEqual(len(faults), 1)
         self.assertIn("the layer gelu", faults[0])
 
     def test_a_mixer_that_the_map_lacks_is_found(self):
-        faults = self.planted("src/network/mixers.hpp", "AverageMixer, IdentityMixer", "AverageMixer")
+        faults = self.planted("src/network/mixers.hpp", "DotMixer, LeapMixer", "DotMixer, OtherMixer")
         self.assertEqual(len(faults), 1)
         self.assertIn("the picture map", faults[0])
 

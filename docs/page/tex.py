@@ -24,6 +24,7 @@ second keeps the lines apart, and the third is for the columns of cases.
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 from html import escape
 from xml.etree import ElementTree
 
@@ -54,6 +55,7 @@ ITALICS = {"h": "ℎ"} | {
 # ---- MathML ----
 
 
+@lru_cache(maxsize=None)
 def mathml(tex: str, display: bool) -> str:
     items = parse(tex).parts
     if not display:

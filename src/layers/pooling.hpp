@@ -87,7 +87,7 @@ namespace abh {
 // on all that follow as the positions do that it stands for, and it is its gradient that goes back to them.
 //
 //   zeta = max_{C-1} + log sum_{C-1}                                                         (pooling.30)
-//   to_logit_p {+}= from_logit_p,  to_x_p {+}= from_x_p        places positions, {added}     (pooling.31)
+//   to_logit_p = from_logit_p {+ to_logit_p | added},  to_x_p = from_x_p {+ to_x_p | added}  (pooling.31)
 
 // Payload rows x_bch are payloads * N heads of K channels side by side, h = m K + k; head m is weighed by the logits of
 // head m mod N. A stride is the distance between two consecutive rows (0: payloads * N * K), so that x may be a slice

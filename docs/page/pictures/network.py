@@ -1,10 +1,10 @@
 """The map of the network: every layer and block is a link to its page."""
 
-import re
 from pathlib import Path
 
 from fault import Fault
 from pictures.picture import Constant, Picture
+from sources import Calls, rooms
 from svg import LINE, SMALL, TEXT, THICK, Drawing, text_width
 
 WIDTH = 360
@@ -14,7 +14,7 @@ INDENT = 48  # of the blocks that it passes by
 CHIP = 27  # from one row of layers in a block to the next
 TIE = 352  # where the table of tokens is handed to the logits
 
-# The layers that each block calls, in the order in which it calls them first. Compared with the headers' includes.
+# The layers that each block calls, in the order in which it calls them first. Compared with its tagged lines.
 BLOCKS = {
     "conv": ("layernorm", "causal_conv", "dropout"),
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
@@ -185,6 +185,8 @@ def paint(d: Drawing) -> None:
     m.flow(20)
     m.station("layernorm", "optional", optional=True)
     m.flow()
+    m.station("masked_mean", "in a classifier", optional=True)
+    m.flow()
     logits = m.station("linear", "logits, by the table of tokens")
     m.flow()
     m.station("cross_entropy", "the loss")
@@ -217,31 +219,22 @@ def optimizers(d: Drawing, top: float) -> float:
 
 
 def blocks_faults(root: Path) -> list[Fault]:
-    """Blocks whose header includes other layers than the map shows, and pages that the map does not link."""
+    """Blocks whose lines call other layers than the map shows, and pages that the map does not link."""
     faults = []
+    found = rooms(root)
+    calls = Calls(root, found)
     for block, layers in BLOCKS.items():
         file = f"src/blocks/{block}.hpp"
-        included = included_layers(root, file, {"src/blocks/block.hpp"})  # what all include says nothing of one
-        for layer in sorted(included ^ set(layers)):
-            what = "does not show" if layer in included else "shows, and it does not include,"
+        header = found[block].header
+        called = {layer for line in header.lines if line.tags for layer in calls.of(header, header.statement(line.number))}
+        for layer in sorted(called ^ set(layers)):
+            what = "does not show" if layer in called else "shows, and it does not call,"
             faults.append(Fault(file, f"the picture map {what} the layer {layer} of this block"))
     for folder, known in (("layers", LAYER_TITLES), ("blocks", BLOCKS)):
         for chapter in sorted((root / "docs" / folder).glob("*.md")):
             if chapter.stem not in known:
                 faults.append(Fault(f"docs/{folder}/{chapter.name}", "the picture map does not show this page"))
     return faults
-
-
-def included_layers(root: Path, file: str, seen: set[str]) -> set[str]:
-    """The layers whose headers a block's header includes, by itself or through its parts."""
-    if file in seen or not (root / file).is_file():
-        return set()
-    seen.add(file)
-    layers = set()
-    for header in re.findall(r'#include "((?:blocks|layers)/\w+\.hpp)"', (root / file).read_text(encoding="utf-8")):
-        folder, name = header.removesuffix(".hpp").split("/")
-        layers |= {name} if folder == "layers" else included_layers(root, f"src/{header}", seen)
-    return layers
 
 
 PICTURES = [
@@ -253,15 +246,15 @@ PICTURES = [
         description=(
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
-            "it; then layernorm, the logits, for which the table of tokens is used again, and cross entropy. The mixer "
-            "is additive, metric, quadratic, dot, leap, average or identity. Below, the optimizers: global norm, then "
-            "Muon for the matrices of linear maps and AdamW for the rest, and an optional average of all weights. Last "
-            "the block of cross-attention, which reads another sequence and is in none of these. Every box is a link to "
-            "its page."
+            "it; then layernorm, in a classifier a mean over positions, the logits, for which the table of tokens is used "
+            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, leap, average or identity. Below, the "
+            "optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
+            "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
+            "these. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1327,
+        height=1380,
         paint=paint,
         constants=(
             Constant(
