@@ -106,16 +106,18 @@ void exponentials(T* x, Index n) {
 }
 
 // The same where the newcomer is what counts from: at each position all that was seen before has lost one slope more.
-// The largest logit is kept as it was, with the positions since, so that nothing is rounded twice.
+// The largest logit is kept as it was, with the positions since, so that nothing is rounded twice. It stays until a
+// newcomer is larger by `margin`.
 template <class T, class Logits>
-void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, Order order) {
+void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T margin, Index C, Index block,
+                 Order order) {
   T top = minus_infinity<T>();
   T age = T(0);
   for_positions(C, block, order, [&](Index c, bool starts) {
     const T newcomer = logit[c];
     const T aged = starts ? minus_infinity<T>() : top - slope * (age + T(1));  // (pooling.20)
     const bool nothing_new = newcomer == minus_infinity<T>();
-    const bool stays = newcomer < aged || nothing_new;
+    const bool stays = newcomer - margin < aged || nothing_new;
     const T most = stays ? aged : newcomer;
     top = starts || !stays ? newcomer : top;  // (pooling.21)
     age = stays ? age + T(1) : T(0);          // (pooling.21)
@@ -131,7 +133,20 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, In
   if (slope == T(0)) {
     running_max(max_c, keep_c, add_c, logit, C, block, order);
   } else {
-    decayed_max(max_c, keep_c, add_c, logit, slope, C, block, order);
+    decayed_max(max_c, keep_c, add_c, logit, slope, T(0), C, block, order);
+  }
+}
+
+// The same of logits that rise by a slope a position as long as one maximum of the forward pass stays. Compared to the
+// last bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one
+// that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
+// its power in the end.
+template <class T, class Logits>
+void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, Order order) {
+  if (slope == T(0)) {
+    running_max(max_c, keep_c, add_c, logit, C, block, order);
+  } else {
+    decayed_max(max_c, keep_c, add_c, logit, slope, T(0.5), C, block, order);
   }
 }
 

@@ -223,7 +223,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
     const A slope = slope_of(a.slope_n, bn % s.N);
-    running_max(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, Order::down);
+    running_reference(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, Order::down);
     for_windows(
         C, block, [&](Index c, bool) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
 

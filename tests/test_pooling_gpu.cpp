@@ -97,7 +97,7 @@ void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
       scale = std::max(scale, std::abs(dot));
     }
   }
-  for_each_gpu([&](auto& device, const std::string& name) {
+  for_each_device(1, [&](auto& device, const std::string& name) {
     INFO(described(layer) << ", logits of " << logit_scale);
     require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, tolerance, name);
     const Values<double> got = run_backward<float>(layer, device, in, d_out);
@@ -111,7 +111,7 @@ void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
 
 // More than a tile left out at the beginning, and in the middle: what is seen is old. What is saved of a maximum that
 // has come down by 2,000 is a float of that size.
-TEST_CASE("pooling: on the GPU, decay where most is left out", "[pooling][gpu]") {
+TEST_CASE("pooling: decay where most is left out", "[pooling][gpu]") {
   Array<Token> mask_bc(800, 0);
   for (Index c : {300, 301, 302, 700}) mask_bc[size(c)] = 1;
   for (Index window : {0, 3, 100, 300, 450}) {
@@ -124,7 +124,7 @@ TEST_CASE("pooling: on the GPU, decay where most is left out", "[pooling][gpu]")
 
 // Where the maximum is a number that is lowered at every position, the average is wrong by 1e-3 here, and where the
 // windows of reversed time replace every maximum by the next one, which differs by its rounding, the gradient is.
-TEST_CASE("pooling: on the GPU, decay over thousands of positions in float", "[pooling][gpu]") {
+TEST_CASE("pooling: decay over thousands of positions in float, windows too", "[pooling][gpu]") {
   for (double slope : {0.003, 0.0062, 0.63}) {
     INFO("slope " << slope);
     for (Index window : {0, 700}) check_accuracy(sloped(PoolingCase{{1, 3001, 1, 3, window}}, slope), 20, 1e-5);
