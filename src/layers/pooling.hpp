@@ -71,6 +71,9 @@ namespace abh {
 //   in a merge   max_suffix - slope (c - end)  for max_suffix                                (pooling.23)
 //   top = max over c' of -max_c' - slope (c' - c), and so in the powers of (pooling.16)      (pooling.24)
 //
+// As long as one maximum stays, all of these are equal but for rounding; any number at most 1/2 below top will do for
+// it, so that fast code keeps one of them instead of following their last digits.
+//
 // Not causal: every position sees every position, and all rows are one average. Neither a window nor a slope then.
 //
 //   out       = sum over c of alpha_c x_c,  alpha_c = e^(logit_c - max) / sum                (pooling.25)
