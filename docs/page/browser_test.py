@@ -154,19 +154,19 @@ class WithScript(unittest.TestCase):
     def test_click_on_an_equation_brings_its_lines(self) -> None:
         self.browser.resize(1280)
         self.browser.open("layers/pooling.html")
-        self.browser.point("figure[data-t='13'] .math", click=True)
+        self.browser.point("figure[data-t='11'] .math", click=True)
         for listing in ("cpu", "cuda"):
-            self.assertTrue(self.browser.run(VISIBLE, f"#{listing} li[data-t~='13']"), listing)
-        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='13']"))
+            self.assertTrue(self.browser.run(VISIBLE, f"#{listing} li[data-t~='11']"), listing)
+        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='11']"))
 
     def test_click_on_a_line_brings_its_equation(self) -> None:
         self.browser.resize(1280)
         self.browser.open("layers/pooling.html")
-        self.browser.run("document.querySelector('#cuda li[data-t~=\"14\"]').scrollIntoView({block: 'center'})")
-        self.browser.point("#cuda li[data-t~='14']", click=True)
-        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='14']"))
-        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='14']"))
-        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "14"))
+        self.browser.run("document.querySelector('#cuda li[data-t~=\"12\"]').scrollIntoView({block: 'center'})")
+        self.browser.point("#cuda li[data-t~='12']", click=True)
+        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='12']"))
+        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='12']"))
+        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "12"))
 
     def test_listings_follow_reading_unless_told_not_to(self) -> None:
         self.browser.resize(1280)
@@ -187,11 +187,11 @@ class WithScript(unittest.TestCase):
     def test_deep_links(self) -> None:
         for width in WIDTHS:
             self.browser.resize(width)
-            self.browser.open("layers/pooling.html", "pooling.13")
-            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='13']"), width)
-            self.assertFalse(self.browser.run(UNDER_THE_BAR, "figure[data-t='13']"), width)
-            self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "13"))
-            line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
+            self.browser.open("layers/pooling.html", "pooling.11")
+            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='11']"), width)
+            self.assertFalse(self.browser.run(UNDER_THE_BAR, "figure[data-t='11']"), width)
+            self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "11"))
+            line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"11\"]').id")
             self.browser.open("layers/pooling.html", line)
             self.assertTrue(self.browser.run(VISIBLE, f"#{line}"), width)
             plain = self.browser.run("return document.querySelectorAll('#cuda li:not([data-t])')[200].id")
@@ -202,7 +202,7 @@ class WithScript(unittest.TestCase):
     def test_a_line_in_the_address_stays_until_the_reader_moves(self) -> None:
         self.browser.resize(1280)
         self.browser.open("layers/pooling.html")
-        line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"13\"]').id")
+        line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"11\"]').id")
         self.browser.open("layers/pooling.html", line)
         elsewhere = "window.scrollTo(0, document.querySelector('figure[data-t=\"3\"]').offsetTop)"
         self.browser.run(elsewhere)  # as the browser itself may, which scrolls all that the line stands in
@@ -298,6 +298,16 @@ class WithoutScript(unittest.TestCase):
             self.browser.open("layers/pooling.html")
             self.browser.point("figure[data-t='12'] .lines span:nth-child(3) a", click=True)
             self.assertTrue(self.browser.run(VISIBLE, "#cuda li[data-t~='12']"), width)
+
+    def test_a_link_leads_to_a_part_that_stands_apart_and_back(self) -> None:
+        for width in WIDTHS:
+            self.browser.resize(width)
+            self.browser.open("layers/pooling.html")
+            link = "figure[data-t='8'] .lines a[href^='../files/cpu/']"
+            self.browser.point(link, click=True)
+            self.assertTrue(self.browser.run(VISIBLE, "li:target"), width)
+            self.browser.point("li:target a[href$='#pooling.8']", click=True)
+            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='8']:target"), width)
 
     def test_no_button(self) -> None:
         self.browser.open("index.html")
