@@ -64,7 +64,8 @@ BLOCK_TITLES = {
     "cross": "cross-attention block: what a sequence reads in another one",
 }
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
-MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("leap",), ("average",), ("identity",))  # together: those that call the same layers
+# Together: those that call the same layers.
+MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("leap",), ("average",), ("identity",))
 
 
 class Map:
