@@ -246,9 +246,10 @@ TEST_CASE("checkpoint: the keys of version 2", "[checkpoint]") {
         "attention_bias causal channels context conv_groups conv_kernel embedding_norm ffn_bias final_norm focus "
         "head_channels heads hidden_channels layers logit_bias logit_scale mixer normed_values positions projection "
         "rescale skip values vocabulary_size window ");
-  CHECK(joined(TrainingConfig().metadata()) ==
-        "batch beta1 beta2 checkpoint_every chunk clip dropout eval_every init_std label_smoothing learning_rate "
-        "log_every muon_rounds optimizer schedule seed shards steps truncated type warmup weight_average weight_decay ");
+  CHECK(
+      joined(TrainingConfig().metadata()) ==
+      "batch beta1 beta2 checkpoint_every chunk clip dropout eval_every init_std label_smoothing learning_rate "
+      "log_every muon_rounds optimizer schedule seed shards steps truncated type warmup weight_average weight_decay ");
 }
 
 TEST_CASE("checkpoint: a file cut anywhere is refused", "[checkpoint]") {

@@ -465,7 +465,8 @@ class GoldenCases {
                " or alibi, found \"" + positions + "\"");
   }
 
-  // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes, and a block that reads a memory.
+  // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes, and a block that reads a
+  // memory.
   void cross_attention();
   ModelConfig network_config(bool classifier = false) const;
   void read_head(ModelConfig& config) const;
