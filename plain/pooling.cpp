@@ -185,7 +185,7 @@ void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix,
 // suffixes are computed and not used.
 template <class Device, class T>
 void forward_causal(Device& device, const PoolingForward<T>& a) {
-  const auto [B, C, N, K, window, causal, payloads] = a.shape;
+  const Index B = a.shape.B, C = a.shape.C, N = a.shape.N, K = a.shape.K, payloads = a.shape.payloads;
   const Index w = window_of(a.shape), J = payloads * K, width = J + 2;
   const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);

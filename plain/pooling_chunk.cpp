@@ -7,9 +7,10 @@ namespace abh {
 
 template <class Device, class T>
 void pooling_place(Device&, const PoolingPlace<T>& a) {
-  const auto to_logit = array(a.to.logit_np, a.to.logit_stride),
-             from_logit = array(a.from.logit_np, a.from.logit_stride);
-  const auto to_x = array(a.to.x_ph, a.to.x_stride), from_x = array(a.from.x_ph, a.from.x_stride);
+  const auto to_logit = array(a.to.logit_np, a.to.logit_stride);
+  const auto from_logit = array(a.from.logit_np, a.from.logit_stride);
+  const auto to_x = array(a.to.x_ph, a.to.x_stride);
+  const auto from_x = array(a.from.x_ph, a.from.x_stride);
   for (Index p = 0; p < a.P; ++p) {
     for (Index n = 0; n < a.N; ++n) {
       to_logit(n, p) = a.add ? to_logit(n, p) + from_logit(n, p) : from_logit(n, p);  // (pooling.31)
