@@ -204,14 +204,14 @@ class WithScript(unittest.TestCase):
         self.browser.open("layers/pooling.html")
         line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"11\"]').id")
         self.browser.open("layers/pooling.html", line)
-        elsewhere = "window.scrollTo(0, document.querySelector('figure[data-t=\"3\"]').offsetTop)"
+        elsewhere = "window.scrollTo(0, document.querySelector('figure[data-t=\"5\"]').offsetTop)"
         self.browser.run(elsewhere)  # as the browser itself may, which scrolls all that the line stands in
         self.browser.run(SETTLE)
         self.assertTrue(self.browser.run(VISIBLE, f"#{line}"))
         self.browser.press("\ue008")  # Shift
         self.browser.run("window.scrollBy(0, 1)")
         self.browser.run(SETTLE)
-        self.assertTrue(self.browser.run(VISIBLE, "#cuda li[data-t~='3']"))
+        self.assertTrue(self.browser.run(VISIBLE, "#cuda li[data-t~='5']"))
 
     def test_focus_lights_and_tab_goes_in_order(self) -> None:
         self.browser.resize(1280)
