@@ -278,6 +278,67 @@ TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks]") 
   }
 }
 
+// A prompt in chunks, then one step a token: the logits of every position from the prompt's last one on, those of all
+// at once.
+template <class Device, class T>
+void check_prompts(Device& device, double tolerance, const std::vector<Index>& chunks) {
+  std::vector<NetworkCase> cases = chunk_cases();
+  for (const char* mixer : {"additive", "leap", "average"}) {
+    cases.push_back(chunk_case(mixer, "0,4", 3));
+    cases.back().config.positions = "sinusoidal";
+  }
+  for (NetworkCase& network : cases) {
+    const Index C = network.C, V = network.config.vocabulary;
+    const Array<double> weights = network.weights();
+    const std::vector<Token> host = network.tokens_bc();
+    const Array<Token> tokens(host.begin(), host.begin() + C);
+    Built<PlainDevice, double> whole(network, weights);
+    whole.net.forward(tokens.data(), {1, C});
+    const double* expected_cv = whole.net.logits_bcv();
+    for (const Index chunk : chunks) {
+      Network<Device, T> reading(device, network.config,
+                                 {.C = chunk, .positions = C, .chunk = chunk, .sequence = network.config.context});
+      reading.write_weights(std::vector<Accum<T>>(weights.begin(), weights.end()));
+      for (const Index prompt : {Index{1}, Index{2}, Index{6}, Index{11}, C}) {
+        CAPTURE(network.config.mixer, network.config.window, network.config.positions, chunk, prompt);
+        Array<T> logits_v(static_cast<std::size_t>(V));
+        const auto check = [&](const T* got, Index c) {
+          device.copy_to_host(logits_v.data(), got, V);
+          double error = 0;
+          for (Index v = 0; v < V; ++v) {
+            const double here = static_cast<double>(logits_v[static_cast<std::size_t>(v)]);
+            error = at_least(error, std::abs(here - expected_cv[c * V + v]));
+          }
+          INFO("position " << c);
+          CHECK_FALSE(!(error <= tolerance));
+        };
+        const Chunks parts({.B = 1, .C = prompt}, chunk);
+        Pass pass{};
+        for (Index j = 0; j < parts.of_sequence(); ++j) {
+          pass = parts.pass(0, j);
+          reading.run_blocks(tokens.data() + pass.first_c, pass);
+        }
+        check(reading.go_on(pass), prompt - 1);
+        for (Index c = prompt; c < C; ++c) check(reading.step(tokens.data() + c, c), c);
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks: steps go on behind a prompt that was read in chunks", "[chunks][generator]") {
+  PlainDevice plain;
+  check_prompts<PlainDevice, double>(plain, 1e-12, {1, 4, 19});
+  CpuDevice<Isa::baseline> cpu(2);
+  check_prompts<CpuDevice<Isa::baseline>, double>(cpu, 1e-12, {1, 2, 5, 30});
+}
+
+TEST_CASE("chunks: steps go on behind a prompt, in float on a GPU", "[chunks][generator][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    INFO(name);
+    check_prompts<std::decay_t<decltype(device)>, float>(device, 3e-5, {4});
+  });
+}
+
 TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]") {
   CpuDevice<Isa::baseline> device(2);
   ModelConfig config = chunk_case("additive", "0,5", 4).config;

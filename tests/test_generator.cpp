@@ -204,6 +204,24 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
       }
     }
   }
+  // Of one that can, all is read, in several passes.
+  for (const auto& [mixer, window] : {std::pair{"additive", "0"}, {"additive", "5,300"}, {"leap,average", "0,7"}}) {
+    for (const char* positions : {"none", "sinusoidal"}) {
+      INFO(mixer << ", window " << window << ", " << positions);
+      const Checkpoint checkpoint = some_checkpoint(mixer, positions, window);
+      std::vector<Token> prompt;
+      for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
+      Generator at_once({.device = "cpu", .threads = 2}, checkpoint),
+          one_by_one({.device = "cpu", .threads = 1}, checkpoint);
+      at_once.feed(prompt);
+      for (const Token token : prompt) one_by_one.feed(token);
+      for (Index i = 0; i < 20; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+      // A second prompt goes on behind the first one and what was written.
+      at_once.feed(prompt);
+      for (const Token token : prompt) one_by_one.feed(token);
+      for (Index i = 0; i < 20; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+    }
+  }
   // Five million tokens in the time of a few.
   const Checkpoint checkpoint = some_checkpoint("additive", "learned");
   Generator generator({.device = "cpu", .threads = 1}, checkpoint);

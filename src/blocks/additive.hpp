@@ -134,6 +134,11 @@ class AdditiveBlock : public Block<Device, T> {
     second_.start(device);
   }
 
+  void go_on(Device& device, Index positions) override {
+    first_.go_on(device, positions);
+    second_.go_on(device, positions);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position,
         [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.step(device, x.x_bch); });

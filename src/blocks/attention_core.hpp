@@ -35,7 +35,8 @@ struct Memory {
 };
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
-// scores; and, where passes are chunks of a sequence (docs/chunks.md), the keys and values of all that came before.
+// scores; and, in step-by-step inference and where passes are chunks of a sequence (docs/chunks.md), the keys and
+// values of all that came before.
 template <class Device, class T>
 class AttentionCore {
  public:
@@ -48,14 +49,21 @@ class AttentionCore {
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
     sight_.causal = false;
   }
-  // Of a sequence with itself.
+  // Of a sequence with itself. caches_keys: whether steps compare with keys that are kept, else with the values.
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
-                double scale = 0)
+                bool caches_keys, double scale = 0)
       : AttentionCore(layout, config, extent, scale) {
     sight_.causal = options.causal;
+    caches_keys_ = caches_keys;
+    const Index positions = std::max(extent.positions, extent.sequence);
+    if (extent.positions) {
+      value_sh_ = layout.template state<T>(positions * H());
+      if (caches_keys) key_sh_ = layout.template state<T>(positions * H());
+    } else if (extent.sequence) {
+      value_sh_ = layout.template activation<T>(positions * H());
+    }
     if (extent.sequence) {
-      key_sh_ = layout.template activation<T>(extent.sequence * H());
-      value_sh_ = layout.template activation<T>(extent.sequence * H());
+      if (!extent.positions || !caches_keys) key_sh_ = layout.template activation<T>(positions * H());
       d_key_sh_ = layout.template adjoint<T>(extent.sequence * H());
       d_value_sh_ = layout.template adjoint<T>(extent.sequence * H());
     }
@@ -119,12 +127,17 @@ class AttentionCore {
     place(device, d_rows.value_bsh, stride, d_value_sh_ + first, H(), pass.C);
   }
 
-  // t_h of one query over the first `length` rows of the caches, which may be one and the same.
-  void step(Device& device, const T* query_h, const T* key_ch, const T* value_ch, Index length) const {
+  // Where the key and the value of a position are kept, from one step to the next. Those beyond a step's own position
+  // are never read: there is nothing to forget at the start.
+  T* key_h(Index position) const { return key_sh_ + position * H(); }
+  T* value_h(Index position) const { return value_sh_ + position * H(); }
+
+  // t_h of one query over the first `length` positions.
+  void step(Device& device, const T* query_h, Index length) const {
     attention_step<Device, T>(device, {.out_h = t_bch_,
                                        .query_h = query_h,
-                                       .key_ch = key_ch,
-                                       .value_ch = value_ch,
+                                       .key_ch = caches_keys_ ? key_sh_ : value_sh_,
+                                       .value_ch = value_sh_,
                                        .sight = sight_,
                                        .scale = scale_,
                                        .length = length,
@@ -173,7 +186,8 @@ class AttentionCore {
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
-  // Of a sequence up to this chunk, and their gradients from this chunk on.
+  // Of a sequence up to this chunk or step, and their gradients from this chunk on.
+  bool caches_keys_ = true;
   T *key_sh_ = nullptr, *value_sh_ = nullptr;
   T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;
 };

@@ -88,6 +88,8 @@ class Block {
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
   virtual void start(Device&) {}
+  // Or go on behind `positions` of them, the last of which were those of the chunk that forward has just computed.
+  virtual void go_on(Device&, [[maybe_unused]] Index positions) {}
   virtual void step(Device&, T* out_d, const T* in_d, Index position) = 0;
 };
 

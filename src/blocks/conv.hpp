@@ -67,6 +67,11 @@ class ConvBlock : public Block<Device, T> {
 
   void start(Device& device) override { device.set_zero(state_jd_, (shape_.kernel - 1) * shape_.D); }
 
+  void go_on(Device& device, Index positions) override {
+    start(device);
+    past_.put_in_ring(device, state_jd_, shape_.kernel - 1, positions);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     typename Device::Scope scratch(device.workspace);
     const T* h_d = norm_.forward(device, norm_.room(scratch, 1), in_d, 1);

@@ -62,12 +62,7 @@ class DotBlock : public Block<Device, T> {
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
         rescale_(layout, config.rescale > 0, extent, 2 * N_, K_, 3 * H_),
         rotary_(layout, config, extent, 2 * N_, 3 * H_),
-        core_(layout, config, options, extent, config.rescale / static_cast<double>(K_)) {
-    if (extent.positions) {
-      key_cache_ch_ = layout.template state<T>(extent.positions * H_);
-      value_cache_ch_ = layout.template state<T>(extent.positions * H_);
-    }
-  }
+        core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_)) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, out_bcd, in_bcd, pass);
@@ -95,12 +90,11 @@ class DotBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.12)
   }
 
-  // Keys and values beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
-    device.copy(key_cache_ch_ + position * H_, qkv().key_bsh, H_);
-    device.copy(value_cache_ch_ + position * H_, qkv().value_bsh, H_);
-    core_.step(device, qkv().query_bch, key_cache_ch_, value_cache_ch_, position + 1);
+    device.copy(core_.key_h(position), qkv().key_bsh, H_);
+    device.copy(core_.value_h(position), qkv().value_bsh, H_);
+    core_.step(device, qkv().query_bch, position + 1);
     leave(device, out_d, in_d, one_position);
   }
 
@@ -136,8 +130,6 @@ class DotBlock : public Block<Device, T> {
   Rescale<Device, T> rescale_;
   Rotary<Device, T> rotary_;
   AttentionCore<Device, T> core_;
-  T* key_cache_ch_ = nullptr;
-  T* value_cache_ch_ = nullptr;
 };
 
 struct DotMixer {

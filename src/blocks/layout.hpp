@@ -215,8 +215,10 @@ struct NetworkExtent {
   bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
   Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
   Index chunk = 0;         // positions of a sequence at a time (docs/chunks.md); 0: batches at once
+  Index sequence = 0;      // longest that chunks are parts of; 0: C
   bool truncated = false;  // no gradient crosses the border of a chunk
 
+  Index longest() const { return sequence ? sequence : C; }
   Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // of a sequence
   // Borders between chunks that are kept: from the way forward to the way back all, else those around a chunk.
   Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 2 : chunks() - 1) : 0; }

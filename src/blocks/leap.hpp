@@ -107,6 +107,7 @@ class LeapBlock : public Block<Device, T> {
   }
 
   void start(Device& device) override { pooling_.start(device); }
+  void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position,

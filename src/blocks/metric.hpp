@@ -64,12 +64,7 @@ class MetricBlock : public Block<Device, T> {
         rotary_(layout, config, extent, N_),
         query_bch_(rotary_.present() ? layout.template activation<T>(extent.B * extent.C * H_) : p_bch_),
         key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        core_(layout, config, options, extent) {
-    if (extent.positions) {
-      p_cache_ch_ = layout.template state<T>(extent.positions * H_);
-      if (rotary_.present()) key_cache_ch_ = layout.template state<T>(extent.positions * H_);
-    }
-  }
+        core_(layout, config, options, extent, rotary_.present()) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
@@ -105,20 +100,19 @@ class MetricBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.15)
   }
 
-  // Rows beyond `position` are never read: there is nothing to forget at the start.
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
-    T* p_h = p_cache_ch_ + position * H_;
+    T* p_h = core_.value_h(position);
     project(device, p_h, out_d, in_d, one_position);
     if (rotary_.present()) {
       // Turned by its own position, a key is no longer what the matrix makes of p: it has a cache.
-      T* key_h = key_cache_ch_ + position * H_;
+      T* key_h = core_.key_h(position);
       metric_key_forward<Device, T>(device, key_h, p_h, metric_.value, form_, 1, N_, K_);
       rotary_.forward(device, query_bch_, p_h, step_at(position));
       rotary_.forward(device, key_h, key_h, step_at(position));
-      core_.step(device, query_bch_, key_cache_ch_, p_cache_ch_, position + 1);
+      core_.step(device, query_bch_, position + 1);
     } else {
       metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
-      core_.step(device, key_bch_, p_cache_ch_, p_cache_ch_, position + 1);
+      core_.step(device, key_bch_, position + 1);
     }
     leave(device, out_d, in_d, one_position);
   }
@@ -160,8 +154,6 @@ class MetricBlock : public Block<Device, T> {
   T* query_bch_;  // p itself where nothing is turned
   T* key_bch_;
   AttentionCore<Device, T> core_;
-  T* p_cache_ch_ = nullptr;
-  T* key_cache_ch_ = nullptr;
 };
 
 struct MetricMixer {

@@ -45,6 +45,15 @@ class PastRows {
     if (most_ > 0) device.copy(rows_pd_.value, last(joined_bcd, pass), positions_after(pass) * D_);
   }
 
+  // What stands before the chunk at `position`, where a ring of so many rows has it: the row of position i in i % rows.
+  void put_in_ring(Device& device, T* ring_pd, Index rows, Index position) const {
+    if (most_ == 0) return;
+    const Index count = std::min(most_, position), begin = (position - count) % rows;
+    const Index to_end = std::min(count, rows - begin);
+    device.copy(ring_pd + begin * D_, rows_pd_.value, to_end * D_);
+    device.copy(ring_pd, rows_pd_.value + to_end * D_, (count - to_end) * D_);
+  }
+
   // d_joined_bcd: what the rows of this chunk got from its own positions. Adds what they get from the next one, and
   // hands on what belongs to the one before.
   void hand_on(Device& device, T* d_joined_bcd, const Pass& pass) const {

@@ -28,9 +28,9 @@ class Pooling {
   }
 
   // What the last pass or step pooled, and the weight behind it, sum e^max.
-  const T* out_bch() const { return out_bch_ + past_.most() * shape_.H(); }
-  const Accum<T>* max_bnc() const { return past_.most() > 0 ? chunk_max_nc_ : max_bnc_; }
-  const Accum<T>* sum_bnc() const { return past_.most() > 0 ? chunk_sum_nc_ : sum_bnc_; }
+  T* out_bch() const { return out_bch_ + past_.most() * shape_.H(); }
+  Accum<T>* max_bnc() const { return past_.most() > 0 ? chunk_max_nc_ : max_bnc_; }
+  Accum<T>* sum_bnc() const { return past_.most() > 0 ? chunk_sum_nc_ : sum_bnc_; }
 
   // out_bch = pool(logit, x)
   void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
@@ -79,11 +79,22 @@ class Pooling {
 
   void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
 
+  // What stands before a chunk is positions: a state that has seen these has seen all.
+  void go_on(Device& device, Index positions) const {
+    typename Device::Scope scratch(device.workspace);
+    Accum<T>* logit_n = scratch.template take<Accum<T>>(shape_.N);
+    start(device);
+    for (Index p = 0; p < past_.positions(step_at(positions)); ++p) {
+      const T* x_h = past_.position(device, logit_n, p);
+      step(device, logit_n, x_h);
+    }
+  }
+
   // One position, causal.
   void step(Device& device, const Accum<T>* logit_n, const T* x_h) const {
-    pooling_step<Device, T>(device, {.out_h = out_bch_,
-                                     .max_n = max_bnc_,
-                                     .sum_n = sum_bnc_,
+    pooling_step<Device, T>(device, {.out_h = out_bch(),
+                                     .max_n = max_bnc(),
+                                     .sum_n = sum_bnc(),
                                      .state = state_,
                                      .logit_n = logit_n,
                                      .x_h = x_h,
@@ -100,7 +111,7 @@ class Pooling {
   }
   // Of a sequence in chunks a window that is wider sees no more.
   static PoolingShape shape_in(PoolingShape shape, const BlockExtent& extent) {
-    if (extent.sequence && shape.window >= extent.sequence) shape.window = 0;
+    if (extent.sequence && !extent.positions && shape.window >= extent.sequence) shape.window = 0;
     return shape;
   }
   // What was pooled, with the past before a chunk.

@@ -67,6 +67,7 @@ class PoolingCore {
   }
 
   void start(Device& device) const { pooling_.start(device); }
+  void go_on(Device& device, Index positions) const { pooling_.go_on(device, positions); }
 
   // One position: reads the logits of x_h.
   void step(Device& device, const T* x_h) const { pooling_.step(device, logit_bnc_, x_h); }

@@ -68,6 +68,13 @@ class PoolingPast {
     }
   }
 
+  // Of what stands before the next chunk position p, its logits and, returned, its payload.
+  const T* position(Device& device, Accum<T>* logit_n, Index p) const {
+    const From all{logit_np_.value, most_, x_ph_.value, H_};
+    for (Index n = 0; n < N_; ++n) device.copy(logit_n + n, all.logit_np + n * most_ + p, 1);
+    return all.x_ph + p * H_;
+  }
+
   // What the backward pass of pooling writes and reads.
   struct Gradients {
     Payload<T> d_x;

@@ -17,35 +17,33 @@ class Sinusoids {
       : present_(config.has_sinusoids()), D_(config.channels) {
     if (!present_) return;
     const Index D = D_;
-    sinusoid_cd_ =
-        layout.template constant<T>(extent.longest() * D, [D](Index i) { return sinusoid(i / D, i % D, D); });
     if (extent.positions) {
-      step_d_ = layout.template state<T>(D);
-      host_step_d_.resize(static_cast<std::size_t>(D));
+      row_cd_ = layout.template activation<T>(extent.C * D);
+      host_row_cd_.resize(static_cast<std::size_t>(extent.C * D));
+    } else {
+      table_cd_ = layout.template constant<T>(extent.longest() * D, [D](Index i) { return sinusoid(i / D, i % D, D); });
     }
   }
 
   bool present() const { return present_; }
 
-  // The rows of a sequence, from position 0 on; null where there are none.
-  const T* rows_cd() const { return sinusoid_cd_; }
-
-  // The row of a step at any position: no table ends. The next step may overwrite it once this one's results have been
-  // waited for.
-  const T* row_d(Device& device, Index position) {
-    for (Index d = 0; d < D_; ++d) {
-      host_step_d_[static_cast<std::size_t>(d)] = static_cast<T>(static_cast<Accum<T>>(sinusoid(position, d, D_)));
+  // The rows of a pass. In step-by-step inference they are computed as they are needed: no table ends.
+  const T* rows_cd(Device& device, const Pass& pass) {
+    if (table_cd_) return table_cd_ + pass.first_c * D_;
+    for (Index i = 0; i < pass.C * D_; ++i) {
+      const double row = sinusoid(pass.first_c + i / D_, i % D_, D_);
+      host_row_cd_[static_cast<std::size_t>(i)] = static_cast<T>(static_cast<Accum<T>>(row));
     }
-    device.copy_from_host_later(step_d_, host_step_d_.data(), D_);
-    return step_d_;
+    device.copy_from_host(row_cd_, host_row_cd_.data(), pass.C * D_);
+    return row_cd_;
   }
 
  private:
   bool present_;
   Index D_;
-  const T* sinusoid_cd_ = nullptr;
-  T* step_d_ = nullptr;
-  std::vector<T> host_step_d_;
+  const T* table_cd_ = nullptr;
+  T* row_cd_ = nullptr;
+  std::vector<T> host_row_cd_;
 };
 
 }  // namespace abh

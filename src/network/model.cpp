@@ -127,7 +127,20 @@ class ModelOn : public Model {
   void start() override { network_.start(); }
   std::span<const float> step(Token token, Index position) override {
     device_->copy_from_host_later(tokens(), &token, 1);
-    const T* logits_v = network_.step(tokens(), position);
+    return to_host(network_.step(tokens(), position));
+  }
+  std::span<const float> read(std::span<const Token> tokens_c) override {
+    const Chunks chunks({.B = 1, .C = static_cast<Index>(tokens_c.size())}, extent_.chunk);
+    for (Index j = 0; j < chunks.of_sequence(); ++j) {
+      const Pass pass = chunks.pass(0, j);
+      device_->copy_from_host_later(tokens(), tokens_c.data() + pass.first_c, pass.C);
+      network_.run_blocks(tokens(), pass);
+    }
+    return to_host(network_.go_on(chunks.pass(0, chunks.of_sequence() - 1)));
+  }
+
+ private:
+  std::span<const float> to_host(const T* logits_v) {
     if constexpr (std::is_same_v<T, float>) {
       device_->copy_to_host(logits_v_.data(), logits_v, static_cast<Index>(logits_v_.size()));
     } else {
@@ -138,7 +151,6 @@ class ModelOn : public Model {
     return logits_v_;
   }
 
- private:
   Token* tokens() const { return tokens_bc_.template as<Token>(); }
   Token* targets() const { return targets_bc_.template as<Token>(); }
   Accum<T>* losses() const { return losses_.template as<Accum<T>>(); }

@@ -53,6 +53,9 @@ class Model {
 
   // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
   virtual void start() = 0;
+  // The same as start and a step for each of these tokens, at least one, but in one pass, a chunk at a time; where the
+  // model was built for chunks.
+  virtual std::span<const float> read(std::span<const Token> tokens) = 0;
   virtual std::span<const float> step(Token token, Index position) = 0;
 };
 

@@ -146,11 +146,7 @@ class Network {
 
   // The same without logits.
   void run_blocks(const Token* tokens_bc, const Pass& pass) {
-    const Index D = config_.channels;
-    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value, position_cd(), pass.B,
-                                 pass.C, D, pass.first_c);
-    const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, pass.BC());
-    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
+    embed(tokens_bc, pass);
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
       parts_.blocks[i]->forward(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], pass);
   }
@@ -282,15 +278,18 @@ class Network {
     for (const auto& block : parts_.blocks) block->start(device_);
   }
   const T* step(const Token* token, Index position) {
-    const bool computed = parts_.sinusoids.present();
-    embedding_forward<Device, T>(device_, parts_.embedded_bcd, token, parts_.token.value,
-                                 computed ? parts_.sinusoids.row_d(device_, position) : parts_.position.value, 1, 1,
-                                 config_.channels, computed ? 0 : position);
-    const T* normed_d = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, 1);
-    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_d, nullptr, Dropout{}, config_.channels);
+    embed(token, step_at(position));
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
       parts_.blocks[i]->step(device_, parts_.x_bcd[i + 1], parts_.x_bcd[i], position);
     parts_.head->forward(device_, parts_.logits, parts_.x_bcd.back(), one_position);
+    return parts_.logits;
+  }
+  // Or go on behind the first positions of a sequence, whose chunks run_blocks has computed one after the other.
+  // Returns the logits of the token that follows the last of them, as step does.
+  const T* go_on(const Pass& last_chunk) {
+    for (const auto& block : parts_.blocks) block->go_on(device_, last_chunk.first_c + last_chunk.C);
+    const T* x_d = parts_.x_bcd.back() + (last_chunk.C - 1) * config_.channels;
+    parts_.head->forward(device_, parts_.logits, x_d, one_position);
     return parts_.logits;
   }
 
@@ -305,9 +304,15 @@ class Network {
     }
   }
 
-  // What is added to the tokens of a pass; null: nothing.
-  const T* position_cd() const {
-    return parts_.sinusoids.present() ? parts_.sinusoids.rows_cd() : parts_.position.value;
+  // What enters the first block.
+  void embed(const Token* tokens_bc, const Pass& pass) {
+    const Index D = config_.channels;
+    const bool computed = parts_.sinusoids.present();
+    embedding_forward<Device, T>(device_, parts_.embedded_bcd, tokens_bc, parts_.token.value,
+                                 computed ? parts_.sinusoids.rows_cd(device_, pass) : parts_.position.value, pass.B,
+                                 pass.C, D, computed ? 0 : pass.first_c);
+    const T* normed_bcd = parts_.embedding_norm.forward(device_, parts_.x_bcd[0], parts_.embedded_bcd, pass.BC());
+    dropout_forward<Device, T>(device_, parts_.x_bcd[0], normed_bcd, nullptr, embedding_dropout(pass), pass.BC() * D);
   }
 
   // The sum of 2^level shards.
@@ -372,7 +377,7 @@ class Network {
   // In chunks there is one sequence at a time.
   static BlockExtent block_extent(const NetworkExtent& extent) {
     if (!extent.chunk) return {extent.B, extent.C, extent.positions};
-    return {1, std::min(extent.chunk, extent.C), extent.positions, extent.C};
+    return {1, std::min(extent.chunk, extent.C), extent.positions, extent.longest()};
   }
 
   std::byte* border(Index i) { return borders_.as<std::byte>() + i * carried_size(); }
@@ -408,8 +413,8 @@ class Network {
   }
 
   static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
-    if (config.has_position_table() && extent.C > config.context) {
-      throw Error("a sequence of " + std::to_string(extent.C) + " tokens is longer than the position table, " +
+    if (config.has_position_table() && extent.longest() > config.context) {
+      throw Error("a sequence of " + std::to_string(extent.longest()) + " tokens is longer than the position table, " +
                   std::to_string(config.context));
     }
     Layout<T> layout(extent.recompute);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -45,13 +46,20 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
   return order[weights.size() - 1];
 }
 
+// Positions of a prompt at a time: enough work for a few threads, in little memory.
+static constexpr Index prompt_chunk = 256;
+// Of a sequence that may have any length.
+static constexpr Index unlimited = std::numeric_limits<Index>::max();
+
 Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
   const ModelConfig& config = checkpoint.config;
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
   bool recurrent = !config.has_position_table();
   for (const MixerProperties& mixer : mixer_properties(config)) recurrent = recurrent && !mixer.has_cache;
   limit_ = recurrent ? 0 : config.context;
-  const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = config.context};
+  const Index sequence = limit_ ? limit_ : unlimited, chunk = std::min(prompt_chunk, sequence);
+  const NetworkExtent extent{
+      .B = 1, .C = chunk, .training = false, .positions = config.context, .chunk = chunk, .sequence = sequence};
   require_memory(host_bytes(device, model_memory(device, config, extent, type)));
   model_ = make_model(device, config, extent, 0, type);
   model_->write(Model::Arena::weights, checkpoint.weights);
@@ -60,18 +68,27 @@ Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, c
 
 void Generator::feed(Token token) {
   if (limit_ && position_ == limit_) {
-    // Read the last half of the context again, as the beginning of a new one.
-    std::deque<Token> again;
-    again.swap(recent_);
-    model_->start();
-    position_ = 0;
-    for (Token old : again) feed(old);
+    // The last half of the context is read again, as the beginning of a new one.
+    const std::vector<Token> again(recent_.begin(), recent_.end());
+    begin(again);
   }
   logits_v_ = model_->step(token, position_);
-  ++position_;
+  remember({&token, 1});
+}
+
+void Generator::begin(std::span<const Token> tokens) {
+  position_ = 0;
+  recent_.clear();
+  if (tokens.empty()) return model_->start();
+  logits_v_ = model_->read(tokens);
+  remember(tokens);
+}
+
+void Generator::remember(std::span<const Token> tokens) {
+  position_ += static_cast<Index>(tokens.size());
   if (!limit_) return;
-  recent_.push_back(token);
-  if (static_cast<Index>(recent_.size()) > limit_ / 2) recent_.pop_front();
+  recent_.insert(recent_.end(), tokens.begin(), tokens.end());
+  while (static_cast<Index>(recent_.size()) > limit_ / 2) recent_.pop_front();
 }
 
 void Generator::feed(std::span<const Token> tokens) {
@@ -82,7 +99,13 @@ void Generator::feed(std::span<const Token> tokens) {
     // happens, what lies further back than the half that is read again is forgotten.
     first = limit_ - half + (count - 1 - limit_) / (limit_ - half) * (limit_ - half);
   }
-  for (const Token token : tokens.subspan(static_cast<std::size_t>(first))) feed(token);
+  tokens = tokens.subspan(static_cast<std::size_t>(first));
+  if (position_ == 0 && tokens.size() > 1) {
+    const std::size_t fit = limit_ ? std::min(tokens.size(), static_cast<std::size_t>(limit_)) : tokens.size();
+    begin(tokens.first(fit));
+    tokens = tokens.subspan(fit);
+  }
+  for (const Token token : tokens) feed(token);
 }
 
 Token Generator::next(const SamplingSettings& settings) {

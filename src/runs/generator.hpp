@@ -30,13 +30,19 @@ class Generator {
  public:
   Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type = "float");
 
-  // Reads one token of the prompt, or all of them: the same, but what the model will have forgotten is not read.
+  // Reads one token of the prompt, or all of them: the same up to rounding, but at the beginning of a text they go
+  // through the network together, and what the model will have forgotten is not read.
   void feed(Token token);
   void feed(std::span<const Token> tokens);
   // The next token, which is then read as well. At least one token must have been fed.
   Token next(const SamplingSettings& settings);
 
  private:
+  // Starts with these tokens, which fit.
+  void begin(std::span<const Token> tokens);
+  // Counts what has been read.
+  void remember(std::span<const Token> tokens);
+
   std::unique_ptr<Model> model_;
   Index limit_;               // positions that fit; 0: no limit
   Index position_ = 0;        // of the next token
