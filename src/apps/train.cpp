@@ -152,7 +152,9 @@ struct OtherMemory {
   std::size_t text, files;
 };
 
-void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory& memory, const OtherMemory& other) {
+// state_bytes: what the model keeps from one position to the next when it writes.
+void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory& memory, std::size_t state_bytes,
+                    const OtherMemory& other) {
   const ModelConfig& m = a.model;
   const TrainingConfig& t = a.training;
   const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
@@ -182,6 +184,8 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << (t.chunk ? ", borders of chunks " + mebibytes(memory.border_bytes) : "") << ", scratch "
             << mebibytes(memory.workspace_bytes) << ", text " << mebibytes(other.text) << ", checkpoints and sample "
             << mebibytes(other.files) << ")\n"
+            << "inference: " << state_bytes << " bytes kept from position to position, with room for " << m.context
+            << " positions\n"
             << std::flush;
 }
 
@@ -296,7 +300,7 @@ int train_in(Processes& processes, int argc, char** argv) {
       model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
   const std::size_t copies = (start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
   const OtherMemory other{.text = data.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
-  print_settings(a, data, memory, other);
+  print_settings(a, data, memory, sampling.state_bytes, other);
   if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);
 
