@@ -219,7 +219,7 @@ void check_dropout(BlockCase<Make> block, double p, sites::LayerUse use) {
 
 // Outputs at and before a position do not change by one bit when inputs behind it do, on any device.
 template <class Make>
-void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5, bool gpus = true) {
+void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));
   const Index D = block.config.channels;
   const auto check = [&](auto& device, const std::string& name) {
@@ -245,7 +245,7 @@ void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5, bool 
     }
   };
   for_each_cpu(1, check);
-  if (gpus) for_each_gpu(check);
+  for_each_gpu(check);
 }
 
 // The outputs of step-by-step inference for a batch of one sequence, twice: the second time after a new start.
@@ -265,7 +265,7 @@ Values<T> run_steps(const BlockCase<Make>& block, Device& device, const Values<T
 }
 
 template <class Make>
-void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6, bool gpus = true) {
+void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
   REQUIRE(block.B == 1);
   const std::vector<Slot> slots = {block.outputs()[0], block.outputs()[0]};
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));
@@ -278,7 +278,7 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6, bool gpus
                   "steps in float, " + name);
   };
   for_each_cpu(1, check);
-  if (gpus) for_each_gpu(check);
+  for_each_gpu(check);
 }
 
 }  // namespace abh

@@ -3,8 +3,8 @@
 
     python3 tests/golden_cases.py OUT_DIR && build/golden OUT_DIR/*.safetensors
 
-Everything is computed the naive way, straight from the equations: poolings and attention as dense C x C weights,
-gradients by automatic differentiation. Needs torch; the files are written here, without the safetensors package.
+Everything is computed the naive way, straight from the equations (golden_equations.py): poolings and attention as dense
+C x C weights, gradients by automatic differentiation. Needs torch; the files are written here, without the safetensors package.
 The numbers depend on the seed alone (the name of the file). It is a tool for developers, no part of the tests.
 """
 
@@ -17,6 +17,22 @@ import zlib
 
 import torch
 import torch.nn.functional as F
+from golden_equations import (
+    Sight,
+    additive,
+    average,
+    bilinear,
+    conv,
+    cross,
+    cross_entropy,
+    dot,
+    ffn,
+    gelu,
+    leap,
+    norm,
+    pool,
+    sinusoids,
+)
 
 torch.set_default_dtype(torch.float64)
 
@@ -64,7 +80,7 @@ class Case:
         self.tensors[name] = tensor
         return tensor
 
-    def mask(self, B, C, kind):
+    def mask(self, B, C, kind, name="input.mask_bc"):
         """right: padding behind; left: before, so that the first positions see nothing; holes: anywhere; none."""
         if kind == "none":
             return None
@@ -77,7 +93,7 @@ class Case:
                 mask[b, :length] = 0
         if kind == "holes":
             mask = self.integers(0, 2, (B, C))
-        return self.fixed("input.mask_bc", mask)
+        return self.fixed(name, mask)
 
     def finish(self, folder, outputs, loss=None):
         """outputs: name -> tensor. Without a loss, the upstream gradient of every output is random."""
@@ -94,117 +110,6 @@ class Case:
             self.tensors[name] = value
             self.tensors["grad_" + name] = value.grad if value.grad is not None else torch.zeros_like(value)
         write_safetensors(folder / (self.name + ".safetensors"), self.tensors, self.metadata)
-
-
-# ---- the equations --------------------------------------------------------------------------------------------------
-
-
-def softmax_average(score_bncc, visible_bncc, x_bnck):
-    """Rows that see nothing yield 0."""
-    top = torch.where(visible_bncc, score_bncc, -torch.inf).amax(-1, keepdim=True).detach()
-    top = torch.where(top.isfinite(), top, 0)
-    weight = torch.where(visible_bncc, score_bncc - top, -torch.inf).exp()
-    total = weight.sum(-1, keepdim=True)
-    return weight @ x_bnck / torch.where(total > 0, total, 1)
-
-
-def visible(B, C, causal, window, mask):
-    """(B, 1, C, C): whether position c sees c'."""
-    distance = torch.arange(C)[:, None] - torch.arange(C)[None, :]
-    seen = torch.ones(C, C, dtype=torch.bool)
-    if causal:
-        seen = seen & (distance >= 0)
-    if window:
-        seen = seen & (distance < window)
-    seen = seen.expand(B, 1, C, C)
-    return seen if mask is None else seen & (mask[:, None, None, :] == 1)
-
-
-def pool(a_bnc, x_bnck, window, mask):
-    B, N, C = a_bnc.shape
-    return softmax_average(a_bnc[:, :, None, :].expand(B, N, C, C), visible(B, C, True, window, mask), x_bnck)
-
-
-def heads_apart(x_bch, N):
-    B, C, H = x_bch.shape
-    return x_bch.reshape(B, C, N, H // N).transpose(1, 2)
-
-
-def heads_together(x_bnck):
-    B, N, C, K = x_bnck.shape
-    return x_bnck.transpose(1, 2).reshape(B, C, N * K)
-
-
-def attention(query_bch, key_bch, value_bch, N, causal, mask):
-    q, k, v = (heads_apart(x, N) for x in (query_bch, key_bch, value_bch))
-    score = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    return heads_together(softmax_average(score, visible(q.shape[0], q.shape[2], causal, 0, mask), v))
-
-
-def norm(x, weight):
-    return F.layer_norm(x, x.shape[-1:], weight("norm_weight_d"), weight("norm_bias_d"), 1e-5)
-
-
-def gelu(x):
-    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
-
-
-def conv(x_bcd, weight, groups):
-    h = norm(x_bcd, weight).transpose(1, 2)
-    taps = weight("weight_dgj")
-    return F.conv1d(F.pad(h, (taps.shape[-1] - 1, 0)), taps, groups=groups).transpose(1, 2)
-
-
-def ffn(x_bcd, weight):
-    up, down = weight("up_fd"), weight("down_df")
-    hidden = F.linear(norm(x_bcd, weight), up, weight("up_bias_f"))
-    return F.linear(gelu(hidden), down, weight("down_bias_d"))
-
-
-def additive(h_bcd, weight, N, window, skip, mask):
-    def pooled(x_bcd, vector_nk):
-        x = heads_apart(x_bcd, N)
-        a = (x * vector_nk[None, :, None, :]).sum(-1) / math.sqrt(x.shape[-1])
-        return heads_together(pool(a, x, window, mask))
-
-    q, k = F.linear(h_bcd, weight("query_dd")), F.linear(h_bcd, weight("key_dd"))
-    v = q if weight("value_dd") is None else F.linear(h_bcd, weight("value_dd"))
-    p = pooled(q, weight("query_pool_nk"))
-    if weight("mix_dd") is not None:
-        p = F.linear(p, weight("mix_dd"))
-    r = h_bcd + p * k
-    t = F.layer_norm(r, r.shape[-1:], weight("mid_norm_weight_d"), weight("mid_norm_bias_d"), 1e-5)
-    u = pooled(t, weight("key_pool_nk"))
-    return u * v + (r if skip == "normed" else 0)
-
-
-def dot(h_bcd, weight, N, causal, mask):
-    q, k, v = (F.linear(h_bcd, weight(f"{x}_hd"), weight(f"{x}_bias_h")) for x in ("query", "key", "value"))
-    return F.linear(attention(q, k, v, N, causal, mask), weight("output_dh"), weight("output_bias_d"))
-
-
-def bilinear(h_bcd, weight, N, causal, mask):
-    """Metric and quadratic attention, with the full matrix: score = p_c^T M p_c' / sqrt(K)."""
-    p = heads_apart(F.linear(h_bcd, weight("project_hd")), N)
-    B, _, C, K = p.shape
-    metric = weight("metric_nkk")
-    if metric is None:
-        rows, columns = torch.triu_indices(K, K)
-        upper = torch.zeros(N, K, K).index_put(
-            (torch.arange(N)[:, None], rows[None, :], columns[None, :]), weight("metric_nl")
-        )
-        metric = upper + upper.transpose(1, 2) - torch.diag_embed(torch.diagonal(upper, dim1=1, dim2=2))
-    score = p @ metric @ p.transpose(-1, -2) / math.sqrt(K)
-    return F.linear(heads_together(softmax_average(score, visible(B, C, causal, 0, mask), p)), weight("output_dh"))
-
-
-def cross_entropy(logits, targets, smoothing):
-    """Mean loss and the loss of every row; rows with target -100 take no part."""
-    V = logits.shape[-1]
-    counts = targets != -100
-    wanted = F.one_hot(torch.where(counts, targets, 0).long(), V) * (1 - smoothing) + smoothing / V
-    loss_bc = torch.where(counts, torch.logsumexp(logits, -1) - (wanted * logits).sum(-1), 0)
-    return loss_bc.sum() / max(1, int(counts.sum())), loss_bc
 
 
 # ---- weights --------------------------------------------------------------------------------------------------------
@@ -245,6 +150,10 @@ def mixer_shapes(mixer, D, N, K, values="shared", projection=0, biases=()):
         if projection:
             shapes["mix_dd"] = (D, D)
         return {**shapes, **norm_shapes(D, "mid_norm_")}
+    if mixer == "leap":
+        return {name + "_dd": (D, D) for name in ("query", "focus", "key", "value")}
+    if mixer in ("average", "identity"):
+        return {}
     if mixer == "dot":
         shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
         return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
@@ -252,10 +161,17 @@ def mixer_shapes(mixer, D, N, K, values="shared", projection=0, biases=()):
     return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
 
 
-def mix(mixer, h, weight, N, window, skip, causal, mask):
+def mix(mixer, h, weight, N, sight, settings, skip="stream"):
+    rescale = settings.get("rescale", 0)
     if mixer == "additive":
-        return additive(h, weight, N, window, skip, mask)
-    return (dot if mixer == "dot" else bilinear)(h, weight, N, causal, mask)
+        return additive(h, weight, N, sight, skip)
+    if mixer == "leap":
+        return leap(h, weight, N, sight, settings.get("focus", "elu"), rescale, settings.get("normed_values", 0))
+    if mixer == "average":
+        return average(h, sight)
+    if mixer == "identity":
+        return h
+    return dot(h, weight, N, sight, rescale) if mixer == "dot" else bilinear(h, weight, N, sight)
 
 
 # ---- the cases ------------------------------------------------------------------------------------------------------
@@ -305,12 +221,29 @@ def ffn_case(folder, name, D, hidden, biases, **settings):
     case.finish(folder, {"y_bcd": ffn(x, weights_of(case, "", ffn_shapes(D, hidden, biases)))})
 
 
-def pooling_case(folder, name, C, window, std, mask, mean=0.0, **settings):
+def pooling_case(folder, name, C, window, std, mask, mean=0.0, slopes=None, **settings):
     case = Case(name, "additive_pooling", window=window, **settings)
     B, N, K = 3, 2, 5
     a = case.real("input.a_bnc", (B, N, C), std, mean)
     x = case.real("input.x_bnck", (B, N, C, K))
-    case.finish(folder, {"g_bnck": pool(a, x, window, case.mask(B, C, mask))})
+    slope_n = None if slopes is None else case.fixed("input.slope_n", torch.tensor(slopes))
+    sight = Sight(settings.get("causal", 1), window, case.mask(B, C, mask))
+    case.finish(folder, {"g_bnck": pool(a, x, sight, slope_n)})
+
+
+def pooling_chunk_case(folder, name, C, std, mean=0.0, slopes=None):
+    """What was seen before the chunk is one position more, with the logarithm of its weights and its average."""
+    case = Case(name, "additive_pooling_chunk")
+    B, N, K = 2, 3, 4
+    zeta = case.real("input.zeta_bn", (B, N), 2.0, mean)
+    first = case.real("input.average_bnk", (B, N, K))
+    a = torch.cat((zeta[..., None], case.real("input.a_bnc", (B, N, C), std, mean)), -1)
+    x = torch.cat((first[:, :, None], case.real("input.x_bnck", (B, N, C, K))), 2)
+    slope_n = torch.zeros(N) if slopes is None else case.fixed("input.slope_n", torch.tensor(slopes))
+    g = pool(a, x, Sight(), slope_n)
+    aged = a - slope_n[:, None] * torch.arange(C, -1, -1)
+    outputs = {"g_bnck": g[:, :, 1:], "zeta_bn": torch.logsumexp(aged, -1), "average_bnk": g[:, :, -1]}
+    case.finish(folder, outputs)
 
 
 def additive_case(folder, name, C, D, N, values, projection, skip, window, mask, std=1.0, **settings):
@@ -323,16 +256,40 @@ def additive_case(folder, name, C, D, N, values, projection, skip, window, mask,
     with torch.no_grad():  # pooling vectors that make the logits large
         weight("query_pool_nk").mul_(std)
         weight("key_pool_nk").mul_(std)
-    mask_bc = case.mask(3, C, mask)
-    case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, window, skip, mask_bc)})
+    sight = Sight(settings.get("causal", 1), window, case.mask(3, C, mask), settings.get("positions", "none"))
+    case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, sight, skip)})
 
 
-def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=()):
+def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settings):
     full_name = {"dot": "dot_product", "metric": "metric", "quadratic": "quadratic"}[mixer] + "_attention"
-    case = Case(name, full_name, heads=N, causal=causal)
+    case = Case(name, full_name, heads=N, causal=causal, **settings)
     x = case.real("input.x_bcd", (3, C, D))
     weight = weights_of(case, "", mixer_shapes(mixer, D, N, K, biases=biases))
-    case.finish(folder, {"y_bcd": mix(mixer, x, weight, N, 0, "stream", causal, case.mask(3, C, mask))})
+    sight = Sight(causal, 0, case.mask(3, C, mask), settings.get("positions", "none"))
+    case.finish(folder, {"y_bcd": mix(mixer, x, weight, N, sight, settings)})
+
+
+def leap_case(folder, name, C, D, N, mask, std=1.0, **settings):
+    case = Case(name, "leap_attention", heads=N, **settings)
+    x = case.real("input.x_bcd", (3, C, D))
+    weight = weights_of(case, "", mixer_shapes("leap", D, N, D // N))
+    with torch.no_grad():  # epsilon decides where logits are far below 0
+        weight("focus_dd").mul_(std)
+    window, positions = settings.get("window", 0), settings.get("positions", "none")
+    sight = Sight(settings.get("causal", 1), window, case.mask(3, C, mask), positions)
+    case.finish(folder, {"y_bcd": mix("leap", x, weight, N, sight, settings)})
+
+
+def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
+    case = Case(name, "cross_attention", heads=N)
+    H = N * K
+    x = case.real("input.x_bcd", (3, C, D))
+    memory = case.real("input.memory_bse", (3, S, E))
+    shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "output_dh": (D, H)}
+    shapes.update({bias: (D if bias == "output_bias_d" else H,) for bias in biases})
+    weight = weights_of(case, "", shapes)
+    sight = Sight(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
+    case.finish(folder, {"y_bcd": cross(x, memory, weight, N, sight)})
 
 
 def one_a_layer(text, layers):
@@ -340,52 +297,87 @@ def one_a_layer(text, layers):
     return entries * layers if len(entries) == 1 else entries
 
 
-def language_model_case(
-    folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, positions=None, hidden=None, biases=(), mask="none",
-    causal=None, **settings
-):
-    """positions: rows of the table, 0: none; settings: the metadata, absent keys left to their defaults."""
-    if causal is not None:
-        settings["causal"] = causal
-    case = Case(name, "language_model", layers=layers, mixer=mixer, heads=N, **settings)
+def network(case, layers, mixer, D, N, K, C, V, rows, hidden, biases, mask_bc, settings):
+    """From input.tokens_bc, which it draws, to the final state: that, and the table of tokens. rows: of the table of
+    positions, as many as there are if None; 0: none. settings: the metadata, absent keys left to their defaults."""
     B = 3
     value = lambda key, otherwise: settings.get(key, otherwise)
     token = case.real("weight.embedding.token_vd", (V, D), 0.7)
     tokens = case.fixed("input.tokens_bc", case.integers(0, V, (B, C)))
-    targets = case.integers(0, V, (B, C))
-    mask_bc = case.mask(B, C, mask)
-    targets[0, -1] = -100
-    if mask_bc is not None:
-        targets[mask_bc == 0] = -100
-    case.fixed("input.targets_bc", targets)
-
     x = token[tokens.long()]
-    if positions != 0:
-        x = x + case.real("weight.embedding.position_cd", (positions or C, D), 0.5)[:C]
+    causal, positions = value("causal", 1), value("positions", "learned")
+    if value("pooling", "mean") == "cls":
+        x = torch.cat((case.real("weight.embedding.cls_d", (D,), 0.7).expand(B, 1, D), x), 1)
+        mask_bc = None if mask_bc is None else F.pad(mask_bc, (1, 0), value=1)
+    C = x.shape[1]
+    if positions == "learned" and rows != 0:
+        x = x + case.real("weight.embedding.position_cd", (rows or C, D), 0.5)[:C]
+    if positions == "sinusoidal":
+        x = x + sinusoids(C, D)
     if value("embedding_norm", 0):
         x = norm(x, weights_of(case, "embedding.", norm_shapes(D)))
+    chunk = value("chunk", 0) if value("truncated", 0) else 0
     mixers, windows = one_a_layer(mixer, layers), one_a_layer(value("window", 0), layers)
     for i in range(layers):
         prefix = f"blocks.{i}."
+        compares = mixers[i] in ("dot", "metric", "quadratic")  # and takes no window
+        sight = Sight(causal, 0 if compares else int(windows[i]), mask_bc, positions, chunk)
         if value("conv_kernel", 0):
             groups = value("conv_groups", 1)
-            x = x + conv(x, weights_of(case, prefix + "conv.", conv_shapes(D, groups, value("conv_kernel", 0))), groups)
+            weight = weights_of(case, prefix + "conv.", conv_shapes(D, groups, value("conv_kernel", 0)))
+            x = x + conv(x, weight, groups, sight)
         shapes = mixer_shapes(mixers[i], D, N, K or D // N, value("values", "shared"), value("projection", 0), biases)
         weight = weights_of(case, prefix + "mixer.", {**norm_shapes(D), **shapes})
         skip = value("skip", "stream") if mixers[i] == "additive" else "stream"
-        y = mix(mixers[i], norm(x, weight), weight, N, int(windows[i]), skip, causal != 0, mask_bc)
+        y = mix(mixers[i], norm(x, weight), weight, N, sight, settings, skip)
         x = y if skip == "normed" else x + y
         ffn_biases = ("up_bias_f", "down_bias_d") if value("ffn_bias", 0) else ()
         x = x + ffn(x, weights_of(case, prefix + "ffn.", ffn_shapes(D, hidden or 4 * D, ffn_biases)))
     if value("final_norm", 1):
         final = weights_of(case, "final_norm.", {"weight_d": (D,), "bias_d": (D,)})
         x = F.layer_norm(x, (D,), final("weight_d"), final("bias_d"), 1e-5)
+    return x, token
+
+
+def language_model_case(
+    folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, rows=None, hidden=None, biases=(), mask="none",
+    **settings
+):
+    kind = "chunked_language_model" if "chunk" in settings else "language_model"
+    case = Case(name, kind, layers=layers, mixer=mixer, heads=N, **settings)
+    mask_bc = case.mask(3, C, mask)
+    x, token = network(case, layers, mixer, D, N, K, C, V, rows, hidden, biases, mask_bc, settings)
+    targets = case.integers(0, V, (3, C))
+    targets[0, -1] = -100
+    if mask_bc is not None:
+        targets[mask_bc == 0] = -100
+    case.fixed("input.targets_bc", targets)
     logits = x @ token.T
-    if value("logit_bias", 0):
+    if settings.get("logit_bias", 0):
         logits = logits + case.real("weight.logit_bias_v", (V,))
-    logits = logits * float(value("logit_scale", 1))
-    loss, _ = cross_entropy(logits, targets, value("label_smoothing", 0))
+    logits = logits * float(settings.get("logit_scale", 1))
+    loss, _ = cross_entropy(logits, targets, settings.get("label_smoothing", 0))
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
+
+
+def classifier_case(
+    folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, O=5, rows=None, hidden=None, mask="none",
+    unlabelled=0, **settings
+):
+    case = Case(name, "classifier", layers=layers, mixer=mixer, heads=N, **settings)
+    mask_bc = case.mask(3, C, mask)
+    x, _ = network(case, layers, mixer, D, N, K, C, V, rows, hidden, (), mask_bc, settings)
+    if settings.get("pooling", "mean") == "cls":
+        h = x[:, 0]
+    else:
+        seen = torch.ones(3, C) if mask_bc is None else mask_bc.double()
+        h = (seen[..., None] * x).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
+    weight_od = case.real("weight.classifier.weight_od", (O, D), 0.5)
+    logits = F.linear(h, weight_od, case.real("weight.classifier.bias_o", (O,)))
+    labels = case.integers(0, O, (3,))
+    labels[:unlabelled] = -100
+    loss, _ = cross_entropy(logits, case.fixed("input.labels_b", labels), settings.get("label_smoothing", 0))
+    case.finish(folder, {"loss": loss, "logits_bo": logits}, loss)
 
 
 def main():
@@ -456,16 +448,89 @@ def main():
     model(folder, "lm_dot", 2, "dot", ffn_bias=1)
     model(folder, "lm_dot_bias_mask", 2, "dot", biases=ALL_BIASES, mask="left", conv_kernel=4, conv_groups=2)
     model(folder, "lm_dot_bidirectional", 2, "dot", causal=0, mask="holes", label_smoothing=0.1)
-    model(folder, "lm_metric_narrow", 2, "metric", N=3, K=5, mask="right", positions=20)
+    model(folder, "lm_metric_narrow", 2, "metric", N=3, K=5, mask="right", rows=20)
     model(folder, "lm_quadratic", 2, "quadratic", conv_kernel=2, conv_groups=1, logit_scale=0.5, embedding_norm=1)
     model(folder, "lm_quadratic_bidirectional", 1, "quadratic", causal=0, ffn_bias=1)
     model(folder, "lm_mixer_list", 4, "metric,additive,quadratic,dot", window="0,3,0,0", ffn_bias=1,
           label_smoothing=0.1, mask="holes")
     model(folder, "lm_mixer_list_normed", 2, "dot,additive", K=4, skip="normed", values="own", conv_kernel=3,
           conv_groups=3)
-    model(folder, "lm_no_positions", 2, "additive", positions=0, window=4)
-    model(folder, "lm_one_position", 1, "metric", positions=64, C=1)
+    model(folder, "lm_no_positions", 2, "additive", rows=0, window=4)
+    model(folder, "lm_one_position", 1, "metric", rows=64, C=1)
     model(folder, "lm_hidden_width", 1, "dot", hidden=20, ffn_bias=1)
+
+    for window in (0, 4):
+        pooling_case(folder, f"pooling_slope_w{window}", 23, window, 2.0, "holes", slopes=(0.5, 0.0625))
+    pooling_case(folder, "pooling_slope_slow", 300, 0, 1.0, "none", -60.0, slopes=(0.003, 5.0))
+    for mask in ("none", "left", "holes"):
+        pooling_case(folder, f"pooling_bidirectional_{mask}", 14, 0, 2.0, mask, causal=0)
+    pooling_chunk_case(folder, "pooling_chunk", 11, 2.0)
+    pooling_chunk_case(folder, "pooling_chunk_one", 1, 1.0, slopes=(0.0, 0.25, 4.0))
+    pooling_chunk_case(folder, "pooling_chunk_mean-90", 30, 3.0, -90.0, slopes=(0.7, 0.01, 2.0))
+
+    additive_case(folder, "additive_alibi", 19, 12, 3, "shared", 1, "stream", 0, "holes", positions="alibi")
+    additive_case(folder, "additive_alibi_w5", 14, 12, 2, "own", 0, "normed", 5, "left", positions="alibi")
+    additive_case(folder, "additive_bidirectional", 12, 10, 5, "own", 1, "stream", 0, "holes", causal=0)
+    for causal in (0, 1):
+        kind = "causal" if causal else "bidirectional"
+        for positions in ("rotary", "alibi"):
+            core_case(folder, f"dot_{positions}_{kind}", "dot", 13, 10, 3, 5, causal, "holes", ALL_BIASES,
+                      positions=positions)
+            core_case(folder, f"metric_{positions}_{kind}", "metric", 12, 9, 2, 6, causal, "left", positions=positions)
+            core_case(folder, f"quadratic_{positions}_{kind}", "quadratic", 11, 9, 3, 3, causal, "none",
+                      positions=positions)
+        core_case(folder, f"dot_rescaled_{kind}", "dot", 12, 10, 2, 4, causal, "right", ALL_BIASES, rescale=10)
+    core_case(folder, "dot_rescaled_rotary", "dot", 15, 10, 2, 7, 1, "none", positions="rotary", rescale=6.5)
+
+    for focus in ("elu", "exp"):
+        leap_case(folder, f"leap_{focus}", 18, 12, 3, "none", focus=focus)
+        leap_case(folder, f"leap_{focus}_w4_holes", 17, 12, 2, "holes", 3.0, focus=focus, window=4)
+        leap_case(folder, f"leap_{focus}_alibi_left", 15, 12, 4, "left", 2.0, focus=focus, positions="alibi")
+        leap_case(folder, f"leap_{focus}_bidirectional", 13, 8, 2, "holes", focus=focus, causal=0)
+    leap_case(folder, "leap_w3_alibi", 16, 10, 5, "none", window=3, positions="alibi")
+    leap_case(folder, "leap_rescaled", 16, 12, 3, "right", rescale=10)
+    leap_case(folder, "leap_rescaled_normed_w6", 16, 12, 4, "none", rescale=5, normed_values=1, window=6)
+    leap_case(folder, "leap_normed_values", 9, 12, 2, "none", normed_values=1)
+    leap_case(folder, "leap_epsilon_w2", 40, 10, 2, "none", 9.0, focus="exp", window=2)
+    leap_case(folder, "leap_one_position", 1, 8, 2, "none")
+
+    for mask in ("none", "right", "left", "holes"):
+        cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ALL_BIASES)
+    cross_case(folder, "cross_long_queries", 23, 4, 12, 9, 3, 3, "none")
+    cross_case(folder, "cross_one_position", 1, 1, 5, 7, 1, 2, "none", ("value_bias_h",))
+
+    every = "leap,average,identity,additive,dot,metric"
+    model(folder, "lm_leap", 2, "leap", ffn_bias=1, window="0,3")
+    model(folder, "lm_leap_rescaled", 2, "leap,dot", rescale=8, normed_values=1, focus="exp", conv_kernel=3)
+    model(folder, "lm_average_identity", 2, "average,identity", window="4,0", mask="holes", conv_kernel=2,
+          conv_groups=3)
+    model(folder, "lm_every_mixer", 6, every, window="0,3,0,5,0,0", mask="left", positions="none")
+    model(folder, "lm_sinusoidal", 2, "additive,dot", D=15, N=3, positions="sinusoidal", embedding_norm=1)
+    model(folder, "lm_rotary", 4, "dot,metric,quadratic,leap", positions="rotary", mask="holes")
+    model(folder, "lm_alibi", 6, every, N=3, positions="alibi", window="0,2,0,4,0,0", mask="holes", ffn_bias=1)
+    model(folder, "lm_bidirectional", 6, every, causal=0, mask="left", positions="none")
+    model(folder, "lm_bidirectional_alibi", 2, "dot,quadratic", causal=0, positions="alibi")
+
+    for chunk in (1, 4, 20):
+        model(folder, f"lm_chunk{chunk}", 3, "additive,leap,dot", C=13, chunk=chunk, window="6,0,0", conv_kernel=4,
+              mask="holes", label_smoothing=0.1)
+    model(folder, "lm_chunk_every_mixer", 6, every, C=14, chunk=5, window="0,3,0,7,0,0", positions="none", mask="left")
+    model(folder, "lm_chunk_alibi", 4, "additive,dot,leap,quadratic", C=12, chunk=5, window="0,0,4,0",
+          positions="alibi")
+    model(folder, "lm_chunk_rotary", 2, "dot,metric", C=11, chunk=3, positions="rotary", embedding_norm=1)
+    model(folder, "lm_truncated", 3, "additive,leap,average", C=13, chunk=4, truncated=1, window="0,6,0", conv_kernel=6)
+    model(folder, "lm_truncated_dot", 2, "dot,identity", C=12, chunk=5, truncated=1, positions="rotary", conv_kernel=2,
+          mask="left", biases=ALL_BIASES)
+    model(folder, "lm_truncated_alibi", 3, "additive,leap,dot", C=13, chunk=3, truncated=1, window="5,0,0",
+          positions="alibi")
+
+    classifier_case(folder, "classifier_mean", 2, "additive,leap", causal=0, mask="right", label_smoothing=0.1)
+    classifier_case(folder, "classifier_mean_causal", 2, "dot,average", mask="left", unlabelled=1, positions="rotary")
+    classifier_case(folder, "classifier_mean_none_seen", 1, "metric", causal=0, mask="holes", C=2, positions="none")
+    classifier_case(folder, "classifier_cls", 2, "dot,quadratic", causal=0, pooling="cls", mask="holes", rows=14)
+    classifier_case(folder, "classifier_cls_alibi", 2, "metric,identity", causal=0, pooling="cls", positions="alibi",
+                    O=1)
+    classifier_case(folder, "classifier_none_labelled", 1, "leap", causal=0, unlabelled=3, conv_kernel=3, ffn_bias=1)
 
 
 if __name__ == "__main__":

@@ -32,15 +32,6 @@ void for_each_form(BlockCase<MakeAdditive> block, const Body& body) {
   }
 }
 
-// Everything but GPUs.
-template <class Case>
-void check_on_cpu(const Case& block) {
-  check_gradients(block, 1);
-  check_plain(block, 1);
-  check_float(block, 1, 1e-5, 2e-5, false);
-  check_threads(block, 1);
-}
-
 TEST_CASE("additive: every derivative, every width, every form", "[additive]") {
   for_each_form(additive_case(1, 3, 2, 5), [](const auto& block) { check_layer(block); });
   for_each_form(additive_case(3, 2, 1, 4), [](const auto& block) { check_layer(block); });
@@ -74,18 +65,18 @@ TEST_CASE("additive: with decay", "[additive]") {
   for (const Index window : {0, 2}) {
     BlockCase<MakeAdditive> block = additive_case(2, 2, 2, 5, window);
     block.config.positions = "alibi";
-    check_on_cpu(block);
+    check_layer(block);
     block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};
-    for_each_form(block, [](const auto& each) { check_on_cpu(each); });
+    for_each_form(block, [](const auto& each) { check_layer(each); });
   }
 }
 
 TEST_CASE("additive: not causal", "[additive]") {
   BlockCase<MakeAdditive> block = additive_case(2, 2, 2, 5);
   block.options.causal = false;
-  check_on_cpu(block);
+  check_layer(block);
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};
-  for_each_form(block, [](const auto& each) { check_on_cpu(each); });
+  for_each_form(block, [](const auto& each) { check_layer(each); });
 }
 
 TEST_CASE("additive: what the mask leaves out does not reach other positions", "[additive]") {
@@ -224,13 +215,26 @@ TEST_CASE("additive: causal, and step by step the same", "[additive][gpu]") {
   for (const Index window : {1, 2, 3, 5, 12, 20}) check_steps(additive_case(2, 4, 1, 13, window));
 }
 
-TEST_CASE("additive: with decay causal, and step by step the same", "[additive]") {
+TEST_CASE("additive: with decay causal, and step by step the same", "[additive][gpu]") {
   for (const Index window : {0, 1, 4, 20}) {
     BlockCase<MakeAdditive> block = additive_case(2, 4, 1, 13, window);
     block.config.positions = "alibi";
-    check_causality(block, 5, false);
-    check_steps(block, 6, false);
+    check_causality(block);
+    check_steps(block);
   }
+}
+
+TEST_CASE("additive: kernels", "[additive][gpu]") {
+  for (const char* positions : {"none", "alibi"}) {
+    for (const Index window : {0, 4}) {
+      BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21, window);
+      block.config.positions = positions;
+      check_gpu("additive", "block, window " + std::to_string(window) + ", positions " + positions, block);
+    }
+  }
+  BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21);
+  block.options.causal = false;
+  check_gpu("additive", "block, not causal", block);
 }
 
 TEST_CASE("additive: large logits stay finite in float", "[additive]") {

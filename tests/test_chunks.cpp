@@ -359,6 +359,10 @@ TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]"
   const std::size_t numbers = 2 * (6 + 2) + 2 * 4 * (6 + 2) + 2 * 3 * 6;
   CHECK(few.border_bytes / 3 >= numbers * sizeof(float));
   CHECK(few.border_bytes / 3 <= numbers * sizeof(float) + 10 * 64);
+  // Forward only, nothing is kept at a border, and no gradient comes back.
+  const NetworkMemory seen = Network<CpuDevice<Isa::baseline>, float>::memory(device, config, {.C = 4096, .chunk = 32});
+  CHECK(seen.border_bytes == few.border_bytes / 3);
+  CHECK(seen.activation_bytes <= few.activation_bytes);
   CHECK(memory(64, 0).border_bytes == 0);
   CHECK(memory(64, 0).activation_bytes > 4 * few.activation_bytes);
 }
@@ -496,6 +500,18 @@ TEST_CASE("programs: a run in chunks learns what it learns without, and goes on 
   require_success(train(with(in_chunks, {"--out", middle, "--steps", "2"})));
   require_refusal(train({"--data", place.data, "--resume", middle, "--chunk", "12"}), "train", 2,
                   {"--chunk: cannot change in a resumed run, expected 13, found 12"});
+}
+
+TEST_CASE("chunks: which networks cannot be computed so", "[chunks]") {
+  for (const MixerProperties& mixer : Mixers::properties) {
+    ModelConfig config = chunk_case(mixer.name, "0", 0).config;
+    CAPTURE(mixer.name);
+    CHECK(fault_of_chunks(config).empty() == mixer.in_chunks);
+    config.causal = false;
+    CHECK(fault_of_chunks(config) == "--chunk: expected a network that is causal");
+    CHECK_THROWS_AS(check_training(config, {.chunk = 4}), UsageError);
+    CHECK_NOTHROW(check_training(config, {}));
+  }
 }
 
 TEST_CASE("programs: chunks that cannot be are refused", "[programs][chunks]") {

@@ -102,7 +102,18 @@ TEST_CASE("programs: evaluate takes windows up to the position table, or any wit
   CHECK(loss(learned, "1") != loss(learned, "8"));
   CHECK(loss(none, "0") == loss(none, "8"));
   CHECK(loss(none, "300") != loss(none, "8"));
-  CHECK(loss(none, "5000") == loss(none, "2999"));  // one window
+  const double whole = loss(none, "5000");
+  CHECK(whole == loss(none, "2999"));  // one window
+  // The whole text as one sequence, in the memory of a chunk.
+  for (const std::string device : {"cpu", "plain"}) {
+    for (const std::string chunk : {"127", "4000"}) {
+      const Outcome outcome = evaluate(
+          {"--checkpoint", none, "--data", place.data, "--context", "5000", "--chunk", chunk, "--device", device});
+      CHECK(near(line_of(outcome).per_byte, whole));
+      CHECK(outcome.out.find("; windows of 5000 characters, in chunks of " + chunk + "; device " + device) !=
+            std::string::npos);
+    }
+  }
   require_refusal(evaluate({"--checkpoint", learned, "--data", place.data, "--context", "9"}), "evaluate", 1,
                   {"--context: ", "at most 8", "position table", "found 9"});
 }
@@ -161,6 +172,7 @@ TEST_CASE("programs: evaluate refuses what it cannot use", "[programs]") {
   refused({"--checkpoint", ""}, 2, {"--checkpoint: "});
   refused({"--data", ""}, 2, {"--data: "});
   refused({"--context", "-1"}, 2, {"--context: ", "from 0"});
+  refused({"--chunk", "-1"}, 2, {"--chunk: ", "from 0"});
   refused({"--by-charakter"}, 2, {"did you mean --by-character?"});
   refused({"--type", "bf16", "--device", "cpu"}, 2, {"--type bf16", "--device"});
 }

@@ -22,9 +22,10 @@ namespace {
 const DeviceChoice one_thread{.device = "cpu", .threads = 1};
 
 // A model that knows nothing of the text, but has its opinions.
-Checkpoint some_model(const Tokenizer& tokenizer, const std::string& positions = "learned") {
+Checkpoint some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
+                      const std::string& mixer = "additive,dot") {
   ModelConfig config{.layers = 2, .channels = 16, .heads = 2, .context = 8, .vocabulary = tokenizer.size()};
-  config.mixer = "additive,dot";
+  config.mixer = mixer;
   config.conv_kernel = 2;
   config.positions = positions;
   return {config, tokenizer, initial_weights(parameter_table(config), config, 0.3, 7), 5, std::nullopt};
@@ -63,13 +64,14 @@ struct Shown {
   std::vector<std::optional<double>> nats;
 };
 
-std::pair<Evaluation, Shown> evaluate(const Checkpoint& checkpoint, const std::string& text, Index C) {
+std::pair<Evaluation, Shown> evaluate(const Checkpoint& checkpoint, const std::string& text, const Cut& cut,
+                                      const DeviceChoice& device = one_thread) {
   Shown shown;
   const auto each = [&](std::string_view character, std::optional<double> nats) {
     shown.characters.emplace_back(character);
     shown.nats.push_back(nats);
   };
-  return {evaluate_text(one_thread, "float", checkpoint, C, text, "text.txt", each), shown};
+  return {evaluate_text(device, "float", checkpoint, cut, text, "text.txt", each), shown};
 }
 
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -87,7 +89,7 @@ TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a
       const std::string text = mixed_text(letters, size);
       const Checkpoint model = some_model(Tokenizer::of_characters("ab\n\xc3\xa9\xe2\x82\xac", "x"), positions);
       const std::vector<double> expected = stepwise(model, text, C);
-      const auto& [evaluation, shown] = evaluate(model, text, C);
+      const auto& [evaluation, shown] = evaluate(model, text, {C});
       CHECK(evaluation.characters == size - 1);
       CHECK(evaluation.bytes == static_cast<Index>(text.size() - shown.characters[0].size()));
       CHECK_FALSE(!(std::abs(evaluation.nats - sum_of(expected)) <= 1e-5 * sum_of(expected)));
@@ -106,11 +108,49 @@ TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a
   }
 }
 
+TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once", "[evaluation][chunks]") {
+  const Index size = 301;
+  const std::string letters = "ab\n\xc3\xa9";
+  bool rounds = false;  // otherwise than at once, as a pooling does that goes on from its average
+  const std::string text = mixed_text({"a", "b", "\n", "\xc3\xa9"}, size);
+  for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+    for (const std::string mixer : {"additive,dot", "leap,additive", "quadratic,metric"}) {
+      Checkpoint model = some_model(Tokenizer::of_characters(letters, "x"), positions, mixer);
+      // Many windows, a few, and one that is longer than the text.
+      for (const Index C : {7, 100, 5000}) {
+        if (positions == "learned" && C > 8) continue;
+        const auto& [evaluation, shown] = evaluate(model, text, {C});
+        // Of one position, odd ones, as long as the window, and longer.
+        for (const Index chunk : {1, 3, 7, 64, 300, 6000}) {
+          if (chunk == 1 && C > 7) continue;
+          for (const std::string device : {"cpu", "plain"}) {
+            CAPTURE(positions, mixer, C, chunk, device);
+            const auto& [in_chunks, shown_so] = evaluate(model, text, {C, chunk}, {.device = device, .threads = 1});
+            CHECK(in_chunks.characters == size - 1);
+            CHECK(in_chunks.bytes == evaluation.bytes);
+            CHECK_FALSE(!(std::abs(in_chunks.nats - evaluation.nats) <= 1e-5 * evaluation.nats));
+            rounds = rounds || (device == "cpu" && in_chunks.nats != evaluation.nats);
+            CHECK(shown_so.characters == shown.characters);
+            REQUIRE(shown_so.nats.size() == shown.nats.size());
+            double furthest = 0;
+            for (std::size_t i = 1; i < shown.nats.size(); ++i) {
+              const double distance = std::abs(shown_so.nats[i].value() - shown.nats[i].value());
+              furthest = distance <= furthest ? furthest : distance;  // a NaN stays
+            }
+            CHECK_FALSE(!(furthest <= 1e-4));
+          }
+        }
+      }
+    }
+  }
+  CHECK(rounds);
+}
+
 TEST_CASE("evaluation: bytes are put together to characters where the text is UTF-8", "[evaluation]") {
   const Checkpoint model = some_model(Tokenizer::of_bytes());
   const std::string text = "\xc3\xa9 costs 3 \xe2\x82\xac.\n";
   const std::vector<double> expected = stepwise(model, text, 8);
-  const auto& [evaluation, shown] = evaluate(model, text, 8);
+  const auto& [evaluation, shown] = evaluate(model, text, {8});
   CHECK(evaluation.bytes == 15);
   CHECK(evaluation.characters == 12);
   CHECK_FALSE(!(std::abs(evaluation.nats - sum_of(expected)) <= 1e-5 * sum_of(expected)));
@@ -123,12 +163,12 @@ TEST_CASE("evaluation: bytes are put together to characters where the text is UT
   const std::string other =
       "a\xff\xc3"
       "b";
-  const auto& [bytes, single] = evaluate(model, other, 8);
+  const auto& [bytes, single] = evaluate(model, other, {8});
   CHECK(bytes.bytes == 3);
   CHECK_FALSE(bytes.characters.has_value());
   CHECK(single.characters == std::vector<std::string>{"a", "\xff", "\xc3", "b"});
   // One character, of which one byte is a target: nothing to divide by.
-  const auto& [rest, one] = evaluate(model, "\xc3\xa9", 8);
+  const auto& [rest, one] = evaluate(model, "\xc3\xa9", {8});
   CHECK(rest.bytes == 1);
   CHECK_FALSE(rest.characters.has_value());
   CHECK(one.characters.size() == 1);
@@ -136,14 +176,16 @@ TEST_CASE("evaluation: bytes are put together to characters where the text is UT
 
 TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
   Checkpoint model = some_model(Tokenizer::of_characters("ab\n", "x"));
-  const auto error = [&](const std::string& text, Index C) {
-    return error_of([&] { return evaluate(model, text, C); });
+  const auto error = [&](const std::string& text, Index C, Index chunk = 0) {
+    return error_of([&] { return evaluate(model, text, {C, chunk}); });
   };
   CHECK(error("ab", 8) == "no error");
   CHECK(error("a", 8) == "text.txt: too short: 1 character, expected 2 at least");
   CHECK(error("abc", 8).find("text.txt: character 3, 'c' (U+0063)") == 0);
   CHECK(error(std::string(5000, 'a') + "\xff", 8).find("text.txt: invalid UTF-8 at byte offset 5000") == 0);
   CHECK(error("ab", 9) == "--context: expected at most 8, the rows of this model's position table, found 9");
+  CHECK(error("ab", 9, 4) == error("ab", 9));
+  CHECK(error("ab", 8, 4) == "no error");
   model.weights[0] = HUGE_VALF;
   CHECK(error("\na", 8).find("not finite") != std::string::npos);
   model.config.causal = false;

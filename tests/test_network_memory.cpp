@@ -1,8 +1,11 @@
 // What a network and a step on it take of memory: counted, and taken.
 
 #include <cstdlib>
+#include <limits>
 #include <new>
 
+#include "network/model.hpp"
+#include "tests/error_of.hpp"
 #include "tests/network_case.hpp"
 
 // What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
@@ -287,6 +290,14 @@ TEST_CASE("network: what cannot be addressed is refused when it is counted", "[n
   check_model(model);
   const NetworkExtent extent{.B = largest_batch, .C = largest_context, .training = true};
   CHECK_THROWS_AS((Network<Reference, float>::memory(Reference(1), model, extent).total()), Error);
+}
+
+TEST_CASE("network: what there is no memory for is refused, with what takes less", "[network]") {
+  const std::size_t wanted = std::numeric_limits<std::size_t>::max();
+  CHECK(error_of([&] { require_memory(0); }) == "no error");
+  const std::string less = "; a smaller --batch, --context or --channels needs less, and so ";
+  CHECK(error_of([&] { require_memory(wanted); }).ends_with(less + "does --recompute 1"));
+  CHECK(error_of([&] { require_memory(wanted, 0, true); }).ends_with(less + "do --recompute 1 and a short --chunk"));
 }
 
 }  // namespace

@@ -196,7 +196,8 @@ TEST_CASE("programs: more memory than there is is refused at once", "[programs]"
                               "--conv-kernel 1024 --conv-groups 1 --channels 262144"}) {
     INFO(changes);
     const Outcome outcome = train(place.flags(words(changes)), {.timeout_s = 20});
-    require_refusal(outcome, "train", 1, {"out of memory: this needs ", "MiB"});
+    require_refusal(outcome, "train", 1,
+                    {"out of memory: this needs ", "MiB", "--context", "--recompute 1 and a short --chunk"});
     const auto number_after = [](const std::string& text, const std::string& word) {
       REQUIRE(text.find(word) != text.npos);
       return std::stod(text.substr(text.find(word) + word.size()));

@@ -22,16 +22,18 @@ int body(int argc, char** argv) {
   std::string path = "data/tinyshakespeare.txt";
   std::string svg;
   std::string type = "float";
-  Index context = 0;
+  Cut cut{.context = 0};
   bool by_character = false;
   DeviceChoice device;
   Flags flags("evaluate", "Tells how well a trained model predicts a whole text, every character but the first.");
   flags.section("Model");
   flags.text("checkpoint", run_or_file, "RUN|FILE", "run folder of train, or a model.safetensors");
   flags.integer(
-      "context", context, "TOKENS",
+      "context", cut.context, "TOKENS",
       "length of the windows that the text is cut into, at most the rows of the position table; 0: the model's", 0,
       largest_context);
+  flags.integer("chunk", cut.chunk, "TOKENS",
+                "compute windows in parts of so many tokens: memory for one part; 0: at once", 0, largest_context);
   flags.section("Text");
   flags.text("data", path, "FILE", "the text");
   flags.bare("by-character", by_character, "print the text, and show which characters were hard");
@@ -51,7 +53,7 @@ int body(int argc, char** argv) {
 
   const std::string model_file = checkpoint_path(run_or_file, flags.given("checkpoint"));
   const Checkpoint checkpoint = read_checkpoint(model_file);
-  if (context == 0) context = checkpoint.config.context;
+  if (cut.context == 0) cut.context = checkpoint.config.context;
   const std::string text = read_text_file(path);
   const std::string name = corpus_name(path);
   // A picture that cannot be written is found now, not when it is drawn.
@@ -60,8 +62,9 @@ int body(int argc, char** argv) {
     const AtomicFile probe(svg);
   }
 
-  std::cout << "model: " << model_file << ", step " << checkpoint.step << "; windows of " << context << " "
-            << checkpoint.tokenizer.unit() << "s; device " << resolved_device(device.device) << ", " << type << "\n";
+  std::cout << "model: " << model_file << ", step " << checkpoint.step << "; windows of " << cut.context << " "
+            << checkpoint.tokenizer.unit() << "s" << (cut.chunk ? ", in chunks of " + to_text(cut.chunk) : "")
+            << "; device " << resolved_device(device.device) << ", " << type << "\n";
   std::optional<ByCharacter> rows;
   if (by_character) rows.emplace(Progress::on_terminal() && Progress::colour_wanted());
   const auto show = [&](std::string_view character, std::optional<double> nats) {
@@ -69,7 +72,7 @@ int body(int argc, char** argv) {
     rows->add(character, nats);
     if (character == "\n") flush_standard_output();  // whoever reads may have gone
   };
-  const Evaluation evaluation = evaluate_text(device, type, checkpoint, context, text, path, show);
+  const Evaluation evaluation = evaluate_text(device, type, checkpoint, cut, text, path, show);
   const std::string line = evaluation_line(name, evaluation);
   if (rows) {
     rows->finish();

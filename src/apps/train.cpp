@@ -302,7 +302,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   const OtherMemory other{.text = data.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, sampling.state_bytes, other);
   if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
-  require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text);
+  require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text, fault_of_chunks(a.model).empty());
 
   run.weights = std::move(warm.weights);
   run.model = a.model;

@@ -61,20 +61,34 @@ void check_model(const ModelConfig& config) {
   }
 }
 
+namespace {
+
+// Which of its mixers lacks a property that a flag asks for, in one line; empty where none does.
+std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, const std::string& what,
+                            bool MixerProperties::*property) {
+  for (const MixerProperties& mixer : mixer_properties(model)) {
+    if (mixer.*property) continue;
+    return flag + ": expected mixers that " + what + " (" +
+           listed_mixers([&](const MixerProperties& each) { return each.*property; }) + "), found " + mixer.name;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string fault_of_chunks(const ModelConfig& model) {
+  if (!model.causal) return "--chunk: expected a network that is causal";
+  return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
+}
+
 void check_training(const ModelConfig& model, const TrainingConfig& training) {
   training.check();
-  if (!training.chunk) return;
-  if (!model.causal) throw UsageError("--chunk: expected a network that is causal");
-  const auto require = [&](const char* flag, const char* what, bool MixerProperties::*property) {
-    for (const MixerProperties& mixer : mixer_properties(model)) {
-      if (mixer.*property) continue;
-      throw UsageError(std::string(flag) + ": expected mixers that " + what + " (" +
-                       listed_mixers([&](const MixerProperties& each) { return each.*property; }) + "), found " +
-                       mixer.name);
-    }
-  };
-  require("--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
-  if (training.truncated) require("--truncated", "keep keys and values apart", &MixerProperties::truncates);
+  std::string fault;
+  if (training.chunk) fault = fault_of_chunks(model);
+  if (training.truncated && fault.empty()) {
+    fault = fault_of_mixers(model, "--truncated", "keep keys and values apart", &MixerProperties::truncates);
+  }
+  if (!fault.empty()) throw UsageError(fault);
 }
 
 void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only) {

@@ -57,8 +57,12 @@ std::string listed_mixers();
 // UsageError if the settings do not make a network: values out of range, heads that do not divide the channels, ...
 void check_model(const ModelConfig& config);
 
-// UsageError if such a network cannot be trained so: in chunks every layer must be able to go on from what was before,
-// and truncated nothing may be left of that but what a layer keeps.
+// Why --chunk cannot be for such a network, in one line; empty where it can. In chunks every layer must be able to go
+// on from what was before.
+std::string fault_of_chunks(const ModelConfig& model);
+
+// UsageError if such a network cannot be trained so: in chunks where these cannot be, or truncated where more is left
+// of what was before than a layer keeps.
 void check_training(const ModelConfig& model, const TrainingConfig& training);
 
 // The flags of a model, with what the registry knows in their help.

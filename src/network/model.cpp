@@ -413,13 +413,14 @@ std::size_t available_memory() {
   return available;
 }
 
-void require_memory(std::size_t wanted, std::size_t taken) {
+void require_memory(std::size_t wanted, std::size_t taken, bool in_chunks) {
   const std::size_t free = available_memory(), most = std::numeric_limits<std::size_t>::max();
   const std::size_t available = free > most - taken ? most : free + taken;
   if (wanted <= available) return;
   const auto megabytes = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   throw Error("out of memory: this needs " + megabytes(wanted) + ", available are " + megabytes(available) +
-              "; a smaller --batch, --context or --channels needs less, and so does --recompute 1");
+              "; a smaller --batch, --context or --channels needs less, and so " +
+              (in_chunks ? "do --recompute 1 and a short --chunk" : "does --recompute 1"));
 }
 
 std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,

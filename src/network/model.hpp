@@ -104,8 +104,9 @@ std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
 // a Mac) all memory of the machine counts as free; where even that is unknown nothing is refused.
 std::size_t available_memory();
 
-// Error, naming the sizes, if `wanted` bytes, of which this process has `taken` already, are more than available.
-void require_memory(std::size_t wanted, std::size_t taken = 0);
+// Error, naming the sizes and what makes them smaller, if `wanted` bytes, of which this process has `taken` already,
+// are more than available. in_chunks: --chunk is among that.
+void require_memory(std::size_t wanted, std::size_t taken = 0, bool in_chunks = false);
 
 // Draws the weights of a new model. Weight i of table row p is number i of the normal sequence of (seed, step p).
 std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "network/mixers.hpp"
 #include "program/flags.hpp"
 #include "runs/progress.hpp"
 #include "tasks/text/dataset.hpp"
@@ -57,23 +58,25 @@ class Characters {
 }  // namespace
 
 Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const Checkpoint& checkpoint,
-                         Index context, std::string_view text, const std::string& path, const EachCharacter& each) {
+                         const Cut& cut, std::string_view text, const std::string& path, const EachCharacter& each) {
   const ModelConfig& config = checkpoint.config;
   const Tokenizer& tokenizer = checkpoint.tokenizer;
   if (!config.causal) throw Error("this model sees later positions: its loss says nothing of how well it predicts");
-  if (config.has_position_table() && context > config.context) {
+  if (config.has_position_table() && cut.context > config.context) {
     throw Error("--context: expected at most " + to_text(config.context) +
-                ", the rows of this model's position table, found " + to_text(context));
+                ", the rows of this model's position table, found " + to_text(cut.context));
   }
+  const std::string fault = fault_of_chunks(config);
+  if (cut.chunk && !fault.empty()) throw Error(fault);
   // What is wrong with the text is said before anything is computed.
   Index targets = -1;
   tokenizer.encode(text, path, [&](Token) { ++targets; });
   if (targets < 1) throw Error(path + ": too short: 1 " + tokenizer.unit() + ", expected 2 at least");
 
-  const Index C = std::min(context, targets);
+  const Index C = std::min(cut.context, targets);
   const Index B = std::clamp(tokens_of_batch(device) / C, Index{1}, (targets + C - 1) / C);
-  const NetworkExtent extent{.B = B, .C = C};
-  require_memory(host_bytes(device, model_memory(device, config, extent, type)));
+  const NetworkExtent extent{.B = B, .C = C, .chunk = cut.chunk};
+  require_memory(host_bytes(device, model_memory(device, config, extent, type)), 0, fault.empty());
   const std::unique_ptr<Model> model = make_model(device, config, extent, 0, type);
   model->write(Model::Arena::weights, checkpoint.weights);
 

@@ -21,11 +21,18 @@ struct Evaluation {
 // the sum of those of its tokens. The first token has none.
 using EachCharacter = std::function<void(std::string_view character, std::optional<double> nats)>;
 
-// Windows of `context` tokens laid end to end, as in validation. `text` is what read_text_file(path) gave. Needs memory
-// for one batch beside the text. Error if the text is shorter than two tokens or holds a character outside the
-// vocabulary, if the windows are longer than the model's position table, or if the model sees later positions.
+// How a text is cut.
+struct Cut {
+  Index context;    // tokens of a window
+  Index chunk = 0;  // tokens of a window that are computed at a time (docs/chunks.md); 0: windows at once
+};
+
+// Windows laid end to end, as in validation. `text` is what read_text_file(path) gave. Needs memory for one batch, or
+// in chunks for one chunk and what enters it, beside the text. Error if the text is shorter than two tokens or holds a
+// character outside the vocabulary, if the windows are longer than the model's position table, if the model sees later
+// positions, or in chunks if it cannot be computed so.
 Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const Checkpoint& checkpoint,
-                         Index context, std::string_view text, const std::string& path, const EachCharacter& each);
+                         const Cut& cut, std::string_view text, const std::string& path, const EachCharacter& each);
 
 // The last line of evaluate's output, without the line break:
 // `evaluate: NAME, N characters, X nats/char (Z bits/char), Y nats/byte (W bits/byte)`; where there are no characters

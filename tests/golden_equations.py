@@ -1,0 +1,220 @@
+"""The equations of golden_cases.py in PyTorch, the naive way: everything that looks at other positions is a dense C x C
+matrix of weights, and gradients are left to automatic differentiation."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+EPSILON = 1e-5  # of layernorm, of the rescaled norm, and of leap
+
+
+@dataclass
+class Sight:
+    """What a position sees of a sequence, and what the distance does."""
+
+    causal: bool = True
+    window: int = 0  # positions; 0: all
+    mask: torch.Tensor = None  # (B, positions), 1: seen
+    positions: str = "none"  # rotary and alibi act where positions meet
+    chunk: int = 0  # what enters a chunk of so many positions counts as a constant; 0: nothing does
+
+    def visible(self, B, C, S):
+        """(B, 1, C, S): whether position c sees s."""
+        away = distance(C, S)
+        seen = torch.ones(C, S, dtype=torch.bool)
+        if self.causal:
+            seen = seen & (away >= 0)
+        if self.window:
+            seen = seen & (away < self.window)
+        seen = seen.expand(B, 1, C, S)
+        return seen if self.mask is None else seen & (self.mask[:, None, None, :] == 1)
+
+    def constant(self, C, S):
+        """(C, S): whether s is a constant for c, since it stands in an earlier chunk."""
+        if not self.chunk:
+            return torch.zeros(C, S, dtype=torch.bool)
+        return (torch.arange(C) // self.chunk)[:, None] > (torch.arange(S) // self.chunk)[None, :]
+
+    def slopes(self, N):
+        """What a logit loses a position, for every head; None: nothing."""
+        return 2.0 ** (-8 * torch.arange(1.0, N + 1) / N) if self.positions == "alibi" else None
+
+
+def distance(C, S):
+    return torch.arange(C)[:, None] - torch.arange(S)[None, :]
+
+
+def weighted_average(score_bncs, x_bnsk, sight, slope_n=None, epsilon=0):
+    """Rows that see nothing yield 0. epsilon: the weight of one more position, whose x is 0."""
+    B, N, C, S = score_bncs.shape
+    if slope_n is not None:
+        score_bncs = score_bncs - slope_n[:, None, None] * distance(C, S).abs()
+    seen = sight.visible(B, C, S)
+    top = torch.where(seen, score_bncs, -torch.inf).amax(-1, keepdim=True).detach()
+    top = torch.where(top.isfinite(), top, 0)
+    if epsilon:
+        top = top.clamp(min=math.log(epsilon))
+    weight = torch.where(seen, score_bncs - top, -torch.inf).exp()
+    total = weight.sum(-1, keepdim=True) + epsilon * (-top).exp()
+    constant = sight.constant(C, S)
+    mean = torch.where(constant, 0, weight) @ x_bnsk + torch.where(constant, weight, 0) @ x_bnsk.detach()
+    return mean / torch.where(total > 0, total, 1)
+
+
+def pool(a_bnc, x_bnck, sight, slope_n=None, epsilon=0):
+    B, N, C = a_bnc.shape
+    score = a_bnc[:, :, None, :].expand(B, N, C, C)
+    score = torch.where(sight.constant(C, C), score.detach(), score)
+    return weighted_average(score, x_bnck, sight, slope_n, epsilon)
+
+
+def heads_apart(x_bch, N):
+    B, C, H = x_bch.shape
+    return x_bch.reshape(B, C, N, H // N).transpose(1, 2)
+
+
+def heads_together(x_bnck):
+    B, N, C, K = x_bnck.shape
+    return x_bnck.transpose(1, 2).reshape(B, C, N * K)
+
+
+def turned(x_bnck):
+    """Rotary positions: channels 2i and 2i + 1 by the angle c 10000^(-2i/K); an odd last one stays."""
+    C, K = x_bnck.shape[-2:]
+    pairs = K // 2
+    angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * torch.arange(pairs) / K)
+    even, odd = x_bnck[..., 0 : 2 * pairs : 2], x_bnck[..., 1 : 2 * pairs : 2]
+    pair = torch.stack((even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()), -1)
+    return torch.cat((pair.flatten(-2), x_bnck[..., 2 * pairs :]), -1)
+
+
+def rescaled(x_bnck):
+    """Every head with mean 0 and deviation 1."""
+    away = x_bnck - x_bnck.mean(-1, keepdim=True)
+    deviation = (away.square().sum(-1, keepdim=True) / (x_bnck.shape[-1] - 1)).sqrt()
+    return away / (deviation + EPSILON)
+
+
+def attention(query_bnck, key_bnsk, value_bnsk, sight, scale):
+    if sight.positions == "rotary":
+        query_bnck, key_bnsk = turned(query_bnck), turned(key_bnsk)
+    score = query_bnck @ key_bnsk.transpose(-1, -2)
+    constant = sight.constant(*score.shape[-2:])
+    score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
+    return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
+
+
+def norm(x, weight):
+    return F.layer_norm(x, x.shape[-1:], weight("norm_weight_d"), weight("norm_bias_d"), EPSILON)
+
+
+def gelu(x):
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+
+
+def conv(x_bcd, weight, groups, sight=Sight()):
+    """Every tap by itself: the rows that it sees of an earlier chunk may be constants."""
+    h_bdc = norm(x_bcd, weight).transpose(1, 2)
+    taps_dgj = weight("weight_dgj")
+    C, J = h_bdc.shape[-1], taps_dgj.shape[-1]
+    y_bdc = 0
+    for j in range(J):
+        back = J - 1 - j
+        constant = sight.constant(C, C).diagonal(-back) if back < C else torch.zeros(0, dtype=torch.bool)
+        seen = h_bdc[..., : max(0, C - back)]
+        seen = F.pad(torch.where(constant, seen.detach(), seen), (min(back, C), 0))
+        y_bdc = y_bdc + F.conv1d(seen, taps_dgj[..., j : j + 1], groups=groups)
+    return y_bdc.transpose(1, 2)
+
+
+def ffn(x_bcd, weight):
+    up, down = weight("up_fd"), weight("down_df")
+    hidden = F.linear(norm(x_bcd, weight), up, weight("up_bias_f"))
+    return F.linear(gelu(hidden), down, weight("down_bias_d"))
+
+
+def additive(h_bcd, weight, N, sight, skip):
+    def pooled(x_bcd, vector_nk):
+        x = heads_apart(x_bcd, N)
+        a = (x * vector_nk[None, :, None, :]).sum(-1) / math.sqrt(x.shape[-1])
+        return heads_together(pool(a, x, sight, sight.slopes(N)))
+
+    q, k = F.linear(h_bcd, weight("query_dd")), F.linear(h_bcd, weight("key_dd"))
+    v = q if weight("value_dd") is None else F.linear(h_bcd, weight("value_dd"))
+    p = pooled(q, weight("query_pool_nk"))
+    if weight("mix_dd") is not None:
+        p = F.linear(p, weight("mix_dd"))
+    r = h_bcd + p * k
+    t = F.layer_norm(r, r.shape[-1:], weight("mid_norm_weight_d"), weight("mid_norm_bias_d"), EPSILON)
+    u = pooled(t, weight("key_pool_nk"))
+    return u * v + (r if skip == "normed" else 0)
+
+
+def dot(h_bcd, weight, N, sight, rescale):
+    q, k, v = (
+        heads_apart(F.linear(h_bcd, weight(f"{x}_hd"), weight(f"{x}_bias_h")), N) for x in ("query", "key", "value")
+    )
+    scale = 1 / math.sqrt(q.shape[-1])
+    if rescale:
+        q, k, scale = rescaled(q), rescaled(k), rescale / q.shape[-1]
+    return F.linear(attention(q, k, v, sight, scale), weight("output_dh"), weight("output_bias_d"))
+
+
+def cross(x_bcd, memory_bse, weight, N, sight):
+    q = heads_apart(F.linear(x_bcd, weight("query_hd"), weight("query_bias_h")), N)
+    k, v = (
+        heads_apart(F.linear(memory_bse, weight(f"{x}_he"), weight(f"{x}_bias_h")), N) for x in ("key", "value")
+    )
+    out = attention(q, k, v, sight, 1 / math.sqrt(q.shape[-1]))
+    return F.linear(out, weight("output_dh"), weight("output_bias_d"))
+
+
+def bilinear(h_bcd, weight, N, sight):
+    """Metric and quadratic attention, with the full matrix: score = p_c^T M p_c' / sqrt(K)."""
+    p = heads_apart(F.linear(h_bcd, weight("project_hd")), N)
+    K = p.shape[-1]
+    metric = weight("metric_nkk")
+    if metric is None:
+        rows, columns = torch.triu_indices(K, K)
+        upper = torch.zeros(N, K, K).index_put(
+            (torch.arange(N)[:, None], rows[None, :], columns[None, :]), weight("metric_nl")
+        )
+        metric = upper + upper.transpose(1, 2) - torch.diag_embed(torch.diagonal(upper, dim1=1, dim2=2))
+    out = attention(p, p @ metric.transpose(-1, -2), p, sight, 1 / math.sqrt(K))
+    return F.linear(out, weight("output_dh"))
+
+
+def leap(h_bcd, weight, N, sight, focus, rescale, normed_values):
+    q, f, k, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_dd")), N) for x in ("query", "focus", "key", "value"))
+    K = q.shape[-1]
+    scale = rescale / K if rescale else 1 / math.sqrt(K)
+    if rescale:
+        q, f, k = rescaled(q), rescaled(f), rescaled(k)
+    if normed_values:
+        v = rescaled(v)
+    a = scale * (f * k).sum(-1)
+    if focus == "elu":  # the weight e^a is elu(a) + 1
+        a = torch.where(a > 0, a.clamp(min=0).log1p(), a)
+    pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), sight, sight.slopes(N), EPSILON).chunk(2, -1)
+    return heads_together(torch.sigmoid(scale * (q * pooled_k).sum(-1, keepdim=True)) * pooled_v)
+
+
+def average(h_bcd, sight):
+    return pool(torch.zeros(h_bcd.shape[0], 1, h_bcd.shape[1]), h_bcd[:, None], sight)[:, 0]
+
+
+def sinusoids(C, D):
+    """Sines at even channels, cosines at odd ones."""
+    angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * (torch.arange(D) // 2) / D)
+    return torch.where(torch.arange(D) % 2 == 0, angle.sin(), angle.cos())
+
+
+def cross_entropy(logits, targets, smoothing):
+    """Mean loss and the loss of every row; rows with target -100 take no part."""
+    V = logits.shape[-1]
+    counts = targets != -100
+    wanted = F.one_hot(torch.where(counts, targets, 0).long(), V) * (1 - smoothing) + smoothing / V
+    loss_bc = torch.where(counts, torch.logsumexp(logits, -1) - (wanted * logits).sum(-1), 0)
+    return loss_bc.sum() / max(1, int(counts.sum())), loss_bc
