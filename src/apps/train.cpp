@@ -19,6 +19,7 @@
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
+#include "runs/generator.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
 #include "runs/warm_start.hpp"
@@ -296,8 +297,7 @@ int train_in(Processes& processes, int argc, char** argv) {
 
   const NetworkMemory memory = model_memory(
       a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
-  const NetworkMemory sampling =
-      model_memory({.device = "cpu"}, a.model, {.B = 1, .C = 1, .training = false, .positions = a.model.context});
+  const NetworkMemory sampling = model_memory({.device = "cpu"}, a.model, generation_extent(a.model));
   const std::size_t copies = (start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
   const OtherMemory other{.text = data.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, sampling.state_bytes, other);

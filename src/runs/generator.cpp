@@ -51,15 +51,18 @@ static constexpr Index prompt_chunk = 256;
 // Of a sequence that may have any length.
 static constexpr Index unlimited = std::numeric_limits<Index>::max();
 
+NetworkExtent generation_extent(const ModelConfig& config) {
+  bool recurrent = !config.has_position_table();
+  for (const MixerProperties& mixer : mixer_properties(config)) recurrent = recurrent && !mixer.has_cache;
+  const Index sequence = recurrent ? unlimited : config.context, chunk = std::min(prompt_chunk, sequence);
+  return {.B = 1, .C = chunk, .training = false, .positions = config.context, .chunk = chunk, .sequence = sequence};
+}
+
 Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
   const ModelConfig& config = checkpoint.config;
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
-  bool recurrent = !config.has_position_table();
-  for (const MixerProperties& mixer : mixer_properties(config)) recurrent = recurrent && !mixer.has_cache;
-  limit_ = recurrent ? 0 : config.context;
-  const Index sequence = limit_ ? limit_ : unlimited, chunk = std::min(prompt_chunk, sequence);
-  const NetworkExtent extent{
-      .B = 1, .C = chunk, .training = false, .positions = config.context, .chunk = chunk, .sequence = sequence};
+  const NetworkExtent extent = generation_extent(config);
+  limit_ = extent.sequence == unlimited ? 0 : extent.sequence;
   require_memory(host_bytes(device, model_memory(device, config, extent, type)));
   model_ = make_model(device, config, extent, 0, type);
   model_->write(Model::Arena::weights, checkpoint.weights);

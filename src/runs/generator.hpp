@@ -23,6 +23,10 @@ struct SamplingSettings {
 // sampling.
 Token sample_token(std::span<const float> logits_v, const SamplingSettings& settings, std::uint64_t index);
 
+// What the network of such a model is built for that writes a text: to read a prompt in chunks, and to go on step by
+// step, without an end or up to its context.
+NetworkExtent generation_extent(const ModelConfig& config);
+
 // Continues a text one token after the other. Memory is constant: recurrent mixers carry a state, the others a cache of
 // at most `context` positions. Where positions are learned or a cache is full, it goes on from the last half of the
 // context; with recurrent mixers and no learned positions there is no such limit.
