@@ -6,7 +6,7 @@
 #include "blocks/positions.hpp"
 #include "blocks/residual.hpp"
 #include "layers/attention.hpp"
-#include "layers/pooling.hpp"
+#include "layers/place.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -174,9 +174,9 @@ class AttentionCore {
   }
 
   void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {
-    pooling_place<Device, T>(
+    place_rows<Device, T>(
         device,
-        {.to = {nullptr, 0, to, to_stride}, .from = {nullptr, 0, from, from_stride}, .P = rows, .N = 0, .H = H()});
+        {.to = to, .to_stride = to_stride, .from = from, .from_stride = from_stride, .rows = rows, .columns = H()});
   }
 
   Index H() const { return N_ * K_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "blocks/block.hpp"
+#include "layers/place.hpp"
 #include "layers/pooling.hpp"
 
 namespace abh {
@@ -117,14 +118,23 @@ class PoolingPast {
   }
 
  private:
-  using To = PoolingPositions<Accum<T>, T>;
-  using From = PoolingPositions<const Accum<T>, const T>;
+  // Positions side by side, or their gradients: N logits and H numbers of payload for each. A stride is the distance
+  // between two heads of logits, and between two rows of the payload.
+  template <class Logit, class Number>
+  struct Positions {
+    Logit* logit_np;
+    Index logit_stride;
+    Number* x_ph;
+    Index x_stride;
+  };
+  using To = Positions<Accum<T>, T>;
+  using From = Positions<const Accum<T>, const T>;
 
   Index positions_after(const Pass& pass) const { return std::min(most_, pass.first_c + pass.C); }
 
   static From from(const To& x) { return {x.logit_np, x.logit_stride, x.x_ph, x.x_stride}; }
-  template <class Positions>
-  static Positions at(Positions x, Index p) {
+  template <class Logit, class Number>
+  static Positions<Logit, Number> at(Positions<Logit, Number> x, Index p) {
     x.logit_np += p;
     x.x_ph += p * x.x_stride;
     return x;
@@ -136,12 +146,24 @@ class PoolingPast {
 
   // What one of both has no array for is left as it is.
   void place(Device& device, const To& to, const From& from, Index P, bool add = false) const {
-    pooling_place<Device, T>(device, {.to = to,
-                                      .from = from,
-                                      .add = add,
-                                      .P = P,
-                                      .N = to.logit_np && from.logit_np ? N_ : 0,
-                                      .H = to.x_ph && from.x_ph ? H_ : 0});
+    if (to.logit_np && from.logit_np) {
+      place_rows<Device, Accum<T>>(device, {.to = to.logit_np,
+                                            .to_stride = to.logit_stride,
+                                            .from = from.logit_np,
+                                            .from_stride = from.logit_stride,
+                                            .add = add,
+                                            .rows = N_,
+                                            .columns = P});
+    }
+    if (to.x_ph && from.x_ph) {
+      place_rows<Device, T>(device, {.to = to.x_ph,
+                                     .to_stride = to.x_stride,
+                                     .from = from.x_ph,
+                                     .from_stride = from.x_stride,
+                                     .add = add,
+                                     .rows = P,
+                                     .columns = H_});
+    }
   }
 
   // Positions of a windowed past are masked as they were; a global past has left out what is.

@@ -90,7 +90,6 @@ namespace abh {
 // on all that follow as the positions do that it stands for, and it is its gradient that goes back to them.
 //
 //   zeta = max_{C-1} + log sum_{C-1}                                                         (pooling.30)
-//   to_logit_p = from_logit_p {+ to_logit_p | added},  to_x_p = from_x_p {+ to_x_p | added}  (pooling.31)
 
 // Payload rows x_bch are payloads * N heads of K channels side by side, h = m K + k; head m is weighed by the logits of
 // head m mod N. A stride is the distance between two consecutive rows (0: payloads * N * K), so that x may be a slice
@@ -154,28 +153,6 @@ template <class Device, class T>
 void pooling_definition_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
 void pooling_definition_backward(Device&, const PoolingBackward<T>&);
-
-// Positions of one sequence side by side, or their gradients: N logits and H numbers of payload for each. A stride is
-// the distance between two heads of logits, and between two rows of the payload.
-template <class Logit, class Number>
-struct PoolingPositions {
-  Logit* logit_np;
-  Index logit_stride;
-  Number* x_ph;
-  Index x_stride;
-};
-
-// Places P positions: (pooling.31). N or H is 0 where there are no logits, or no payload. Reads and writes each number
-// once; `to` and `from` are no part of each other.
-template <class T>
-struct PoolingPlace {
-  PoolingPositions<Accum<T>, T> to;
-  PoolingPositions<const Accum<T>, const T> from;
-  bool add = false;
-  Index P, N, H;
-};
-template <class Device, class T>
-void pooling_place(Device&, const PoolingPlace<T>&);
 
 // (pooling.30) of C positions of one sequence, from what pooling_forward saved. Where the last position sees nothing
 // zeta is so low that it weighs nothing beside any logit.

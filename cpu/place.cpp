@@ -1,0 +1,25 @@
+#include "layers/place.hpp"
+
+#include "cpu/lanes.hpp"
+
+namespace abh {
+
+namespace {
+constexpr Index rows_per_task = 32;
+}
+
+template <class Device, class T>
+void place_rows(Device& device, const PlaceRows<T>& a) {
+  parallel_rows(device, a.rows, rows_per_task, [&](Index row) {
+    T* to = a.to + row * a.to_stride;
+    const T* from = a.from + row * a.from_stride;
+    for_lanes<T>(a.columns, [&]<class L>(Index i) {
+      store<L>(to + i, a.add ? load<L>(to + i) + load<L>(from + i) : load<L>(from + i));
+    });
+  });
+}
+
+#define INSTANTIATE(T) template decltype(place_rows<Cpu, T>) place_rows<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh
