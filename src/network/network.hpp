@@ -452,7 +452,8 @@ class Network {
   }
 
   // Scratch memory of a training step on the largest batch: the same step on a device that only counts.
-  static std::size_t workspace_bytes(const Device& device, const ModelConfig& config, const NetworkExtent& extent) {
+  static std::size_t workspace_bytes(const Device& device, const ModelConfig& config,
+                                     const NetworkExtent& extent) requires can_count {
     Device counter = device.counter();
     Network network(counter, config, extent);
     const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
