@@ -5,8 +5,10 @@
 //
 // The inputs of the case are in_bcd, then the weights in the order of the block's table.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,7 +67,7 @@ class BuiltBlock {
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       const Accum<T>* from = gradients_.template as<Accum<T>>() + parameters[p].offset;
       Accum<T>* to = values[first + p].data();
-      for (std::size_t i = 0; i < values[first + p].size(); ++i) to[i] = from[i];
+      std::copy_n(from, values[first + p].size(), to);
     }
   }
 
@@ -80,7 +82,7 @@ class BuiltBlock {
   static std::size_t bytes(Index count, std::size_t size) { return static_cast<std::size_t>(count) * size; }
   // Every bit set is a NaN in every floating-point type.
   static void fill_with_nan(DeviceMemory& memory, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) memory.as<std::byte>()[i] = std::byte{0xFF};
+    if (count > 0) std::memset(memory.as<std::byte>(), 0xFF, count);
   }
   template <class Element>
   void put(DeviceMemory& memory, const Values<T>& values) {
@@ -89,7 +91,7 @@ class BuiltBlock {
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       Element* to = memory.as<Element>() + parameters[p].offset;
       const Element* from = values[first + p].data();
-      for (std::size_t i = 0; i < values[first + p].size(); ++i) to[i] = from[i];
+      std::copy_n(from, values[first + p].size(), to);
     }
   }
 

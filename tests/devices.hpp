@@ -27,7 +27,7 @@ void for_each_cpu(Index threads, const Body& body) {
   body(scalar, "scalar");
   CpuDevice<Isa::baseline> baseline(threads);
   body(baseline, "baseline");
-#if defined(ABH_X86)
+#if defined(ABH_AVX2)
   if (isa_available(Isa::avx2)) {
     CpuDevice<Isa::avx2> avx2(threads);
     body(avx2, "avx2");

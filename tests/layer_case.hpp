@@ -28,14 +28,14 @@
 #include "tests/device_array.hpp"
 #include "tests/devices.hpp"
 #include "tests/dual.hpp"
-#if defined(ABH_EMULATOR)
-#include "cuda/emulator/emulator.hpp"
-#endif
 
 namespace abh {
 
 template <class T>
 using Values = std::vector<Array<T>>;
+
+// What is not a template here, or one of number types alone, is compiled once and optimised, in tests/layer_case.cpp.
+// The tests themselves are not optimised, so that they compile faster.
 
 // Where every device finds values that a case points to, until the tests end.
 template <class Element>
@@ -45,32 +45,12 @@ Element* kept(Array<Element> values) {
 }
 
 // Normal random numbers for slot `index` of a case.
-inline Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
-  Array<double> values(static_cast<std::size_t>(slot.count()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = slot.offset + slot.scale * normal_number(seed, i, index, 1000);
-  return values;
-}
-inline Values<double> random_values(const std::vector<Slot>& slots, std::uint64_t seed) {
-  Values<double> values;
-  for (const Slot& slot : slots) values.push_back(random_values(slot, seed, static_cast<std::uint32_t>(values.size())));
-  return values;
-}
+Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index);
+Values<double> random_values(const std::vector<Slot>& slots, std::uint64_t seed);
 
+// From double to any number that tests compute with, and back.
 template <class To, class From>
-Values<To> converted(const Values<From>& values) {
-  Values<To> result;
-  for (const Array<From>& v : values) {
-    Array<To>& to = result.emplace_back();
-    to.reserve(v.size());
-    if constexpr (std::is_same_v<From, bf16>) {
-      for (double x : v.numbers()) to.push_back(static_cast<To>(x));
-    } else {
-      for (const From& x : v) to.push_back(static_cast<To>(x));
-    }
-  }
-  return result;
-}
+Values<To> converted(const Values<From>& values);
 
 // The comparison rule of the golden files: largest difference over the largest reference value of the tensor, which
 // counts as at least 1 % of the largest among all tensors of the kind. NaN fails.
@@ -80,38 +60,11 @@ struct Comparison {
 };
 // The larger of the two, and NaN from the first NaN on.
 inline double at_least(double most, double x) { return !(x <= most) && !std::isnan(most) ? x : most; }
-inline double largest(const Array<double>& values) {
-  double most = 0;
-  for (double x : values) most = at_least(most, std::abs(x));
-  return most;
-}
-inline std::vector<Comparison> compare(const std::vector<Slot>& slots, const Values<double>& got,
-                                       const Values<double>& reference, bool weights_apart) {
-  std::vector<Comparison> result;
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    double scale = largest(reference[s]);
-    for (std::size_t other = 0; other < slots.size(); ++other) {
-      if (weights_apart && slots[other].weight != slots[s].weight) continue;
-      scale = std::max(scale, 0.01 * largest(reference[other]));
-    }
-    Comparison comparison{slots[s].name};
-    for (std::size_t i = 0; i < got[s].size(); ++i) {
-      const double difference = std::abs(got[s][i] - reference[s][i]);
-      const double error = difference == 0 ? 0 : difference / scale;
-      comparison.error = at_least(comparison.error, error);
-    }
-    result.push_back(comparison);
-  }
-  return result;
-}
-inline void require_close(const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
-                          double tolerance, const std::string& what, bool weights_apart = true) {
-  REQUIRE(got.size() == reference.size());
-  for (const Comparison& comparison : compare(slots, got, reference, weights_apart)) {
-    INFO(what << ", " << comparison.name << ": error " << comparison.error << ", tolerance " << tolerance);
-    CHECK_FALSE(!(comparison.error <= tolerance));
-  }
-}
+double largest(const Array<double>& values);
+std::vector<Comparison> compare(const std::vector<Slot>& slots, const Values<double>& got,
+                                const Values<double>& reference, bool weights_apart);
+void require_close(const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
+                   double tolerance, const std::string& what, bool weights_apart = true);
 
 // The arrays of a case.
 template <class T>
@@ -131,114 +84,56 @@ struct PartArrays {
   std::vector<Part> in, out, saved = {}, d_out, d_in;
 };
 
-// The rows of a slot with `gap` elements of `fill` behind each, and back again.
-template <class T>
-Array<T> with_gaps(const Array<T>& rows, const Slot& slot, Index gap, double fill) {
-  if (gap == 0) return rows;
-  const Index width = slot.shape.back(), stride = width + gap;
-  Array<T> spread_rows(static_cast<std::size_t>(slot.count() / width * stride), static_cast<T>(fill));
-  for (Index i = 0; i < slot.count(); ++i) {
-    spread_rows[static_cast<std::size_t>(i / width * stride + i % width)] = rows[static_cast<std::size_t>(i)];
-  }
-  return spread_rows;
-}
-template <class T>
-Array<T> without_gaps(const Array<T>& spread_rows, const Slot& slot, Index gap, double fill) {
-  if (gap == 0) return spread_rows;
-  const Index width = slot.shape.back(), stride = width + gap;
-  Array<T> rows;
-  Index touched = 0;  // of the elements between the rows
-  for (Index i = 0; i < static_cast<Index>(spread_rows.size()); ++i) {
-    const T& x = spread_rows[static_cast<std::size_t>(i)];
-    if (i % stride < width) {
-      rows.push_back(x);
-    } else {
-      touched += !(static_cast<double>(x) == fill);
-    }
-  }
-  INFO("between rows of " << slot.name);
-  CHECK(touched == 0);
-  return rows;
-}
-
-constexpr double not_written = std::numeric_limits<float>::quiet_NaN(), between_rows = 5;
+// What must be written before it is read.
+constexpr double not_written = std::numeric_limits<float>::quiet_NaN();
 
 template <class T>
-Array<T> filled(const Slot& slot, double fill) {
-  return Array<T>(static_cast<std::size_t>(slot.count()), static_cast<T>(fill));
-}
+Array<T> filled(const Slot& slot, double fill);
 
 // What a case's forward pass reads and writes.
+template <class T>
+CaseArrays<T> arrays_of(const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
+                        const std::vector<Slot>& saved, const Values<T>& in);
 template <class T, class Case>
 CaseArrays<T> arrays_of(const Case& layer, const Values<T>& in) {
-  CaseArrays<T> a;
-  const std::vector<Slot> inputs = layer.inputs();
-  for (std::size_t s = 0; s < in.size(); ++s) a.in.push_back(with_gaps(in[s], inputs[s], inputs[s].gap, not_written));
-  for (const Slot& slot : layer.outputs()) {
-    a.out.push_back(with_gaps(filled<T>(slot, not_written), slot, slot.gap, between_rows));
-  }
-  for (const Slot& slot : saved_slots(layer)) a.saved.push_back(filled<T>(slot, not_written));
-  a.d_out.resize(a.out.size());
-  a.d_in.resize(inputs.size());
-  return a;
+  return arrays_of<T>(layer.inputs(), layer.outputs(), saved_slots(layer), in);
 }
+
+// What it has written.
+template <class T>
+Values<T> outputs_in(const CaseArrays<T>& a, const std::vector<Slot>& outputs);
+
+// What its backward pass reads and writes besides, and the gradients that it leaves, less what those that are added to
+// held before.
+template <class T>
+void put_d_out(CaseArrays<T>& a, const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
+               const Values<T>& d_out);
+template <class T>
+Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<Slot>& inputs);
 
 template <class T, class Device, class Case>
 Values<T> run_forward(const Case& layer, Device& device, const Values<T>& in) {
   CaseArrays<T> a = arrays_of(layer, in);
   layer.forward(device, a);
   wait_for(device);
-  Values<T> out;
-  for (const Slot& slot : layer.outputs()) {
-    out.push_back(without_gaps(a.out[out.size()], slot, slot.gap, between_rows));
-  }
-  return out;
+  return outputs_in(a, layer.outputs());
 }
 
-// Gradients as the layer leaves them, less what those that are added to held before.
 template <class T, class Device, class Case>
 Values<double> run_backward(const Case& layer, Device& device, const Values<T>& in, const Values<T>& d_out) {
-  const double before = 0.25;
   CaseArrays<T> a = arrays_of(layer, in);
   if (!a.saved.empty()) layer.forward(device, a);
-  const std::vector<Slot> inputs = layer.inputs(), outputs = layer.outputs();
-  for (std::size_t s = 0; s < outputs.size(); ++s) {
-    a.d_out[s] = with_gaps(d_out[s], outputs[s], outputs[s].gap, not_written);
-  }
-  for (std::size_t s = 0; s < inputs.size(); ++s) {
-    const Array<T> rows = filled<T>(inputs[s], inputs[s].adds ? before : not_written);
-    a.d_in[s] = with_gaps(rows, inputs[s], inputs[s].d_gap, between_rows);
-  }
+  const std::vector<Slot> inputs = layer.inputs();
+  put_d_out(a, inputs, layer.outputs(), d_out);
   layer.backward(device, a);
   wait_for(device);
-  Values<T> d_in;
-  for (const Slot& slot : inputs) d_in.push_back(without_gaps(a.d_in[d_in.size()], slot, slot.d_gap, between_rows));
-  Values<double> result = converted<double>(d_in);
-  for (std::size_t s = 0; s < inputs.size(); ++s) {
-    if (!inputs[s].adds) continue;
-    for (double& x : result[s]) x -= before;
-  }
-  return result;
+  return gradients_in(a, inputs);
 }
 
-inline double dot(const Values<double>& a, const Values<double>& b) {
-  double sum = 0;
-  for (std::size_t s = 0; s < a.size(); ++s) {
-    for (std::size_t i = 0; i < a[s].size(); ++i) sum += a[s][i] * b[s][i];
-  }
-  return sum;
-}
+double dot(const Values<double>& a, const Values<double>& b);
 
-// The derivative of dot(outputs, d_out) along one direction of the inputs, by Dual numbers.
-template <class Case, class Device>
-double dual_derivative(const Case& layer, Device& device, const Values<Dual>& in, const Values<double>& d_out) {
-  const Values<Dual> out = run_forward<Dual>(layer, device, in);
-  double sum = 0;
-  for (std::size_t s = 0; s < out.size(); ++s) {
-    for (std::size_t i = 0; i < out[s].size(); ++i) sum += out[s][i].derivative * d_out[s][i];
-  }
-  return sum;
-}
+// The derivative of dot(out, d_out).
+double derivative_of_dot(const Values<Dual>& out, const Values<double>& d_out);
 
 // Every element of an input moves the outputs alone. Under the address sanitizer, which is slow and looks for other
 // things, the first and the last of each.
@@ -270,7 +165,7 @@ void check_gradients(const Case& layer, std::uint64_t seed, Device& device, Dual
         continue;
       }
       dual_in[s][i].derivative = 1;
-      by_dual[s].push_back(dual_derivative(layer, dual_device, dual_in, d_out));
+      by_dual[s].push_back(derivative_of_dot(run_forward<Dual>(layer, dual_device, dual_in), d_out));
       dual_in[s][i].derivative = 0;
 
       const double h = 1e-5;
@@ -370,30 +265,14 @@ void check_threads(const Case& layer, std::uint64_t seed) {
 
 // A row of the table of `make gradcheck`: one tensor of one layer on one device.
 struct GradcheckRow {
-  std::string layer, what, tensor, pass, device, type;
-  double error, tolerance;
+  std::string layer = {}, what = {}, tensor = {}, pass = {}, device = {}, type = {};
+  double error = 0, tolerance = 0;
 };
-inline std::vector<GradcheckRow>& gradcheck_table() {
-  static std::vector<GradcheckRow> table;
-  return table;
-}
-
-inline void record_gradcheck(const GradcheckRow& row) {
-  gradcheck_table().push_back(row);
-  INFO(row.layer << ", " << row.what << ", " << row.pass << " " << row.tensor << ", " << row.device << ", " << row.type
-                 << ": error " << row.error << ", tolerance " << row.tolerance);
-  CHECK_FALSE(!(row.error <= row.tolerance));
-}
+void record_gradcheck(const GradcheckRow& row);
+void print_gradcheck_table();  // what `make gradcheck` shows
 
 // The order in which the emulator runs threads and blocks; a real GPU has its own.
-inline void set_thread_order([[maybe_unused]] int number) {
-#if defined(ABH_EMULATOR)
-  using emulator::Order;
-  emulator::set_order(number == 0   ? emulator::Order{Order::forward, 0}
-                      : number == 1 ? emulator::Order{Order::reverse, 0}
-                                    : emulator::Order{Order::shuffled, static_cast<unsigned>(number)});
-#endif
-}
+void set_thread_order(int number);
 
 // Runs something three times, in three orders of threads: the same bits every time. Gives the results of the first.
 template <class Run>
@@ -410,18 +289,15 @@ auto run_in_three_orders(const Run& run) {
 }
 
 // ||got - reference|| / ||reference||, the norms over one tensor; 0 / 0 is 0.
-inline double error_in_norm(const Array<double>& got, const Array<double>& reference, double floor) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    difference += (got[i] - reference[i]) * (got[i] - reference[i]);
-    norm += reference[i] * reference[i];
-  }
-  return difference == 0 ? 0 : std::sqrt(difference / std::max(norm, floor));
-}
+double error_in_norm(const Array<double>& got, const Array<double>& reference, double floor);
 
-// A layer on every GPU of this build against the CPU in double, which sees the same rounded inputs. float: the rule of
-// the golden files. bf16: in norm, per tensor; a tensor that is all but zero beside the others of its kind counts as
-// 1 % of their mean square.
+// Checks the tensors of one pass of a layer, enters them in that table, and `row` says what they have in common. float:
+// the rule of the golden files. bf16, to the tolerance of `row`: in norm, per tensor; a tensor that is all but zero
+// beside the others of its kind counts as 1 % of their mean square.
+void record_pass(GradcheckRow row, const std::string& pass, const std::vector<Slot>& slots, const Values<double>& got,
+                 const Values<double>& reference, double float_tolerance);
+
+// A layer on every GPU of this build against the CPU in double, which sees the same rounded inputs.
 template <class Case>
 void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
                double bf16_tolerance = 2e-2) {
@@ -438,25 +314,13 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
       return std::pair(converted<double>(run_forward<T>(layer, device, in)), run_backward<T>(layer, device, in, d_out));
     });
 
-    const auto record = [&](const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
-                            const std::string& pass, double float_tolerance) {
-      REQUIRE(got.size() == reference.size());
-      const std::vector<Comparison> comparisons = compare(slots, got, reference, true);
-      double largest_mean_square = 0;
-      for (const Array<double>& values : reference) {
-        double sum = 0;
-        for (double x : values) sum += x * x;
-        if (!values.empty()) largest_mean_square = std::max(largest_mean_square, sum / double(values.size()));
-      }
-      for (std::size_t s = 0; s < slots.size(); ++s) {
-        const double floor = 1e-4 * largest_mean_square * double(reference[s].size());
-        const double error = narrow ? error_in_norm(got[s], reference[s], floor) : comparisons[s].error;
-        const double tolerance = narrow ? bf16_tolerance : float_tolerance;
-        record_gradcheck({name, what, slots[s].name, pass, device_name, narrow ? "bf16" : "float", error, tolerance});
-      }
-    };
-    record(outputs, out, out_reference, "forward", 1e-5);
-    record(inputs, d_in, d_in_reference, "backward", 2e-5);
+    const GradcheckRow row{.layer = name,
+                           .what = what,
+                           .device = device_name,
+                           .type = narrow ? "bf16" : "float",
+                           .tolerance = bf16_tolerance};
+    record_pass(row, "forward", outputs, out, out_reference, 1e-5);
+    record_pass(row, "backward", inputs, d_in, d_in_reference, 2e-5);
   };
   for_each_gpu([&](auto& device, const std::string& device_name) {
     check(device, device_name, float{});
@@ -513,3 +377,13 @@ void check_layer(const Case& layer, std::uint64_t seed = 1) {
 }
 
 }  // namespace abh
+
+// Compiled there, too.
+extern template class std::vector<double, abh::TestAllocator<double>>;
+extern template class std::vector<float, abh::TestAllocator<float>>;
+extern template class std::vector<abh::bf16, abh::TestAllocator<abh::bf16>>;
+extern template class std::vector<abh::Dual, abh::TestAllocator<abh::Dual>>;
+extern template class std::vector<abh::Array<double>>;
+extern template class std::vector<abh::Array<float>>;
+extern template class std::vector<abh::Array<abh::bf16>>;
+extern template class std::vector<abh::Array<abh::Dual>>;

@@ -2,12 +2,18 @@
 
 // Networks that tests train.
 
-#include "network/network.hpp"
+#include "network/networks.hpp"
 #include "tests/block_case.hpp"
 
 namespace abh {
 
 using Reference = CpuDevice<Isa::baseline>;
+
+// Compiled once: those in double with what checks golden files, the others in tests/network_case.cpp.
+extern template class Network<Reference, double>;
+extern template class Network<PlainDevice, double>;
+extern template class Network<CpuDevice<Isa::scalar>, float>;
+extern template class Network<CpuDevice<Isa::scalar>, Dual>;
 
 // A network with a batch that it is trained on.
 struct NetworkCase {

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -10,11 +9,12 @@
 
 #include "catch.hpp"
 #include "network/mixers.hpp"
+#include "pattern.hpp"
 #include "program.hpp"
 
 using namespace abh;
 
-TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs]") {
+TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs][bench_program]") {
   const TestFolder folder;
   const std::string json = folder / "bench.json";
   std::vector<std::map<std::string, double>> steps;  // the numbers of each row
@@ -30,13 +30,10 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
       CHECK(outcome.out.find(words) != std::string::npos);
     }
     std::istringstream lines(read_bytes(json));
-    const std::regex pair("\"([a-z_]+)\": ([-+.e0-9]+)");
     for (std::string line; std::getline(lines, line);) {
       if (line.find("\"ms\"") == std::string::npos) continue;
       std::map<std::string, double> row;
-      for (std::sregex_iterator each(line.begin(), line.end(), pair), end; each != end; ++each) {
-        row[(*each)[1]] = std::stod((*each)[2]);
-      }
+      for (const Parts& pair : matches(line, "\"([a-z_]+)\": ([-+.e0-9]+)")) row[pair[1]] = std::stod(pair[2]);
       INFO(line);
       for (const char* key : {"ms", "flops", "gflop_per_s", "of_peak"}) CHECK(row[key] > 0);
       if (line.find("\"layer\"") != std::string::npos) {
@@ -66,7 +63,7 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   }
 }
 
-TEST_CASE("programs: bench says at once where it cannot write", "[programs]") {
+TEST_CASE("programs: bench says at once where it cannot write", "[programs][bench_program]") {
   const TestFolder place;
   const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
   require_refusal(bench({"--json", place / "none/b.json"}), "bench", 1, {"none/b.json: cannot write"});

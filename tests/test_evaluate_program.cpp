@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "pattern.hpp"
 #include "program.hpp"
 #include "runs/checkpoint.hpp"
 
@@ -25,12 +25,11 @@ struct Line {
 Line line_of(const Outcome& outcome) {
   require_success(outcome);
   const std::string number = "([0-9]+\\.[0-9]{4})";
-  const std::regex form("evaluate: (.*), ([0-9]+) characters, " + number + " nats/char \\(" + number +
-                        " bits/char\\), " + number + " nats/byte \\(" + number + " bits/byte\\)");
-  std::smatch parts;
   const std::string line = last_line(outcome.out);
   INFO(line);
-  REQUIRE(std::regex_match(line, parts, form));
+  const Parts parts = whole_match(line, "evaluate: (.*), ([0-9]+) characters, " + number + " nats/char \\(" + number +
+                                            " bits/char\\), " + number + " nats/byte \\(" + number + " bits/byte\\)");
+  REQUIRE_FALSE(parts.empty());
   CHECK(outcome.out.ends_with(line + "\n"));
   return {parts[1],           std::stod(parts[2]), std::stod(parts[3]), std::stod(parts[4]), std::stod(parts[5]),
           std::stod(parts[6])};
@@ -131,9 +130,9 @@ TEST_CASE("programs: evaluate --by-character shows and draws what was hard", "[p
   CHECK(line_of(shown).per_byte == line_of(plain).per_byte);
   CHECK(shown.out.find('\x1b') == std::string::npos);
   CHECK(plain.out.find("the cat") == std::string::npos);
-  const std::regex rows("\nthe cat\u21b5\n [.0-9]{7}\nsat on a mat\\.\u21b5\n[.0-9]{14}\n");
+  const std::string rows = "\nthe cat\u21b5\n [.0-9]{7}\nsat on a mat\\.\u21b5\n[.0-9]{14}\n";
   INFO(shown.out);
-  CHECK(std::regex_search(shown.out, rows));
+  CHECK_FALSE(matches(shown.out, rows).empty());
   const std::string svg = read_bytes(place.run + "/evaluate.svg");
   CHECK(svg.find("<title>t not predicted</title>") != svg.npos);
   CHECK(shown.out.find("picture: " + place.run + "/evaluate.svg\n") != std::string::npos);

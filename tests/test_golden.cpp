@@ -13,6 +13,10 @@
 #include "folder.hpp"
 
 namespace abh {
+
+// Compiled once, with the program.
+extern template class GoldenCases<CpuDevice<Isa::baseline>, double>;
+
 namespace {
 
 // The content of a golden file, to be changed by a test before it is written.

@@ -7,6 +7,9 @@
 #include "base/error.hpp"
 #include "layers/gelu.hpp"
 #include "tests/layer_case.hpp"
+#if defined(ABH_EMULATOR)
+#include "cuda/emulator/emulator.hpp"
+#endif
 
 namespace abh {
 namespace {

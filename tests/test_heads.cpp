@@ -1,7 +1,6 @@
 #include <cmath>
 #include <vector>
 
-#include "network/network.hpp"
 #include "tests/network_case.hpp"
 
 namespace abh {

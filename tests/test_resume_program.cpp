@@ -5,13 +5,13 @@
 #include <csignal>
 #include <filesystem>
 #include <random>
-#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "files/safetensors.hpp"
+#include "pattern.hpp"
 #include "program.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
@@ -33,9 +33,8 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
     REQUIRE(stopped.signal == 0);
     REQUIRE(stopped.status == status);
     CHECK(stopped.err.empty());
-    std::smatch parts;
-    const std::string line = last_line(stopped.out);
-    REQUIRE(std::regex_match(line, parts, std::regex("stopped at step ([0-9]+); go on with --resume (.*)")));
+    const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); go on with --resume (.*)");
+    REQUIRE_FALSE(parts.empty());
     CHECK(parts[2] == run);
     // Its sample is that of its model.
     const Outcome sample = generate({"--checkpoint", run, "--tokens", "1000"});
@@ -45,7 +44,7 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]"
     if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
     const Outcome resumed = train({"--resume", run, "--recompute", signal == SIGINT ? "1" : "0"});
     require_success(resumed);
-    CHECK(resumed.out.find("\nresume: goes on from step " + parts[1].str() + " of 1500, on " + place.data + "\n") !=
+    CHECK(resumed.out.find("\nresume: goes on from step " + parts[1] + " of 1500, on " + place.data + "\n") !=
           std::string::npos);
     require_equal_runs(run, expected);
   }
@@ -64,10 +63,9 @@ TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
                         "--log-every 10 --checkpoint-every 0"));
   const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 10/"});
   REQUIRE(stopped.status == 143);
-  std::smatch parts;
-  const std::string line = last_line(stopped.out);
-  REQUIRE(std::regex_search(line, parts, std::regex("stopped at step ([0-9]+);")));
-  const std::string step = parts[1];
+  const std::vector<Parts> said = matches(last_line(stopped.out), "stopped at step ([0-9]+);");
+  REQUIRE_FALSE(said.empty());
+  const std::string step = said[0][1];
   const Outcome ended = train({"--data", place.data, "--resume", place.run, "--steps", step});
   require_success(ended);
   const Outcome whole = train(with(flags, {"--out", place / "whole", "--steps", step}));

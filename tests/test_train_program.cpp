@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "catch.hpp"
 #include "files/safetensors.hpp"
 #include "network/mixers.hpp"
+#include "pattern.hpp"
 #include "program.hpp"
 #include "runs/training.hpp"
 
@@ -75,8 +75,8 @@ TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
   write_bytes(place.data, binary_content());
   const Outcome trained = train(place.flags({"--tokenizer", "byte"}));
   require_success(trained);
-  const std::regex result("final: .*, val [0-9.]+ nats/byte \\([0-9.]+ bits/byte\\), best .*");
-  CHECK(std::regex_match(last_line(trained.out), result));
+  const std::string result = "final: .*, val [0-9.]+ nats/byte \\([0-9.]+ bits/byte\\), best .*";
+  CHECK_FALSE(whole_match(last_line(trained.out), result).empty());
   CHECK(trained.out.find("char") == std::string::npos);
   CHECK(read_bytes(place.run + "/loss.svg").find(">nats per byte</text>") != std::string::npos);
   require_success(train({"--data", place.data, "--resume", place.run, "--steps", "8"}));
@@ -185,7 +185,7 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
     CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // nothing is drawn there
     const Outcome release = run_program_of_build(name, {"--version"});
     require_success(release);
-    CHECK(std::regex_match(release.out, std::regex(name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n")));
+    CHECK_FALSE(whole_match(release.out, name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n").empty());
   }
 }
 
@@ -296,12 +296,12 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(outcome.out.find('\x1b') == std::string::npos);
   CHECK(outcome.out.find('\r') == std::string::npos);
   const std::string number = "[0-9]+\\.[0-9]+";
-  const std::regex result("final: corpus text, step 9, train " + number + ", val (" + number + ") nats/char \\((" +
-                          number + ") bits/char\\), best (" + number + ") at step ([0-9]+), [0-9]+ tokens/s");
+  const std::string result = "final: corpus text, step 9, train " + number + ", val (" + number + ") nats/char \\((" +
+                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), [0-9]+ tokens/s";
   const std::string line = last_line(outcome.out);
   INFO(line);
-  std::smatch parts;
-  REQUIRE(std::regex_match(line, parts, result));
+  const Parts parts = whole_match(line, result);
+  REQUIRE_FALSE(parts.empty());
   CHECK(std::abs(std::stod(parts[2]) - std::stod(parts[1]) / std::log(2.0)) < 2e-4);
   CHECK(outcome.out.ends_with(line + "\n"));
 
@@ -354,11 +354,8 @@ TEST_CASE("programs: the settings say where a run computes, and what its memory 
 
   std::string memory = line_with("memory: ");
   memory.erase(0, memory.find("; memory: "));
-  const std::regex number("[0-9]+\\.[0-9]");
   std::vector<double> sizes;
-  for (std::sregex_iterator at(memory.begin(), memory.end(), number), end; at != end; ++at) {
-    sizes.push_back(std::stod(at->str()));
-  }
+  for (const Parts& number : matches(memory, "[0-9]+\\.[0-9]")) sizes.push_back(std::stod(number[0]));
   REQUIRE(sizes.size() == 6);  // the sum, then its parts
   double sum = 0;
   for (std::size_t i = 1; i < sizes.size(); ++i) sum += sizes[i];
@@ -476,9 +473,8 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   values.insert(training.begin(), training.end());
   Arguments arguments;
   const std::string help = run_program_of_build("train", {"--help"}).out;
-  const std::regex flag("\n  --([a-z-]+) ");
-  for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) {
-    const std::string name = (*each)[1];
+  for (const Parts& flag : matches(help, "\n  --([a-z-]+) ")) {
+    const std::string& name = flag[1];
     if (name == "resume" || name == "init-from" || name == "overwrite" || name == "help" || name == "version") continue;
     INFO("a flag that this test does not know: --" << name);
     REQUIRE(values.count(name) == 1);

@@ -1,5 +1,6 @@
 // train --weight-average as its users meet it.
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <map>

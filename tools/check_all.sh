@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # tools/check_all.sh: every check there is, the long way. An hour or so on two cores; FUZZ_SECONDS shortens the fuzzing.
+# What .ci/run has no time for is among them: slow and large tests, bench, AVX2 and AVX-512 under the address sanitizer,
+# undefined behaviour in what compiles longest, AVX2 under the thread sanitizer, tests by clang++, and with libc++ tests
+# and programs other than train and golden.
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md).
 set -u
 cd "$(dirname "$0")/.."
@@ -24,7 +27,7 @@ check "clang++ with libc++" tools/clang_build.sh libcxx
 check "quick tests, clang++ with libc++" build-libcxx/tests "~[slow]~[gpu]"
 check "64-bit ARM: quick tests and golden files" tools/aarch64.sh ${GOLDEN_FILES:-}
 check "64-bit ARM: sums stay in their registers" tools/neon_registers.py aarch64-linux-gnu-g++ "clang++ --target=aarch64-linux-gnu"
-check "address and undefined-behaviour sanitizers" env OMIT_AVX512=OFF tools/sanitize.sh asan
+check "address and undefined-behaviour sanitizers" env OPTIONS=-DOMIT_AVX512=OFF tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
 check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"
 check "thread sanitizer: training runs, emulated kernels too" tools/tsan_training.sh

@@ -31,10 +31,10 @@ if [ $# -gt 0 ]; then
   count "$build/tests" -d yes "$@"
 else
   # All of them in two halves that take about as long, one beside the other.
-  "$build/tests" -d yes "[gpu],[programs]" >"$build/beside.txt" 2>&1 &
+  "$build/tests" -d yes "[gpu]" >"$build/beside.txt" 2>&1 &
   beside=$!
   trap 'kill "$beside" 2>/dev/null; exit 130' INT TERM
-  count "$build/tests" -d yes "~[gpu]~[programs]"
+  count "$build/tests" -d yes "~[gpu]"
   wait "$beside"
   count sh -c 'cat "$1"; exit "$2"' sh "$build/beside.txt" $?
 fi

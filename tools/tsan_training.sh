@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # tools/tsan_training.sh: short training runs of every mixer under the thread sanitizer: on three threads, and on the
 # emulator, where every CUDA thread counts as a thread; then text from the emulator, which runs the step functions.
+# OPTIONS in the environment: of CMake, as -DOMIT_AVX2=ON for the CPU layers of the baseline, whose threads are the same.
 set -euo pipefail
 tools/need.sh cmake c++
-cmake --preset tsan >/dev/null
+# shellcheck disable=SC2086 # options are words
+cmake --preset tsan ${OPTIONS:-} >/dev/null
 cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train generate built_in_corpus | tail -n 1
 build-tsan/built_in_corpus build-tsan/corpus.txt >/dev/null
 export TSAN_OPTIONS=halt_on_error=1

@@ -11,7 +11,7 @@ bool isa_available(Isa isa) {
   switch (isa) {
     case Isa::baseline:
       return true;
-#if defined(ABH_X86)
+#if defined(ABH_AVX2)
     case Isa::avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif

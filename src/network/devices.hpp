@@ -36,7 +36,7 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
     case Isa::avx512:
       return body.template operator()<CpuDevice<Isa::avx512>, float>();
 #endif
-#if defined(ABH_X86)
+#if defined(ABH_AVX2)
     case Isa::avx2:
       return body.template operator()<CpuDevice<Isa::avx2>, float>();
 #endif

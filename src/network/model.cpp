@@ -11,8 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "network/devices.hpp"
-#include "network/network.hpp"
+#define ABH_COMPILE_NETWORKS
+#include "network/networks.hpp"
 
 namespace abh {
 

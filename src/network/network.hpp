@@ -456,9 +456,11 @@ class Network {
     }
   }
 
-  // Scratch memory of a training step on the largest batch: the same step on a device that only counts.
-  static std::size_t workspace_bytes(const Device& device, const ModelConfig& config, const NetworkExtent& extent) {
-    Device counter = device.counter();
+  // Scratch memory of a training step on the largest batch: the same step on a device that only counts. A template, for
+  // not every Device can.
+  template <class Counting>
+  static std::size_t workspace_bytes(const Counting& device, const ModelConfig& config, const NetworkExtent& extent) {
+    Counting counter = device.counter();
     Network network(counter, config, extent);
     const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
     const Token* tokens_bc = memory_bc.as<Token>();

@@ -15,10 +15,16 @@
 
 #include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
-#include "network/devices.hpp"
+#include "network/networks.hpp"
 #include "program/flags.hpp"
 
 namespace abh {
+
+// In golden_networks.cpp.
+extern template class Network<PlainDevice, double>;
+extern template class Network<CpuDevice<Isa::baseline>, double>;
+
+template class GoldenCases<CpuDevice<Isa::baseline>, double>;
 
 namespace {
 

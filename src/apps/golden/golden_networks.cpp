@@ -1,0 +1,12 @@
+// The networks in double, which only golden files and tests are computed with.
+
+#include "cpu/cpu.hpp"
+#include "network/network.hpp"
+#include "plain/plain.hpp"
+
+namespace abh {
+
+template class Network<PlainDevice, double>;
+template class Network<CpuDevice<Isa::baseline>, double>;
+
+}  // namespace abh
