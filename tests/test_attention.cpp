@@ -19,7 +19,7 @@ TEST_CASE("dot product attention: masked keys, positions that see nothing", "[at
 }
 
 // And several blocks: with 8 heads, 200 positions are two blocks of two tiles.
-TEST_CASE("dot product attention: several tiles", "[attention][large]") {
+TEST_CASE("dot product attention: several tiles", "[attention][heavy]") {
   for (const bool causal : {true, false}) {
     for (const AttentionCase& layer :
          {AttentionCase{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal},
@@ -36,7 +36,7 @@ TEST_CASE("dot product attention: several tiles", "[attention][large]") {
   }
 }
 
-TEST_CASE("dot product attention: more blocks than pieces that they are dealt out to", "[attention][large]") {
+TEST_CASE("dot product attention: more blocks than pieces that they are dealt out to", "[attention][heavy]") {
   // One head: 17 blocks of one tile, and 16 pieces of d_query. Sixteen heads: two blocks, the first of eight tiles, and
   // one piece.
   check_float(AttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3}, 5);
@@ -44,7 +44,7 @@ TEST_CASE("dot product attention: more blocks than pieces that they are dealt ou
   check_float(AttentionCase{.B = 4, .C = 520, .N = 4, .K = 4}, 5);
 }
 
-TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[attention][large]") {
+TEST_CASE("dot product attention: every remainder of rows, lanes and channels", "[attention][heavy]") {
   // Ends of lane vectors, of groups of two, of blocks of rows and of tiles, on and off the diagonal.
   const auto check = [](const AttentionCase& layer) { check_float(layer, 11, 1e-5, 2e-5, false); };
   for (const Index C : {2, 4, 9, 15, 24, 31, 33, 50, 63, 66, 97, 127, 128, 140}) {

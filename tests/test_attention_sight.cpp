@@ -44,7 +44,7 @@ TEST_CASE("attention: every derivative, whoever sees whom", "[attention]") {
   }
 }
 
-TEST_CASE("attention: in tiles, whoever sees whom", "[attention][large]") {
+TEST_CASE("attention: in tiles, whoever sees whom", "[attention][heavy]") {
   // Edges of tiles, lane vectors and blocks in and out of step with the positions. One head: blocks of keys are dealt
   // out to pieces, of which a window leaves some without a part in d_query.
   int cases = 0;
@@ -67,7 +67,7 @@ TEST_CASE("attention: in tiles, whoever sees whom", "[attention][large]") {
   }
 }
 
-TEST_CASE("attention: windows and biases over many blocks, with any number of threads", "[attention][large]") {
+TEST_CASE("attention: windows and biases over many blocks, with any number of threads", "[attention][heavy]") {
   for (const AttentionCase& layer :
        {AttentionCase{.B = 1, .C = 1100, .N = 1, .K = 3, .reach = 100},
         AttentionCase{.B = 4, .C = 300, .N = 4, .K = 8, .reach = 70},

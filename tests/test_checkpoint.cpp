@@ -155,7 +155,7 @@ TEST_CASE("checkpoint: a run of no steps has a state too", "[checkpoint]") {
   CHECK(read_run_state(folder / "resume.safetensors").recent_losses.empty());
 }
 
-TEST_CASE("checkpoint: no bit can change unseen", "[checkpoint][large]") {
+TEST_CASE("checkpoint: no bit can change unseen", "[checkpoint][heavy]") {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   write_checkpoint(path, some_checkpoint());

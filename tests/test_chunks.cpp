@@ -248,7 +248,7 @@ TEST_CASE("chunks: in float on a GPU", "[chunks][gpu]") {
 }
 
 // Truncated, what enters a chunk is a constant: central differences of a loss in which it is.
-TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][large]") {
+TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][heavy]") {
   PlainDevice device;
   for (NetworkCase network : chunk_cases()) {
     const std::vector<MixerProperties> mixers = mixer_properties(network.config);

@@ -79,7 +79,7 @@ TEST_CASE("programs: a text without line breaks has a default prompt too", "[pro
   CHECK(outcome.out.size() == 12);
 }
 
-TEST_CASE("programs: every mixer writes on beyond its context", "[programs]") {
+TEST_CASE("programs: every mixer writes on beyond its context", "[programs][heavy]") {
   for (const MixerProperties& properties : Mixers::properties) {
     const std::string mixer = properties.name;
     for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {

@@ -101,7 +101,7 @@ TEST_CASE("programs: --init-from with bytes", "[programs]") {
                   {"text.txt: invalid UTF-8 at byte offset 1000"});
 }
 
-TEST_CASE("programs: --init-from refuses another model", "[programs]") {
+TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
   const Workplace place;
   const std::string model = trained();
   const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};

@@ -24,7 +24,7 @@ TEST_CASE("linear with one input or one output channel and gaps", "[linear]") {
 }
 
 // Sizes that need several blocks of K, several blocks of columns, and parts of K in the gradient of the weight.
-TEST_CASE("linear over several blocks", "[linear][large]") {
+TEST_CASE("linear over several blocks", "[linear][heavy]") {
   const LinearCase cases[] = {{.BC = 97, .I = 530, .O = 34, .bias = true, .scale = 0.5},
                               {.BC = 50, .I = 33, .O = 1100, .bias = true, .in_gap = 7},
                               {.BC = 700, .I = 40, .O = 17, .bias = true, .accumulate = true, .out_gap = 3},

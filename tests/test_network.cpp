@@ -3,7 +3,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("network: the gradient of every weight against dual numbers", "[network]") {
+TEST_CASE("network: the gradient of every weight against dual numbers", "[network][heavy]") {
   for (const NetworkCase& network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();

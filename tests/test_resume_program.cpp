@@ -154,7 +154,7 @@ void kill_and_resume(int runs, unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("programs: a killed run leaves whole checkpoints and goes on from them", "[programs]") {
+TEST_CASE("programs: a killed run leaves whole checkpoints and goes on from them", "[programs][heavy]") {
   kill_and_resume(4, 1);
 }
 
@@ -253,7 +253,7 @@ TEST_CASE("programs: a run knows where its text is, and can be told", "[programs
   }
 }
 
-TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "[programs]") {
+TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--steps 60 --dropout 0.1 --eval-every 10 --checkpoint-every 20 --log-every 5"));
@@ -287,7 +287,7 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(read_run_state(place / "tiny/resume.safetensors").training.log_every == 9);
 }
 
-TEST_CASE("programs: a resumed run may be told again what it is", "[programs]") {
+TEST_CASE("programs: a resumed run may be told again what it is", "[programs][heavy]") {
   const Workplace place;
   require_success(train(place.flags()));
   copy_run(place.run, place / "again");
@@ -314,7 +314,8 @@ TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
   require_success(train(place.flags()));
 }
 
-TEST_CASE("programs: killed while it moves another run aside, a run leaves every folder to one run", "[programs]") {
+TEST_CASE("programs: killed while it moves another run aside, a run leaves every folder to one run",
+          "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--steps 40 --checkpoint-every 1 --log-every 1 --eval-every 10"));
   const std::string old = place / "old";

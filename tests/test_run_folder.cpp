@@ -283,7 +283,7 @@ TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[r
   CHECK_FALSE(RunLock(place / "nowhere").has_folder());
 }
 
-TEST_CASE("of runs that start at the same moment one gets the folder", "[run_folder]") {
+TEST_CASE("of runs that start at the same moment one gets the folder", "[run_folder][heavy]") {
   for (int round = 0; round < 20; ++round) {
     const TestFolder place;
     const std::string run = place / "run";
@@ -393,7 +393,7 @@ TEST_CASE("at any step, a run that begins and one that goes on do not get into o
   CHECK(begun < stop);
 }
 
-TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder]") {
+TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder][heavy]") {
   const bool overwrite = GENERATE(false, true);
   int stop = 0;
   for (bool killed = true; killed; ++stop) {
