@@ -225,7 +225,7 @@ TEST_CASE("programs: bf16 is for GPUs", "[programs]") {
   CHECK_FALSE(exists(place.run + "/model.safetensors"));
 }
 
-TEST_CASE("programs: the plain loops train, go on, write text and are measured", "[programs]") {
+TEST_CASE("programs: the plain loops train, go on, write text and are measured", "[programs][bench_program]") {
   const Workplace place;
   const Arguments changes = {"--device", "plain", "--steps", "4", "--dropout", "0.1"};
   const Outcome trained = train(place.flags(changes));
