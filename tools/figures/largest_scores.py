@@ -14,8 +14,8 @@ text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;fon
 .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .rescaled{stroke-dasharray:5 5}
 .ink{stroke:#1f2328}
-.width0{stroke:#86b6ea}
-.width1{stroke:#1f6fbf}
+.width0{stroke:#4f94d8}
+.width1{stroke:#174a80}
 .width2{stroke:#c2410c}
 @media (prefers-color-scheme:dark){
 text{fill:#9aa4af}
@@ -70,7 +70,7 @@ def drawn(found, rates, widths, rescale):
         svg.text(x + 29, 60, f"{width:,} channels", "name")
         x += 140
     svg.line("line ink", 24, 80, 46, 80)
-    svg.text(53, 84, "as it is", "name")
+    svg.text(53, 84, "not rescaled", "name")
     svg.line("line ink rescaled", 164, 80, 186, 80)
     svg.text(193, 84, f"--rescale {rescale}", "name")
 
@@ -87,7 +87,7 @@ def drawn(found, rates, widths, rescale):
             for level in levels:
                 y = place(0, level)[1]
                 svg.line("axis" if level == levels[0] else "grid", left, y, left + PANEL, y)
-                svg.text(left - 8, y + 4, f"{level:g}", anchor="end")
+                svg.text(left - 8, y + 4, f"{level:,g}", anchor="end")
             for step in range(0, steps + 1, 100):
                 x = place(step, levels[0])[0]
                 svg.line("axis", x, bottom, x, bottom + 4)
