@@ -55,7 +55,7 @@ bench: configure ## measure speed beside this machine's peaks (ARGS="--preset ba
 	$(call build,bench)
 	@$(BUILD)/bench $(ARGS)
 
-test: ## build and run the tests (5 to 8 minutes on 2 cores)
+test: ## build and run the tests (some 8 minutes on 2 cores)
 	@tools/test.sh $(BUILD)
 
 gradcheck: ## a table of every layer and tensor: GPU kernels (emulated, real) against the CPU in double
