@@ -14,7 +14,11 @@ void place_rows(Device& device, const PlaceRows<T>& a) {
     T* to = a.to + row * a.to_stride;
     const T* from = a.from + row * a.from_stride;
     for_lanes<T>(a.columns, [&]<class L>(Index i) {
-      store<L>(to + i, a.add ? load<L>(to + i) + load<L>(from + i) : load<L>(from + i));
+      if (a.add) {
+        store<L>(to + i, load<L>(to + i) + load<L>(from + i));  // (place.2)
+      } else {
+        store<L>(to + i, load<L>(from + i));  // (place.1)
+      }
     });
   });
 }

@@ -18,7 +18,11 @@ __global__ void place_kernel(PlaceRows<T> a, Index pieces_of_row) {
   for (Index i = begin + Index{threadIdx.x} % warp_size; i < end; i += warp_size) {
     T* to = a.to + row * a.to_stride + i;
     const T from = a.from[row * a.from_stride + i];
-    *to = a.add ? T(float(*to) + float(from)) : from;
+    if (a.add) {
+      *to = T(float(*to) + float(from));  // (place.2)
+    } else {
+      *to = from;  // (place.1)
+    }
   }
 }
 

@@ -10,7 +10,11 @@ void place_rows(Device&, const PlaceRows<T>& a) {
   const auto from = array(a.from, a.from_stride);
   for (Index row = 0; row < a.rows; ++row) {
     for (Index column = 0; column < a.columns; ++column) {
-      to(row, column) = a.add ? to(row, column) + from(row, column) : from(row, column);
+      if (a.add) {
+        to(row, column) = to(row, column) + from(row, column);  // (place.2)
+      } else {
+        to(row, column) = from(row, column);  // (place.1)
+      }
     }
   }
 }

@@ -16,6 +16,7 @@ from fault import Fault
 
 TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
+COPIES = {"place_rows"}  # functions of a layer that move numbers and compute nothing: calling them is no use of it
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 LONGEST_EXCERPT = 8
 
@@ -196,7 +197,7 @@ class Calls:
             if room.kind == "layers":
                 for line in room.header.lines:
                     declared = re.match(r"(?:inline |constexpr )*(?:void|\w[\w<>]*) (\w+)\(", line.text)
-                    if declared:
+                    if declared and declared.group(1) not in COPIES:
                         self._functions[declared.group(1)] = room.name
         self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
         members: dict[str, dict[str, str]] = {}

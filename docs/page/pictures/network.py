@@ -45,6 +45,7 @@ LAYER_TITLES = {
     "masked_mean": "masked mean: one row of a sequence, for a classifier",
     "metric_attention": "metric attention: keys from a projection and a learned metric",
     "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
+    "place": "place: rows of numbers on their way, from one chunk of a sequence to the next",
     "pooling": "pooling: a running average, weighted by one logit a position",
     "pooling_logits": "pooling logits: one number a position and head",
     "rescale": "rescale: a head at a time to mean 0 and deviation 1",
@@ -197,6 +198,10 @@ def paint(d: Drawing) -> None:
     d.line([(LEFT, m.y), (RIGHT, m.y)], "rule", LINE)
     m.y += 12
     m.block(("cross",), "for two sequences, in no mixer", LEFT, RIGHT)
+    with d.link("layers/place.html", LAYER_TITLES["place"]):
+        d.box(LEFT, m.y + 14, 60, 30, "place", ink="link", bold=True)
+    d.text(LEFT + 68, m.y + 33, "rows from one chunk of a sequence to the next", SMALL, "start", "faint")
+    m.y += 52
 
 
 def optimizers(d: Drawing, top: float) -> float:
@@ -251,11 +256,11 @@ PICTURES = [
             "again, and cross entropy. The mixer is additive, metric, quadratic, dot, leap, average or identity. Below, the "
             "optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
-            "these. Every box is a link to its page."
+            "these, and place, which moves rows from one chunk of a sequence to the next. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1380,
+        height=1432,
         paint=paint,
         constants=(
             Constant(
