@@ -68,8 +68,8 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   T* score_nc = scratch.template take<T>(a.N * rows);
   parallel_for(device, a.N, [&](Index n, Index) {
     T* score_c = score_nc + n * rows;
-    const T* key_ck = a.key_ch + first * H + n * a.K;
-    const T* value_ck = a.value_ch + first * H + n * a.K;
+    const T* key_ck = rows > 0 ? a.key_ch + first * H + n * a.K : nullptr;
+    const T* value_ck = rows > 0 ? a.value_ch + first * H + n * a.K : nullptr;
     T max = T(-infinity);
     for (Index c = 0; c < rows; ++c) {
       RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes

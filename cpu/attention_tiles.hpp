@@ -16,7 +16,7 @@ constexpr double infinity = __builtin_inf();
 template <class T>
 Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index count, Index N, Index K) {
   const Index step = stride_or(stride, N * K);
-  return {first + b * count * step + n * K, step};
+  return {first ? first + b * count * step + n * K : nullptr, step};
 }
 
 template <class T>

@@ -91,7 +91,7 @@ TEST_CASE("programs: evaluate counts characters and bytes", "[programs]") {
   }
 }
 
-TEST_CASE("programs: evaluate takes windows up to the position table, or any without one", "[programs]") {
+TEST_CASE("programs: evaluate takes windows up to the position table, or any without one", "[programs][heavy]") {
   const Workplace place;
   const std::string learned = trained(), none = trained({"--mixer", "dot", "--positions", "none"});
   const auto loss = [&](const std::string& run, const std::string& context) {

@@ -78,7 +78,7 @@ double sum_of(const std::vector<double>& values) { return std::accumulate(values
 
 }  // namespace
 
-TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a batch holds", "[evaluation]") {
+TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a batch holds", "[evaluation][heavy]") {
   const std::vector<std::string> letters = {"a", "b", "\n", "\xc3\xa9", "\xe2\x82\xac"};  // é and €
   for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
     // Windows and batches that end with the text, and others; 1024 tokens are a batch.
@@ -108,7 +108,7 @@ TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a
   }
 }
 
-TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once", "[evaluation][chunks]") {
+TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once", "[evaluation][chunks][heavy]") {
   const Index size = 301;
   const std::string letters = "ab\n\xc3\xa9";
   bool rounds = false;  // otherwise than at once, as a pooling does that goes on from its average

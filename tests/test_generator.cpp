@@ -60,7 +60,7 @@ std::vector<double> frequencies(std::span<const float> logits_v, const SamplingS
 
 }  // namespace
 
-TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generator]") {
+TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generator][heavy]") {
   const std::vector<float> logits_v = {1.5f, -2.0f, 0.0f, 3.0f, 2.9f, -30.0f};
   constexpr int draws = 200'000;
   for (const double temperature : {0.5, 1.0, 3.0}) {

@@ -67,7 +67,7 @@ std::string evaluation(const std::string& checkpoint, const std::string& data) {
 
 }  // namespace
 
-TEST_CASE("programs: models from elsewhere are read with the least that says what they are", "[programs]") {
+TEST_CASE("programs: models from elsewhere are read with the least that says what they are", "[programs][heavy]") {
   const Workplace place;
   const std::string theirs = place / "theirs.safetensors";
   struct Case {

@@ -335,7 +335,7 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
   }
 }
 
-TEST_CASE("network: what is computed again is the same, bit by bit", "[network]") {
+TEST_CASE("network: what is computed again is the same, bit by bit", "[network][heavy]") {
   for (const NetworkCase& each : all_cases()) {
     for (const bool narrow : {true, false}) {
       NetworkCase network = narrow ? each : wider(each);

@@ -216,7 +216,8 @@ void check_step_on_cpus(const Scratch& s, Index threads) {
   });
 }
 
-TEST_CASE("network: a step on a device that computes nothing asks for the memory of a step", "[network][memory]") {
+TEST_CASE("network: a step on a device that computes nothing asks for the memory of a step",
+          "[network][memory][heavy]") {
   for (const Scratch& s : small_steps) {
     for (const Index threads : {1, 2, 3}) check_step_on_cpus(s, threads);
   }

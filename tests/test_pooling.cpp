@@ -187,7 +187,7 @@ TEST_CASE("pooling: few long sequences, extreme logits", "[pooling][slow]") {
   check_long_sequences(1e4);
 }
 
-TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling]") {
+TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling][heavy]") {
   check_long_sequences(1);
   const PoolingCase strided{{2, 700, 2, 11}, nullptr, true, 5, 9};
   check_float(strided, 1);

@@ -91,7 +91,7 @@ TEST_CASE("pooling: lane widths agree at every odd size, with decay, several pay
 }
 
 // Slopes so small that a sequence is seen far across the borders of chunks, and some that are not.
-TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into chunks", "[pooling]") {
+TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into chunks", "[pooling][heavy]") {
   for (const PoolingShape& shape : {PoolingShape{2, 1040, 1, 9, 0, true, 2}, PoolingShape{1, 1100, 2, 5},
                                     PoolingShape{2, 600, 1, 9, 0, false, 2}}) {
     for (double scale : {1.0, 20.0}) {
@@ -127,7 +127,7 @@ TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into
 }
 
 // Where the maximum is a number that is lowered at every position, the float of 0.003 is wrong by 9e-3 here.
-TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling]") {
+TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling][heavy]") {
   const PoolingCase layer = decaying({{1, 65536, 1, 4}});
   PlainDevice plain;
   for (double slope : {0.5, 1.0 / 256, 0.63, 0.003}) {

@@ -18,7 +18,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs]") {
+TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16 --steps 1500 --eval-every 400 "

@@ -316,7 +316,7 @@ const Arguments sharded = words(
     "--layers 2 --channels 9 --heads 3 --context 7 --mixer additive,dot --dropout 0.2 --batch 8 --steps 1000 "
     "--warmup 2 --eval-every 250 --log-every 10 --checkpoint-every 50");
 
-TEST_CASE("programs: a run in shards goes on as if nothing had been, on any threads", "[programs][shards]") {
+TEST_CASE("programs: a run in shards goes on as if nothing had been, on any threads", "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(sharded), {"--shards", "4"});
   const Outcome whole = train(flags);
@@ -334,7 +334,7 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
 }
 
 TEST_CASE("programs: shards are a power of two that divides the batch, the same for all of a run",
-          "[programs][shards]") {
+          "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = place.flags(sharded);
   for (const char* shards : {"3", "0", "-2", "16", "131072", "two"}) {

@@ -12,7 +12,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: the same run writes the same bytes, with any number of threads", "[programs]") {
+TEST_CASE("programs: the same run writes the same bytes, with any number of threads", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--layers 4 --mixer additive,metric,dot,quadratic --window 3,0,0,0 --dropout 0.2 "
@@ -125,7 +125,7 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
   require_equal_runs(place.run, other.run);
 }
 
-TEST_CASE("programs: a loss that is no number stops the run at a step that is named", "[programs]") {
+TEST_CASE("programs: a loss that is no number stops the run at a step that is named", "[programs][heavy]") {
   for (const std::string changes : {"--mixer additive", "--mixer dot", "--mixer metric", "--init-std 1e6"}) {
     for (const std::string eval_every : {"0", "1"}) {
       const Workplace place;

@@ -427,7 +427,7 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", 
   CHECK(log_lines() == 5);
 }
 
-TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs]") {
+TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs][heavy]") {
   for (const char* changes :
        {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
         "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
@@ -517,7 +517,7 @@ TEST_CASE("programs: presets are starting points that other flags override", "[p
   }
 }
 
-TEST_CASE("programs: extreme but legal settings work", "[programs]") {
+TEST_CASE("programs: extreme but legal settings work", "[programs][heavy]") {
   const Workplace place;
   for (const char* changes :
        {"--dropout 1", "--label-smoothing 1", "--learning-rate 0", "--init-std 0", "--weight-decay 0 --clip 0",

@@ -42,7 +42,7 @@ TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", 
          read_run_state(place / "without/resume.safetensors").weights));
 }
 
-TEST_CASE("programs: a long --weight-average is the mean of the weights of all steps", "[programs]") {
+TEST_CASE("programs: a long --weight-average is the mean of the weights of all steps", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags({"--eval-every", "0", "--weight-average", "1000"}), rising);
   const int steps = 7;
@@ -80,7 +80,7 @@ TEST_CASE("programs: a long --weight-average is the mean of the weights of all s
   CHECK((on.average == on.weights));
 }
 
-TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing had been", "[programs]") {
+TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing had been", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(words("--steps 1500 --eval-every 400 --log-every 20 --weight-average 50")),
                                words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16"));
