@@ -8,6 +8,9 @@ tools/need.sh cmake c++ catch2 python3 || exit 1
 cmake -S . -B "$build" -DBUILD_TESTING=ON -DBUILD_EMULATOR=ON >/dev/null || exit 1
 cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" || exit 1
 
+TMPDIR=$(tools/temporary_folder.sh)
+export TMPDIR
+
 passed=0
 failed=0
 # count COMMAND...: runs it, shows what it prints, and adds up its last line "N passed, N failed".
@@ -30,11 +33,13 @@ count() {
 if [ $# -gt 0 ]; then
   count "$build/tests" -d yes "$@"
 else
-  # All of them in two halves that take about as long, one beside the other.
+  # All of them in two halves that take about as long, one beside the other. Those that run programs are a process of
+  # their own, which is small and therefore quickly copied when a program starts.
   "$build/tests" -d yes "[gpu]" >"$build/beside.txt" 2>&1 &
   beside=$!
   trap 'kill "$beside" 2>/dev/null; exit 130' INT TERM
-  count "$build/tests" -d yes "~[gpu]"
+  count "$build/tests" -d yes "[programs]~[gpu],[run_folder]~[gpu]"
+  count "$build/tests" -d yes "~[gpu]~[programs]~[run_folder]"
   wait "$beside"
   count sh -c 'cat "$1"; exit "$2"' sh "$build/beside.txt" $?
 fi
