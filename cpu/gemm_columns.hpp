@@ -150,7 +150,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
   constexpr Index panels = lanes == 16 ? last_tiles : blocks_of(narrow_part_rows, tile_rows);
   alignas(64) float a_panels[panels * panel_size];
   alignas(64) float b_panel[narrow_part_steps * tile_columns];
-  const bool packs_a = lanes < 16 && g.N > many_columns;
+  const bool packs_a = tiles_pack_a && g.N > many_columns;
   const float* a_mk = g.a_mk + part.k * g.a_col;
   const float* b_kn = g.b_kn + part.k * g.b_row;
   for (Index n = part.n_begin; n < part.n_end; n += tile_columns) {
