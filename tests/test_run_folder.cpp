@@ -364,7 +364,7 @@ std::optional<int> halted_at(int stop, const std::function<int()>& body, const s
 
 }  // namespace
 
-TEST_CASE("at any step, a run that begins and one that goes on do not get into one folder", "[run_folder]") {
+TEST_CASE("at any step, a run that begins and one that goes on do not get into one folder", "[run_folder][traced]") {
   int stop = 0, begun = 0;
   for (bool halted = true; halted; ++stop) {
     INFO("stop " << stop);
@@ -393,7 +393,7 @@ TEST_CASE("at any step, a run that begins and one that goes on do not get into o
   CHECK(begun < stop);
 }
 
-TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder][heavy]") {
+TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder][traced][heavy]") {
   const bool overwrite = GENERATE(false, true);
   int stop = 0;
   for (bool killed = true; killed; ++stop) {

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # tools/aarch64.sh [GOLDEN_FOLDER]: compiles for 64-bit ARM and runs there, emulated by qemu: the quick tests that start no
-# programs, a few steps of training with each instruction set, and the golden files of the folder.
+# programs and trace none, which qemu cannot, a few steps of training with each instruction set, and the golden files of
+# the folder.
 set -euo pipefail
 tools/need.sh cmake c++ aarch64-linux-gnu-g++ qemu-aarch64 catch2
 build=build-aarch64
 cmake --preset aarch64 >/dev/null
 cmake --build $build -j "$(getconf _NPROCESSORS_ONLN)" --target tests train golden | tail -n 1
-qemu-aarch64 $build/tests "~[slow]~[gpu]~[programs]"
+qemu-aarch64 $build/tests "~[slow]~[gpu]~[programs]~[traced]"
 for isa in baseline neon; do
   rm -rf "$build/run"
   ATTENTION_ISA=$isa qemu-aarch64 $build/train --data README.md --layers 1 --channels 32 --heads 2 --context 16 \
