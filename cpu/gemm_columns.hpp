@@ -147,7 +147,7 @@ inline constexpr Index narrow_part_rows = lanes == 16 ? 384 : narrow_rows, narro
 inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
   constexpr Index many_columns = 256, last_tiles = 2;
   constexpr Index panel_size = narrow_part_steps * tile_rows + a_reads;
-  constexpr Index panels = lanes == 16 ? last_tiles : blocks_of(narrow_part_rows, tile_rows);
+  constexpr Index panels = tiles_pack_a ? blocks_of(narrow_part_rows, tile_rows) : last_tiles;
   alignas(64) float a_panels[panels * panel_size];
   alignas(64) float b_panel[narrow_part_steps * tile_columns];
   const bool packs_a = tiles_pack_a && g.N > many_columns;

@@ -86,9 +86,8 @@ Followed follow(const std::string& device, const Setting& s, const std::string& 
 
 TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    const int steps = device == "cuda" ? 50 : 25;  // emulated, they take a second
     for (const MixerProperties& properties : Mixers::properties) {
-      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", steps);
+      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", 50);
       CAPTURE(device, properties.name, loss, norm, first, last);
       CHECK_FALSE(!(at_least(loss, 0.1 * norm) <= 1e-4));
       CHECK(last < 0.9 * first);  // it learned something, so the comparison means something
