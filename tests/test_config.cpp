@@ -272,7 +272,7 @@ TEST_CASE("config: presets", "[config]") {
   TrainingConfig training;
   model.layers = 99;
   training.steps = 1;
-  for (const char* name : {"tiny", "baby", "fastformer"}) {
+  for (const char* name : {"tiny", "baby", "shakespeare", "fastformer"}) {
     apply_preset(name, model, training);
     model.vocabulary = 65;
     CAPTURE(name);
@@ -295,7 +295,7 @@ TEST_CASE("config: presets", "[config]") {
   CHECK(training.steps == 4000);
   CHECK(training.label_smoothing == 0);
   CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
-        "--preset: expected tiny, baby or fastformer, found \"huge\"");
+        "--preset: expected tiny, baby, shakespeare or fastformer, found \"huge\"");
 
   const auto peek = [](std::vector<const char*> line) {
     return peek_preset(static_cast<int>(line.size()), line.data());

@@ -122,7 +122,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--learning-rate", "1e400"}, {"--learning-rate", "1e400"}},
       {"train", {"--dropout", "1.5"}, {"--dropout", "from 0 to 1"}},
       {"train", {"--label-smoothing", "-0.5"}, {"--label-smoothing", "from 0 to 1"}},
-      {"train", {"--preset", "huge"}, {"--preset", "tiny, baby, fastformer", "huge"}},
+      {"train", {"--preset", "huge"}, {"--preset", "tiny, baby, shakespeare, fastformer", "huge"}},
       {"train", {"--tokenizer", "word"}, {"--tokenizer", "char, byte"}},
       {"train", {"--device", "tpu"}, {"--device", "auto, plain, cpu, cuda, emulated"}},
       {"train", {"--positions", "sine"}, {"--positions", "learned, none, sinusoidal, rotary, alibi"}},
@@ -503,6 +503,7 @@ TEST_CASE("programs: presets are starting points that other flags override", "[p
   const Workplace place;
   const std::map<std::string, std::string> expected = {{"tiny", "4000 steps of 12 x 64 tokens"},
                                                        {"baby", "5000 steps of 64 x 256 tokens"},
+                                                       {"shakespeare", "6000 steps of 2 x 1024 tokens"},
                                                        {"fastformer", "5000 steps of 16 x 256 tokens"}};
   for (const auto& [preset, words] : expected) {
     INFO(preset);

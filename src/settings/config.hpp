@@ -139,7 +139,7 @@ std::string listed(const std::vector<std::string>& names);
 void require_divides(const char* flag, Index parts, Index channels);
 
 // The presets, and what they set. UsageError for another name.
-inline const std::vector<std::string> preset_names = {"tiny", "baby", "fastformer"};
+inline const std::vector<std::string> preset_names = {"tiny", "baby", "shakespeare", "fastformer"};
 void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training);
 
 // The preset that a command line asks for, read before the flags whose defaults it sets; the first where it asks for
