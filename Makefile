@@ -7,7 +7,8 @@ ARGS ?=
 RECIPE = --context 128 --batch 6 --steps 5500
 
 .DEFAULT_GOAL := all
-.PHONY: all train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help clean configure
+.PHONY: all train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
+  clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -23,7 +24,7 @@ train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into run
 	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(START) $(BUILD)/train --data "$$text" $(or $(ARGS),$(RECIPE))
 	$(if $(ARGS),,@printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt)
 
-train_long: ## the lowest loss that half an hour brings: a larger network and Muon, into runs/shakespeare
+train_long: ## a larger network and Muon, for up to half an hour, into runs/shakespeare
 	@$(MAKE) --no-print-directory train ARGS='--preset shakespeare $(ARGS)'
 
 train_many: ## the same in two processes of one thread (ARGS="--steps 500 ...")

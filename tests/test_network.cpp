@@ -366,7 +366,7 @@ TEST_CASE("network: what is computed again is the same, bit by bit", "[network][
 
 TEST_CASE("network: computing again saves three tenths of the activations", "[network]") {
   const Reference device(1);
-  for (const char* preset : {"tiny", "baby", "shakespeare", "fastformer"}) {
+  for (const std::string& preset : preset_names) {
     for (const MixerProperties& properties : Mixers::properties) {
       const char* mixer = properties.name;
       ModelConfig model;

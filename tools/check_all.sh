@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/check_all.sh: every check there is, the long way. An hour or so on two cores; FUZZ_SECONDS shortens the fuzzing.
 # What .ci/run has no time for is among them: under the address sanitizer slow and heavy tests, those that run programs
-# or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles longest; AVX2 and
-# emulated kernels under the thread sanitizer; tests by clang++, and with libc++ everything but train.
+# or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
+# longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++, and with libc++ everything but train.
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md).
 set -u
 cd "$(dirname "$0")/.."
