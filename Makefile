@@ -2,9 +2,10 @@
 BUILD ?= build
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 ARGS ?=
-# What `make train` does when nothing else is asked for: a longer context than the preset's, which costs additive
-# attention nothing, for as long as three minutes on two cores allow.
-RECIPE = --context 128 --batch 6 --steps 5500
+# What `make train` does when nothing else is asked for: the recipe of `make train_long` in small, for as long as three
+# minutes on two cores allow.
+RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 5 --context 512 --dropout 0.02 \
+  --steps 2800
 
 .DEFAULT_GOAL := all
 .PHONY: all train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
@@ -18,14 +19,17 @@ configure:
 	@[ -f $(BUILD)/Makefile ] || cmake -S . -B $(BUILD) >/dev/null
 
 build = @JOBS=$(JOBS) tools/build.sh $(BUILD) $(1)
+# Where no ARGS name another folder.
+sample = $(if $(ARGS),,@printf '\nA sample of what it writes ($(1)/sample.txt):\n'; head -n 12 $(1)/sample.txt)
 
 train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny; an older run moves aside
 	$(call build,train)
 	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(START) $(BUILD)/train --data "$$text" $(or $(ARGS),$(RECIPE))
-	$(if $(ARGS),,@printf '\nA sample of what it writes (runs/tiny/sample.txt):\n'; head -n 12 runs/tiny/sample.txt)
+	$(call sample,runs/tiny)
 
 train_long: ## a larger network and Muon, for up to half an hour, into runs/shakespeare
 	@$(MAKE) --no-print-directory train ARGS='--preset shakespeare $(ARGS)'
+	$(call sample,runs/shakespeare)
 
 train_many: ## the same in two processes of one thread (ARGS="--steps 500 ...")
 	@tools/need.sh cmake c++ mpi
@@ -33,13 +37,13 @@ train_many: ## the same in two processes of one thread (ARGS="--steps 500 ...")
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-mpi START='tools/mpirun.sh 2' train \
 	  ARGS='--threads 1 --shards 2 $(or $(ARGS),$(RECIPE))'
 
-train_gpu: ## the same on an NVIDIA GPU: the larger preset, in bf16, into runs/baby
+train_gpu: ## the same on an NVIDIA GPU: the larger preset (ARGS="--preset ..."), in bf16, into runs/baby
 	@tools/need_gpu.sh
 	@tools/need.sh cmake c++
 	@[ -f $(BUILD)-cuda/Makefile ] || { gpu=$$(tools/gpu_architectures.sh); \
 	  cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON $${gpu:+"-DCMAKE_CUDA_ARCHITECTURES=$$gpu"} >/dev/null; }
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-cuda train \
-	  ARGS='--device cuda --type bf16 --preset baby $(ARGS)'
+	  ARGS='--device cuda --type bf16 $(if $(findstring --preset,$(ARGS)),,--preset baby) $(ARGS)'
 
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)

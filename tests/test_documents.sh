@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, and the README's Python reads a
-# checkpoint that the program wrote. The last line counts the checks.
+# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, the README's Python reads a
+# checkpoint that the program wrote, and train takes the flags of make train. The last line counts the checks.
 set -u
 build=$1
 passed=0
@@ -35,6 +35,15 @@ sed -n '/^```python$/,/^```$/p' README.md | sed '/^```/d' >"$folder/read.py"
 check $? "the README's Python"
 grep -q "embedding.token_vd" "$folder/output.txt"
 check $? "the README's Python prints the tensors"
+
+# Of whole windows, of which the text has as many as it takes.
+for i in 1 2 3 4; do cat "$folder/text.txt"; done >"$folder/longer.txt"
+recipe=$(make -pn help | sed -n 's/^RECIPE = //p' | sed 's/--steps [0-9]*/--steps 1/; s|runs/tiny|'"$folder"'/runs/recipe|')
+# shellcheck disable=SC2086
+"$build/train" --data "$folder/longer.txt" $recipe >"$folder/output.txt"
+check $? "the flags of make train"
+grep -q "^final: .*step 1," "$folder/output.txt"
+check $? "a step of make train"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -108,6 +108,27 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
   }
 }
 
+TEST_CASE("gpu network: the recipe of every preset, on a small network, follows the CPU", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string& preset : preset_names) {
+      for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
+        Setting s;
+        apply_preset(preset, s.model, s.training);
+        s.model.layers = 2;
+        s.model.channels = 8 * s.model.heads;
+        s.model.context = 32;
+        s.model.vocabulary = 19;
+        s.training.batch = 2;
+        s.training.warmup = 2;
+        const auto [loss, norm, first, last] = follow(device, s, type, 12);
+        CAPTURE(device, preset, type, loss, norm, first, last);
+        CHECK_FALSE(!(loss <= tolerance));
+        CHECK(last < first);
+      }
+    }
+  }
+}
+
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
