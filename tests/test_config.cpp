@@ -272,7 +272,7 @@ TEST_CASE("config: presets", "[config]") {
   TrainingConfig training;
   model.layers = 99;
   training.steps = 1;
-  for (const char* name : {"tiny", "baby", "shakespeare", "fastformer"}) {
+  for (const std::string& name : preset_names) {
     apply_preset(name, model, training);
     model.vocabulary = 65;
     CAPTURE(name);
