@@ -45,12 +45,7 @@ bool gpu_available() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work) : gemm_(gemm), work_(work) {
-  if (counts()) {
-    stream_ = idle_stream();
-    return;
-  }
+static std::string name_of_gpu() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
@@ -59,7 +54,28 @@ GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work) : gemm_(gemm), work_(w
   }
   cudaDeviceProp properties;
   require(cudaGetDeviceProperties(&properties, 0), "device properties");
-  name_ = properties.name;
+  return properties.name;
+}
+
+#else
+
+template <Backend backend>
+bool gpu_available() {
+  return true;
+}
+
+static std::string name_of_gpu() { return "emulator"; }
+
+#endif
+
+template <Backend backend>
+GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work)
+    : gemm_(backend == Backend::cuda ? gemm : GemmChoice::hand), work_(work) {
+  if (counts()) {
+    stream_ = idle_stream();
+    return;
+  }
+  name_ = name_of_gpu();
   require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
 }
 
@@ -111,42 +127,6 @@ void GpuDevice<backend>::Recording::abandon(GpuDevice& device) {
   if (captured) static_cast<void>(cudaGraphDestroy(captured));
   static_cast<void>(cudaGetLastError());
 }
-
-#else
-
-template <Backend backend>
-bool gpu_available() {
-  return true;
-}
-
-template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice, Work work) : name_("emulator"), gemm_(GemmChoice::hand), work_(work) {
-  if (counts()) stream_ = idle_stream();
-}
-
-template <Backend backend>
-GpuDevice<backend>::~GpuDevice() {}
-
-template <Backend backend>
-GpuDevice<backend>::Recording::~Recording() {}
-
-template <Backend backend>
-bool GpuDevice<backend>::Recording::replay(GpuDevice&) {
-  return false;
-}
-
-template <Backend backend>
-bool GpuDevice<backend>::Recording::begin(GpuDevice&) {
-  return false;
-}
-
-template <Backend backend>
-void GpuDevice<backend>::Recording::end(GpuDevice&) {}
-
-template <Backend backend>
-void GpuDevice<backend>::Recording::abandon(GpuDevice&) {}
-
-#endif
 
 template <Backend backend>
 void GpuDevice<backend>::synchronize() {

@@ -82,7 +82,7 @@ class GpuDevice {
 
   // A piece of work that is done many times over the same memory: run once as it is, then recorded as a CUDA graph,
   // then replayed. What changes between runs must be read from device memory. A body that throws leaves nothing
-  // recorded; the next run tries again. The emulator does the work every time.
+  // recorded; the next run tries again.
   class Recording {
    public:
     template <class Body>

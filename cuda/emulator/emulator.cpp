@@ -816,6 +816,14 @@ cudaError_t remember(cudaError_t status) {
   return status;
 }
 
+bool is_global(const void* memory, std::size_t bytes) {
+  const Lock lock(mutex);
+  auto behind = allocations.upper_bound(const_cast<void*>(memory));
+  if (behind == allocations.begin()) return false;
+  const auto& [begin, size] = *std::prev(behind);
+  return static_cast<const char*>(memory) + bytes <= static_cast<const char*>(begin) + size;
+}
+
 }  // namespace
 
 void guard(void* memory, std::size_t bytes, const std::string& what) { add_guard(memory, {bytes, what, 0}); }
@@ -844,6 +852,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   const Lock lock(mutex);
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
+  if (detail::breaks_recording()) return remember(cudaErrorStreamCaptureUnsupported);
   if (bytes > memory_limit || allocated_bytes > memory_limit - bytes) return remember(cudaErrorMemoryAllocation);
   constexpr std::size_t alignment = 256;
   static_assert(sentinel_bytes % alignment == 0);
@@ -862,6 +871,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
+  if (detail::breaks_recording()) return remember(cudaErrorStreamCaptureUnsupported);
   const Lock lock(mutex);
   const auto found = allocations.find(memory);
   if (found == allocations.end()) return remember(cudaErrorInvalidValue);
@@ -878,17 +888,34 @@ cudaError_t cudaFree(void* memory) {
   return remember(whole ? cudaSuccess : cudaErrorIllegalAddress);
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  if (bytes > 0) std::memmove(to, from, bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (!detail::records(stream)) {
+    std::memmove(to, from, bytes);
+  } else if (is_global(to, bytes) && is_global(from, bytes)) {
+    detail::record(stream, [=] { std::memmove(to, from, bytes); });
+  } else {
+    detail::breaks_recording();
+    return remember(cudaErrorStreamCaptureUnsupported);
+  }
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  if (bytes > 0) std::memset(to, value, bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (detail::records(stream)) {
+    detail::record(stream, [=] { std::memset(to, value, bytes); });
+  } else {
+    std::memset(to, value, bytes);
+  }
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (!detail::records(stream)) return cudaSuccess;
+  detail::breaks_recording();
+  return remember(cudaErrorStreamCaptureUnsupported);
+}
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
@@ -900,8 +927,22 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "invalid argument";
     case cudaErrorMemoryAllocation:
       return "out of memory";
+    case cudaErrorIllegalState:
+      return "the stream does not record, or does so already";
     case cudaErrorIllegalAddress:
       return "memory was written out of bounds";
+    case cudaErrorStreamCaptureUnsupported:
+      return "must not be done while a stream is recorded";
+    case cudaErrorStreamCaptureInvalidated:
+      return "the recording is broken by what was done before";
+    case cudaErrorStreamCaptureMerge:
+      return "two recordings cannot wait for each other";
+    case cudaErrorStreamCaptureUnmatched:
+      return "the recording began in another stream";
+    case cudaErrorStreamCaptureUnjoined:
+      return "a recording ends with work that nothing waits for";
+    case cudaErrorStreamCaptureIsolation:
+      return "what is recorded cannot wait for what is not";
   }
   return "unknown error";
 }

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -27,8 +28,16 @@
 #define __align__(bytes) alignas(bytes)
 
 struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace emulator {
+
+using cudaStream_t = ::CUstream_st*;
+using cudaEvent_t = ::CUevent_st*;
+using cudaGraph_t = ::CUgraph_st*;
+using cudaGraphExec_t = ::CUgraphExec_st*;
 
 // What launch() throws: one line that begins with "emulator: ". The emulator can be used again afterwards.
 class Error : public std::runtime_error {
@@ -99,6 +108,12 @@ inline constexpr SharedType shared_type{sizeof(S), alignof(S) < 16 ? 16 : aligno
 void* static_shared_memory(const SharedType& type);
 
 void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
+
+// Whether what this stream is asked for is recorded, and the way to do so; Error where the recording is broken already.
+bool records(cudaStream_t stream);
+void record(cudaStream_t stream, std::function<void()> work);
+// Whether this thread records something, which is then broken: for calls that must not be made meanwhile.
+bool breaks_recording();
 
 }  // namespace detail
 
@@ -188,10 +203,8 @@ S& shared_memory() {
 // The shared_bytes of the launch, aligned to 32 bytes. All its bytes are 0xFF when a block begins.
 void* dynamic_shared_memory();
 
-// The runtime. Streams are ignored, but for one in which a launch does nothing: everything is done when the call
-// returns.
-
-using cudaStream_t = ::CUstream_st*;
+// The runtime. Where nothing is recorded, everything is done when the call returns, whatever its stream is. There is a
+// stream more than CUDA has, in which a launch does nothing.
 
 inline cudaStream_t idle_stream() {
   static char place;
@@ -202,7 +215,14 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorIllegalState = 401,
   cudaErrorIllegalAddress = 700,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost,
@@ -224,6 +244,9 @@ cudaError_t cudaMalloc(T** memory, std::size_t bytes) {
   return status;
 }
 cudaError_t cudaFree(void* memory);
+
+// While its stream is recorded, a copy must be between places of global memory: what the host has may have changed, or
+// be gone, when the copy is done.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
@@ -231,9 +254,30 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaGetLastError();  // and forgets it
 const char* cudaGetErrorString(cudaError_t status);
 
-// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), done when it returns. A grid without blocks is nothing
-// to do. Throws Error if the launch breaks CUDA's limits or the kernel did something wrong; the threads that still ran
-// are abandoned: what they hold on their stacks is not destroyed.
+// Streams, events and graphs (streams.cpp). From cudaStreamBeginCapture to cudaStreamEndCapture, by the same thread,
+// nothing that the stream is asked for is done; all of it becomes a graph, which does it as often as it is launched,
+// with the arguments of then. Other streams take part from when they wait for an event of one that does, and have to be
+// waited for before the end. A graph keeps that order and no other: what may come sooner or later does so (set_order).
+// Meanwhile the thread must not allocate, free or wait: the call returns cudaErrorStreamCaptureUnsupported, and there
+// is no graph. Flags and modes are ignored.
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal };
+inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), done when it returns, or recorded. A grid without blocks
+// is nothing to do. Throws Error if the launch breaks CUDA's limits or the kernel did something wrong; the threads that
+// still ran are abandoned: what they hold on their stacks is not destroyed.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
@@ -248,12 +292,16 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     [&]<std::size_t... i>(std::index_sequence<i...>) { the.kernel(std::get<i>(the.parameters)...); }
     (std::index_sequence_for<Parameters...>());
   };
-  detail::launch(body, &call, grid, block, shared_bytes);
+  if (detail::records(stream)) {
+    detail::record(stream, [=]() mutable { detail::launch(body, &call, grid, block, shared_bytes); });
+  } else {
+    detail::launch(body, &call, grid, block, shared_bytes);
+  }
 }
 
 // What tests set and ask.
 
-// The order in which the threads of a block run, whenever several could, and the blocks of a grid.
+// The order in which the threads of a block run, whenever several could, the blocks of a grid, and the work of a graph.
 struct Order {
   enum Kind { forward, reverse, shuffled } kind = forward;
   std::uint64_t seed = 0;  // shuffled: the same order for the same seed and kernel
@@ -279,9 +327,14 @@ using emulator::__all_sync, emulator::__any_sync, emulator::__ballot_sync, emula
     emulator::__syncthreads, emulator::__syncwarp;
 using emulator::atomicAdd, emulator::atomicMax, emulator::rsqrtf;
 using emulator::cudaError_t, emulator::cudaErrorIllegalAddress, emulator::cudaErrorInvalidValue,
-    emulator::cudaErrorMemoryAllocation, emulator::cudaFree, emulator::cudaGetErrorString, emulator::cudaGetLastError,
-    emulator::cudaMalloc, emulator::cudaMemcpyAsync, emulator::cudaMemcpyDefault, emulator::cudaMemcpyDeviceToDevice,
-    emulator::cudaMemcpyDeviceToHost, emulator::cudaMemcpyHostToDevice, emulator::cudaMemcpyHostToHost,
-    emulator::cudaMemcpyKind, emulator::cudaMemsetAsync, emulator::cudaStream_t, emulator::cudaStreamSynchronize,
-    emulator::cudaSuccess;
+    emulator::cudaErrorMemoryAllocation, emulator::cudaEvent_t, emulator::cudaEventCreateWithFlags,
+    emulator::cudaEventDestroy, emulator::cudaEventDisableTiming, emulator::cudaEventRecord, emulator::cudaFree,
+    emulator::cudaGetErrorString, emulator::cudaGetLastError, emulator::cudaGraph_t, emulator::cudaGraphDestroy,
+    emulator::cudaGraphExec_t, emulator::cudaGraphExecDestroy, emulator::cudaGraphInstantiate,
+    emulator::cudaGraphLaunch, emulator::cudaMalloc, emulator::cudaMemcpyAsync, emulator::cudaMemcpyDefault,
+    emulator::cudaMemcpyDeviceToDevice, emulator::cudaMemcpyDeviceToHost, emulator::cudaMemcpyHostToDevice,
+    emulator::cudaMemcpyHostToHost, emulator::cudaMemcpyKind, emulator::cudaMemsetAsync, emulator::cudaStream_t,
+    emulator::cudaStreamBeginCapture, emulator::cudaStreamCaptureModeThreadLocal, emulator::cudaStreamCreateWithFlags,
+    emulator::cudaStreamDestroy, emulator::cudaStreamEndCapture, emulator::cudaStreamNonBlocking,
+    emulator::cudaStreamSynchronize, emulator::cudaStreamWaitEvent, emulator::cudaSuccess;
 using emulator::threadIdx, emulator::blockIdx, emulator::blockDim, emulator::gridDim, emulator::dim3, emulator::uint3;
