@@ -45,15 +45,21 @@ bool gpu_available() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-static std::string name_of_gpu() {
+// Its name.
+static std::string choose_gpu(Index gpu) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     throw Error(std::string("--device cuda: no GPU can be used on this machine (") + cudaGetErrorString(status) +
                 "); --device cpu computes the same");
   }
+  if (gpu >= count) {
+    throw Error("--device cuda: expected a GPU for each of at least " + std::to_string(gpu + 1) +
+                " processes of this machine, found " + std::to_string(count));
+  }
+  require(cudaSetDevice(static_cast<int>(gpu)), "choice of a GPU");
   cudaDeviceProp properties;
-  require(cudaGetDeviceProperties(&properties, 0), "device properties");
+  require(cudaGetDeviceProperties(&properties, static_cast<int>(gpu)), "device properties");
   return properties.name;
 }
 
@@ -64,25 +70,27 @@ bool gpu_available() {
   return true;
 }
 
-static std::string name_of_gpu() { return "emulator"; }
+static std::string choose_gpu(Index) { return "emulator"; }
 
 #endif
 
 template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work)
-    : gemm_(backend == Backend::cuda ? gemm : GemmChoice::hand), work_(work) {
+GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work, Index gpu)
+    : gemm_(backend == Backend::cuda ? gemm : GemmChoice::hand), work_(work), gpu_(gpu) {
   if (counts()) {
     stream_ = idle_stream();
     return;
   }
-  name_ = name_of_gpu();
+  name_ = choose_gpu(gpu);
   require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+  require(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming), "event");
 }
 
 template <Backend backend>
 GpuDevice<backend>::~GpuDevice() {
   if (counts()) return;
   static_cast<void>(cudaStreamSynchronize(stream_));
+  static_cast<void>(cudaEventDestroy(reached_));
   static_cast<void>(cudaStreamDestroy(stream_));
 }
 
@@ -131,6 +139,13 @@ void GpuDevice<backend>::Recording::abandon(GpuDevice& device) {
 template <Backend backend>
 void GpuDevice<backend>::synchronize() {
   if (!counts()) require(cudaStreamSynchronize(stream_), "a kernel");
+}
+
+template <Backend backend>
+void GpuDevice<backend>::wait_for(const GpuDevice& other) {
+  if (counts()) return;
+  require(cudaEventRecord(other.reached_, other.stream_), "event");
+  require(cudaStreamWaitEvent(stream_, other.reached_, 0), "event");
 }
 
 template <Backend backend>

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "device/memory.hpp"
 #include "device/work.hpp"
 
 struct CUstream_st;
+struct CUevent_st;
 
 namespace abh {
 
@@ -27,7 +29,7 @@ MemorySource gpu_memory();
 // Memory that the host and a GPU share, page by page as it is touched: for tests.
 MemorySource managed_memory();
 
-// A device of layers, blocks and networks: one GPU with one stream. Work is done in the order in which it was asked
+// A device of layers, blocks and networks: one stream of one GPU. Work is done in the order in which it was asked
 // for, but later: the host sees results after copy_to_host or synchronize. Every member throws Error, with what CUDA
 // says, when a call of its runtime fails.
 template <Backend backend>
@@ -35,7 +37,8 @@ class GpuDevice {
  public:
   using Scope = Workspace::Scope;
 
-  explicit GpuDevice(GemmChoice gemm = GemmChoice::library, Work work = Work::done);
+  // Of the GPUs of this machine it is the one with this number, as it is for all that the thread does afterwards.
+  explicit GpuDevice(GemmChoice gemm = GemmChoice::library, Work work = Work::done, Index gpu = 0);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
@@ -48,6 +51,11 @@ class GpuDevice {
   // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
   bool counts() const { return work_ == Work::counted; }
   GpuDevice counter() const { return GpuDevice(gemm_, Work::counted); }
+
+  // The same GPU with another stream, whose work may be done beside this one's; and what keeps two of them in order:
+  // work that is asked for from now on begins when the other device has done what it was asked for until now.
+  std::unique_ptr<GpuDevice> beside() const { return std::make_unique<GpuDevice>(gemm_, work_, gpu_); }
+  void wait_for(const GpuDevice& other);
 
   MemorySource memory() const { return counts() ? no_memory() : gpu_memory<backend>(); }
 
@@ -125,8 +133,10 @@ class GpuDevice {
 
   std::string name_;
   CUstream_st* stream_ = nullptr;
+  CUevent_st* reached_ = nullptr;  // in this device's stream, for another one that waits
   GemmChoice gemm_;
   Work work_;
+  Index gpu_;
 
  public:
   Workspace workspace{memory()};

@@ -32,7 +32,7 @@ check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
 check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"
 check "thread sanitizer: training runs, emulated kernels too" tools/tsan_training.sh
 check "thread sanitizer: every test of the emulated kernels" tools/sanitize.sh tsan "[gpu]~[gpu_network]~[programs]"
-check "nvcc builds for 80, 90 and PTX without a warning" tools/cuda_build.sh "80;90"
+check "nvcc builds for 80, 90 and PTX without a warning" env OPTIONS=-DBUILD_MPI=ON tools/cuda_build.sh "80;90"
 check "no kernel spills registers" tools/kernel_registers.py
 check "the side-by-side page" tools/site.sh --test
 check "the side-by-side page in a browser" tools/site_in_browser.sh build/site

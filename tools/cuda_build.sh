@@ -1,6 +1,7 @@
 #!/bin/sh
-# tools/cuda_build.sh ARCHITECTURES [BUILD_DIR [TARGET]]: builds the programs, or one of them, with the CUDA device, where
-# a warning is an error. Needs nvcc, no GPU; without nvcc it says so and succeeds, as nothing was found wrong.
+# tools/cuda_build.sh ARCHITECTURES [BUILD_DIR [TARGET]]: builds the programs, or one of them, with the CUDA device,
+# where a warning is an error. Needs nvcc, no GPU; without nvcc it says so and succeeds, as nothing was found wrong.
+# OPTIONS in the environment: more for cmake.
 set -u
 tools/need.sh cmake c++ || exit 1
 if ! command -v nvcc >/dev/null 2>&1 && [ ! -x /usr/local/cuda/bin/nvcc ]; then
@@ -8,6 +9,7 @@ if ! command -v nvcc >/dev/null 2>&1 && [ ! -x /usr/local/cuda/bin/nvcc ]; then
   exit 0
 fi
 build=${2:-build-cuda}
-cmake -S . -B "$build" -DBUILD_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="$1" >/dev/null || exit 1
+# shellcheck disable=SC2086 # a list of words
+cmake -S . -B "$build" -DBUILD_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="$1" ${OPTIONS:-} >/dev/null || exit 1
 cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target "${3:-all}" || exit 1
 "$build/train" --device cuda --data README.md --steps 0 --out "$build/run" --overwrite 2>&1 | tail -n 1

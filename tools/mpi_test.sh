@@ -7,7 +7,7 @@ build=${1:?the build folder}
 kills=${2:-3}
 tools/need.sh cmake c++ mpi || exit 1
 cmake -S . -B "$build" -DBUILD_MPI=ON >/dev/null || exit 1
-cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target train | tail -n 1 || exit 1
+cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target train sums | tail -n 1 || exit 1
 # One job after the other, each in a process group of its own.
 set -m
 
@@ -103,13 +103,24 @@ for processes in 1 2 4; do
     check "$what: one final line" test "$(grep -c '^final: ' "$folder/out.txt")" = 1
   done
 done
-if grep -q '^BUILD_EMULATOR:BOOL=ON' "$build/CMakeCache.txt"; then
-  for processes in 1 2 4; do
-    with --device emulated --layers 1 --mixer dot --window 0 --channels 8 --heads 2 --conv-kernel 0 --steps 2 \
-      --eval-every 0 --out "$folder/emulated$processes"
-    run $processes
-    check "$processes processes on the emulated device: status $status" status_is 0
-    check "$processes processes on the emulated device" same_run "$folder/emulated$processes" "$folder/emulated1"
+# On GPUs, where there are two, or emulated ones. A step is done as it is, then recorded, then replayed.
+of_build() { grep -q "^$1" "$build/CMakeCache.txt"; }
+gpu=none gpu_processes="1 2 4"
+if of_build BUILD_EMULATOR:BOOL=ON; then
+  gpu=emulated
+elif of_build BUILD_CUDA:BOOL=ON && ! of_build NCCL_LIBRARY:FILEPATH=NCCL; then
+  case $(nvidia-smi -L 2>/dev/null | wc -l) in 0 | 1) ;; 2 | 3) gpu=cuda gpu_processes="1 2" ;; *) gpu=cuda ;; esac
+fi
+small_on_gpu="--device $gpu --layers 1 --mixer dot --window 0 --channels 8 --heads 2 --conv-kernel 0 --eval-every 0"
+if [ $gpu != none ]; then
+  for type in float bf16; do
+    for processes in $gpu_processes; do
+      # shellcheck disable=SC2086
+      with $small_on_gpu --type $type --steps 4 --out "$folder/$type$processes"
+      run "$processes"
+      check "$processes processes, $gpu, $type: status $status" status_is 0
+      check "$processes processes, $gpu, $type" same_run "$folder/$type$processes" "$folder/${type}1"
+    done
   done
 fi
 
@@ -143,11 +154,14 @@ refused "processes with other settings" 1 "process 1 is not like process 0: expe
 check "no folder is written for nothing" test ! -e "$folder/none/log.csv"
 
 echo "== signals"
-with --checkpoint-every 0 --out "$folder/expected_of_stopped"
+of_stopped="--checkpoint-every 0 --steps 4000 --eval-every 1000" # on a fast machine, too, there is time to stop them
+# shellcheck disable=SC2086
+with $of_stopped --out "$folder/expected_of_stopped"
 alone
 stop_and_go_on() { # SIGNAL STATUS WHO: stops 4 processes by a signal to one or to mpirun, goes on with 2, then with 1
   local run=$folder/signal$1$3
-  with --threads 1 --checkpoint-every 0 --out "$run"
+  # shellcheck disable=SC2086
+  with --threads 1 $of_stopped --out "$run"
   start 4
   check "a run that lasts until SIG$1" wait_for 'step 20/'
   case $3 in
@@ -213,6 +227,26 @@ check "a process that hangs: one line" one_line "process 2 of 4 gives no sign of
 with --steps 1000000 --out "$folder/tcp"
 OMPI_MCA_btl=tcp,self lose 2 1 KILL 10
 check "over TCP: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
+
+if [ $gpu != none ]; then
+  # shellcheck disable=SC2086
+  with $small_on_gpu --steps 100000 --log-every 1 --out "$folder/lost_on_gpu"
+  lose 2 1 KILL 4
+  check "$gpu: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
+  check "$gpu: one line" one_line "process 1 of 2 has ended"
+fi
+
+echo "== the speed of sums"
+measured() { grep -q ' 4194304 .* [0-9.]*$' "$folder/out.txt"; }
+for device in cpu $gpu; do
+  [ $device != none ] || continue
+  tools/mpirun.sh 2 "$PWD/$build/sums" --largest 4 --device $device >"$folder/out.txt" 2>"$folder/err.txt"
+  check "sums, $device" measured
+done
+tools/mpirun.sh 3 "$PWD/$build/sums" >"$folder/out.txt" 2>"$folder/err.txt"
+status=$?
+check "sums in three processes: status $status" status_is 2
+check "sums in three processes" grep -q '^sums: expected 2, 4, 8, ... processes, found 3$' "$folder/err.txt"
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -227,8 +227,10 @@ void require_shards_for(const Processes& processes, const Arguments& a) {
     throw UsageError("--shards: expected a multiple of the " + to_text(processes.size()) + " processes, found " +
                      to_text(a.training.shards));
   }
-  if (processes.size() > 1 && resolved_device(a.device.device) == "cuda") {
-    throw Error("--device " + a.device.device + ": one process computes on a GPU; expected --device cpu or emulated",
+  if (processes.size() > 1 && !joins_processes(a.device)) {
+    throw Error("--device " + a.device.device +
+                    ": several processes with a GPU each need NCCL, which this build does " +
+                    "not have; expected --device cpu",
                 a.device.device == "cuda" ? 2 : 1);
   }
 }
@@ -279,6 +281,7 @@ int train_in(Processes& processes, int argc, char** argv) {
     check_training(a.model, a.training);
   }
   require_shards_for(processes, a);
+  a.device.gpu = processes.rank_here();  // each process has one of its own
   require_device(a.device, a.training.type);
 
   std::string text = run.resume ? text_of_run(*run.resume, a) : read_text_file(a.data);

@@ -16,7 +16,8 @@ class Processes {
 
   Index rank() const { return rank_; }  // from 0
   Index size() const { return size_; }
-  bool leads() const { return rank_ == 0; }  // the one that writes and prints
+  Index rank_here() const { return rank_here_; }  // among the processes of this machine
+  bool leads() const { return rank_ == 0; }       // the one that writes and prints
 
   // Adds up the arrays of all, element by element, as a balanced binary tree over the ranks, of which there are a power
   // of two: all get the sum. What has begun goes on beside the caller, who leaves the arrays alone until finish_sums().
@@ -32,7 +33,7 @@ class Processes {
   virtual void leave(const std::string& message, int status) = 0;
 
  protected:
-  Index rank_ = 0, size_ = 1;
+  Index rank_ = 0, size_ = 1, rank_here_ = 0;
 };
 
 // This process alone.

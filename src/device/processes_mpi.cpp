@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/halving.hpp"
 #include "device/processes.hpp"
 
 namespace abh {
@@ -194,8 +195,13 @@ class MpiProcesses : public Processes {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     rank_ = rank;
     size_ = size;
-    previous_ = (rank + size - 1) % size;
-    next_ = (rank + 1) % size;
+    MPI_Comm here_only;  // the processes that share the memory of this machine
+    require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here_only));
+    MPI_Comm_rank(here_only, &rank);
+    MPI_Comm_free(&here_only);
+    rank_here_ = rank;
+    previous_ = static_cast<int>(rank_ + size - 1) % size;
+    next_ = static_cast<int>(rank_ + 1) % size;
     Neighbour::Place here = Neighbour::here(), place;
     require(MPI_Sendrecv(&here, sizeof here, MPI_BYTE, next_, of_life, &place, sizeof place, MPI_BYTE, previous_,
                          of_life, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -205,32 +211,17 @@ class MpiProcesses : public Processes {
   }
   void await_life() { require(MPI_Irecv(nullptr, 0, MPI_BYTE, previous_, of_life, MPI_COMM_WORLD, &life_)); }
 
-  // Rounds of halving: two processes exchange halves of what they hold, and each adds up one of them. First neighbours,
-  // then those two apart, and so on: the tree. Then the same backwards, which hands out the sums.
   template <class T>
   void sum_by_tree(T* values, Index count) {
-    struct Part {
-      T* first;
-      Index count;
-    };
-    Part held{values, count};
-    std::vector<Part> given;
-    received_.resize(static_cast<std::size_t>(count) * sizeof(T));
-    T* const received = reinterpret_cast<T*>(received_.data());
-    for (Index distance = 1; distance < size_; distance *= 2) {
-      const Part lower{held.first, held.count / 2}, upper{held.first + lower.count, held.count - lower.count};
-      const bool keeps_upper = (rank_ & distance) != 0;
-      held = keeps_upper ? upper : lower;
-      given.push_back(keeps_upper ? lower : upper);
-      exchange<T>(rank_ ^ distance, given.back().first, given.back().count, received, held.count);
-      for (Index i = 0; i < held.count; ++i) held.first[i] += received[i];  // of two numbers, in any order
-    }
-    for (Index distance = size_ / 2; distance > 0; distance /= 2) {
-      const Part other = given.back();
-      given.pop_back();
-      exchange<T>(rank_ ^ distance, held.first, held.count, other.first, other.count);
-      held = {std::min(held.first, other.first), held.count + other.count};
-    }
+    received_.resize(static_cast<std::size_t>((count + 1) / 2) * sizeof(T));
+    sum_by_halving(
+        values, count, reinterpret_cast<T*>(received_.data()), rank_, size_,
+        [this](Index partner, const T* out, Index out_count, T* in, Index in_count) {
+          exchange(partner, out, out_count, in, in_count);
+        },
+        [](T* to, const T* from, Index size) {
+          for (Index i = 0; i < size; ++i) to[i] += from[i];
+        });
   }
   template <class T>
   void exchange(Index partner, const T* out, Index out_count, T* in, Index in_count) {

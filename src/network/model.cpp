@@ -13,6 +13,9 @@
 #include "base/random.hpp"
 #define ABH_COMPILE_NETWORKS
 #include "network/networks.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "cuda/gpu_sums.hpp"
+#endif
 
 namespace abh {
 
@@ -26,6 +29,25 @@ double tree_sum(std::vector<double> values) {
   return values.front();
 }
 
+// How processes add up their gradients, while backward goes on with others: through the memory of the host, or from GPU
+// to GPU.
+template <class Device>
+class Sums {
+ public:
+  Sums(Device&, Processes& processes) : processes_(processes) {}
+  void begin_sum(float* values, Index count) { processes_.begin_sum(values, count); }
+  void finish_sums() { processes_.finish_sums(); }
+
+ private:
+  Processes& processes_;
+};
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+template <Backend backend>
+class Sums<GpuDevice<backend>> : public GpuSums<backend> {
+  using GpuSums<backend>::GpuSums;
+};
+#endif
+
 template <class Device, class T>
 class ModelOn : public Model {
  public:
@@ -34,6 +56,7 @@ class ModelOn : public Model {
       : device_(std::move(device)),
         device_name_(std::move(device_name)),
         processes_(processes),
+        sums_(*device_, processes),
         extent_(extent),
         network_(*device_, config, extent, dropout),
         tokens_bc_(device_->memory(), static_cast<std::size_t>(extent.shards * extent.B * extent.C) * sizeof(Token)),
@@ -74,7 +97,7 @@ class ModelOn : public Model {
     const Index first_b = processes_.rank() * pass.B;
     pass.B /= extent_.shards;
     pass.count = count_.as<Index>();
-    const auto step_body = [&] {
+    step_.run(*device_, [&] {
       for (Index shard = 0; shard < extent_.shards; ++shard) {
         pass.first_b = first_b + shard * pass.B;
         const Token* shard_tokens = tokens() + shard * pass.BC();
@@ -87,18 +110,13 @@ class ModelOn : public Model {
             },
             [&](Index begin, Index end) {
               network_.add_shard(shard, begin, end);
-              if (shard + 1 == extent_.shards) begin_sum_over_processes(begin, end);
+              if (shard + 1 == extent_.shards) sums_.begin_sum(network_.gradients() + begin, end - begin);
             });
       }
-      finish_sum_over_processes();
+      sums_.finish_sums();
       network_.measure_gradient(training, device_state);
       network_.update(training, device_state);
-    };
-    if (processes_.size() == 1) {
-      step_.run(*device_, step_body);
-    } else {
-      step_body();  // what goes through the host cannot be recorded
-    }
+    });
     device_->copy_to_host(&state, device_state, 1);
     return {mean_loss(counts), state.gradient_norm};
   }
@@ -203,25 +221,6 @@ class ModelOn : public Model {
     const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
     return count > 0 ? sum / static_cast<double>(count) : 0;
   }
-  // The gradients of weights begin ... end - 1 over all processes, while backward goes on with others; through the
-  // memory of the host.
-  void begin_sum_over_processes(Index begin, Index end) {
-    if (processes_.size() == 1) return;
-    float* gradient = network_.gradients() + begin;
-    if constexpr (!shares_host_memory) {
-      gradient_.resize(static_cast<std::size_t>(weight_count()));
-      device_->copy_to_host(gradient_.data() + begin, gradient, end - begin);
-      gradient = gradient_.data() + begin;
-    }
-    processes_.begin_sum(gradient, end - begin);
-  }
-  void finish_sum_over_processes() {
-    processes_.finish_sums();
-    if constexpr (!shares_host_memory) {
-      if (processes_.size() > 1) device_->copy_from_host(network_.gradients(), gradient_.data(), weight_count());
-    }
-  }
-  static constexpr bool shares_host_memory = std::is_base_of_v<SharesHostMemory<Device>, Device>;
   float* beside_weights(Arena arena) {
     if (arena == Arena::average) return network_.averages();
     return arena == Arena::first_moments ? network_.first_moments() : network_.second_moments();
@@ -230,11 +229,11 @@ class ModelOn : public Model {
   std::unique_ptr<Device> device_;
   std::string device_name_;
   Processes& processes_;
+  Sums<Device> sums_;
   NetworkExtent extent_;
   Network<Device, T> network_;
   DeviceMemory tokens_bc_, targets_bc_, state_, count_, losses_;
   std::vector<float> logits_v_;  // of the last step
-  std::vector<float> gradient_;  // on its way between processes, where the device has a memory of its own
   typename Device::Recording step_;
 };
 
@@ -258,7 +257,8 @@ std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&)
 template <Backend backend>
 std::unique_ptr<GpuDevice<backend>> make_device(std::type_identity<GpuDevice<backend>>, const DeviceChoice& choice,
                                                 Work work) {
-  return std::make_unique<GpuDevice<backend>>(choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library, work);
+  const GemmChoice gemm = choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library;
+  return std::make_unique<GpuDevice<backend>>(gemm, work, choice.gpu);
 }
 template <Backend backend>
 std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice, const std::string& type) {
@@ -320,6 +320,13 @@ std::string resolved_device(const std::string& device) {
   if (gpu_available<Backend::cuda>()) return "cuda";
 #endif
   return "cpu";
+}
+
+bool joins_processes([[maybe_unused]] const DeviceChoice& choice) {
+#if defined(ABH_CUDA)
+  if (resolved_device(choice.device) == "cuda") return has_gpu_sums<Backend::cuda>();
+#endif
+  return true;
 }
 
 void require_device(const DeviceChoice& choice, const std::string& type) {

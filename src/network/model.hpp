@@ -65,6 +65,7 @@ struct DeviceChoice {
       "auto";  // plain, cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
   Index threads = available_threads();  // of the CPU device
   std::string gemm = "library";         // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
+  Index gpu = 0;                        // of the CUDA device: which one of this machine
 };
 void add_machine_flags(Flags& flags, DeviceChoice& choice);
 
@@ -76,6 +77,9 @@ std::string machine_text(const DeviceChoice& choice, const std::string& type);
 
 // The name of the device that `auto` stands for, any other as it is.
 std::string resolved_device(const std::string& device);
+
+// Whether several processes can train together on such devices: on GPUs only where this build has NCCL.
+bool joins_processes(const DeviceChoice& choice);
 
 // Error if this build or this machine does not have the device, or it does not compute in `type`: float, or bf16 on
 // cuda and emulated. Status 2 where the command line alone says so.

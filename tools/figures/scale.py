@@ -12,11 +12,16 @@ baby = dict(name="baby", weights=9_015_168, layers=6, D=384, C=256, V=65, mixer=
 gpt2 = dict(name="124M", weights=124_000_000, layers=12, D=768, C=1024, V=50257, mixer=4, batch=512)
 
 
-def pieces(m):
+def pieces_on_cpus(m):
     """Of a sum: 2^20 numbers at most, and they end where a block does."""
     of = lambda numbers: -(-numbers // 2**20)
     blocks = m["layers"] * (of(m["mixer"] * m["D"] ** 2) + of(8 * m["D"] ** 2))
     return blocks + of(m["V"] * m["D"]) + 1
+
+
+def pieces_on_gpus(m):
+    """2^22 numbers, of as many blocks as it takes."""
+    return -(-m["weights"] // 2**22)
 
 
 def flops_a_token(m):
@@ -33,7 +38,10 @@ def sum_seconds(m, processes, messages):
 
 
 def figures():
-    print("| model | GPUs | sequences each | computing, ms | sum, ms: ours, in one piece | as fast as so many GPUs |")
+    print(
+        "| model | GPUs | sequences each | computing, ms "
+        "| sum, ms: in pieces of CPUs, of GPUs, in one | as fast as so many GPUs |"
+    )
     print("|---|---|---|---|---|---|")
     for m in (baby, gpt2):
         whole = flops_a_token(m) * m["batch"] * m["C"] / FLOPS
@@ -41,10 +49,13 @@ def figures():
             if processes > m["batch"]:
                 continue
             compute = whole / processes
-            ours, one_piece = (sum_seconds(m, processes, n) for n in (pieces(m), 1))
-            # Two thirds of a step are its backward pass. Ours goes on beside it, one piece begins at its end.
-            times = compute + max(0, ours - compute * 2 / 3), compute + one_piece
+            sums = [sum_seconds(m, processes, n) for n in (pieces_on_cpus(m), pieces_on_gpus(m), 1)]
+            # Two thirds of a step are its backward pass. Pieces go on beside it, a single one begins at its end.
+            times = [compute + max(0, sum - compute * 2 / 3) for sum in sums[:2]] + [compute + sums[2]]
             print(
                 f"| {m['name']} | {processes} | {m['batch'] // processes} | {1e3 * compute:.2f} | "
-                f"{1e3 * ours:.2f}, {1e3 * one_piece:.2f} | {whole / times[0]:.1f}, {whole / times[1]:.1f} |"
+                + ", ".join(f"{1e3 * sum:.2f}" for sum in sums)
+                + " | "
+                + ", ".join(f"{whole / time:.1f}" for time in times)
+                + " |"
             )
