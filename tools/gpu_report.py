@@ -176,7 +176,7 @@ def training_page(runs):
         reached = f"{run['target_seconds']:.1f} s, step {run['target_step']}" if "target_step" in run else "not reached"
         rows.append((run["mixer"], reached, f"{best:.4f}" if best else "-",
                      f"{run['seconds']:.1f}" if "seconds" in run else "cut off", f"{run.get('tokens_per_s', 0):,}"))
-    yield table(["mixer", f"{TARGET} after", "best loss", "seconds in all", "tokens/s"], rows, 2) + "\n"
+    yield table(["run", f"{TARGET} after", "best loss", "seconds in all", "tokens/s"], rows, 2) + "\n"
 
 
 def page(raw, report):

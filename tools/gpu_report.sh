@@ -210,21 +210,28 @@ run_pytorch() {
   fi
 }
 
-# Whole trainings, every line with the seconds since the start before it.
+# Whole trainings, every line with the seconds since the start before it: the recipes that lead to the lowest loss, short
+# and long, then the preset baby.
 run_training() {
-  local text run mixer recipe begin line status=0 sizes=(--preset baby --type bf16 --eval-every 250)
+  local text run recipe small=() begin line status=0
   text=$(data/tinyshakespeare.sh "$BUILD") || return 1
   if [ "$emulated" = 1 ]; then
     head -c 3000 "$text" >"$BUILD/short.txt"
     text=$BUILD/short.txt
-    sizes=(--layers 1 --channels 16 --heads 2 --context 8 --batch 2 --steps 3 --eval-every 2)
+    small=(--layers 1 --channels 16 --heads 2 --context 8 --batch 2 --steps 3 --eval-every 2)
   fi
-  for run in additive dot metric additive_muon dot_muon; do
-    mixer=${run%_muon} recipe=()
-    [ "$run" = "$mixer" ] || recipe=(--optimizer muon --steps $((emulated ? 3 : 1500)) --learning-rate 2e-3)
+  for run in shakespeare_quick shakespeare additive dot metric additive_muon dot_muon; do
+    case $run in
+      shakespeare_quick) recipe=(--preset shakespeare --steps 2000 --dropout 0.1 --eval-every 250) ;;
+      shakespeare) recipe=(--preset shakespeare --eval-every 500) ;;
+      *_muon) recipe=(--preset baby --mixer "${run%_muon}" --optimizer muon --steps 1500 --learning-rate 2e-3 --eval-every 250) ;;
+      *) recipe=(--preset baby --mixer "$run" --eval-every 250) ;;
+    esac
+    # A flag is given once: the small sizes take the place of those of the recipe.
+    [ "$emulated" = 0 ] || read -r -a recipe <<<"$(sed -E 's/ --(steps|eval-every) [0-9]+//g' <<<"${recipe[*]}")"
     begin=$(date +%s%N)
-    "$BUILD/train" --device "$device" --data "$text" --mixer $mixer --checkpoint-every 0 --log-every 50 "${sizes[@]}" \
-      "${recipe[@]}" --out "$BUILD/runs/$run" --overwrite 2>&1 | while IFS= read -r line; do
+    "$BUILD/train" --device "$device" --data "$text" --type bf16 --checkpoint-every 0 --log-every 50 "${recipe[@]}" \
+      "${small[@]}" --out "$BUILD/runs/$run" --overwrite 2>&1 | while IFS= read -r line; do
       printf '%s %s\n' $((($(date +%s%N) - begin) / 1000000)) "$line"
     done >"$raw/training_$run.txt"
     cp "$BUILD/runs/$run/log.csv" "$raw/log_$run.csv" 2>/dev/null
