@@ -50,7 +50,7 @@ class GpuDevice {
 
   // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
   bool counts() const { return work_ == Work::counted; }
-  GpuDevice counter() const { return GpuDevice(gemm_, Work::counted); }
+  GpuDevice counter() const { return GpuDevice(gemm_, Work::counted, gpu_); }
 
   // The same GPU with another stream, whose work may be done beside this one's; and what keeps two of them in order:
   // work that is asked for from now on begins when the other device has done what it was asked for until now.
