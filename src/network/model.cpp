@@ -234,7 +234,7 @@ class ModelOn : public Model {
   Network<Device, T> network_;
   DeviceMemory tokens_bc_, targets_bc_, state_, count_, losses_;
   std::vector<float> logits_v_;  // of the last step
-  typename Device::Recording step_;
+  typename Device::Recording step_;  // gone before what it works with
 };
 
 template <Isa isa>
