@@ -9,10 +9,10 @@ struct ncclComm;
 
 namespace abh {
 
-// Adds up arrays in the memory of GPUs of which each process has one, as Processes does with arrays of the host: element
-// by element as a balanced binary tree over the ranks. By NCCL, from GPU to GPU, beside what the device computes
-// meanwhile. It may all be recorded; a recording of it must be gone before this is, as NCCL waits for that. Nothing
-// where there is one process.
+// Adds up arrays in the memory of GPUs of which each process has one, as Processes does with arrays of the host:
+// element by element as a balanced binary tree over the ranks. By NCCL, from GPU to GPU, beside what the device
+// computes meanwhile. It may all be recorded; a recording of it must be gone before this is, as NCCL waits for that.
+// Nothing where there is one process.
 template <Backend backend>
 class GpuSums {
  public:

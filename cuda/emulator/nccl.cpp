@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -16,7 +18,8 @@ namespace {
 
 struct Communicator {
   int rank = 0;
-  std::vector<int> sockets;  // to each other process, -1 to itself
+  std::vector<int> sockets;                                    // to each other process, -1 to itself
+  std::shared_ptr<const int> uses = std::make_shared<int>(0);  // shared with messages that are recorded
 };
 
 struct Message {
@@ -25,6 +28,7 @@ struct Message {
   char* at;
   std::size_t bytes;
   cudaStream_t stream;
+  std::shared_ptr<const int> uses;
 };
 
 thread_local int open_groups = 0;
@@ -121,7 +125,8 @@ ncclResult_t add(ncclComm_t communicator, int other, bool sent, void* at, std::s
   if (!group.empty() && group.front().stream != stream) return ncclInvalidUsage;
   const std::size_t bytes = count * (type == ncclDouble ? sizeof(double) : sizeof(float));
   ncclGroupStart();
-  group.push_back({all.sockets[static_cast<std::size_t>(other)], sent, static_cast<char*>(at), bytes, stream});
+  group.push_back(
+      {all.sockets[static_cast<std::size_t>(other)], sent, static_cast<char*>(at), bytes, stream, all.uses});
   return ncclGroupEnd();
 }
 
@@ -137,7 +142,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int size, ncclUniqueId id, int rank) {
   *communicator = nullptr;
   if (size < 1 || rank < 0 || rank >= size) return ncclInvalidArgument;
-  auto* all = new Communicator{rank, std::vector<int>(static_cast<std::size_t>(size), -1)};
+  auto* all = new Communicator{.rank = rank, .sockets = std::vector<int>(static_cast<std::size_t>(size), -1)};
   *communicator = reinterpret_cast<ncclComm_t>(all);
   const ncclResult_t result = connect_all(*all, id);
   if (result != ncclSuccess) {
@@ -148,6 +153,10 @@ ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int size, ncclUniqueId i
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  if (of(communicator).uses.use_count() > 1) {
+    std::fputs("emulated NCCL: a graph holds messages of processes that part: NCCL would wait for its end\n", stderr);
+    std::abort();
+  }
   for (const int socket : of(communicator).sockets) {
     if (socket >= 0) ::close(socket);
   }

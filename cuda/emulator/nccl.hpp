@@ -23,7 +23,8 @@ enum ncclDataType_t { ncclFloat = 7, ncclDouble = 8 };
 
 // The name of a new set of processes, which one of them tells the others.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-// Waits for the others. Destroy is told by all when they are done, Abort by one that leaves.
+// Waits for the others. Destroy is told by all when they are done, Abort by one that leaves; a graph that holds
+// messages must be gone by then: NCCL would wait for that, this here ends the program.
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int size, ncclUniqueId id, int rank);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);

@@ -233,7 +233,7 @@ class ModelOn : public Model {
   NetworkExtent extent_;
   Network<Device, T> network_;
   DeviceMemory tokens_bc_, targets_bc_, state_, count_, losses_;
-  std::vector<float> logits_v_;  // of the last step
+  std::vector<float> logits_v_;      // of the last step
   typename Device::Recording step_;  // gone before what it works with
 };
 
