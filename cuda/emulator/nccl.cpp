@@ -34,27 +34,32 @@ struct Message {
 thread_local int open_groups = 0;
 thread_local std::vector<Message> group;
 
+#if defined(MSG_NOSIGNAL)
+constexpr int no_signal = MSG_NOSIGNAL;
+#else
+constexpr int no_signal = 0;  // who writes to a lost process ends, too
+#endif
+
 Communicator& of(ncclComm_t communicator) { return *reinterpret_cast<Communicator*>(communicator); }
 
-// Where process `rank` of a set waits for others: a name that is in no folder.
-socklen_t address_of(const ncclUniqueId& id, int rank, sockaddr_un& address) {
-  address = {};
+// Where process `rank` of a set waits for others.
+sockaddr_un address_of(const ncclUniqueId& id, int rank) {
+  sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const int size = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "%.64s.%d", id.internal, rank);
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(size));
+  std::snprintf(address.sun_path, sizeof address.sun_path, "/tmp/%.64s.%d", id.internal, rank);
+  return address;
 }
 
-int new_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+int new_socket() { return ::socket(AF_UNIX, SOCK_STREAM, 0); }
 
 // The socket to process `rank`, which is told who this is; waits until it is there.
 int connected(const ncclUniqueId& id, int rank, int own_rank) {
-  sockaddr_un address;
-  const socklen_t size = address_of(id, rank, address);
+  const sockaddr_un address = address_of(id, rank);
   for (;;) {
     const int socket = new_socket();
     if (socket < 0) return -1;
-    if (::connect(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-        ::send(socket, &own_rank, sizeof own_rank, MSG_NOSIGNAL) == sizeof own_rank) {
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+        ::send(socket, &own_rank, sizeof own_rank, no_signal) == sizeof own_rank) {
       return socket;
     }
     ::close(socket);
@@ -64,9 +69,8 @@ int connected(const ncclUniqueId& id, int rank, int own_rank) {
 
 ncclResult_t connect_all(Communicator& all, const ncclUniqueId& id) {
   const int size = static_cast<int>(all.sockets.size()), listening = new_socket();
-  sockaddr_un address;
-  const socklen_t address_size = address_of(id, all.rank, address);
-  if (listening < 0 || ::bind(listening, reinterpret_cast<sockaddr*>(&address), address_size) != 0 ||
+  const sockaddr_un address = address_of(id, all.rank);
+  if (listening < 0 || ::bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listening, size) != 0) {
     if (listening >= 0) ::close(listening);
     return ncclSystemError;
@@ -84,6 +88,7 @@ ncclResult_t connect_all(Communicator& all, const ncclUniqueId& id) {
     if (whole) all.sockets[static_cast<std::size_t>(other)] = socket;
   }
   ::close(listening);
+  ::unlink(address.sun_path);
   return whole ? ncclSuccess : ncclSystemError;
 }
 
@@ -106,7 +111,7 @@ void exchange(std::vector<Message> messages) {
     for (std::size_t i = 0; i < next.size(); ++i) {
       if (ready[i].revents == 0) continue;
       Message& message = *next[i];
-      const ssize_t done = message.sent ? ::send(message.socket, message.at, message.bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+      const ssize_t done = message.sent ? ::send(message.socket, message.at, message.bytes, no_signal | MSG_DONTWAIT)
                                         : ::recv(message.socket, message.at, message.bytes, MSG_DONTWAIT);
       if (done > 0) {
         message.at += done;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The part of NCCL that sends arrays from process to process, for the emulator: through sockets of one machine that
-// runs Linux. Threads may take the place of processes. A message is sent when its group ends, or recorded. Where
-// another process is lost a message waits for ever, as on GPUs.
+// The part of NCCL that sends arrays from process to process, for the emulator: through sockets of one machine. Threads
+// may take the place of processes. A message is sent when its group ends, or recorded. Where another process is lost a
+// message waits for ever, as on GPUs.
 
 #include <cstddef>
 
