@@ -83,6 +83,7 @@ TEST_CASE("emulator: a graph does what was recorded, with the arguments of then"
     s.run(3);
     CHECK(*s.x == 8);
     CHECK(*s.y == 8);
+    CHECK(size_of_last_graph() == 2);
 
     s.begin();
     require_success(cudaMemsetAsync(s.x, 0, sizeof(float), s.first));

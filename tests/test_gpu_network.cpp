@@ -11,6 +11,9 @@
 #include "network/model.hpp"
 #include "settings/config.hpp"
 #include "tests/layer_case.hpp"
+#if defined(ABH_EMULATOR)
+#include "cuda/emulator/emulator.hpp"
+#endif
 
 namespace abh {
 namespace {
@@ -128,6 +131,30 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
     }
   }
 }
+
+#if defined(ABH_EMULATOR)
+// The counts of docs/results/gpu.md: what a step gains or loses in launches should be meant.
+TEST_CASE("gpu network: a training step is so many pieces of work", "[gpu_network][gpu]") {
+  const auto pieces = [](const std::string& preset, const std::string& mixer, const std::string& optimizer) {
+    Setting s;
+    apply_preset(preset, s.model, s.training);
+    if (!mixer.empty()) s.model.mixer = mixer;
+    if (!optimizer.empty()) s.training.optimizer = optimizer;
+    s.model.channels = 8 * s.model.heads;
+    s.model.context = 16;
+    s.model.vocabulary = 19;
+    s.training.batch = 2;
+    const auto model = model_on("emulated", s, "bf16");
+    for (Index step = 0; step < 2; ++step) train(*model, s, step);
+    return emulator::size_of_last_graph();
+  };
+  CHECK(pieces("baby", "", "") == 387);
+  CHECK(pieces("baby", "metric", "") == 333);
+  CHECK(pieces("baby", "dot", "") == 291);
+  CHECK(pieces("baby", "", "muon") == 462);
+  CHECK(pieces("shakespeare", "", "") == 375);
+}
+#endif
 
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {

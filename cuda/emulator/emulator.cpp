@@ -754,7 +754,6 @@ struct BlockOrder {
 
 void detail::launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes) {
   if (Launching::on) fail("a kernel launches a kernel", current);
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   const auto refuse = [&](const char* why) {
     throw Error("emulator: kernel launch: " + std::string(why) + ": grid " + text_of(grid) + ", block " +
                 text_of(block) + ", " + std::to_string(shared_bytes) + " bytes of shared memory");

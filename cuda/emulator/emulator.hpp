@@ -281,7 +281,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
-  if (stream == idle_stream()) return;
+  if (stream == idle_stream() || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   static_assert((... && std::is_trivially_copyable_v<Parameters>), "kernel parameters are copied byte by byte");
   struct Call {
     void (*kernel)(Parameters...);
@@ -315,6 +315,9 @@ void guard(void* memory, std::size_t bytes, const std::string& what);
 void unguard(void* memory);
 // What is done after every launch: Error if a sentinel of global memory was overwritten.
 void check_guards();
+
+// How many launches, copies and the like are in the graph that was recorded last.
+std::size_t size_of_last_graph();
 
 // cudaMalloc fails beyond so many bytes in all; the machine's memory at first.
 void set_memory_limit(std::size_t bytes);

@@ -1,6 +1,7 @@
 // Streams, events and graphs of the emulator: what is recorded, and what has to come before what.
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ struct Event {
 };
 
 thread_local Recording* recording_of_thread = nullptr;
+std::atomic<std::size_t> last_size = 0;
 
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 Event& of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
@@ -95,6 +97,8 @@ bool breaks_recording() {
 }
 
 }  // namespace detail
+
+std::size_t size_of_last_graph() { return last_size; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = reinterpret_cast<cudaStream_t>(new Stream);
@@ -161,6 +165,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
                                                        : cudaSuccess;
   for (Stream* taking_part : recording->streams) *taking_part = {};
   if (status == cudaSuccess) {
+    last_size = recording->nodes.size();
     *graph = reinterpret_cast<cudaGraph_t>(new std::vector<Node>(std::move(recording->nodes)));
   }
   delete recording;
