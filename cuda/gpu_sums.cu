@@ -4,9 +4,18 @@
 #include <string>
 
 #include "cuda/gpu_sums.hpp"
-#include "cuda/nccl.hpp"
+#include "cuda/platform.hpp"
 #include "device/halving.hpp"
 #include "layers/dropout.hpp"
+
+// NCCL, where this build has it, or the emulator's.
+#if !defined(__CUDACC__)
+#include "cuda/emulator/nccl.hpp"
+#define ABH_HAS_NCCL 1
+#elif defined(ABH_NCCL)
+#include <nccl.h>
+#define ABH_HAS_NCCL 1
+#endif
 
 namespace abh {
 

@@ -41,6 +41,17 @@ Setting setting_of(const std::string& mixer) {
   return {model, training};
 }
 
+// A preset's recipe, on a small network of as many layers.
+Setting small_preset(const std::string& preset) {
+  Setting s;
+  apply_preset(preset, s.model, s.training);
+  s.model.channels = 8 * s.model.heads;
+  s.model.context = 32;
+  s.model.vocabulary = 19;
+  s.training.batch = 2;
+  return s;
+}
+
 std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float",
                                 bool recompute = false) {
   std::unique_ptr<Model> model = make_model({.device = device, .threads = 1}, s.model,
@@ -115,13 +126,8 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
   for (const std::string& device : gpu_devices()) {
     for (const std::string& preset : preset_names) {
       for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
-        Setting s;
-        apply_preset(preset, s.model, s.training);
+        Setting s = small_preset(preset);
         s.model.layers = 2;
-        s.model.channels = 8 * s.model.heads;
-        s.model.context = 32;
-        s.model.vocabulary = 19;
-        s.training.batch = 2;
         s.training.warmup = 2;
         const auto [loss, norm, first, last] = follow(device, s, type, 12);
         CAPTURE(device, preset, type, loss, norm, first, last);
@@ -136,14 +142,9 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
 // The counts of docs/results/gpu.md: what a step gains or loses in launches should be meant.
 TEST_CASE("gpu network: a training step is so many pieces of work", "[gpu_network][gpu]") {
   const auto pieces = [](const std::string& preset, const std::string& mixer, const std::string& optimizer) {
-    Setting s;
-    apply_preset(preset, s.model, s.training);
+    Setting s = small_preset(preset);
     if (!mixer.empty()) s.model.mixer = mixer;
     if (!optimizer.empty()) s.training.optimizer = optimizer;
-    s.model.channels = 8 * s.model.heads;
-    s.model.context = 16;
-    s.model.vocabulary = 19;
-    s.training.batch = 2;
     const auto model = model_on("emulated", s, "bf16");
     for (Index step = 0; step < 2; ++step) train(*model, s, step);
     return emulator::size_of_last_graph();

@@ -83,7 +83,7 @@ def tests_of(raw):
 def trainings_of(raw):
     result = []
     for path in sorted(raw.glob("training_*.txt")):
-        run = {"mixer": path.stem.removeprefix("training_").replace("_", ", "), "validation": []}
+        run = {"run": path.stem.removeprefix("training_").replace("_", ", "), "validation": []}
         for line in lines_of(path):
             milliseconds, _, text = line.partition(" ")
             if match := re.match(r"step (\d+)/(\d+), train \S+, val ([0-9.]+)", text):
@@ -174,7 +174,7 @@ def training_page(runs):
     for run in runs:
         best = min((v["loss"] for v in run["validation"]), default=None)
         reached = f"{run['target_seconds']:.1f} s, step {run['target_step']}" if "target_step" in run else "not reached"
-        rows.append((run["mixer"], reached, f"{best:.4f}" if best else "-",
+        rows.append((run["run"], reached, f"{best:.4f}" if best else "-",
                      f"{run['seconds']:.1f}" if "seconds" in run else "cut off", f"{run.get('tokens_per_s', 0):,}"))
     yield table(["run", f"{TARGET} after", "best loss", "seconds in all", "tokens/s"], rows, 2) + "\n"
 

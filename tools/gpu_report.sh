@@ -214,21 +214,24 @@ run_pytorch() {
 # and long, then the preset baby.
 run_training() {
   local text run recipe small=() begin line status=0
+  lasting() { [ "$emulated" = 1 ] && echo "--steps 3 --eval-every 2" || echo "$*"; } # these flags, or a moment
   text=$(data/tinyshakespeare.sh "$BUILD") || return 1
   if [ "$emulated" = 1 ]; then
     head -c 3000 "$text" >"$BUILD/short.txt"
     text=$BUILD/short.txt
-    small=(--layers 1 --channels 16 --heads 2 --context 8 --batch 2 --steps 3 --eval-every 2)
+    small=(--layers 1 --channels 16 --heads 2 --context 8 --batch 2)
   fi
+  # shellcheck disable=SC2046 # flags are words
   for run in shakespeare_quick shakespeare additive dot metric additive_muon dot_muon; do
     case $run in
-      shakespeare_quick) recipe=(--preset shakespeare --steps 2000 --dropout 0.1 --eval-every 250) ;;
-      shakespeare) recipe=(--preset shakespeare --eval-every 500) ;;
-      *_muon) recipe=(--preset baby --mixer "${run%_muon}" --optimizer muon --steps 1500 --learning-rate 2e-3 --eval-every 250) ;;
-      *) recipe=(--preset baby --mixer "$run" --eval-every 250) ;;
+      shakespeare_quick) recipe=(--preset shakespeare --dropout 0.1 $(lasting --steps 2000 --eval-every 250)) ;;
+      shakespeare) recipe=(--preset shakespeare $(lasting --eval-every 500)) ;;
+      *_muon)
+        recipe=(--preset baby --mixer "${run%_muon}" --optimizer muon --learning-rate 2e-3)
+        recipe+=($(lasting --steps 1500 --eval-every 250))
+        ;;
+      *) recipe=(--preset baby --mixer "$run" $(lasting --eval-every 250)) ;;
     esac
-    # A flag is given once: the small sizes take the place of those of the recipe.
-    [ "$emulated" = 0 ] || read -r -a recipe <<<"$(sed -E 's/ --(steps|eval-every) [0-9]+//g' <<<"${recipe[*]}")"
     begin=$(date +%s%N)
     "$BUILD/train" --device "$device" --data "$text" --type bf16 --checkpoint-every 0 --log-every 50 "${recipe[@]}" \
       "${small[@]}" --out "$BUILD/runs/$run" --overwrite 2>&1 | while IFS= read -r line; do

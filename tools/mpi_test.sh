@@ -108,7 +108,7 @@ of_build() { grep -q "^$1" "$build/CMakeCache.txt"; }
 gpu=none gpu_processes="1 2 4"
 if of_build BUILD_EMULATOR:BOOL=ON; then
   gpu=emulated
-elif of_build BUILD_CUDA:BOOL=ON && ! of_build NCCL_LIBRARY:FILEPATH=NCCL; then
+elif of_build BUILD_CUDA:BOOL=ON && ! of_build NCCL_LIBRARY:FILEPATH=NCCL_LIBRARY-NOTFOUND; then
   case $(nvidia-smi -L 2>/dev/null | wc -l) in 0 | 1) ;; 2 | 3) gpu=cuda gpu_processes="1 2" ;; *) gpu=cuda ;; esac
 fi
 small_on_gpu="--device $gpu --layers 1 --mixer dot --window 0 --channels 8 --heads 2 --conv-kernel 0 --eval-every 0"

@@ -889,31 +889,21 @@ cudaError_t cudaFree(void* memory) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
-  if (!detail::records(stream)) {
-    std::memmove(to, from, bytes);
-  } else if (is_global(to, bytes) && is_global(from, bytes)) {
-    detail::record(stream, [=] { std::memmove(to, from, bytes); });
-  } else {
-    detail::breaks_recording();
+  if (detail::records(stream) && !(is_global(to, bytes) && is_global(from, bytes)) && detail::breaks_recording()) {
     return remember(cudaErrorStreamCaptureUnsupported);
   }
+  detail::ask(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return cudaSuccess;
-  if (detail::records(stream)) {
-    detail::record(stream, [=] { std::memset(to, value, bytes); });
-  } else {
-    std::memset(to, value, bytes);
-  }
+  if (bytes > 0) detail::ask(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (!detail::records(stream)) return cudaSuccess;
-  detail::breaks_recording();
-  return remember(cudaErrorStreamCaptureUnsupported);
+  const bool waits_for_itself = detail::records(stream) && detail::breaks_recording();
+  return remember(waits_for_itself ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }

@@ -112,6 +112,15 @@ void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::si
 // Whether what this stream is asked for is recorded, and the way to do so; Error where the recording is broken already.
 bool records(cudaStream_t stream);
 void record(cudaStream_t stream, std::function<void()> work);
+// Does work, or records it.
+template <class Work>
+void ask(cudaStream_t stream, Work work) {
+  if (records(stream)) {
+    record(stream, std::move(work));
+  } else {
+    work();
+  }
+}
 // Whether this thread records something, which is then broken: for calls that must not be made meanwhile.
 bool breaks_recording();
 
@@ -292,11 +301,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     [&]<std::size_t... i>(std::index_sequence<i...>) { the.kernel(std::get<i>(the.parameters)...); }
     (std::index_sequence_for<Parameters...>());
   };
-  if (detail::records(stream)) {
-    detail::record(stream, [=]() mutable { detail::launch(body, &call, grid, block, shared_bytes); });
-  } else {
-    detail::launch(body, &call, grid, block, shared_bytes);
-  }
+  detail::ask(stream, [=]() mutable { detail::launch(body, &call, grid, block, shared_bytes); });
 }
 
 // What tests set and ask.

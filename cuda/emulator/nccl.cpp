@@ -192,11 +192,7 @@ ncclResult_t ncclGroupEnd() {
   const cudaStream_t stream = group.front().stream;
   std::vector<Message> messages;
   messages.swap(group);
-  if (detail::records(stream)) {
-    detail::record(stream, [messages] { exchange(messages); });
-  } else {
-    exchange(std::move(messages));
-  }
+  detail::ask(stream, [messages] { exchange(messages); });
   return ncclSuccess;
 }
 

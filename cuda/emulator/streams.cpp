@@ -179,12 +179,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  auto& nodes = *reinterpret_cast<std::vector<Node>*>(executable);
-  if (detail::records(stream)) {
-    detail::record(stream, [copy = nodes]() mutable { run(copy); });
-  } else {
-    run(nodes);
-  }
+  detail::ask(stream, [nodes = *reinterpret_cast<std::vector<Node>*>(executable)]() mutable { run(nodes); });
   return cudaSuccess;
 }
 

@@ -228,9 +228,8 @@ void require_shards_for(const Processes& processes, const Arguments& a) {
                      to_text(a.training.shards));
   }
   if (processes.size() > 1 && !joins_processes(a.device)) {
-    throw Error("--device " + a.device.device +
-                    ": several processes with a GPU each need NCCL, which this build does " +
-                    "not have; expected --device cpu",
+    throw Error("--device " + a.device.device + ": several processes with a GPU each need NCCL, which this build " +
+                    "does not have; expected --device cpu",
                 a.device.device == "cuda" ? 2 : 1);
   }
 }

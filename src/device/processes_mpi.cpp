@@ -188,7 +188,7 @@ class MpiProcesses : public Processes {
   }
 
   void join() {
-    int given = 0, rank = 0, size = 0;
+    int given = 0, rank = 0, size = 0, rank_here = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given);  // this thread is MPI's main thread
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -197,11 +197,11 @@ class MpiProcesses : public Processes {
     size_ = size;
     MPI_Comm here_only;  // the processes that share the memory of this machine
     require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here_only));
-    MPI_Comm_rank(here_only, &rank);
+    MPI_Comm_rank(here_only, &rank_here);
     MPI_Comm_free(&here_only);
-    rank_here_ = rank;
-    previous_ = static_cast<int>(rank_ + size - 1) % size;
-    next_ = static_cast<int>(rank_ + 1) % size;
+    rank_here_ = rank_here;
+    previous_ = (rank + size - 1) % size;
+    next_ = (rank + 1) % size;
     Neighbour::Place here = Neighbour::here(), place;
     require(MPI_Sendrecv(&here, sizeof here, MPI_BYTE, next_, of_life, &place, sizeof place, MPI_BYTE, previous_,
                          of_life, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
