@@ -252,6 +252,25 @@ TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
   }
 }
 
+// What makes a sight other than that of a whole sequence, each thing without the others.
+TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attention][gpu]") {
+  for (const Index K : {8, 130}) {
+    const AttentionCase whole{.B = 1, .C = 70, .N = 1, .K = K};
+    std::vector<AttentionCase> cases(7, whole);
+    cases[0].offset = 5;
+    cases[1].offset = -5;
+    cases[2].reach = 30;
+    cases[3].S = 50;
+    cases[4].S = 90;
+    cases[5] = with_bias(whole);
+    cases[6].mask_bs = holes(1, 70);
+    for (const AttentionCase& layer : cases) {
+      CAPTURE(K, layer.offset, layer.reach, layer.S, layer.distances);
+      check_float(layer, 9);
+    }
+  }
+}
+
 TEST_CASE("attention: on the GPU, wherever arrays lie", "[attention][gpu]") {
   check_alignment(with_bias({.B = 1, .C = 9, .N = 2, .K = 8, .S = 11, .offset = 2, .reach = 5}));
 }

@@ -443,6 +443,32 @@ TEST_CASE("chunks: the sum of all weights is one weight", "[chunks][pooling][gpu
   });
 }
 
+TEST_CASE("chunks: the sum of all weights is one weight, for every head", "[chunks][pooling][gpu]") {
+  const Index C = 3;
+  for (const Index N : {128, 129, 300}) {
+    Array<float> max_nc(static_cast<std::size_t>(N * C), not_written), sum_nc = max_nc;
+    for (Index n = 0; n < N; ++n) {
+      const std::size_t last = static_cast<std::size_t>(n * C + C - 1);
+      max_nc[last] = static_cast<float>(n) - 150;
+      sum_nc[last] = n % 7 == 5 ? 0 : static_cast<float>(n % 5 + 1);
+    }
+    for_each_device(2, [&](auto& device, const std::string& name) {
+      using Device = std::decay_t<decltype(device)>;
+      Array<float> zeta_n(static_cast<std::size_t>(N), not_written);
+      pooling_zeta<Device, float>(device, zeta_n.data(), max_nc.data(), sum_nc.data(), C, N);
+      wait_for(device);
+      Index wrong = 0;
+      for (Index n = 0; n < N; ++n) {
+        const float expected = n % 7 == 5 ? static_cast<float>(pooling_nothing)
+                                          : static_cast<float>(n) - 150 + std::log(static_cast<float>(n % 5 + 1));
+        wrong += !(std::abs(zeta_n[static_cast<std::size_t>(n)] - expected) <= 1e-5f * std::abs(expected));
+      }
+      INFO(name << ", " << N << " heads");
+      CHECK(wrong == 0);
+    });
+  }
+}
+
 TEST_CASE("programs: a run in chunks learns what it learns without, and goes on bit by bit", "[programs][chunks]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--context 48 --layers 2 --window 6,0 --conv-kernel 3 --dropout 0.1"));

@@ -333,7 +333,7 @@ TEST_CASE("metric attention: on the GPU", "[metric_attention][gpu]") {
   }
 }
 
-TEST_CASE("metric attention: the query of one step", "[metric_attention]") {
+TEST_CASE("metric attention: the query of one step", "[metric_attention][gpu]") {
   PlainDevice plain;
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const auto& [N, K] : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {

@@ -144,6 +144,13 @@ TEST_CASE("pooling: on the GPU, several payloads", "[pooling][gpu]") {
   }
 }
 
+// More heads, and more channels in a sequence of several tiles, than a block has threads.
+TEST_CASE("pooling: three hundred heads", "[pooling][gpu]") {
+  for (Index window : {0, 2}) check_float(LseCase{decaying({{1, 3, 300, 1, window, true, 2}})}, 1);
+  check_float(LseCase{{{1, 3, 300, 1, 0, false, 2}}}, 1);
+  for (bool causal : {true, false}) check_float(PoolingCase{{1, 258, 1, 130, 0, causal}}, 1);
+}
+
 TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pooling][gpu]") {
   for (Index window : {0, 1, 5, 255, 256, 257, 300}) {
     check(LseCase{{{1, 519, 2, 3, window}}});
@@ -262,6 +269,7 @@ TEST_CASE("pooling: on the GPU, step by step with decay and several payloads", "
     check_steps({{2, 37, 3, 9, window, true, 3}}, 1, 0);
   }
   for (Index K : {1, 64, 130}) check_steps(decaying({{1, 11, 2, K, 4, true, 2}}), 1, 0.5);
+  for (Index window : {0, 2}) check_steps(decaying({{1, 5, 300, 1, window}}), 1, 0.5);
 }
 
 // Nothing later, and nothing outside the window, changes a single bit.

@@ -78,6 +78,37 @@ TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
   CHECK((read_bytes(place.run + "/model.safetensors") == read_bytes(place / "whole/model.safetensors")));
 }
 
+TEST_CASE("programs: a validation loss is that of the last step, not of an earlier one", "[programs]") {
+  // Stopped behind its first evaluation and far from the next: what was evaluated are no longer the weights.
+  const Workplace place;
+  const Index eval_every = 97;
+  const Arguments flags =
+      place.flags(words("--steps 1000000 --warmup 1000000 --learning-rate 100 --log-every 1 --checkpoint-every 0 "
+                        "--eval-every " +
+                        std::to_string(eval_every)));
+  const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 99/"});
+  REQUIRE(stopped.status == 143);
+  const RunState state = read_run_state(place.run + "/resume.safetensors");
+  REQUIRE(state.step >= 99);
+  CHECK(state.best_loss.has_value());
+  CHECK(state.last_loss.has_value() == (state.step % eval_every == 0));
+  const std::string step = std::to_string(state.step);
+  const Outcome ended = train({"--data", place.data, "--resume", place.run, "--steps", step});
+  require_success(ended);
+  const Outcome whole = train(with(flags, {"--out", place / "whole", "--steps", step}));
+  require_success(whole);
+  const RunState expected = read_run_state(place / "whole/resume.safetensors");
+  const RunState got = read_run_state(place.run + "/resume.safetensors");
+  CHECK(got.last_loss == expected.last_loss);
+  CHECK(got.best_loss == expected.best_loss);
+  CHECK(got.best_step == expected.best_step);
+  const auto losses = [](const Outcome& outcome) {
+    const std::string final_line = last_line(outcome.out);
+    return final_line.substr(0, final_line.rfind(','));  // without the speed
+  };
+  CHECK(losses(ended) == losses(whole));
+}
+
 // As a shell does with Ctrl-C for what it starts in the background.
 TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
   const Workplace place;
