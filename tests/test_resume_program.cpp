@@ -447,3 +447,25 @@ TEST_CASE("programs: rows of the log behind the checkpoint are cut on resume", "
   require_success(train({"--data", place.data, "--resume", place.run}));
   require_equal_runs(place.run, place / "expected");
 }
+
+TEST_CASE("programs: beside a log that is not its own a resumed run begins a new one", "[programs]") {
+  const Workplace place;
+  const Arguments flags = place.flags({"--steps", "30", "--log-every", "2", "--eval-every", "8"});
+  require_success(train(flags));
+  require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
+  const std::string log = place.run + "/log.csv", own = read_bytes(log);
+  const std::string header = own.substr(0, own.find('\n') + 1);
+  const std::string message = "log.csv: not the log of this run up to step 30; a new one begins\n";
+  SECTION("the log of another run") { write_bytes(log, read_bytes(place / "other/log.csv")); }
+  SECTION("a log with a row missing") { write_bytes(log, own.substr(0, own.rfind('\n', own.size() - 2) + 1)); }
+  SECTION("no log") { std::filesystem::remove(log); }
+  const Outcome resumed = train({"--data", place.data, "--resume", place.run, "--steps", "34"});
+  require_success(resumed);
+  CHECK(resumed.out.find(message) != std::string::npos);
+  CHECK(whole_match(read_bytes(log), header + "32,[^\n]*\n34,[^\n]*\n").size() == 1);
+  // From here on it is the run's own.
+  CHECK(read_run_state(place.run + "/resume.safetensors").log_position.starts_with("2 rows, "));
+  const Outcome again = train({"--data", place.data, "--resume", place.run, "--steps", "36"});
+  require_success(again);
+  CHECK(again.out.find("not the log of this run") == std::string::npos);
+}

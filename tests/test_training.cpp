@@ -1,10 +1,18 @@
 // Training through the Model interface. Whole runs into a folder are tested in test_train_program.cpp,
 // test_train_files.cpp and test_resume_program.cpp.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <thread>
 
 #include "catch.hpp"
+#include "folder.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "runs/training.hpp"
@@ -328,4 +336,71 @@ TEST_CASE("training: the average is that of the weights after every step", "[tra
     }
     CHECK_FALSE(!(error <= 1e-6));
   }
+}
+
+namespace {
+
+volatile std::sig_atomic_t heard = 0;
+
+// Standard output goes nowhere while it lives.
+class Silence {
+ public:
+  Silence() : output_(::dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    const int nowhere = ::open("/dev/null", O_WRONLY);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::close(nowhere);
+  }
+  ~Silence() {
+    std::fflush(stdout);
+    ::dup2(output_, STDOUT_FILENO);
+    ::close(output_);
+  }
+
+ private:
+  int output_;
+};
+
+}  // namespace
+
+TEST_CASE("training: a signal stops the run that it was sent to, and no later one", "[training]") {
+  const TestFolder folder;
+  std::string text;
+  for (Index i = 0; i < 300; ++i) text += static_cast<char>('a' + i * i % 7);
+  const Tokenizer tokenizer = Tokenizer::of_characters(text, "text");
+  ModelConfig config = small_model("average");
+  config.vocabulary = tokenizer.size();
+  const Dataset data("text", text, tokenizer, C);
+  const auto status_of = [&](const std::string& name, Index steps) {
+    TrainingRun run;
+    run.model = config;
+    run.training = small_training();
+    run.run = folder / name;
+    run.data = "text";
+    run.training.steps = steps;
+    run.training.log_every = 1;
+    run.training.eval_every = 0;
+    run.device = {.device = "cpu", .threads = 1};
+    std::filesystem::create_directory(run.run);
+    const Silence silence;
+    return train(run, data, tokenizer, fingerprint(text));
+  };
+  struct sigaction own {
+  }, before{};
+  own.sa_handler = [](int signal) { heard = signal; };
+  sigaction(SIGTERM, &own, &before);
+  std::thread sender([&] {
+    const std::string log = folder / "stopped/log.csv";
+    while (!exists(log) || std::filesystem::file_size(log) < 200) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::kill(::getpid(), SIGTERM);
+  });
+  CHECK(status_of("stopped", 1'000'000) == 143);
+  sender.join();
+  CHECK(heard == 0);
+  CHECK(status_of("whole", 3) == 0);
+  std::raise(SIGTERM);
+  CHECK(heard == SIGTERM);
+  sigaction(SIGTERM, &before, nullptr);
 }
