@@ -9,11 +9,12 @@
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
 // check_gpu(layer, what, case) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
 //
-// What must be written is handed over as NaN, what must be added to as a number. So that a case runs on any device, its
-// arrays are Arrays, and whatever else a layer reads is kept().
+// What must be written is handed over as NaN, what must be added to as a number, and scratch memory is NaN before every
+// pass. So that a case runs on any device, its arrays are Arrays, and whatever else a layer reads is kept().
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <deque>
 #include <limits>
 #include <string>
@@ -111,8 +112,22 @@ void put_d_out(CaseArrays<T>& a, const std::vector<Slot>& inputs, const std::vec
 template <class T>
 Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<Slot>& inputs);
 
+// What earlier work has left in scratch memory is no number any more, so that nothing can live on it.
+template <class Device>
+void spoil_scratch(Device& device) {
+  constexpr std::size_t most = 1024;
+  const std::vector<std::byte> nothing(most, std::byte{0xFF});
+  typename Device::Scope scratch(device.workspace);
+  for (std::size_t left = device.workspace.peak(); left > 0;) {
+    const auto bytes = static_cast<Index>(std::min(left, most));
+    device.copy_from_host(scratch.template take<std::byte>(bytes), nothing.data(), bytes);
+    left -= static_cast<std::size_t>(bytes);
+  }
+}
+
 template <class T, class Device, class Case>
 Values<T> run_forward(const Case& layer, Device& device, const Values<T>& in) {
+  spoil_scratch(device);
   CaseArrays<T> a = arrays_of(layer, in);
   layer.forward(device, a);
   wait_for(device);
@@ -121,10 +136,12 @@ Values<T> run_forward(const Case& layer, Device& device, const Values<T>& in) {
 
 template <class T, class Device, class Case>
 Values<double> run_backward(const Case& layer, Device& device, const Values<T>& in, const Values<T>& d_out) {
+  spoil_scratch(device);
   CaseArrays<T> a = arrays_of(layer, in);
   if (!a.saved.empty()) layer.forward(device, a);
   const std::vector<Slot> inputs = layer.inputs();
   put_d_out(a, inputs, layer.outputs(), d_out);
+  spoil_scratch(device);
   layer.backward(device, a);
   wait_for(device);
   return gradients_in(a, inputs);

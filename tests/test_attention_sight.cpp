@@ -271,6 +271,11 @@ TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attenti
   }
 }
 
+TEST_CASE("attention: masked keys in a tile that every query of another would see", "[attention][gpu]") {
+  check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .causal = false, .mask_bs = holes(2, 130), .S = 130}, 9);
+  check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .mask_bs = holes(2, 140), .S = 140, .offset = 70}, 9);
+}
+
 TEST_CASE("attention: on the GPU, wherever arrays lie", "[attention][gpu]") {
   check_alignment(with_bias({.B = 1, .C = 9, .N = 2, .K = 8, .S = 11, .offset = 2, .reach = 5}));
 }

@@ -230,6 +230,9 @@ TEST_CASE("checkpoint: files without a version have defaults", "[checkpoint]") {
   rename("abh_crc32", "other_one");
   rename("\"logit_scale\"", "\"other_scale\"");
   CHECK(same_bits(read_checkpoint(path).weights, some_checkpoint().weights));
+  CHECK(read_checkpoint(path).step == some_checkpoint().step);
+  rename("\"step\"", "\"stop\"");
+  CHECK(read_checkpoint(path).step == 0);
   // The golden files' default: no bias in the feed-forward net, whose tensors then do not belong.
   rename("\"ffn_bias\"", "\"not_bias\"");
   CHECK(error_of([&] { read_checkpoint(path); }).find("does not belong to this configuration") != std::string::npos);
