@@ -1,5 +1,6 @@
 // Rows on their way: copied or added, and nothing around them touched.
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -54,6 +55,19 @@ TEST_CASE("place: rows are copied and added, and nothing else is written", "[pla
   for_each_gpu([](auto& device, const std::string&) {
     check_place<float>(device);
     check_place<bf16>(device);
+  });
+}
+
+TEST_CASE("place: zeros are all of an array, and nothing else", "[place][gpu]") {
+  for_each_device(3, [](auto& device) {
+    for (const Index count : {0, 1, 65536, 65537, 200001}) {
+      INFO(count << " numbers");
+      Array<float> to(static_cast<std::size_t>(count + 1), 0.5f);
+      device.set_zero(to.data(), count);
+      wait_for(device);
+      CHECK(std::count(to.begin(), to.end() - 1, 0.0f) == count);
+      CHECK(to.back() == 0.5f);
+    }
   });
 }
 

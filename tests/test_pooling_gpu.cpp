@@ -151,6 +151,14 @@ TEST_CASE("pooling: three hundred heads", "[pooling][gpu]") {
   for (bool causal : {true, false}) check_float(PoolingCase{{1, 258, 1, 130, 0, causal}}, 1);
 }
 
+// Few heads whose channels are dealt out.
+TEST_CASE("pooling: heads of many channels in float", "[pooling][gpu]") {
+  for (Index window : {0, 4}) {
+    check_float(PoolingCase{{2, 9, 3, 130, window}}, 1);
+    check_threads(PoolingCase{{2, 9, 3, 130, window}}, 1);
+  }
+}
+
 TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pooling][gpu]") {
   for (Index window : {0, 1, 5, 255, 256, 257, 300}) {
     check(LseCase{{{1, 519, 2, 3, window}}});
