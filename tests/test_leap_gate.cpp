@@ -78,6 +78,7 @@ TEST_CASE("leap_gate: on the GPU, heads of any size", "[leap_gate][gpu]") {
   check_gpu("leap_gate", "1 position", LeapGateCase{3, 1, 5, 8, 0.35, -11.5});
   check_gpu("leap_gate", "odd rows, even ones of the gradient", LeapGateCase{1, 9, 2, 8, 0.35, -11.5, 3, 8});
   check_gpu("leap_gate", "even rows, odd ones of the gradient", LeapGateCase{1, 9, 2, 8, 0.35, -11.5, 4, 5});
+  check_gpu("leap_gate", "odd heads, even rows", LeapGateCase{1, 9, 2, 6, 0.35, -11.5});
   check_alignment(LeapGateCase{1, 9, 2, 8, 0.35, -11.5});
 }
 

@@ -150,7 +150,8 @@ TEST_CASE("rotary: on the GPU, rows and strides of any size", "[rotary][gpu]") {
   check_gpu("rotary", "even stride", RotaryCase{1, 5, 2, 40, 8});
   check_gpu("rotary", "even stride, odd one of its gradient", RotaryCase{1, 5, 2, 40, 8, 11});
   check_gpu("rotary", "odd stride out", RotaryCase{1, 5, 2, 40, 0, 0, 5});
-  check_gpu("rotary", "odd heads, even stride", RotaryCase{1, 5, 3, 13, 9});
+  check_gpu("rotary", "odd heads, even stride in", RotaryCase{1, 5, 3, 13, 9});
+  check_gpu("rotary", "odd heads, even strides", RotaryCase{1, 5, 3, 13, 9, 9, 9});
   check_alignment(RotaryCase{1, 3, 2, 8});
 }
 
