@@ -42,3 +42,21 @@ TEST_CASE("heat map: each character has its ground and its loss", "[heat_map]") 
   CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
   CHECK(well_formed(heat_map_svg({}, "", "")));
 }
+
+TEST_CASE("heat map: a wide character has two columns, a mark none", "[heat_map]") {
+  const std::vector<HeatRow> rows = {
+      {{"\u65e5", 2.5, 2}, {"e\u0301\u0323", 0.5, 1, {{"U+0301", 4.25}, {"U+0323", std::nullopt}}}, {"x", 1}}};
+  const std::string svg = heat_map_svg(rows, "", "");
+  INFO(svg);
+  CHECK(well_formed(svg));
+  for (const char* part :
+       {"<rect class=\"heat2\" x=\"24\" y=\"96\" width=\"18\" height=\"20\"><title>\u65e5 2.50 nats</title></rect>"
+        "<text x=\"33\" y=\"111\">\u65e5</text>",
+        "<rect class=\"heat0\" x=\"42\" y=\"96\" width=\"9\" height=\"20\">"
+        "<title>e\u0301\u0323 0.50 nats, U+0301 4.25 nats, U+0323 not predicted</title></rect>"
+        "<text x=\"46\" y=\"111\">e\u0301\u0323</text>",
+        "<rect class=\"heat1\" x=\"51\" "}) {
+    INFO(part);
+    CHECK(svg.find(part) != svg.npos);
+  }
+}

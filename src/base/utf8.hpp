@@ -36,13 +36,6 @@ inline char32_t next_code_point(std::string_view text, std::size_t& position) {
   return code;
 }
 
-// Whether a terminal shows this character on its line: not so controls, line separators, what has no width, the BOM.
-inline bool is_visible(char32_t code) {
-  const bool hidden = code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200B && code <= 0x200F) ||
-                      (code >= 0x2028 && code <= 0x202E) || code == 0xFEFF;
-  return !hidden && code < code_points;
-}
-
 // `code` is one that next_code_point returns for valid text.
 inline void append_utf8(std::string& text, char32_t code) {
   const auto append = [&text](char32_t byte) { text += static_cast<char>(static_cast<unsigned char>(byte)); };

@@ -53,9 +53,12 @@ std::string heat_map_svg(const std::vector<HeatRow>& rows, std::string_view titl
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + size + " " + tall + "\" width=\"" +
                     size + "\" height=\"" + tall + "\" role=\"img\" aria-labelledby=\"heat-title heat-desc\">\n";
   const auto place = [](Index x, Index y) { return " x=\"" + to_text(x) + "\" y=\"" + to_text(y) + "\""; };
-  const auto ground = [&](int level, Index x, Index y) {
-    return "<rect class=\"heat" + to_text(level) + "\"" + place(x, y) + " width=\"" + to_text(column_width) +
+  const auto ground = [&](int level, Index x, Index y, Index columns) {
+    return "<rect class=\"heat" + to_text(level) + "\"" + place(x, y) + " width=\"" + to_text(columns * column_width) +
            "\" height=\"" + to_text(row_height) + "\"";
+  };
+  const auto loss_of = [](std::optional<double> nats) {
+    return nats ? fixed_text(*nats, 2) + " nats" : std::string("not predicted");
   };
   const std::string name = xml_text(title, 76);
   svg += "<title id=\"heat-title\">" + name + "</title>\n";
@@ -69,7 +72,7 @@ std::string heat_map_svg(const std::vector<HeatRow>& rows, std::string_view titl
   svg += "<text" + place(x, 78) + ">nats:</text>\n";
   x += 40;
   for (int level = 0; level < heat_levels; ++level, x += 80) {
-    svg += ground(level, x, 64) + "/>\n<text" + place(x + column_width + 5, 78) + ">" + heat_level_name(level) +
+    svg += ground(level, x, 64, 1) + "/>\n<text" + place(x + column_width + 5, 78) + ">" + heat_level_name(level) +
            "</text>\n";
   }
 
@@ -78,12 +81,14 @@ std::string heat_map_svg(const std::vector<HeatRow>& rows, std::string_view titl
     svg += "<g class=\"row\">\n";
     x = margin;
     for (const HeatCell& cell : row) {
-      const std::string shown = xml_text(cell.shown, 1);
-      const std::string loss = cell.nats ? fixed_text(*cell.nats, 2) + " nats" : "not predicted";
-      svg += ground(heat_level(cell.nats), x, y) + "><title>" + shown + " " + loss + "</title></rect>";
-      if (cell.shown != " ") svg += "<text" + place(x + column_width / 2, y + 15) + ">" + shown + "</text>";
+      const std::string shown = xml_text(cell.shown, 1 + cell.marks.size());
+      std::string losses = loss_of(cell.nats);
+      for (const auto& [code, nats] : cell.marks) losses += ", " + code + " " + loss_of(nats);
+      svg += ground(heat_level(cell.nats), x, y, cell.columns) + "><title>" + shown + " " + losses + "</title></rect>";
+      const Index middle = x + cell.columns * column_width / 2;
+      if (cell.shown != " ") svg += "<text" + place(middle, y + 15) + ">" + shown + "</text>";
       svg += '\n';
-      x += column_width;
+      x += cell.columns * column_width;
     }
     svg += "</g>\n";
     y += row_height;

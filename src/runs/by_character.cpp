@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/unicode.hpp"
 #include "base/utf8.hpp"
 
 namespace abh {
@@ -15,13 +16,14 @@ std::string coloured(int level) {
   return level == 0 ? "\x1b[0m" : "\x1b[38;5;16;48;5;" + std::string(grounds[level]) + "m";
 }
 
-// What stands for a character on its line: a picture of a control character, a stand-in for what cannot be seen.
-std::string visible(std::string_view character) {
+// More is no writing (Unicode's annex 15 draws the line here, too), but the text can be of nothing else.
+constexpr std::size_t most_marks = 30;
+
+// What stands for a character that is not shown as it is: a picture of a control character, or a stand-in.
+std::string stand_in(std::string_view character, char32_t code) {
   if (character == "\n") return "\u21b5";
-  std::size_t position = 0;
-  const char32_t code = next_code_point(character, position);
   std::string shown;
-  append_utf8(shown, code < 0x20 ? 0x2400 + code : code == 0x7F ? 0x2421 : is_visible(code) ? code : 0xFFFD);
+  append_utf8(shown, code < 0x20 ? 0x2400 + code : code == 0x7F ? 0x2421 : 0xFFFD);
   return shown;
 }
 
@@ -48,8 +50,20 @@ ByCharacter::ByCharacter(bool colour, std::ostream& out) : colour_(colour), out_
 }
 
 void ByCharacter::add(std::string_view character, std::optional<double> nats) {
-  row_.push_back({visible(character), nats});
-  if (character == "\n" || static_cast<Index>(row_.size()) == heat_map_columns) finish();
+  std::size_t position = 0;
+  const char32_t code = next_code_point(character, position);
+  const CharacterKind kind = code == invalid_code_point ? CharacterKind::hidden : character_kind(code);
+  if (kind == CharacterKind::mark || kind == CharacterKind::format) {
+    if (row_.empty() || row_.back().marks.size() == most_marks) return;
+    row_.back().marks.emplace_back(code_text(code), nats);
+    if (kind == CharacterKind::mark) row_.back().shown += character;
+    return;
+  }
+  const Index columns = kind == CharacterKind::wide ? 2 : 1;
+  if (columns_ + columns > heat_map_columns) finish();
+  row_.push_back({kind == CharacterKind::hidden ? stand_in(character, code) : std::string(character), nats, columns});
+  columns_ += columns;
+  if (character == "\n") finish();
 }
 
 void ByCharacter::finish() {
@@ -59,6 +73,7 @@ void ByCharacter::finish() {
   kept_ += row_.size();
   if (!row_.empty()) rows_.push_back(row_);
   row_.clear();
+  columns_ = 0;
 }
 
 void ByCharacter::print_row() const {
@@ -70,6 +85,7 @@ void ByCharacter::print_row() const {
     level = next;
     text += cell.shown;
     digits += digit_of(cell.nats);
+    digits.append(static_cast<std::size_t>(cell.columns - 1), ' ');
   }
   if (colour_ && level != 0) text += coloured(0);
   out_ << text << '\n';

@@ -4,19 +4,19 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/unicode.hpp"
 #include "base/utf8.hpp"
 
 namespace abh {
 namespace {
 
-// "'é' (U+00E9)"; the code alone for what a terminal would not show.
+// "'é' (U+00E9)"; the code alone for what has no column of its own, or turns the direction of what follows.
 std::string describe(char32_t code) {
-  char number[16];
-  std::snprintf(number, sizeof number, "U+%04X", static_cast<unsigned>(code));
-  if (!is_visible(code)) return number;
+  const CharacterKind kind = character_kind(code);
+  if (kind != CharacterKind::narrow && kind != CharacterKind::wide) return code_text(code);
   std::string text = "'";
   append_utf8(text, code);
-  return text + "' (" + number + ")";
+  return text + "' (" + code_text(code) + ")";
 }
 
 [[noreturn]] void throw_invalid_utf8(std::string_view text, std::size_t position, const std::string& source,

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""tools/unicode_runs.py: prints src/base/unicode_runs.inc, from what this Python knows of Unicode."""
+import unicodedata
+
+kinds = ["hidden", "format", "mark", "narrow", "wide"]  # as src/base/unicode.hpp lists them
+
+
+def is_selector(code):
+    return code in range(0xFE00, 0xFE10) or code in range(0xE0100, 0xE01F0) or code in (0x180B, 0x180C, 0x180D, 0x180F)
+
+
+def is_jamo_of_a_syllable(code):
+    """Vowels and finals, which are drawn into the square of the consonant before them."""
+    return code in range(0x1160, 0x1200) or code in range(0xD7B0, 0xD800)
+
+
+def kind_of(code):
+    category = unicodedata.category(chr(code))
+    if category in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return "hidden"
+    if category == "Cf" or is_selector(code):
+        return "format"
+    if category in ("Mn", "Me") or is_jamo_of_a_syllable(code):
+        return "mark"
+    return "wide" if unicodedata.east_asian_width(chr(code)) in ("W", "F") else "narrow"
+
+
+def runs():
+    """Each first code point of a run of one kind, and that kind."""
+    before = None
+    for code in range(0x110000):
+        kind = kind_of(code)
+        if kind != before:
+            yield code, kind
+        before = kind
+
+
+def main():
+    print(f"// Made by tools/unicode_runs.py from Unicode {unicodedata.unidata_version}: the first code point of each run of")
+    print("// one kind, with the kind in the last digit: " + ", ".join(f"{i} {kind}" for i, kind in enumerate(kinds)) + ".")
+    numbers = [f"0x{16 * code + kinds.index(kind):X}," for code, kind in runs()]
+    line = ""
+    for number in numbers:
+        if len(line) + 1 + len(number) > 120:
+            print(line)
+            line = ""
+        line += (" " if line else "") + number
+    print(line)
+
+
+main()
