@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <fstream>
 #include <string>
 #include <system_error>
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 #include "base/error.hpp"
 
@@ -167,34 +162,6 @@ void Threads::wait_and_run(Index worker) {
     tasks_done_.value.fetch_add(taken, std::memory_order_release);
     tasks_done_.value.notify_one();
   }
-}
-
-namespace {
-
-// Processors that the control group grants, as Linux shows it to those inside; 0: no quota, or no control group.
-double control_group_processors() {
-  double quota = 0, period = 0;
-  if (std::ifstream second("/sys/fs/cgroup/cpu.max"); second >> quota >> period) return quota / period;  // "max": no
-  std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
-  std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
-  return quota > 0 && period > 0 ? quota / period : 0;
-}
-
-Index processors() {
-#if defined(__linux__)
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
-#endif
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
-}  // namespace
-
-Index available_threads() {
-  const double granted = control_group_processors();
-  const Index all = processors();
-  return granted > 0 ? std::clamp<Index>(static_cast<Index>(std::lround(granted)), 1, all) : all;
 }
 
 }  // namespace abh

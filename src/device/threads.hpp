@@ -66,8 +66,4 @@ class Threads {
   std::vector<std::thread> workers_;
 };
 
-// The processors that the system grants this process, at least 1: of the machine, of its mask, and of its control group
-// where that has a quota. Number of threads to use when none is asked for.
-Index available_threads();
-
 }  // namespace abh

@@ -1,10 +1,7 @@
 #include "network/model.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <type_traits>
@@ -277,13 +274,6 @@ auto with_device(const DeviceChoice& choice, const std::string& type, Work work,
 
 using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is the same on every device
 
-// The number in a file that holds nothing else ("max" for none), as control groups have it.
-std::size_t number_in(const char* path) {
-  std::size_t number = 0;
-  if (std::ifstream file(path); file >> number) return number;
-  return std::numeric_limits<std::size_t>::max();
-}
-
 }  // namespace
 
 void add_machine_flags(Flags& flags, DeviceChoice& choice) {
@@ -389,35 +379,6 @@ NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config
 
 std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory) {
   return resolved_device(choice.device) == "cuda" ? 0 : memory.total();
-}
-
-std::size_t available_memory() {
-  // Systems without /proc say what is built in, or nothing.
-  const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
-  std::size_t available = pages > 0 && page_bytes > 0
-                              ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes)
-                              : std::numeric_limits<std::size_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, unit; meminfo >> key;) {
-    std::size_t kilobytes = 0;
-    if (meminfo >> kilobytes; key == "MemAvailable:") {
-      available = kilobytes * 1024;
-      break;
-    }
-    std::getline(meminfo, unit);
-  }
-  // A control group counts the page cache as used, but gives its inactive part up before it refuses anything.
-  const std::size_t limit = number_in("/sys/fs/cgroup/memory.max");
-  std::size_t used = number_in("/sys/fs/cgroup/memory.current");
-  std::ifstream statistics("/sys/fs/cgroup/memory.stat");
-  std::size_t bytes = 0;
-  for (std::string key; statistics >> key >> bytes;) {
-    if (key == "inactive_file" && bytes <= used) used -= bytes;
-  }
-  if (limit != std::numeric_limits<std::size_t>::max()) {
-    available = std::min(available, limit > used ? limit - used : 0);
-  }
-  return available;
 }
 
 void require_memory(std::size_t wanted, std::size_t taken, bool in_chunks) {

@@ -8,8 +8,8 @@
 
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
+#include "device/available.hpp"
 #include "device/processes.hpp"
-#include "device/threads.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
 
@@ -103,10 +103,6 @@ NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config
 
 // How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.
 std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
-
-// Bytes that this process may still use: of the machine, and of its control group where there is one. Without /proc (on
-// a Mac) all memory of the machine counts as free; where even that is unknown nothing is refused.
-std::size_t available_memory();
 
 // Error, naming the sizes and what makes them smaller, if `wanted` bytes, of which this process has `taken` already,
 // are more than available. in_chunks: --chunk is among that.
