@@ -69,6 +69,10 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
   const auto windows = [&] { model.windows(); };
   model.window = "4,8,16";
   CHECK(error_of(windows) == "--window: expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
+  model.layers = 1;
+  model.window = "0,1";
+  CHECK(error_of(windows) == "--window: expected 1 entry, one a layer, found 2 in \"0,1\"");
+  model.layers = 2;
   for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
     model.window = text;
     CHECK(error_of(windows).rfind("--window: expected whole numbers, 0 for a global window", 0) == 0);

@@ -288,8 +288,12 @@ const std::byte* SafetensorsFile::checked_data(const std::string& name, Dtype dt
                                                const std::vector<Index>& shape) const {
   const SafetensorsTensor& found = tensor(name);
   if (found.dtype != dtype || found.shape != shape) {
+    const bool half = found.dtype == Dtype::F16 || found.dtype == Dtype::BF16;
     throw Error(path_ + ": tensor " + quoted(name) + " is " + dtype_name(found.dtype) + " " + shape_text(found.shape) +
-                ", expected " + dtype_name(dtype) + " " + shape_text(shape));
+                ", expected " + dtype_name(dtype) + " " + shape_text(shape) +
+                (half ? "; half precision is not read, in PyTorch tensor.float() before saving makes F32 of it "
+                        "(docs/checkpoints.md)"
+                      : ""));
   }
   return found.data;
 }

@@ -41,8 +41,9 @@ template <class Parse>
 auto one_a_layer(const std::string& list, Index layers, const char* flag, const Parse& parse) {
   const std::vector<std::string> entries = split(list);
   if (entries.size() != 1 && static_cast<Index>(entries.size()) != layers) {
-    throw UsageError(std::string(flag) + ": expected 1 or " + std::to_string(layers) + " entries, one a layer, found " +
-                     std::to_string(entries.size()) + " in \"" + list + "\"");
+    const std::string expected = layers == 1 ? "1 entry" : "1 or " + std::to_string(layers) + " entries";
+    throw UsageError(std::string(flag) + ": expected " + expected + ", one a layer, found " +
+                     std::to_string(entries.size()) + " in \"" + one_line(list) + "\"");
   }
   std::vector<decltype(parse(std::string()))> result;
   for (Index layer = 0; layer < layers; ++layer) {
