@@ -39,10 +39,21 @@ for program; do
 done
 [ -n "$missing" ] || exit 0
 
+# A fresh machine of a cloud updates itself, and so does a second run of this script: five minutes are waited for them.
+# apt-get waits for the lock of the packages alone, not for that of their lists.
+apt() { apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >/dev/null 2>&1; }
+update_lists() {
+  for _ in $(seq 60); do
+    message=$(LC_ALL=C apt-get -qq update 2>&1 >/dev/null) && return 0
+    case $message in *lists/lock*) sleep 5 ;; *) return 1 ;; esac
+  done
+  return 1
+}
+
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
   echo "installing$missing" >&2
   # shellcheck disable=SC2086 # a list of words
-  apt-get install -y -qq $missing >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq $missing; } >/dev/null 2>&1
+  apt install -y $missing || { update_lists && apt install -y $missing; }
 elif command -v brew >/dev/null 2>&1; then
   echo "installing$missing" >&2
   # shellcheck disable=SC2086
