@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <initializer_list>
 #include <iostream>
 #include <limits>
@@ -20,6 +21,7 @@
 #include "base/error.hpp"
 #include "captured.hpp"
 #include "catch.hpp"
+#include "folder.hpp"
 #include "program/flags.hpp"
 
 using namespace abh;
@@ -479,4 +481,34 @@ TEST_CASE("a program finds out that its output was lost", "[flags]") {
 TEST_CASE("control characters do not leave a line", "[flags]") {
   CHECK(one_line(std::string(3999, 'a') + "\xc3\xa9" + std::string(1 << 20, 'b')) == std::string(3999, 'a') + " ...");
   CHECK(one_line("a\nb\r\x1b[1m\x7f c\xc3\xa9") == "a b  [1m  c\xc3\xa9");
+  // CSI, separators of lines and paragraphs, turns of direction; not what scripts are made of, nor what is no UTF-8.
+  CHECK(one_line("a\u009bb\u2028\u2029c\u202ed\u2066e\u200ff") == "a b  c d e f");
+  CHECK(one_line("e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b") == "e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b");
+}
+
+TEST_CASE("a path can be pasted into a shell", "[flags]") {
+  CHECK(shell_word("runs/tiny-2_a.b,c:d+e@f%g=h") == "runs/tiny-2_a.b,c:d+e@f%g=h");
+  CHECK(shell_word("") == "''");
+  CHECK(shell_word("my run") == "'my run'");
+  CHECK(shell_word("it's") == "'it'\\''s'");
+  CHECK(shell_word("r\u00e9sum\u00e9 \u65e5") == "'r\u00e9sum\u00e9 \u65e5'");
+  CHECK(shell_word("\u65e5e\u0301") == "\u65e5e\u0301");
+  CHECK(shell_word("a\nb'c\\d") == "$'a\\nb\\'c\\\\d'");
+  CHECK(shell_word("a\xff\u202e1") == "$'a\\377\\342\\200\\2561'");
+  CHECK(pasted_flag("resume", "runs/a") == "--resume runs/a");
+  CHECK(pasted_flag("resume", "--a b") == "--resume='--a b'");
+  CHECK(pasted_flag("resume", "") == "--resume ''");
+
+  // What bash makes of it is what it was.
+  for (const std::string path :
+       {"plain", "~", "=x", "-n", "a b", "$HOME `x` $(x) \"!*?[]{}<>|&;#\\", "'", "''", "\n", "a\tb\r\n'\\'",
+        "\x01\x7f", "\xff\xfe", "\u202e\ufeff\u0085", "e\u0301\u65e5\U0001f600", "\xe2\x80", "a\n1", "!!", "%", "^a"}) {
+    INFO(path);
+    const std::string line = "printf %s " + shell_word(path);
+    CHECK(line.find('\n') == line.npos);
+    const TestFolder folder;
+    write_bytes(folder / "line.sh", line + "\n");
+    REQUIRE(std::system(("bash " + (folder / "line.sh") + " >" + (folder / "out")).c_str()) == 0);
+    CHECK(read_bytes(folder / "out") == path);
+  }
 }

@@ -22,6 +22,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/unicode.hpp"
+#include "base/utf8.hpp"
 #include "files/atomic_file.hpp"
 
 namespace abh {
@@ -147,6 +149,26 @@ void append_wrapped(std::string& out, std::size_t columns, std::size_t column, s
     words.remove_prefix(std::min(length + 1, words.size()));
   }
   out += '\n';
+}
+
+// What would break a line in two, or turn it around.
+bool ends_line(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0x61C ||
+         code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+bool is_seen(char32_t code) {
+  const CharacterKind kind = character_kind(code);
+  return kind != CharacterKind::hidden && kind != CharacterKind::format;
+}
+
+// A byte as a shell's $'...' has it.
+std::string octal(unsigned char byte) {
+  std::string text = "\\000";
+  for (std::size_t digit = 3; digit > 0; --digit, byte = static_cast<unsigned char>(byte / 8)) {
+    text[digit] = static_cast<char>('0' + byte % 8);
+  }
+  return text;
 }
 
 // A standard stream that is closed would lend its number to the next file opened, and messages would land in that file.
@@ -400,10 +422,53 @@ std::string one_line(std::string text) {
     while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside of a character
     text.replace(end, text.npos, " ...");
   }
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  std::string line;
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(text, position);
+    if (code == invalid_code_point) ++position;
+    if (ends_line(code)) {
+      line += ' ';
+    } else {
+      line.append(text, begin, position - begin);
+    }
   }
-  return text;
+  return line;
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:+@%=";
+  bool plain = !text.empty() && text.front() != '=', seen = true;
+  for (std::size_t position = 0; position < text.size() && seen;) {
+    const char32_t code = next_code_point(text, position);
+    seen = code != invalid_code_point && is_seen(code);
+    plain = plain && (code >= 0x80 || harmless.find(static_cast<char>(code)) != harmless.npos);
+  }
+  if (plain && seen) return std::string(text);
+  std::string word = seen ? "'" : "$'";
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(text, position);
+    if (code == invalid_code_point) ++position;
+    const std::string_view bytes = text.substr(begin, position - begin);
+    if (seen) {
+      word += code == '\'' ? "'\\''" : bytes;
+    } else if (code == '\n') {
+      word += "\\n";
+    } else if (code == '\'' || code == '\\') {
+      word += '\\';
+      word += bytes;
+    } else if (code != invalid_code_point && is_seen(code)) {
+      word += bytes;
+    } else {
+      for (const char byte : bytes) word += octal(static_cast<unsigned char>(byte));
+    }
+  }
+  return word + "'";
+}
+
+std::string pasted_flag(const std::string& name, std::string_view value) {
+  return "--" + name + (value.starts_with("--") ? "=" : " ") + shell_word(value);
 }
 
 void flush_standard_output() {

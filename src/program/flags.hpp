@@ -150,8 +150,16 @@ std::optional<Number> from_text(std::string_view text) {
   }
 }
 
-// The text with every control character replaced by a space, and cut at 4,000 bytes: safe to print as part of one line.
+// The text with a space for everything that a line does not survive, control characters, separators of lines and turns
+// of direction, and cut at 4,000 bytes: safe to print as part of one line.
 std::string one_line(std::string text);
+
+// A text, a path say, as one word of a shell's command line: as it is where that works, else in quotes. It stays on one
+// line, and what cannot be seen stands in it as $'\n' or $'\302\205' (bash, zsh, ksh).
+std::string shell_word(std::string_view text);
+
+// `--name value`, to be pasted behind a program's name.
+std::string pasted_flag(const std::string& name, std::string_view value);
 
 // Writes out what is buffered for standard output. Error if that, or any earlier write, failed. A program that streams
 // calls it now and then: SIGPIPE is ignored, so nothing else would stop it once its reader has gone.

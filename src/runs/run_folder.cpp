@@ -171,11 +171,11 @@ RunLock claim_run_folder(const std::string& run, const std::string& data, bool o
       require_no_other_data_file(run);
       require_writable(run);
       drop(run);
-      out << run << ": the run in this folder was dropped" << std::endl;
+      out << one_line(run) << ": the run in this folder was dropped" << std::endl;
       return lock;
     }
     const std::string aside = move_aside(run, data);
-    out << run << ": the run in this folder was moved to " << aside << std::endl;
+    out << one_line(run) << ": the run in this folder was moved to " << one_line(aside) << std::endl;
   }
 }
 

@@ -93,7 +93,7 @@ class Trainer {
       state_ = *run.resume;
       if (log_ && log_->position() != state_.log_position) {
         log_->clear();
-        progress_.line(run.run + "/log.csv: not the log of this run up to step " + to_text(state_.step) +
+        progress_.line(one_line(run.run) + "/log.csv: not the log of this run up to step " + to_text(state_.step) +
                        "; a new one begins");
       }
       model_->write(Model::Arena::weights, state_.weights);
@@ -299,7 +299,8 @@ class Trainer {
 
   void stop() {
     save();
-    progress_.finish("stopped at step " + std::to_string(state_.step) + "; go on with --resume " + run_.run);
+    progress_.finish("stopped at step " + std::to_string(state_.step) + "; go on with " +
+                     pasted_flag("resume", run_.run));
     write_sample();
   }
 
