@@ -13,6 +13,7 @@
 #include "runs/evaluation.hpp"
 #include "runs/progress.hpp"
 #include "tasks/text/dataset.hpp"
+#include "tasks/text/plain_text.hpp"
 
 namespace abh {
 namespace {
@@ -54,7 +55,8 @@ int body(int argc, char** argv) {
   const std::string model_file = checkpoint_path(run_or_file, flags.given("checkpoint"));
   const Checkpoint checkpoint = read_checkpoint(model_file);
   if (cut.context == 0) cut.context = checkpoint.config.context;
-  const std::string text = read_text_file(path);
+  std::string text = read_text_file(path);
+  const std::vector<std::string> notes = prepare_text(text, path, path, &checkpoint.tokenizer);
   const std::string name = corpus_name(path);
   // A picture that cannot be written is found now, not when it is drawn.
   if (svg.empty()) svg = std::filesystem::path(model_file).replace_filename("evaluate.svg").string();
@@ -62,8 +64,9 @@ int body(int argc, char** argv) {
     const AtomicFile probe(svg);
   }
 
-  std::cout << "model: " << model_file << ", step " << checkpoint.step << "; windows of " << cut.context << " "
-            << checkpoint.tokenizer.unit() << "s" << (cut.chunk ? ", in chunks of " + to_text(cut.chunk) : "")
+  for (const std::string& note : notes) std::cout << one_line(note) << "\n";
+  std::cout << "model: " << one_line(model_file) << ", step " << checkpoint.step << "; windows of " << cut.context
+            << " " << checkpoint.tokenizer.unit() << "s" << (cut.chunk ? ", in chunks of " + to_text(cut.chunk) : "")
             << "; device " << resolved_device(device.device) << ", " << type << "\n";
   std::optional<ByCharacter> rows;
   if (by_character) rows.emplace(Progress::on_terminal() && Progress::colour_wanted());
@@ -77,7 +80,7 @@ int body(int argc, char** argv) {
   if (rows) {
     rows->finish();
     write_file_atomically(svg, heat_map_svg(rows->rows(), name, line));
-    std::cout << "\npicture: " << svg << "\n";
+    std::cout << "\npicture: " << one_line(svg) << "\n";
   }
   std::cout << line << "\n";
   return 0;

@@ -5,10 +5,10 @@
 #include <iterator>
 
 #include "base/error.hpp"
-#include "device/threads.hpp"
 #include "program/flags.hpp"
 #include "runs/checkpoint.hpp"
 #include "runs/generator.hpp"
+#include "tasks/text/plain_text.hpp"
 
 namespace abh {
 namespace {
@@ -46,8 +46,11 @@ int body(int argc, char** argv) {
     if (std::ferror(stdin)) throw Error("standard input: cannot be read");
   }
   if (!flags.given("prompt")) prompt = opening_of_text(checkpoint.tokenizer);
+  const std::vector<std::string> notes = prepare_text(prompt, "prompt", "", &checkpoint.tokenizer);
   std::vector<Token> prompt_tokens = checkpoint.tokenizer.encode(prompt, "prompt");
   Generator generator(device, checkpoint, type);
+  // Standard output is for the text.
+  for (const std::string& note : notes) std::cerr << "generate: " << note << "\n";
   std::fwrite(prompt.data(), 1, prompt.size(), stdout);
   if (prompt_tokens.empty()) {
     prompt_tokens = checkpoint.tokenizer.encode(opening_of_text(checkpoint.tokenizer), "prompt");

@@ -15,7 +15,6 @@
 
 #include "base/error.hpp"
 #include "device/processes.hpp"
-#include "device/threads.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
@@ -23,6 +22,7 @@
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
 #include "runs/warm_start.hpp"
+#include "tasks/text/plain_text.hpp"
 
 namespace abh {
 namespace {
@@ -159,7 +159,7 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
   const ModelConfig& m = a.model;
   const TrainingConfig& t = a.training;
   const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
-  std::cout << "data: " << data.name() << ", " << data.training_size() << " tokens for training, "
+  std::cout << "data: " << one_line(data.name()) << ", " << data.training_size() << " tokens for training, "
             << data.validation_size() << " for validation, vocabulary " << m.vocabulary << " (" << a.tokenizer << ")\n"
             << "model: " << m.layers << " layers, " << m.channels << " channels, " << m.heads << " heads, context "
             << m.context << ", mixer " << list_of(m) << "\n"
@@ -176,8 +176,8 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
             << to_text(t.init_std) << "; evaluation every " << t.eval_every << " steps, checkpoint every "
             << t.checkpoint_every << ", log every " << t.log_every << " (0: at the end)\n"
-            << "run: into " << a.out << ", device " << machine_text(a.device, t.type) << ", recompute " << a.recompute
-            << "\n"
+            << "run: into " << one_line(a.out) << ", device " << machine_text(a.device, t.type) << ", recompute "
+            << a.recompute << "\n"
             << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total() + other.text + other.files)
             << " MiB (weights, gradients and moments "
             << mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes) << ", activations "
@@ -218,8 +218,11 @@ std::string text_of_run(const RunState& state, const Arguments& a) {
     throw Error(error.what() + wanted);
   }
   const std::string found = fingerprint(text);
-  if (found != state.data_fingerprint) throw Error(a.data + ": another text (" + found + ")" + wanted);
-  return text;
+  if (found == state.data_fingerprint) return text;
+  // A run keeps its text without a mark in front, since train drops that.
+  const std::optional<std::string_view> rest = without_mark(text);
+  if (rest && fingerprint(*rest) == state.data_fingerprint) return std::string(*rest);
+  throw Error(a.data + ": another text (" + found + ")" + wanted);
 }
 
 void require_shards_for(const Processes& processes, const Arguments& a) {
@@ -284,6 +287,11 @@ int train_in(Processes& processes, int argc, char** argv) {
   require_device(a.device, a.training.type);
 
   std::string text = run.resume ? text_of_run(*run.resume, a) : read_text_file(a.data);
+  if (!run.resume) {
+    const Tokenizer bytes = Tokenizer::of_bytes();
+    const Tokenizer* tokenizer = start ? &start->tokenizer : a.tokenizer == "byte" ? &bytes : nullptr;
+    for (const std::string& note : prepare_text(text, a.data, a.data, tokenizer)) std::cout << one_line(note) << "\n";
+  }
   const std::string data_fingerprint = fingerprint(text);
   WarmStart warm;
   if (start) warm = warm_start(*start, a.model.context, text, a.data, a.training.init_std, a.training.seed);
@@ -315,8 +323,8 @@ int train_in(Processes& processes, int argc, char** argv) {
   run.recompute = a.recompute;
   require_same_everywhere(run, data_fingerprint, processes);
   if (run.resume) {
-    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on " << a.data
-              << std::endl;
+    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on "
+              << one_line(a.data) << std::endl;
   } else if (processes.leads()) {
     lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
   }
