@@ -146,7 +146,12 @@ TEST_CASE("available: in a container the path of a group may be the machine's", 
   CHECK(machine.memory() == 32 * mebibyte);
   machine.groups("0::/../../elsewhere\n");
   machine.mounts(second_version);
+  machine.file("/sys/elsewhere/memory.max", "1");
   CHECK(machine.memory() == 32 * mebibyte);
+  machine.groups("0::/my pod/inner\n");
+  machine.mounts("31 20 0:28 /my\\040pod /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+  machine.file("/sys/fs/cgroup/inner/memory.max", std::to_string(16 * mebibyte));
+  CHECK(machine.memory() == 16 * mebibyte);
   machine.groups("4:memory:/docker/abc\n0::/\n");
   machine.mounts("35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
   machine.file("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit);

@@ -70,7 +70,7 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are known with a mark and without", "[p
     for (const int times : {1, 50, 3000}) {
       const std::string whole = repeated(text, times);
       CHECK(what_of(whole).empty());
-      for (const std::size_t width : {2, 4}) {
+      for (const std::size_t width : {2u, 4u}) {
         for (const bool big : {false, true}) {
           const std::string expected =
               std::string(width == 2 ? "UTF-16" : "UTF-32") + " text (" + (big ? "big" : "little") + "-endian)";
@@ -90,6 +90,7 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are known with a mark and without", "[p
     }
   }
   CHECK(what_of("\xFF\xFE") == "UTF-16 text (little-endian)");
+  CHECK(what_of("\xFF\xFE\0\0a\0"sv) == "UTF-16 text (little-endian)");  // which begins with a NUL
   CHECK(what_of("\xFE\xFF") == "UTF-16 text (big-endian)");
 }
 

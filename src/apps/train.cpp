@@ -55,8 +55,8 @@ const std::vector<std::string> changeable = {"--data",      "--steps",  "--eval-
 void add_flags(Flags& flags, Arguments& a) {
   flags.section("Data and output");
   flags.text("data", a.data, "FILE",
-             "text to train on; its last 10 % are the validation split; --resume knows where the run's was");
-  flags.choice("tokenizer", a.tokenizer, {"char", "byte"}, "one token a Unicode character, or a byte");
+             "text in UTF-8 to train on; its last 10 % are the validation split; --resume knows where the run's was");
+  flags.choice("tokenizer", a.tokenizer, {"char", "byte"}, "one token a Unicode character, or a byte, of any file");
   flags.text(
       "out", a.out, "RUN",
       "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing; a run that is in there is moved "

@@ -101,9 +101,8 @@ const Encoding* encoding_without_mark(std::string_view bytes) {
   Reading reading_of_best;
   for (const Encoding& encoding : encodings) {
     const Reading reading = read_as(bytes, encoding);
-    // A few characters may be odd, and whatever the script, some are digits, blanks or line breaks.
-    if (50 * reading.plausible < 49 * reading.characters || 400 * reading.ascii < reading.characters) continue;
-    // Read in the wrong order, Latin letters are ideographs.
+    if (50 * reading.plausible < 49 * reading.characters) continue;  // a few may be odd
+    // Whatever the script, there are line breaks, blanks or digits. In the wrong order, Latin letters are ideographs.
     if (reading.ascii > reading_of_best.ascii) {
       best = &encoding;
       reading_of_best = reading;
