@@ -198,10 +198,11 @@ TEST_CASE("plain text: a mark in front of UTF-8 is dropped, unless it is known a
   CHECK(alone.empty());
   CHECK(said(plain).empty());
   CHECK(plain == "abc");
-  CHECK_FALSE(without_mark("\xEF\xBB").has_value());
-  CHECK(without_mark("\uFEFF"
-                     "a")
-            .value() == "a");
+  std::string half = "\xEF\xBB", twice = "\uFEFF\uFEFF";
+  CHECK_FALSE(drop_mark(half, "x").has_value());
+  CHECK(half == "\xEF\xBB");
+  CHECK(drop_mark(twice, "x") == "x: begins with a UTF-8 byte order mark, which is dropped");
+  CHECK(twice == "\uFEFF");
 }
 
 TEST_CASE("plain text: many NULs get a word", "[plain_text]") {
@@ -213,7 +214,7 @@ TEST_CASE("plain text: many NULs get a word", "[plain_text]") {
   };
   CHECK(word(0, 100).empty());
   CHECK(word(0, 0).empty());
-  CHECK(word(1, 100) == "my text.txt: 1 of its bytes are NUL (1.0 %), which texts have none of: is it one?\n");
+  CHECK(word(1, 100) == "my text.txt: NUL bytes, 1 of 101 (1.0 %), where texts have none: is it one?\n");
   CHECK(word(9, 10'000).empty());
   CHECK(word(10, 9'990).find("(0.1 %)") != std::string::npos);
   CHECK(word(999, 10'000'000).empty());
@@ -222,5 +223,5 @@ TEST_CASE("plain text: many NULs get a word", "[plain_text]") {
   std::string text =
       "\uFEFF"
       "abc\0"s;
-  CHECK(said(text).find("dropped\nmy text.txt: 1 of") != std::string::npos);
+  CHECK(said(text).find("dropped\nmy text.txt: NUL bytes, 1 of 4 ") != std::string::npos);
 }

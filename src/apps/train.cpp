@@ -219,9 +219,11 @@ std::string text_of_run(const RunState& state, const Arguments& a) {
   }
   const std::string found = fingerprint(text);
   if (found == state.data_fingerprint) return text;
-  // A run keeps its text without a mark in front, since train drops that.
-  const std::optional<std::string_view> rest = without_mark(text);
-  if (rest && fingerprint(*rest) == state.data_fingerprint) return std::string(*rest);
+  if (const std::optional<std::string> note = drop_mark(text, a.data);
+      note && fingerprint(text) == state.data_fingerprint) {
+    std::cout << one_line(*note) << "\n";
+    return text;
+  }
   throw Error(a.data + ": another text (" + found + ")" + wanted);
 }
 

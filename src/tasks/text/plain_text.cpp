@@ -148,9 +148,10 @@ std::optional<ForeignBytes> foreign_bytes(std::string_view bytes) {
   return ForeignBytes{encoding->what, encoding->name};
 }
 
-std::optional<std::string_view> without_mark(std::string_view text) {
+std::optional<std::string> drop_mark(std::string& text, const std::string& name) {
   if (!text.starts_with(mark)) return std::nullopt;
-  return text.substr(mark.size());
+  text.erase(0, mark.size());
+  return name + ": begins with a UTF-8 byte order mark, which is dropped";
 }
 
 std::vector<std::string> prepare_text(std::string& text, const std::string& name, const std::string& path,
@@ -162,15 +163,14 @@ std::vector<std::string> prepare_text(std::string& text, const std::string& name
     return notes;
   }
   if (foreign) throw Error(name + ": is " + foreign->what + ", expected text in UTF-8; " + conversion(*foreign, path));
-  if (without_mark(text) && !(tokenizer && tokenizer->vocabulary().find(mark) != std::string::npos)) {
-    text.erase(0, mark.size());
-    notes.push_back(name + ": begins with a UTF-8 byte order mark, which is dropped");
+  if (!tokenizer || tokenizer->vocabulary().find(mark) == std::string::npos) {
+    if (const std::optional<std::string> note = drop_mark(text, name)) notes.push_back(*note);
   }
   const auto nuls = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\0'));
   if (is_many(nuls, text.size())) {
     const double percent = 100 * static_cast<double>(nuls) / static_cast<double>(text.size());
-    notes.push_back(name + ": " + to_text(nuls) + " of its bytes are NUL (" + fixed_text(percent, 1) +
-                    " %), which texts have none of: is it one?");
+    notes.push_back(name + ": NUL bytes, " + to_text(nuls) + " of " + to_text(text.size()) + " (" +
+                    fixed_text(percent, 1) + " %), where texts have none: is it one?");
   }
   return notes;
 }

@@ -26,7 +26,7 @@ std::optional<ForeignBytes> foreign_bytes(std::string_view bytes);
 std::vector<std::string> prepare_text(std::string& text, const std::string& name, const std::string& path,
                                       const Tokenizer* tokenizer);
 
-// The text without the mark; nothing where it has none.
-std::optional<std::string_view> without_mark(std::string_view text);
+// Drops the mark alone, whoever knows it, and returns what is to be said; nothing where there is none.
+std::optional<std::string> drop_mark(std::string& text, const std::string& name);
 
 }  // namespace abh
