@@ -1,8 +1,11 @@
 // What is no text in UTF-8 is named for what it is; a mark in front is dropped, and said.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/utf8.hpp"
