@@ -289,10 +289,10 @@ int train_in(Processes& processes, int argc, char** argv) {
   require_device(a.device, a.training.type);
 
   std::string text = run.resume ? text_of_run(*run.resume, a) : read_text_file(a.data);
+  std::vector<std::string> notes;
   if (!run.resume) {
     const Tokenizer bytes = Tokenizer::of_bytes();
-    const Tokenizer* tokenizer = start ? &start->tokenizer : a.tokenizer == "byte" ? &bytes : nullptr;
-    for (const std::string& note : prepare_text(text, a.data, a.data, tokenizer)) std::cout << one_line(note) << "\n";
+    notes = prepare_text(text, a.data, a.data, start ? &start->tokenizer : a.tokenizer == "byte" ? &bytes : nullptr);
   }
   const std::string data_fingerprint = fingerprint(text);
   WarmStart warm;
@@ -306,6 +306,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   check_training(a.model, a.training);
   const Dataset data(a.data, text, tokenizer, a.model.context);
   std::string().swap(text);  // its tokens are all that is needed
+  for (const std::string& note : notes) std::cout << one_line(note) << "\n";
 
   const NetworkMemory memory = model_memory(
       a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
