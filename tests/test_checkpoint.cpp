@@ -238,7 +238,7 @@ TEST_CASE("checkpoint: files without a version have defaults", "[checkpoint]") {
   CHECK(error_of([&] { read_checkpoint(path); }).find("does not belong to this configuration") != std::string::npos);
 }
 
-TEST_CASE("checkpoint: the keys of version 2", "[checkpoint]") {
+TEST_CASE("checkpoint: the keys of version 3", "[checkpoint]") {
   // A key that is added needs another safetensors_version, and its number in the table of settings.
   const auto joined = [](const std::map<std::string, std::string>& metadata) {
     std::string keys;
@@ -246,7 +246,8 @@ TEST_CASE("checkpoint: the keys of version 2", "[checkpoint]") {
     return keys;
   };
   CHECK(joined(ModelConfig().metadata()) ==
-        "attention_bias causal channels context conv_groups conv_kernel embedding_norm ffn_bias final_norm focus "
+        "alibi_slopes attention_bias causal channels context conv_groups conv_kernel embedding_norm ffn_bias "
+        "final_norm focus "
         "head_channels heads hidden_channels layers logit_bias logit_scale mixer normed_values positions projection "
         "rescale skip values vocabulary_size window ");
   CHECK(

@@ -119,6 +119,11 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--additive-skip: expected stream or normed, found \"a b\"");
   CHECK(error([](ModelConfig& m) { m.positions = "sine"; }) ==
         "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\"");
+  CHECK(error([](ModelConfig& m) { m.positions = "alibi", m.alibi_slopes = "bloom"; }) ==
+        "--alibi-slopes: expected formula or interleaved, found \"bloom\"");
+  CHECK(error([](ModelConfig& m) { m.positions = "alibi", m.alibi_slopes = "interleaved"; }) == "no error");
+  CHECK(error([](ModelConfig& m) { m.alibi_slopes = "interleaved"; }) ==
+        "--alibi-slopes: interleaved goes with --positions alibi, found --positions learned");
 
   // A head of one channel has no deviation.
   CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.rescale = 1, m.heads = m.channels; }) ==
@@ -191,15 +196,32 @@ TEST_CASE("config: metadata there and back", "[config]") {
       CHECK(value != defaults.at(key));
     }
   };
-  const Metadata written = {{"layers", "2"},           {"channels", "30"},      {"heads", "5"},
-                            {"hidden_channels", "77"}, {"head_channels", "9"},  {"context", "33"},
-                            {"vocabulary_size", "12"}, {"mixer", "dot,metric"}, {"window", "3,0"},
-                            {"values", "own"},         {"projection", "1"},     {"skip", "normed"},
-                            {"causal", "0"},           {"attention_bias", "1"}, {"conv_kernel", "3"},
-                            {"conv_groups", "2"},      {"ffn_bias", "0"},       {"embedding_norm", "1"},
-                            {"final_norm", "0"},       {"logit_bias", "1"},     {"logit_scale", "0.1"},
-                            {"positions", "rotary"},   {"focus", "exp"},        {"rescale", "7.5"},
-                            {"normed_values", "1"}};
+  const Metadata written = {{"layers", "2"},
+                            {"channels", "30"},
+                            {"heads", "5"},
+                            {"hidden_channels", "77"},
+                            {"head_channels", "9"},
+                            {"context", "33"},
+                            {"vocabulary_size", "12"},
+                            {"mixer", "dot,metric"},
+                            {"window", "3,0"},
+                            {"values", "own"},
+                            {"projection", "1"},
+                            {"skip", "normed"},
+                            {"causal", "0"},
+                            {"attention_bias", "1"},
+                            {"conv_kernel", "3"},
+                            {"conv_groups", "2"},
+                            {"ffn_bias", "0"},
+                            {"embedding_norm", "1"},
+                            {"final_norm", "0"},
+                            {"logit_bias", "1"},
+                            {"logit_scale", "0.1"},
+                            {"positions", "rotary"},
+                            {"focus", "exp"},
+                            {"rescale", "7.5"},
+                            {"normed_values", "1"},
+                            {"alibi_slopes", "interleaved"}};
   require_complete(written, ModelConfig().metadata());
   const ModelConfig model = ModelConfig::from_metadata(written, "file");
   CHECK(model.metadata() == written);
@@ -248,6 +270,7 @@ TEST_CASE("config: metadata of golden files", "[config]") {
   CHECK_FALSE(model.additive_projection);
   CHECK(model.causal);
   CHECK(model.window == "0");
+  CHECK(model.alibi_slopes == "formula");
 }
 
 TEST_CASE("config: metadata that is not what it should be", "[config]") {

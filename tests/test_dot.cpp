@@ -71,6 +71,23 @@ TEST_CASE("dot: biases by distance", "[dot][gpu]") {
   require_close(block.outputs(), run_forward<double>(block, device, in), {expected}, 1e-14, "by hand");
 }
 
+// As above, at the second of two positions, with one channel a head. Interleaved, the slopes of 3 heads are 1/16, 1/256
+// and 1/4.
+TEST_CASE("dot: interleaved slopes, by hand", "[dot][gpu]") {
+  BlockCase<MakeDot> block = dot_case(3, 3, 1, 1, 2);
+  block.config.positions = "alibi";
+  block.config.alibi_slopes = "interleaved";
+  block.options.norm = block.options.residual = false;
+  const Array<double> unit = {1, 0, 0, 0, 1, 0, 0, 0, 1}, none(9);
+  const Values<double> in = {{1, 1, 1, 0, 0, 0}, none, none, unit, unit};
+  REQUIRE(block.inputs().size() == in.size());
+  const auto share = [](double slope) { return 1 / (1 + std::exp(slope)); };  // of the position before
+  const Array<double> expected = {1, 1, 1, share(1.0 / 16), share(1.0 / 256), share(1.0 / 4)};
+  CpuDevice<Isa::baseline> device(1);
+  require_close(block.outputs(), run_forward<double>(block, device, in), {expected}, 1e-14, "by hand");
+  check_gpu("dot", "interleaved slopes", block);
+}
+
 TEST_CASE("dot: with dropout, without norm, without residual", "[dot]") {
   check_dropout(dot_case(6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);
   check_without_norm_and_residual(dot_case(4, 1, 4, 1, 4));

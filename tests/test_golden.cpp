@@ -254,6 +254,31 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
   pooling.reals["output.g_bnck"].values = {2, 10.0 / 3, (0.5 + 2 + 9) / 1.75, 2, 2, (0.5 + 9) / 1.25};
   CHECK(run_golden_on(pooling).status == 0);
 
+  // Query and key are 0: the second of two positions sees itself with weight 1 and the first with e^-slope, the slopes
+  // of three heads as the formula or the authors' program has them.
+  const std::vector<double> unit = {1, 0, 0, 0, 1, 0, 0, 0, 1}, none(9);
+  Content alibi;
+  alibi.metadata = {{"case", "dot_product_attention"}, {"heads", "3"}, {"positions", "alibi"}};
+  alibi.reals = {{"input.x_bcd", {{1, 2, 3}, {1, 1, 1, 0, 0, 0}}},
+                 {"weight.query_hd", {{3, 3}, none}},
+                 {"weight.key_hd", {{3, 3}, none}},
+                 {"weight.value_hd", {{3, 3}, unit}},
+                 {"weight.output_dh", {{3, 3}, unit}},
+                 {"output.y_bcd", {{1, 2, 3}, {}}}};
+  const auto expect_slopes = [&](const std::vector<double>& slopes) {
+    std::vector<double>& y = alibi.reals["output.y_bcd"].values;
+    y = {1, 1, 1};
+    for (const double slope : slopes) y.push_back(1 / (1 + std::exp(slope)));
+  };
+  expect_slopes({std::exp2(-8.0 / 3), std::exp2(-16.0 / 3), std::exp2(-8)});
+  CHECK(run_golden_on(alibi).status == 0);
+  alibi.metadata["alibi_slopes"] = "formula";
+  CHECK(run_golden_on(alibi).status == 0);
+  alibi.metadata["alibi_slopes"] = "interleaved";
+  CHECK(run_golden_on(alibi).status == 1);
+  expect_slopes({1.0 / 16, 1.0 / 256, 1.0 / 4});
+  CHECK(run_golden_on(alibi).status == 0);
+
   // Three positions of weight 1 with an average of 2 have gone before.
   Content chunk;
   chunk.metadata = {{"case", "additive_pooling_chunk"}};

@@ -82,12 +82,15 @@ TEST_CASE("leap: with dropout, without norm, without residual", "[leap]") {
 // The equations of the chapter as sums over all pairs of positions, without norm and residual. Epsilon is one more
 // weight in every sum; the queries' averages have it too.
 TEST_CASE("leap: against its definition", "[leap]") {
-  const Index N = 2, K = 3, D = N * K, C = 6;
+  const Index N = 3, K = 3, D = N * K, C = 6;
+  const Array<double> no_slopes(3), formula = {std::exp2(-8.0 / 3), std::exp2(-16.0 / 3), std::exp2(-8)},
+                                    interleaved = {1.0 / 16, 1.0 / 256, 1.0 / 4};
   for (const Index window : {0, 3}) {
-    for (const bool alibi : {false, true}) {
+    for (const Array<double>& slope_n : {no_slopes, formula, interleaved}) {
       BlockCase<MakeLeap> block = leap_case(N, K, 1, C, window);
       block.options.norm = block.options.residual = false;
-      block.config.positions = alibi ? "alibi" : "none";
+      block.config.positions = slope_n == no_slopes ? "none" : "alibi";
+      block.config.alibi_slopes = slope_n == interleaved ? "interleaved" : "formula";
       Values<double> in = random_values(block.inputs(), 8);
       for (double& x : in[2]) x *= 4;  // the focus: weights on both sides of 1
       const auto map = [&](std::size_t weight, Index c, Index n, Index k) {
@@ -104,7 +107,7 @@ TEST_CASE("leap: against its definition", "[leap]") {
           for (Index s = window && c >= window ? c - window + 1 : 0; s <= c; ++s) {
             double score = 0;
             for (Index k = 0; k < K; ++k) score += map(2, s, n, k) * map(3, s, n, k) / std::sqrt(double(K));
-            const double slope = alibi ? std::exp2(-8.0 * double(n + 1) / double(N)) : 0;
+            const double slope = slope_n[static_cast<std::size_t>(n)];
             const double weight = (score > 0 ? 1 + score : std::exp(score)) * std::exp(-slope * double(c - s));
             total += weight;
             for (Index k = 0; k < K; ++k) {
@@ -119,7 +122,7 @@ TEST_CASE("leap: against its definition", "[leap]") {
       }
       PlainDevice plain;
       CpuDevice<Isa::baseline> cpu(1);
-      CAPTURE(window, alibi);
+      CAPTURE(window, slope_n);
       require_close(block.outputs(), run_forward<double>(block, plain, in), {expected}, 1e-14, "plain");
       require_close(block.outputs(), run_forward<double>(block, cpu, in), {expected}, 1e-14, "cpu");
     }

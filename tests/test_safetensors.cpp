@@ -132,7 +132,7 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
   // Wide before narrow, otherwise in the order given; header padded with spaces to a multiple of 8.
   const std::string data = "\x04\x05\x06\x07\x01\x02\x03";
   std::string header =
-      "{\"__metadata__\":{\"abh_crc32\":\"00000000\",\"abh_version\":\"2\",\"k\":\"v\"},"
+      "{\"__metadata__\":{\"abh_crc32\":\"00000000\",\"abh_version\":\"3\",\"k\":\"v\"},"
       "\"z\":{\"dtype\":\"U16\",\"shape\":[1],\"data_offsets\":[0, 2]},"
       "\"a\":{\"dtype\":\"U16\",\"shape\":[1],\"data_offsets\":[2, 4]},"
       "\"n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4, 7]},"
@@ -442,9 +442,9 @@ TEST_CASE("safetensors: the two marks", "[safetensors]") {
   }
   CHECK(header_error("{\"__metadata__\":{" + version + R"(,"abh_crc32":"\u00300000000"}})") ==
         "metadata \"abh_crc32\" is \"00000000\", expected digits without escapes");
-  CHECK(marked(check + R"(,"abh_version":"2")") == "no error");
-  CHECK(marked(check + R"(,"abh_version":"3")") ==
-        "metadata \"abh_version\" is \"3\", expected at most 2: a newer program wrote this file");
+  CHECK(marked(check + R"(,"abh_version":"3")") == "no error");
+  CHECK(marked(check + R"(,"abh_version":"4")") ==
+        "metadata \"abh_version\" is \"4\", expected at most 3: a newer program wrote this file");
   for (const char* malformed : {"", "0", "01", "-1", "1.0", "one", "12345678901"}) {
     CHECK(marked(check + ",\"abh_version\":\"" + malformed + "\"") ==
           "metadata \"abh_version\" is \"" + std::string(malformed) + "\", expected a whole number");

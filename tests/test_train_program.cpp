@@ -126,6 +126,8 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--tokenizer", "word"}, {"--tokenizer", "char, byte"}},
       {"train", {"--device", "tpu"}, {"--device", "auto, plain, cpu, cuda, emulated"}},
       {"train", {"--positions", "sine"}, {"--positions", "learned, none, sinusoidal, rotary, alibi"}},
+      {"train", {"--alibi-slopes", "interleaved"}, {"--alibi-slopes", "--positions alibi", "learned"}},
+      {"train", {"--positions", "alibi", "--alibi-slopes", "bloom"}, {"--alibi-slopes", "formula, interleaved"}},
       {"train", {"--final-norm", "yes"}, {"--final-norm", "0 or 1"}},
       {"train", {"--additive-values", "other"}, {"--additive-values", "shared, own"}},
       {"train", {"--additive-skip", "other"}, {"--additive-skip", "stream, normed"}},
@@ -462,7 +464,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const Values model = values_of(
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
-      "positions=rotary leap-focus=exp rescale=5 normed-values=1 tokenizer=byte");
+      "positions=alibi alibi-slopes=interleaved leap-focus=exp rescale=5 normed-values=1 tokenizer=byte");
   const Values training = values_of(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
       "schedule=linear clip=0.5 "

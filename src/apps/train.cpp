@@ -171,9 +171,10 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << t.schedule << ", weight decay " << to_text(t.weight_decay) << ", clip " << to_text(t.clip)
             << (t.weight_average > 0 ? ", weight average " + to_text(t.weight_average) : "") << ", dropout "
             << to_text(t.dropout) << ", label smoothing " << to_text(t.label_smoothing) << ", seed " << t.seed << "\n"
-            << "options: positions " << m.positions << ", values " << m.additive_values << ", skip " << m.additive_skip
-            << ", projection " << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm "
-            << m.embedding_norm << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
+            << "options: positions " << m.positions << (m.interleaves_slopes() ? " (interleaved slopes)" : "")
+            << ", values " << m.additive_values << ", skip " << m.additive_skip << ", projection "
+            << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm " << m.embedding_norm
+            << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
             << to_text(t.init_std) << "; evaluation every " << t.eval_every << " steps, checkpoint every "
             << t.checkpoint_every << ", log every " << t.log_every << " (0: at the end)\n"
             << "run: into " << one_line(a.out) << ", device " << machine_text(a.device, t.type) << ", recompute "

@@ -69,9 +69,10 @@ class AttentionCore {
     }
     if (config.has_alibi()) {
       const Index N = N_, distances = std::max(extent.longest(), extent.positions);
+      const auto slope = alibi_rule(config);
       sight_.distances = distances;
-      sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances](Index i) {
-        return -alibi_slope(i / distances, N) * static_cast<double>(i % distances);
+      sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances, slope](Index i) {
+        return -slope(i / distances, N) * static_cast<double>(i % distances);
       });
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
@@ -31,9 +33,21 @@ inline double rotary_turn(Index c, Index k, Index K) {
 }
 
 // What ALiBi takes from the score of head n of N for every position between query and key, or from a logit for every
-// position since: 2^(-8 (n + 1) / N) (Press, Smith, Lewis, "Train short, test long", 2022).
+// position since: 2^(-8 (n + 1) / N) (Press, Smith, Lewis, "Train short, test long", 2022, 3).
 inline double alibi_slope(Index n, Index N) {
   return std::exp2(-8.0 * static_cast<double>(n + 1) / static_cast<double>(N));
+}
+
+// The same as its authors' program and BLOOM have it: where N is no power of two, the slopes of the largest below it,
+// P, and then those of heads 0, 2, 4, ... of 2 P, which lie between.
+inline double interleaved_alibi_slope(Index n, Index N) {
+  const Index P = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(N)));
+  return n < P ? alibi_slope(n, P) : alibi_slope(2 * (n - P), 2 * P);
+}
+
+// The one of the two that a network has.
+inline auto alibi_rule(const ModelConfig& config) {
+  return config.interleaves_slopes() ? interleaved_alibi_slope : alibi_slope;
 }
 
 // The slopes of all heads, in device memory; null where the network has none.
@@ -41,7 +55,7 @@ template <class T>
 const Accum<T>* alibi_slopes(Layout<T>& layout, const ModelConfig& config) {
   if (!config.has_alibi()) return nullptr;
   const Index N = config.heads;
-  return layout.template constant<Accum<T>>(N, [N](Index n) { return alibi_slope(n, N); });
+  return layout.template constant<Accum<T>>(N, [N, slope = alibi_rule(config)](Index n) { return slope(n, N); });
 }
 
 }  // namespace abh

@@ -24,7 +24,7 @@
 namespace abh {
 
 // Written as "abh_version". A key of metadata that is new goes with a number that is new.
-inline constexpr Index safetensors_version = 2;
+inline constexpr Index safetensors_version = 3;
 
 enum class Dtype { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL };
 

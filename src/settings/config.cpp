@@ -187,6 +187,9 @@ void ModelConfig::check() const {
   visit_model(RangeCheck(), *this);
   RangeCheck()(WholeSetting{{"head_channels"}, 0, largest_channels / heads}, head_channels);
   if (conv_kernel) require_divides("--conv-groups", convolution_groups(), channels);
+  if (interleaves_slopes() && !has_alibi()) {
+    throw UsageError("--alibi-slopes: interleaved goes with --positions alibi, found --positions " + positions);
+  }
   windows();
 }
 

@@ -50,9 +50,10 @@ struct ModelConfig {
   bool final_norm = true;
   bool logit_bias = false;
   double logit_scale = 1;
-  Index classes = 0;                   // O, of a classifier, as golden files have them; 0: a language model
-  std::string class_pooling = "mean";  // mean | cls, what a classifier reads: all positions, or one in front of them
-  std::string positions = "learned";   // learned | none | sinusoidal | rotary | alibi
+  Index classes = 0;                     // O, of a classifier, as golden files have them; 0: a language model
+  std::string class_pooling = "mean";    // mean | cls, what a classifier reads: all positions, or one in front of them
+  std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
+  std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two
 
   Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
@@ -71,6 +72,7 @@ struct ModelConfig {
   bool has_rotary() const { return positions == "rotary"; }
   // Whether what lies further back counts less, by a slope a head.
   bool has_alibi() const { return positions == "alibi"; }
+  bool interleaves_slopes() const { return alibi_slopes == "interleaved"; }
 
   // One entry a layer; which names there are the registry knows (network/mixers.hpp). UsageError for a malformed or
   // negative number, or a list of the wrong length.

@@ -74,6 +74,10 @@ void visit_model(Visitor&& visit, Config& m) {
            "a learned table, none, sines added to tokens, queries and keys turned, or less weight by distance"},
           {"learned", "none", "sinusoidal", "rotary", "alibi"}},
       m.positions);
+  visit(ChoiceSetting{{"alibi_slopes", "alibi-slopes", "",
+                       "of alibi where heads are no power of two: the paper's, or as its authors' code and BLOOM", 3},
+                      {"formula", "interleaved"}},
+        m.alibi_slopes);
 }
 
 template <class Visitor, class Config>
