@@ -471,6 +471,28 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(dot, "expected none, rotary or alibi, found \"learned\"", with("positions", "learned"));
   check_unusable(additive, "expected none or alibi, found \"rotary\"", with("positions", "rotary"));
 
+  // A key that a case would pass over, unless it says what holds anyway.
+  for (const char* key : {"rescael", "heads", "label_smoothing", "positions"}) {
+    check_unusable(linear, std::string("metadata ") + key + ": the case has no use for it", with(key, "1"));
+  }
+  for (const char* key : {"rescale", "normed_values", "conv_kernel", "label_smoothing", "form"}) {
+    check_unusable(additive, std::string("metadata ") + key + ": the case has no use for it", with(key, "1"));
+  }
+  check_unusable(additive, "metadata focus: the case has no use for it", with("focus", "exp"));
+  check_unusable(dot, "metadata window: the case has no use for it", with("window", "2"));
+  check_unusable(dot, "metadata skip: the case has no use for it", with("skip", "normed"));
+  check_unusable(network, "metadata position: the case has no use for it; did you mean positions?",
+                 with("position", "learned"));
+  check_unusable(network, "metadata chunk: the case has no use for it", with("chunk", "2"));
+  Content more = additive;
+  more.metadata.insert({{"rescale", "0"}, {"focus", "elu"}, {"conv_kernel", "0"}, {"source", "me"}, {"format", "pt"}});
+  CHECK(run_golden_on(more).status == 0);
+  more = network;  // all that a checkpoint says
+  more.metadata.insert({{"tokenizer", "char"}, {"step", "7"}, {"channels", "4"}, {"context", "5"}, {"focus", "exp"}});
+  CHECK(run_golden_on(more).status == 0);
+  check_unusable(dot, "expected formula or interleaved", with("alibi_slopes", "bloom"));
+  check_unusable(dot, "--alibi-slopes: interleaved goes with --positions alibi", with("alibi_slopes", "interleaved"));
+
   const Content gelu = inputs({{"case", "gelu"}}, {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
   check_unusable(gelu, "metadata form is missing", without("form"));
   check_unusable(gelu, "expected erf or tanh", with("form", "relu"));

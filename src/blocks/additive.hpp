@@ -240,6 +240,7 @@ struct AdditiveMixer {
                                                  .has_window = true,
                                                  .pools = true,
                                                  .decays = true,
+                                                 .has_products = true,
                                                  .in_chunks = true,
                                                  .truncates = true};
   template <class Device, class T>

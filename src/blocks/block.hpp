@@ -53,6 +53,7 @@ struct MixerProperties {
   bool has_scores = false;                // compares every position with every other one
   bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
   bool decays = false;                    // ... and if alibi weighs its averages, no alibi
+  bool has_products = false;              // takes --additive-values, --additive-projection and --additive-skip
   bool has_rescale = false;               // takes --rescale
   bool has_normed_values = false;         // takes --normed-values
   bool has_focus = false;                 // takes --leap-focus

@@ -110,27 +110,6 @@ std::string limits_in_words(const std::string& low, const std::string& high) {
   return high.empty() ? "" : "at most " + high;
 }
 
-// Edits between two names: insert, drop or replace a character, or swap two neighbours (optimal string alignment).
-std::size_t edit_distance(std::string_view from, std::string_view to) {
-  const std::size_t width = to.size() + 1;
-  std::vector<std::size_t> table((from.size() + 1) * width);
-  const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return table[i * width + j]; };
-  for (std::size_t i = 0; i <= from.size(); ++i) {
-    for (std::size_t j = 0; j <= to.size(); ++j) {
-      if (i == 0 || j == 0) {
-        at(i, j) = i + j;
-        continue;
-      }
-      const std::size_t replaced = at(i - 1, j - 1) + (from[i - 1] != to[j - 1] ? 1 : 0);
-      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
-      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) {
-        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
-      }
-    }
-  }
-  return at(from.size(), to.size());
-}
-
 // Appends words to `out`, which already stands at column `column`, and breaks lines before `columns`.
 void append_wrapped(std::string& out, std::size_t columns, std::size_t column, std::size_t indent,
                     std::string_view words) {
@@ -180,6 +159,26 @@ void guard_standard_streams() {
 }
 
 }  // namespace
+
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  const std::size_t width = to.size() + 1;
+  std::vector<std::size_t> table((from.size() + 1) * width);
+  const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return table[i * width + j]; };
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      if (i == 0 || j == 0) {
+        at(i, j) = i + j;
+        continue;
+      }
+      const std::size_t replaced = at(i - 1, j - 1) + (from[i - 1] != to[j - 1] ? 1 : 0);
+      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) {
+        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+      }
+    }
+  }
+  return at(from.size(), to.size());
+}
 
 Flags::Flags(std::string program, std::string summary, std::string usage_of_positionals)
     : program_(std::move(program)), summary_(std::move(summary)), positional_usage_(std::move(usage_of_positionals)) {}

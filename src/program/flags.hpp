@@ -150,6 +150,10 @@ std::optional<Number> from_text(std::string_view text) {
   }
 }
 
+// Edits between two names: insert, drop or replace a character, or swap two neighbours (optimal string alignment).
+// Takes time and memory of the product of their lengths.
+std::size_t edit_distance(std::string_view from, std::string_view to);
+
 // The text with a space for everything that a line does not survive, control characters, separators of lines and turns
 // of direction, and cut at 4,000 bytes: safe to print as part of one line.
 std::string one_line(std::string text);

@@ -77,7 +77,8 @@ const std::string& text_of(const SafetensorsFile& file, const std::string& key) 
 }
 
 // Files of other programs have no check value. They may leave out of the metadata what has a default or can be seen
-// from the tensors (docs/checkpoints.md).
+// from the tensors (docs/checkpoints.md), and say in it what they like; but what looks like a setting and is none would
+// be passed over, and another network computed.
 bool is_from_elsewhere(const SafetensorsFile& file) { return file.version() == 0 && !file.metadata().count("crc32"); }
 
 const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::string& name) {
@@ -104,6 +105,12 @@ Metadata model_metadata(const SafetensorsFile& file) {
   if (!is_from_elsewhere(file)) {
     require({"tokenizer", "vocabulary", "layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
     return metadata;
+  }
+  const std::set<std::string> others = {"tokenizer", "vocabulary", "step", "validation_loss", "format"};
+  const Metadata settings = ModelConfig().metadata();
+  for (const auto& [key, value] : metadata) {
+    const std::string hint = settings.count(key) || others.count(key) ? "" : did_you_mean(key);
+    if (!hint.empty()) throw Error(file.path() + ": metadata " + one_line(key) + ": no setting of a model" + hint);
   }
   const std::string position = "embedding.position_cd";
   if (file.has(position)) metadata.try_emplace("context", to_text(matrix_shape(file, position)[0]));

@@ -134,6 +134,10 @@ void add_training_flags(Flags& flags, TrainingConfig& training, const std::vecto
 // Whether a flag is one of add_model_flags.
 bool is_model_flag(const std::string& flag);
 
+// "; did you mean KEY?", where a key of metadata is no model's but nearly one: misspelt, or the name of its flag. Else
+// empty.
+std::string did_you_mean(const std::string& key);
+
 // "shared or own", "a, b or c".
 std::string listed(const std::vector<std::string>& names);
 

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "device/memory.hpp"
 #include "network/mixers.hpp"
 #include "network/network.hpp"
+#include "program/flags.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -35,33 +38,44 @@ class GoldenCases {
 
   // Error, naming the file, for a case that does not exist, or a file that does not hold what its case needs.
   GoldenResults run() {
-    const std::pair<const char*, void (GoldenCases::*)()> cases[] = {
-        {"linear", &GoldenCases::linear},
-        {"gelu", &GoldenCases::gelu},
-        {"layernorm", &GoldenCases::layernorm},
-        {"cross_entropy", &GoldenCases::cross_entropy},
-        {"causal_conv", &GoldenCases::causal_conv},
-        {"ffn", &GoldenCases::ffn},
-        {"additive_pooling", &GoldenCases::additive_pooling},
-        {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk},
-        {"cross_attention", &GoldenCases::cross_attention},
-        {"language_model", &GoldenCases::language_model},
-        {"chunked_language_model", &GoldenCases::chunked_language_model},
-        {"classifier", &GoldenCases::classifier},
+    struct Case {
+      const char* name;
+      void (GoldenCases::*run)();
+      std::set<std::string> settings;
+      bool is_network = false;
+    };
+    const Case cases[] = {
+        {"linear", &GoldenCases::linear, {}},
+        {"gelu", &GoldenCases::gelu, {"form"}},
+        {"layernorm", &GoldenCases::layernorm, {}},
+        {"cross_entropy", &GoldenCases::cross_entropy, {"label_smoothing"}},
+        {"causal_conv", &GoldenCases::causal_conv, {"groups", "kernel"}},
+        {"ffn", &GoldenCases::ffn, {"ffn_bias"}},
+        {"additive_pooling", &GoldenCases::additive_pooling, {"window", "causal"}},
+        {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk, {}},
+        {"cross_attention", &GoldenCases::cross_attention, {"heads"}},
+        {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
+        {"chunked_language_model",
+         &GoldenCases::chunked_language_model,
+         {"label_smoothing", "chunk", "truncated"},
+         true},
+        {"classifier", &GoldenCases::classifier, {"label_smoothing", "pooling"}, true},
     };
     const std::string& wanted = file_.setting("case");
     std::string known;
-    for (const auto& [name, run_case] : cases) {
-      if (wanted == name) {
-        (this->*run_case)();
+    for (const Case& each : cases) {
+      if (wanted == each.name) {
+        require_settings(each.settings, each.is_network);
+        (this->*each.run)();
         file_.require_all_taken();
         return std::move(results_);
       }
-      known += std::string(known.empty() ? "" : ", ") + name;
+      known += std::string(known.empty() ? "" : ", ") + each.name;
     }
     for (const MixerProperties& properties : Mixers::properties) {
       if (!properties.golden_case) continue;
       if (wanted == properties.golden_case) {
+        require_settings(settings_of(properties), false);
         mixer(properties);
         file_.require_all_taken();
         return std::move(results_);
@@ -73,6 +87,35 @@ class GoldenCases {
 
  private:
   using Shape = std::vector<Index>;
+
+  // What the block of a mixer takes of the metadata.
+  static std::set<std::string> settings_of(const MixerProperties& properties) {
+    std::set<std::string> keys = {"heads", "causal", "positions", "alibi_slopes"};
+    if (properties.has_window) keys.insert("window");
+    if (properties.has_products) keys.insert({"values", "projection", "skip"});
+    if (properties.has_rescale) keys.insert("rescale");
+    if (properties.has_normed_values) keys.insert("normed_values");
+    if (properties.has_focus) keys.insert("focus");
+    return keys;
+  }
+
+  // A key that a case passed over might stand for other numbers than those of the file. Where it says what holds anyway
+  // it does not. A network takes every setting, and what else the metadata of a checkpoint says.
+  void require_settings(const std::set<std::string>& own, bool is_network) const {
+    static const std::set<std::string> of_files = {"case",  "source",      "tolerance_float", "format",
+                                                   "crc32", "abh_version", "abh_crc32"},
+                                       of_models = {"tokenizer", "vocabulary", "step", "validation_loss"};
+    const std::map<std::string, std::string> without = ModelConfig::from_metadata({}, file_.path()).metadata();
+    for (const auto& [key, value] : file_.metadata()) {
+      if (own.count(key) || of_files.count(key) || (is_network && of_models.count(key))) continue;
+      const auto setting = without.find(key);
+      if (setting != without.end() &&
+          (is_network ||
+           ModelConfig::from_metadata({{key, value}}, file_.path()).metadata().at(key) == setting->second))
+        continue;
+      file_.fail("metadata " + one_line(key) + ": the case has no use for it" + did_you_mean(key));
+    }
+  }
 
   // An array in device memory; its pointer is null when it has no elements.
   template <class Element>
