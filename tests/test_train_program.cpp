@@ -503,6 +503,33 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   check_kept("training.", training);
 }
 
+TEST_CASE("programs: train says which flags change nothing", "[programs]") {
+  const Workplace place;
+  const auto notes = [&](const std::string& flags) {
+    const Outcome outcome = train(place.flags(with(words(flags), {"--steps", "0"})));
+    require_success(outcome);
+    std::vector<std::string> found;
+    for (const Parts& note : matches(outcome.out, "note: --([a-z-]+( rotary| alibi)?) changes nothing here, (.*)\n")) {
+      found.push_back(note[1] + ": " + note[3]);
+    }
+    return found;
+  };
+  using Notes = std::vector<std::string>;
+  CHECK(notes("--mixer dot --window 4 --leap-focus exp --normed-values 1") ==
+        Notes{"window: no layer is additive, leap or average", "leap-focus: no layer is leap",
+              "normed-values: no layer is leap"});
+  CHECK(notes("--mixer leap --additive-values own --additive-projection 1 --additive-skip normed") ==
+        Notes{"additive-values: no layer is additive", "additive-projection: no layer is additive",
+              "additive-skip: no layer is additive"});
+  CHECK(notes("--mixer additive --rescale 3 --positions rotary") ==
+        Notes{"rescale: no layer is dot or leap", "positions rotary: no layer is metric, quadratic or dot"});
+  CHECK(notes("--mixer average,identity --layers 2 --positions alibi") ==
+        Notes{"positions alibi: no layer is additive, metric, quadratic, dot or leap"});
+  CHECK(notes("--mixer leap,dot --layers 2 --window 4 --rescale 3 --positions rotary --leap-focus exp").empty());
+  CHECK(notes("--mixer additive --positions alibi --additive-skip normed").empty());
+  CHECK(notes("").empty());
+}
+
 TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {
   const Workplace place;
   const std::map<std::string, std::string> expected = {{"tiny", "4000 steps of 12 x 64 tokens"},

@@ -147,6 +147,26 @@ std::string list_of(const ModelConfig& model) {
   return text;
 }
 
+// Names the flags on the command line that say something of mixers which no layer has.
+void print_unused(const Flags& flags, const ModelConfig& model) {
+  const std::vector<MixerProperties> mixers = mixer_properties(model);
+  const auto note = [&](const std::string& flag, const auto& takes) {
+    if (!flags.given(flag.substr(0, flag.find(' '))) || std::any_of(mixers.begin(), mixers.end(), takes)) return;
+    std::cout << "note: --" << flag << " changes nothing here, no layer is " << listed_mixers(takes) << "\n";
+  };
+  const std::pair<const char*, bool MixerProperties::*> owners[] = {
+      {"window", &MixerProperties::has_window},
+      {"additive-values", &MixerProperties::has_products},
+      {"additive-projection", &MixerProperties::has_products},
+      {"additive-skip", &MixerProperties::has_products},
+      {"leap-focus", &MixerProperties::has_focus},
+      {"rescale", &MixerProperties::has_rescale},
+      {"normed-values", &MixerProperties::has_normed_values}};
+  for (const auto& [flag, takes] : owners) note(flag, [takes = takes](const MixerProperties& m) { return m.*takes; });
+  if (model.has_rotary()) note("positions rotary", [](const MixerProperties& m) { return m.has_scores; });
+  if (model.has_alibi()) note("positions alibi", [](const MixerProperties& m) { return m.has_scores || m.decays; });
+}
+
 // Bytes that a run takes on the host beside its network: the text, and its weights, moments, average and best weights
 // on their way to a file, with the model that writes the sample; and the weights while their average is evaluated.
 struct OtherMemory {
@@ -315,6 +335,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   const std::size_t copies = (start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
   const OtherMemory other{.text = data.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
   print_settings(a, data, memory, sampling.state_bytes, other);
+  print_unused(flags, a.model);
   if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text, fault_of_chunks(a.model).empty());
 
