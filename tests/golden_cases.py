@@ -3,59 +3,45 @@
 
     python3 tests/golden_cases.py OUT_DIR && build/golden OUT_DIR/*.safetensors
 
-Everything is computed the naive way, straight from the equations (golden_equations.py): poolings and attention as dense
-C x C weights, gradients by automatic differentiation. Needs torch; the files are written here, without the safetensors package.
+Everything is computed the naive way, straight from the equations (tools/equations.py): poolings and attention as dense
+C x C weights, gradients by automatic differentiation. Needs torch and nothing else.
 The numbers depend on the seed alone (the name of the file). It is a tool for developers, no part of the tests.
 """
 
-import json
 import math
 import pathlib
-import struct
+import re
 import sys
 import zlib
 
 import torch
 import torch.nn.functional as F
-from golden_equations import (
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+from equations import (
     Sight,
     additive,
-    average,
-    bilinear,
     conv,
     cross,
     cross_entropy,
-    dot,
     ffn,
+    final_state,
     gelu,
-    leap,
+    logits_of,
+    mix,
     norm,
+    parts_of,
     pool,
-    sinusoids,
 )
-
-torch.set_default_dtype(torch.float64)
+from model_file import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
+from model_file import write as write_file
 
 
 # ---- the file -------------------------------------------------------------------------------------------------------
 
 
-def write_safetensors(path, tensors, metadata):
-    """tensors: name -> float64 or int32 tensor; metadata: str -> str."""
-    header, data = {"__metadata__": metadata}, b""
-    for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].dtype != torch.float64, item[0])):
-        part = tensor.detach().contiguous().numpy().tobytes()
-        dtype = {torch.float64: "F64", torch.int32: "I32"}[tensor.dtype]
-        offsets = [len(data), len(data) + len(part)]
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": offsets}
-        data += part
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 class Case:
-    """Collects what goes into one file. Inputs and weights are created by name and shape, then `finish` runs backward."""
+    """Collects what goes into one file. Inputs and weights are created by name and shape, `finish` runs backward."""
 
     def __init__(self, name, case, **settings):
         self.name = name
@@ -109,75 +95,52 @@ class Case:
         for name, value in self.given.items():
             self.tensors[name] = value
             self.tensors["grad_" + name] = value.grad if value.grad is not None else torch.zeros_like(value)
-        write_safetensors(folder / (self.name + ".safetensors"), self.tensors, self.metadata)
+        write_file(folder / (self.name + ".safetensors"), parts_of(self.tensors), self.metadata)
 
 
 # ---- weights --------------------------------------------------------------------------------------------------------
 
+# Standard deviations; of other matrices (inputs)^(-1/2), of other vectors and of pooling vectors 0.5.
+SPREADS = {
+    "embedding.token_vd": 0.7,
+    "embedding.cls_d": 0.7,
+    "embedding.position_cd": 0.5,
+    "logit_bias_v": 1.0,
+    "classifier.weight_od": 0.5,
+}
 
-def weights_of(case, prefix, shapes):
-    """Creates the weights `shapes` (name -> shape) under weight.PREFIX and returns a look-up, None where absent."""
+
+def weights_of(case, shapes):
+    """Creates the weights `shapes` (name -> shape) and returns them by name."""
     made = {}
     for name, shape in shapes.items():
-        if "norm_weight" in name:
-            made[name] = case.real("weight." + prefix + name, shape, 0.3, 1.0)
+        if re.search("norm[_.]weight_d$", name):
+            made[name] = case.real("weight." + name, shape, 0.3, 1.0)
+        elif name in SPREADS:
+            made[name] = case.real("weight." + name, shape, SPREADS[name])
         elif len(shape) == 1 or "pool" in name:
-            made[name] = case.real("weight." + prefix + name, shape, 0.5)
+            made[name] = case.real("weight." + name, shape, 0.5)
         else:
-            made[name] = case.real("weight." + prefix + name, shape, 1 / math.sqrt(math.prod(shape[1:])))
-    return made.get
+            made[name] = case.real("weight." + name, shape, 1 / math.sqrt(math.prod(shape[1:])))
+    return made
 
 
-def norm_shapes(D, prefix="norm_"):
-    return {prefix + "weight_d": (D,), prefix + "bias_d": (D,)}
+# Keys of golden files that are no setting of a network.
+OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "truncated", "pooling")
 
 
-def conv_shapes(D, groups, kernel):
-    return {**norm_shapes(D), "weight_dgj": (D, D // groups, kernel)}
+def block_settings(case, mixer, D, N, K, C):
+    """Of one block, the metadata read: what it does not know is an error."""
+    sizes = {"layers": 1, "mixer": mixer, "channels": D, "head_channels": K, "hidden_channels": 0, "vocabulary_size": 1}
+    sizes |= {"heads": N, "context": C, "positions": "none", "attention_bias": 0}
+    return settings_of({key: str(value) for key, value in (sizes | case.metadata).items()}, {}, case.name, OF_CASES)
 
 
-def ffn_shapes(D, hidden, biases):
-    shapes = {**norm_shapes(D), "up_fd": (hidden, D), "down_df": (D, hidden)}
-    return {**shapes, **{bias: (hidden if bias == "up_bias_f" else D,) for bias in biases}}
-
-
-def mixer_shapes(mixer, D, N, K, values="shared", projection=0, biases=()):
-    H = N * K
-    if mixer == "additive":
-        shapes = {"query_dd": (D, D), "key_dd": (D, D), "query_pool_nk": (N, D // N), "key_pool_nk": (N, D // N)}
-        if values == "own":
-            shapes["value_dd"] = (D, D)
-        if projection:
-            shapes["mix_dd"] = (D, D)
-        return {**shapes, **norm_shapes(D, "mid_norm_")}
-    if mixer == "leap":
-        return {name + "_dd": (D, D) for name in ("query", "focus", "key", "value")}
-    if mixer in ("average", "identity"):
-        return {}
-    if mixer == "dot":
-        shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
-        return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
-    metric = {"metric_nl": (N, K * (K + 1) // 2)} if mixer == "metric" else {"metric_nkk": (N, K, K)}
-    return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
-
-
-def mix(mixer, h, weight, N, sight, settings, skip="stream"):
-    rescale = settings.get("rescale", 0)
-    if mixer == "additive":
-        return additive(h, weight, N, sight, skip)
-    if mixer == "leap":
-        return leap(h, weight, N, sight, settings.get("focus", "elu"), rescale, settings.get("normed_values", 0))
-    if mixer == "average":
-        return average(h, sight)
-    if mixer == "identity":
-        return h
-    return dot(h, weight, N, sight, rescale) if mixer == "dot" else bilinear(h, weight, N, sight)
+def sight_of(settings, mask=None):
+    return Sight(settings.causal, settings.window[0], mask, settings.positions, settings.alibi_slopes == "interleaved")
 
 
 # ---- the cases ------------------------------------------------------------------------------------------------------
-
-ALL_BIASES = ("query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d")
-
 
 def linear_case(folder, name, B, C, I, O):
     case = Case(name, "linear")
@@ -212,13 +175,13 @@ def cross_entropy_case(folder, name, B, C, V, std, smoothing, ignored, **setting
 def conv_case(folder, name, B, C, D, groups, kernel):
     case = Case(name, "causal_conv", groups=groups, kernel=kernel)
     x = case.real("input.x_bcd", (B, C, D))
-    case.finish(folder, {"y_bcd": conv(x, weights_of(case, "", conv_shapes(D, groups, kernel)), groups)})
+    case.finish(folder, {"y_bcd": conv(x, weights_of(case, conv_shapes(D, groups, kernel)).get, groups)})
 
 
 def ffn_case(folder, name, D, hidden, biases, **settings):
     case = Case(name, "ffn", **settings)
     x = case.real("input.x_bcd", (3, 5, D))
-    case.finish(folder, {"y_bcd": ffn(x, weights_of(case, "", ffn_shapes(D, hidden, biases)))})
+    case.finish(folder, {"y_bcd": ffn(x, weights_of(case, ffn_shapes(D, hidden, biases)).get)})
 
 
 def pooling_case(folder, name, C, window, std, mask, mean=0.0, slopes=None, **settings):
@@ -252,11 +215,11 @@ def additive_case(folder, name, C, D, N, values, projection, skip, window, mask,
     )
     x = case.real("input.x_bcd", (3, C, D))
     shapes = {**norm_shapes(D), **mixer_shapes("additive", D, N, D // N, values, projection)}
-    weight = weights_of(case, "", shapes)
+    weight = weights_of(case, shapes).get
     with torch.no_grad():  # pooling vectors that make the logits large
         weight("query_pool_nk").mul_(std)
         weight("key_pool_nk").mul_(std)
-    sight = Sight(settings.get("causal", 1), window, case.mask(3, C, mask), settings.get("positions", "none"))
+    sight = sight_of(block_settings(case, "additive", D, N, 0, C), case.mask(3, C, mask))
     case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, sight, skip)})
 
 
@@ -264,20 +227,19 @@ def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settin
     full_name = {"dot": "dot_product", "metric": "metric", "quadratic": "quadratic"}[mixer] + "_attention"
     case = Case(name, full_name, heads=N, causal=causal, **settings)
     x = case.real("input.x_bcd", (3, C, D))
-    weight = weights_of(case, "", mixer_shapes(mixer, D, N, K, biases=biases))
-    sight = Sight(causal, 0, case.mask(3, C, mask), settings.get("positions", "none"))
-    case.finish(folder, {"y_bcd": mix(mixer, x, weight, N, sight, settings)})
+    weight = weights_of(case, mixer_shapes(mixer, D, N, K, biases=biases)).get
+    read = block_settings(case, mixer, D, N, K, C)
+    case.finish(folder, {"y_bcd": mix(mixer, x, weight, read, sight_of(read, case.mask(3, C, mask)))})
 
 
 def leap_case(folder, name, C, D, N, mask, std=1.0, **settings):
     case = Case(name, "leap_attention", heads=N, **settings)
     x = case.real("input.x_bcd", (3, C, D))
-    weight = weights_of(case, "", mixer_shapes("leap", D, N, D // N))
+    weight = weights_of(case, mixer_shapes("leap", D, N, D // N)).get
     with torch.no_grad():  # epsilon decides where logits are far below 0
         weight("focus_dd").mul_(std)
-    window, positions = settings.get("window", 0), settings.get("positions", "none")
-    sight = Sight(settings.get("causal", 1), window, case.mask(3, C, mask), positions)
-    case.finish(folder, {"y_bcd": mix("leap", x, weight, N, sight, settings)})
+    read = block_settings(case, "leap", D, N, 0, C)
+    case.finish(folder, {"y_bcd": mix("leap", x, weight, read, sight_of(read, case.mask(3, C, mask)))})
 
 
 def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
@@ -287,56 +249,25 @@ def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
     memory = case.real("input.memory_bse", (3, S, E))
     shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "output_dh": (D, H)}
     shapes.update({bias: (D if bias == "output_bias_d" else H,) for bias in biases})
-    weight = weights_of(case, "", shapes)
+    weight = weights_of(case, shapes).get
     sight = Sight(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
     case.finish(folder, {"y_bcd": cross(x, memory, weight, N, sight)})
 
 
-def one_a_layer(text, layers):
-    entries = str(text).split(",")
-    return entries * layers if len(entries) == 1 else entries
-
-
-def network(case, layers, mixer, D, N, K, C, V, rows, hidden, biases, mask_bc, settings):
-    """From input.tokens_bc, which it draws, to the final state: that, and the table of tokens. rows: of the table of
-    positions, as many as there are if None; 0: none. settings: the metadata, absent keys left to their defaults."""
-    B = 3
-    value = lambda key, otherwise: settings.get(key, otherwise)
-    token = case.real("weight.embedding.token_vd", (V, D), 0.7)
-    tokens = case.fixed("input.tokens_bc", case.integers(0, V, (B, C)))
-    x = token[tokens.long()]
-    causal, positions = value("causal", 1), value("positions", "learned")
-    if value("pooling", "mean") == "cls":
-        x = torch.cat((case.real("weight.embedding.cls_d", (D,), 0.7).expand(B, 1, D), x), 1)
-        mask_bc = None if mask_bc is None else F.pad(mask_bc, (1, 0), value=1)
-    C = x.shape[1]
-    if positions == "learned" and rows != 0:
-        x = x + case.real("weight.embedding.position_cd", (rows or C, D), 0.5)[:C]
-    if positions == "sinusoidal":
-        x = x + sinusoids(C, D)
-    if value("embedding_norm", 0):
-        x = norm(x, weights_of(case, "embedding.", norm_shapes(D)))
-    chunk = value("chunk", 0) if value("truncated", 0) else 0
-    mixers, windows = one_a_layer(mixer, layers), one_a_layer(value("window", 0), layers)
-    for i in range(layers):
-        prefix = f"blocks.{i}."
-        compares = mixers[i] in ("dot", "metric", "quadratic")  # and takes no window
-        sight = Sight(causal, 0 if compares else int(windows[i]), mask_bc, positions, chunk)
-        if value("conv_kernel", 0):
-            groups = value("conv_groups", 1)
-            weight = weights_of(case, prefix + "conv.", conv_shapes(D, groups, value("conv_kernel", 0)))
-            x = x + conv(x, weight, groups, sight)
-        shapes = mixer_shapes(mixers[i], D, N, K or D // N, value("values", "shared"), value("projection", 0), biases)
-        weight = weights_of(case, prefix + "mixer.", {**norm_shapes(D), **shapes})
-        skip = value("skip", "stream") if mixers[i] == "additive" else "stream"
-        y = mix(mixers[i], norm(x, weight), weight, N, sight, settings, skip)
-        x = y if skip == "normed" else x + y
-        ffn_biases = ("up_bias_f", "down_bias_d") if value("ffn_bias", 0) else ()
-        x = x + ffn(x, weights_of(case, prefix + "ffn.", ffn_shapes(D, hidden or 4 * D, ffn_biases)))
-    if value("final_norm", 1):
-        final = weights_of(case, "final_norm.", {"weight_d": (D,), "bias_d": (D,)})
-        x = F.layer_norm(x, (D,), final("weight_d"), final("bias_d"), 1e-5)
-    return x, token
+def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None):
+    """From input.tokens_bc, which it draws, to the final state: that, the weights, and the settings. rows: of the table
+    of positions, as many as there are if None; 0: none. head: shapes of weights that the caller wants beside."""
+    cls = case.metadata.get("pooling") == "cls"
+    sizes = {"channels": D, "head_channels": K or 0, "hidden_channels": hidden or 0, "vocabulary_size": V}
+    sizes |= {"context": rows or C + cls, "attention_bias": int(bool(biases))}
+    sizes["positions"] = "none" if rows == 0 else "learned"
+    settings = {key: str(value) for key, value in (sizes | case.metadata).items()}
+    chunk = int(settings.get("chunk", 0)) if settings.get("truncated") == "1" else 0
+    settings = settings_of(settings, {}, case.name, OF_CASES)
+    shapes = {**network_shapes(settings), **(head or {})}
+    weights = weights_of(case, shapes | {"embedding.cls_d": (D,)} if cls else shapes)
+    tokens = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
+    return final_state(weights, settings, tokens, mask_bc, chunk), weights, settings
 
 
 def language_model_case(
@@ -346,16 +277,13 @@ def language_model_case(
     kind = "chunked_language_model" if "chunk" in settings else "language_model"
     case = Case(name, kind, layers=layers, mixer=mixer, heads=N, **settings)
     mask_bc = case.mask(3, C, mask)
-    x, token = network(case, layers, mixer, D, N, K, C, V, rows, hidden, biases, mask_bc, settings)
+    x, weights, read = network(case, D, K, C, V, rows, hidden, biases, mask_bc)
     targets = case.integers(0, V, (3, C))
     targets[0, -1] = -100
     if mask_bc is not None:
         targets[mask_bc == 0] = -100
     case.fixed("input.targets_bc", targets)
-    logits = x @ token.T
-    if settings.get("logit_bias", 0):
-        logits = logits + case.real("weight.logit_bias_v", (V,))
-    logits = logits * float(settings.get("logit_scale", 1))
+    logits = logits_of(x, weights, read)
     loss, _ = cross_entropy(logits, targets, settings.get("label_smoothing", 0))
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
 
@@ -366,14 +294,14 @@ def classifier_case(
 ):
     case = Case(name, "classifier", layers=layers, mixer=mixer, heads=N, **settings)
     mask_bc = case.mask(3, C, mask)
-    x, _ = network(case, layers, mixer, D, N, K, C, V, rows, hidden, (), mask_bc, settings)
+    head = {"classifier.weight_od": (O, D), "classifier.bias_o": (O,)}
+    x, weights, _ = network(case, D, K, C, V, rows, hidden, (), mask_bc, head)
     if settings.get("pooling", "mean") == "cls":
         h = x[:, 0]
     else:
         seen = torch.ones(3, C) if mask_bc is None else mask_bc.double()
         h = (seen[..., None] * x).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
-    weight_od = case.real("weight.classifier.weight_od", (O, D), 0.5)
-    logits = F.linear(h, weight_od, case.real("weight.classifier.bias_o", (O,)))
+    logits = F.linear(h, weights["classifier.weight_od"], weights["classifier.bias_o"])
     labels = case.integers(0, O, (3,))
     labels[:unlabelled] = -100
     loss, _ = cross_entropy(logits, case.fixed("input.labels_b", labels), settings.get("label_smoothing", 0))
@@ -430,7 +358,7 @@ def main():
     for causal in (0, 1):
         for mask in ("none", "right", "left", "holes"):
             kind = ("causal" if causal else "bidirectional") + "_" + mask
-            core_case(folder, f"dot_{kind}", "dot", 13, 10, 2, 5, causal, mask, ALL_BIASES)
+            core_case(folder, f"dot_{kind}", "dot", 13, 10, 2, 5, causal, mask, ATTENTION_BIASES)
             core_case(folder, f"metric_{kind}", "metric", 12, 10, 3, 4, causal, mask)
             core_case(folder, f"quadratic_{kind}", "quadratic", 11, 9, 2, 7, causal, mask)
     core_case(folder, "dot_no_bias", "dot", 40, 12, 3, 6, 1, "none")
@@ -446,7 +374,7 @@ def main():
           logit_scale=0.25, logit_bias=1, final_norm=0, mask="right")
     model(folder, "lm_additive_left_mask", 2, "additive", values="own", mask="left", ffn_bias=1, embedding_norm=1)
     model(folder, "lm_dot", 2, "dot", ffn_bias=1)
-    model(folder, "lm_dot_bias_mask", 2, "dot", biases=ALL_BIASES, mask="left", conv_kernel=4, conv_groups=2)
+    model(folder, "lm_dot_bias_mask", 2, "dot", biases=ATTENTION_BIASES, mask="left", conv_kernel=4, conv_groups=2)
     model(folder, "lm_dot_bidirectional", 2, "dot", causal=0, mask="holes", label_smoothing=0.1)
     model(folder, "lm_metric_narrow", 2, "metric", N=3, K=5, mask="right", rows=20)
     model(folder, "lm_quadratic", 2, "quadratic", conv_kernel=2, conv_groups=1, logit_scale=0.5, embedding_norm=1)
@@ -474,13 +402,20 @@ def main():
     for causal in (0, 1):
         kind = "causal" if causal else "bidirectional"
         for positions in ("rotary", "alibi"):
-            core_case(folder, f"dot_{positions}_{kind}", "dot", 13, 10, 3, 5, causal, "holes", ALL_BIASES,
+            core_case(folder, f"dot_{positions}_{kind}", "dot", 13, 10, 3, 5, causal, "holes", ATTENTION_BIASES,
                       positions=positions)
             core_case(folder, f"metric_{positions}_{kind}", "metric", 12, 9, 2, 6, causal, "left", positions=positions)
             core_case(folder, f"quadratic_{positions}_{kind}", "quadratic", 11, 9, 3, 3, causal, "none",
                       positions=positions)
-        core_case(folder, f"dot_rescaled_{kind}", "dot", 12, 10, 2, 4, causal, "right", ALL_BIASES, rescale=10)
+        core_case(folder, f"dot_rescaled_{kind}", "dot", 12, 10, 2, 4, causal, "right", ATTENTION_BIASES, rescale=10)
     core_case(folder, "dot_rescaled_rotary", "dot", 15, 10, 2, 7, 1, "none", positions="rotary", rescale=6.5)
+
+    interleaved = {"positions": "alibi", "alibi_slopes": "interleaved"}
+    additive_case(folder, "additive_interleaved", 15, 12, 6, "shared", 0, "stream", 0, "none", **interleaved)
+    core_case(folder, "dot_interleaved", "dot", 13, 10, 3, 5, 1, "holes", ATTENTION_BIASES, **interleaved)
+    core_case(folder, "metric_interleaved", "metric", 9, 12, 12, 2, 0, "none", **interleaved)
+    core_case(folder, "quadratic_interleaved", "quadratic", 11, 9, 5, 3, 1, "left", **interleaved)
+    leap_case(folder, "leap_interleaved", 16, 10, 5, "none", window=6, **interleaved)
 
     for focus in ("elu", "exp"):
         leap_case(folder, f"leap_{focus}", 18, 12, 3, "none", focus=focus)
@@ -495,7 +430,7 @@ def main():
     leap_case(folder, "leap_one_position", 1, 8, 2, "none")
 
     for mask in ("none", "right", "left", "holes"):
-        cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ALL_BIASES)
+        cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ATTENTION_BIASES)
     cross_case(folder, "cross_long_queries", 23, 4, 12, 9, 3, 3, "none")
     cross_case(folder, "cross_one_position", 1, 1, 5, 7, 1, 2, "none", ("value_bias_h",))
 
@@ -508,6 +443,7 @@ def main():
     model(folder, "lm_sinusoidal", 2, "additive,dot", D=15, N=3, positions="sinusoidal", embedding_norm=1)
     model(folder, "lm_rotary", 4, "dot,metric,quadratic,leap", positions="rotary", mask="holes")
     model(folder, "lm_alibi", 6, every, N=3, positions="alibi", window="0,2,0,4,0,0", mask="holes", ffn_bias=1)
+    model(folder, "lm_interleaved", 6, every, N=6, window="0,2,0,4,0,0", **interleaved)
     model(folder, "lm_bidirectional", 6, every, causal=0, mask="left", positions="none")
     model(folder, "lm_bidirectional_alibi", 2, "dot,quadratic", causal=0, positions="alibi")
 
@@ -520,7 +456,7 @@ def main():
     model(folder, "lm_chunk_rotary", 2, "dot,metric", C=11, chunk=3, positions="rotary", embedding_norm=1)
     model(folder, "lm_truncated", 3, "additive,leap,average", C=13, chunk=4, truncated=1, window="0,6,0", conv_kernel=6)
     model(folder, "lm_truncated_dot", 2, "dot,identity", C=12, chunk=5, truncated=1, positions="rotary", conv_kernel=2,
-          mask="left", biases=ALL_BIASES)
+          mask="left", biases=ATTENTION_BIASES)
     model(folder, "lm_truncated_alibi", 3, "additive,leap,dot", C=13, chunk=3, truncated=1, window="5,0,0",
           positions="alibi")
 

@@ -3,7 +3,8 @@
 # What .ci/run has no time for is among them: under the address sanitizer slow and heavy tests, those that run programs
 # or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
 # longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++, and with libc++ everything but train.
-# GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md).
+# GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md). Two
+# checks need PyTorch: python3 -m pip install torch.
 set -u
 cd "$(dirname "$0")/.."
 tools/need.sh cmake c++ clang++ clang-format clang-tidy catch2 python3 || exit 1
@@ -19,6 +20,9 @@ check "format" bash -c 'git ls-files "*.cpp" "*.hpp" "*.cu" | xargs clang-format
 check "all tests" tools/test.sh build
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
+check "PyTorch computes the same models" tests/test_pytorch.py build
+check "golden files from PyTorch" bash -c \
+  'python3 tests/golden_cases.py build/golden_files && build/golden build/golden_files/*.safetensors'
 check "clang++" tools/clang_build.sh clang
 check "several processes" tools/mpi_test.sh build 20
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'

@@ -9,7 +9,8 @@ through torch.compile, and through torch.compile with CUDA graphs; and, given th
 after round in one run, so that whatever else the machine does meets all of them. On a CPU it then tells the peak memory
 of each, from a process of its own that makes three steps to warm up and five that count. The second writes a golden
 file (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof
-that both compute the same. Needs torch; runs on a CPU as well.
+that both compute the same, as do the equations (tools/equations.py), with which they are compared before. Needs torch;
+runs on a CPU as well.
 
 PyTorch gets what makes it fast: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention, one
 matrix for query, key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive
@@ -433,11 +434,11 @@ def compare(arguments):
 
 
 def write_golden(arguments):
-    """A model of random weights and no dropout, in double, and all its gradients."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
-    from golden_cases import write_safetensors  # it makes double the default, which this needs too
+    """A model of random weights and no dropout, in double, and all its gradients. Logits and gradients have to be those
+    of the equations, too."""
+    from equations import logits, parts_of  # it makes double the default, which this needs too
+    from model_file import settings_of, write
 
-    torch.set_default_dtype(torch.float64)
     torch.manual_seed(1)
     B, C, V, layers, heads = 2, 9, 11, 2, 3
     model = Network(arguments.mixer, layers, 12, heads, C, 0.0, arguments.pooling or "scan", V)
@@ -447,13 +448,27 @@ def write_golden(arguments):
     tokens_bc, targets_bc = torch.randint(0, V, (2, B, C))
     loss, logits_bcv = model(tokens_bc, targets_bc)
     loss.backward()
+    weights, gradients = {}, {}
+    for name, weight, gradient in named_tensors(model):
+        weights[name], gradients[name] = weight.detach().clone().requires_grad_(), gradient
+    settings = {"layers": layers, "mixer": arguments.mixer, "heads": heads, "ffn_bias": 1, "conv_kernel": CONV_KERNEL,
+                "conv_groups": 12}
+    settings = {key: str(value) for key, value in settings.items()}
+
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    expected_bcv = logits(weights, settings_of(settings, shapes, "model"), tokens_bc)
+    F.cross_entropy(expected_bcv.flatten(0, 1), targets_bc.flatten()).backward()
+    pairs = [(logits_bcv, expected_bcv)] + [(gradients[name], weight.grad) for name, weight in weights.items()]
+    worst = max(((got - expected).abs().max() / expected.abs().max().clamp(min=1e-6)).item() for got, expected in pairs)
+    if not worst <= 1e-9:
+        sys.exit(f"tools/pytorch_reference.py: {arguments.mixer}: not the network of the equations, off by {worst:.1e}")
+
     tensors = {"input.tokens_bc": tokens_bc.int(), "input.targets_bc": targets_bc.int(), "output.loss": loss,
                "output.logits_bcv": logits_bcv}
-    for name, weight, gradient in named_tensors(model):
-        tensors["weight." + name], tensors["grad_weight." + name] = weight, gradient
-    settings = {"case": "language_model", "layers": layers, "mixer": arguments.mixer, "heads": heads, "ffn_bias": 1,
-                "conv_kernel": CONV_KERNEL, "conv_groups": 12, "source": "tools/pytorch_reference.py, float64"}
-    write_safetensors(arguments.golden, tensors, {key: str(value) for key, value in settings.items()})
+    for name, weight in weights.items():
+        tensors["weight." + name], tensors["grad_weight." + name] = weight, gradients[name]
+    write(arguments.golden, parts_of(tensors),
+          {**settings, "case": "language_model", "source": "tools/pytorch_reference.py, float64"})
 
 
 def main():

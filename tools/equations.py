@@ -1,13 +1,61 @@
-"""The equations of golden_cases.py in PyTorch, the naive way: everything that looks at other positions is a dense C x C
-matrix of weights, and gradients are left to automatic differentiation."""
+"""The network of this project in PyTorch, the naive way and in float64: everything that looks at other positions is a
+dense C x C matrix of weights, gradients are left to automatic differentiation. It is written from the equations of the
+chapters and shares nothing with the code; golden files (tests/golden_cases.py), the bridge to PyTorch
+(tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the proof of tools/pytorch_reference.py compute with it.
 
+`logits(weights, settings, tokens_bc)` is the whole network. Weights are tensors under their names in a checkpoint
+(docs/checkpoints.md), settings what tools/model_file.py reads from its metadata.
+"""
+
+import ctypes
 import math
 from dataclasses import dataclass
+from typing import Callable
 
 import torch
 import torch.nn.functional as F
 
+from model_file import CORES
+
+torch.set_default_dtype(torch.float64)
+
 EPSILON = 1e-5  # of layernorm, of the rescaled norm, and of leap
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "I32": torch.int32}
+
+
+def tensors_of(parts):
+    """(dtype, shape, bytes) as a file holds them -> float64 tensors."""
+    return {
+        name: torch.frombuffer(bytearray(data), dtype=DTYPES[dtype]).reshape(shape).double()
+        for name, (dtype, shape, data) in parts.items()
+    }
+
+
+def parts_of(tensors):
+    """The reverse, for F64, F32 and I32: what a file holds of tensors."""
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    parts = {}
+    for name, tensor in tensors.items():
+        whole = tensor.detach().contiguous()
+        data = ctypes.string_at(whole.data_ptr(), whole.numel() * whole.element_size())
+        parts[name] = names[whole.dtype], tuple(whole.shape), data
+    return parts
+
+
+# ---- who sees whom --------------------------------------------------------------------------------------------------
+
+
+def slopes(N, interleaved=False):
+    """What a logit loses a position with alibi, for every head. interleaved: where N is no power of two, those of the
+    largest below it, and then every other one of twice as many."""
+    P = 2 ** int(math.log2(N))
+    if not interleaved or P == N:
+        return 2.0 ** (-8 * torch.arange(1.0, N + 1) / N)
+    return torch.cat((slopes(P), slopes(2 * P)[0::2][: N - P]))
+
+
+def nobody(name, tensor):
+    """Looks at what a mixer computes on its way, and makes nothing of it."""
 
 
 @dataclass
@@ -18,7 +66,9 @@ class Sight:
     window: int = 0  # positions; 0: all
     mask: torch.Tensor = None  # (B, positions), 1: seen
     positions: str = "none"  # rotary and alibi act where positions meet
+    interleaved: bool = False  # the slopes of alibi
     chunk: int = 0  # what enters a chunk of so many positions counts as a constant; 0: nothing does
+    look: Callable = nobody  # look(name, tensor)
 
     def visible(self, B, C, S):
         """(B, 1, C, S): whether position c sees s."""
@@ -39,7 +89,7 @@ class Sight:
 
     def slopes(self, N):
         """What a logit loses a position, for every head; None: nothing."""
-        return 2.0 ** (-8 * torch.arange(1.0, N + 1) / N) if self.positions == "alibi" else None
+        return slopes(N, self.interleaved) if self.positions == "alibi" else None
 
 
 def distance(C, S):
@@ -70,6 +120,10 @@ def pool(a_bnc, x_bnck, sight, slope_n=None, epsilon=0):
     return weighted_average(score, x_bnck, sight, slope_n, epsilon)
 
 
+# ---- the parts of a block -------------------------------------------------------------------------------------------
+# weight("query_dd") is the tensor of this name, None where there is none.
+
+
 def heads_apart(x_bch, N):
     B, C, H = x_bch.shape
     return x_bch.reshape(B, C, N, H // N).transpose(1, 2)
@@ -90,11 +144,25 @@ def turned(x_bnck):
     return torch.cat((pair.flatten(-2), x_bnck[..., 2 * pairs :]), -1)
 
 
+def sinusoids(C, D):
+    """Sines at even channels, cosines at odd ones."""
+    angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * (torch.arange(D) // 2) / D)
+    return torch.where(torch.arange(D) % 2 == 0, angle.sin(), angle.cos())
+
+
 def rescaled(x_bnck):
     """Every head with mean 0 and deviation 1."""
     away = x_bnck - x_bnck.mean(-1, keepdim=True)
     deviation = (away.square().sum(-1, keepdim=True) / (x_bnck.shape[-1] - 1)).sqrt()
     return away / (deviation + EPSILON)
+
+
+def norm(x, weight, prefix="norm_"):
+    return F.layer_norm(x, x.shape[-1:], weight(prefix + "weight_d"), weight(prefix + "bias_d"), EPSILON)
+
+
+def gelu(x):
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
 
 
 def attention(query_bnck, key_bnsk, value_bnsk, sight, scale):
@@ -103,15 +171,11 @@ def attention(query_bnck, key_bnsk, value_bnsk, sight, scale):
     score = query_bnck @ key_bnsk.transpose(-1, -2)
     constant = sight.constant(*score.shape[-2:])
     score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
+    sight.look("score_bncs", score)
     return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
 
 
-def norm(x, weight):
-    return F.layer_norm(x, x.shape[-1:], weight("norm_weight_d"), weight("norm_bias_d"), EPSILON)
-
-
-def gelu(x):
-    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+# ---- blocks, without what is added to them --------------------------------------------------------------------------
 
 
 def conv(x_bcd, weight, groups, sight=Sight()):
@@ -147,12 +211,11 @@ def additive(h_bcd, weight, N, sight, skip):
     if weight("mix_dd") is not None:
         p = F.linear(p, weight("mix_dd"))
     r = h_bcd + p * k
-    t = F.layer_norm(r, r.shape[-1:], weight("mid_norm_weight_d"), weight("mid_norm_bias_d"), EPSILON)
-    u = pooled(t, weight("key_pool_nk"))
+    u = pooled(norm(r, weight, "mid_norm_"), weight("key_pool_nk"))
     return u * v + (r if skip == "normed" else 0)
 
 
-def dot(h_bcd, weight, N, sight, rescale):
+def dot(h_bcd, weight, N, sight, rescale=0):
     q, k, v = (
         heads_apart(F.linear(h_bcd, weight(f"{x}_hd"), weight(f"{x}_bias_h")), N) for x in ("query", "key", "value")
     )
@@ -186,7 +249,7 @@ def bilinear(h_bcd, weight, N, sight):
     return F.linear(out, weight("output_dh"))
 
 
-def leap(h_bcd, weight, N, sight, focus, rescale, normed_values):
+def leap(h_bcd, weight, N, sight, focus="elu", rescale=0, normed_values=False):
     q, f, k, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_dd")), N) for x in ("query", "focus", "key", "value"))
     K = q.shape[-1]
     scale = rescale / K if rescale else 1 / math.sqrt(K)
@@ -195,8 +258,10 @@ def leap(h_bcd, weight, N, sight, focus, rescale, normed_values):
     if normed_values:
         v = rescaled(v)
     a = scale * (f * k).sum(-1)
+    sight.look("score_bnc", a)
     if focus == "elu":  # the weight e^a is elu(a) + 1
         a = torch.where(a > 0, a.clamp(min=0).log1p(), a)
+    sight.look("logit_bnc", a)
     pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), sight, sight.slopes(N), EPSILON).chunk(2, -1)
     return heads_together(torch.sigmoid(scale * (q * pooled_k).sum(-1, keepdim=True)) * pooled_v)
 
@@ -205,13 +270,70 @@ def average(h_bcd, sight):
     return pool(torch.zeros(h_bcd.shape[0], 1, h_bcd.shape[1]), h_bcd[:, None], sight)[:, 0]
 
 
-def sinusoids(C, D):
-    """Sines at even channels, cosines at odd ones."""
-    angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * (torch.arange(D) // 2) / D)
-    return torch.where(torch.arange(D) % 2 == 0, angle.sin(), angle.cos())
+# ---- the network ----------------------------------------------------------------------------------------------------
 
 
-def cross_entropy(logits, targets, smoothing):
+def mix(mixer, h_bcd, weight, settings, sight):
+    """settings: heads, and those of the mixer. A mixer that compares all positions takes no window."""
+    if mixer == "additive":
+        return additive(h_bcd, weight, settings.heads, sight, settings.skip)
+    if mixer == "leap":
+        return leap(h_bcd, weight, settings.heads, sight, settings.focus, settings.rescale, settings.normed_values)
+    if mixer == "average":
+        return average(h_bcd, sight)
+    if mixer == "identity":
+        return h_bcd
+    if mixer == "dot":
+        return dot(h_bcd, weight, settings.heads, sight, settings.rescale)
+    return bilinear(h_bcd, weight, settings.heads, sight)
+
+
+def final_state(weights, settings, tokens_bc, mask_bc=None, chunk=0, look=nobody):
+    """What the logits are made of. With embedding.cls_d among the weights it stands in front of the tokens. chunk: as
+    in Sight. look(name, tensor): what a mixer shows, as blocks.0.mixer.score_bncs."""
+    x = weights["embedding.token_vd"][tokens_bc.long()]
+    if "embedding.cls_d" in weights:
+        x = torch.cat((weights["embedding.cls_d"].expand(len(x), 1, -1), x), 1)
+        mask_bc = None if mask_bc is None else F.pad(mask_bc, (1, 0), value=1)
+    C, D = x.shape[1:]
+    if settings.positions == "learned":
+        x = x + weights["embedding.position_cd"][:C]
+    if settings.positions == "sinusoidal":
+        x = x + sinusoids(C, D)
+    if settings.embedding_norm:
+        x = norm(x, weights.get, "embedding.norm_")
+    for layer, mixer in enumerate(settings.mixer):
+
+        def of(block):
+            return lambda name: weights.get(f"blocks.{layer}.{block}.{name}")
+
+        sight = Sight(
+            settings.causal,
+            0 if mixer in CORES else settings.window[layer],
+            mask_bc,
+            settings.positions,
+            settings.alibi_slopes == "interleaved",
+            chunk,
+            lambda name, tensor: look(f"blocks.{layer}.mixer.{name}", tensor),
+        )
+        if settings.conv_kernel:
+            x = x + conv(x, of("conv"), settings.conv_groups, sight)
+        y = mix(mixer, norm(x, of("mixer")), of("mixer"), settings, sight)
+        x = y if mixer == "additive" and settings.skip == "normed" else x + y
+        x = x + ffn(x, of("ffn"))
+    return norm(x, weights.get, "final_norm.") if settings.final_norm else x
+
+
+def logits_of(x_bcd, weights, settings):
+    """Of a final state."""
+    return settings.logit_scale * F.linear(x_bcd, weights["embedding.token_vd"], weights.get("logit_bias_v"))
+
+
+def logits(weights, settings, tokens_bc, look=nobody):
+    return logits_of(final_state(weights, settings, tokens_bc, look=look), weights, settings)
+
+
+def cross_entropy(logits, targets, smoothing=0):
     """Mean loss and the loss of every row; rows with target -100 take no part."""
     V = logits.shape[-1]
     counts = targets != -100

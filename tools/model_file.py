@@ -1,0 +1,317 @@
+"""Model files and golden files (docs/checkpoints.md, docs/golden.md) in plain Python: their bytes, what their metadata
+may say, and which tensors a network has.
+
+A key, a value or a tensor that is not known here is an error: it may stand for another network.
+"""
+
+import json
+import math
+import operator
+import re
+import struct
+from types import SimpleNamespace
+
+DTYPES = {"F64": 8, "F32": 4, "I32": 4}  # those that are read, with the bytes of an element
+LARGEST_HEADER = 100_000_000
+
+
+class FileError(Exception):
+    """One line: the file, what is wrong, what was expected."""
+
+
+# ---- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def read(path):
+    """Name -> (dtype, shape, bytes), and the metadata."""
+    try:
+        with open(path, "rb") as file:
+            size = struct.unpack("<Q", file.read(8))[0]
+            if size > LARGEST_HEADER:
+                raise ValueError(f"a header of {size} bytes")
+            header = json.loads(file.read(size))
+            data = file.read()
+        metadata = header.pop("__metadata__", {})
+        tensors = {}
+        for name, tensor in header.items():
+            begin, end = tensor["data_offsets"]
+            tensors[name] = str(tensor["dtype"]), tuple(map(operator.index, tensor["shape"])), data[max(begin, 0) : end]
+        if not all(isinstance(text, str) for text in metadata.values()):
+            raise ValueError("metadata that is no text")
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from None
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FileError(f"{path}: not a safetensors file: {error}") from None
+    for name, (dtype, shape, part) in tensors.items():
+        if dtype not in DTYPES:
+            raise FileError(f"{path}: tensor {name} is {dtype}, expected one of {', '.join(DTYPES)}")
+        if len(part) != DTYPES[dtype] * math.prod(shape):
+            raise FileError(f"{path}: tensor {name}: {len(part)} bytes, expected {dtype} {shape}")
+    return tensors, metadata
+
+
+def write(path, tensors, metadata):
+    """tensors: name -> (dtype, shape, bytes); metadata: str -> str. The largest elements come first, so that all are
+    aligned."""
+    header, at, parts = {"__metadata__": metadata}, 0, []
+    for name, (dtype, shape, data) in sorted(tensors.items(), key=lambda item: (-DTYPES[item[1][0]], item[0])):
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
+        at += len(data)
+        parts.append(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    try:
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from None
+
+
+# ---- what the metadata may say --------------------------------------------------------------------------------------
+
+MIXERS = ("additive", "metric", "quadratic", "dot", "leap", "average", "identity")
+CORES = ("metric", "quadratic", "dot")  # which compare every position with every other one, and take no window
+POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
+
+
+class Whole:
+    def __init__(self, low):
+        self.low, self.expected = low, f"a whole number from {low} on"
+
+    def __call__(self, text):
+        if not re.fullmatch("[0-9]+", text) or int(text) < self.low:
+            raise ValueError
+        return int(text)
+
+
+class Real:
+    expected = "a finite number"
+
+    def __call__(self, text):
+        if not re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", text) or not math.isfinite(float(text)):
+            raise ValueError
+        return float(text)
+
+
+class OneOf:
+    def __init__(self, *names):
+        self.names, self.expected = names, " or ".join(names)
+
+    def __call__(self, text):
+        if text not in self.names:
+            raise ValueError
+        return text
+
+
+class Toggle(OneOf):
+    def __init__(self):
+        super().__init__("0", "1")
+
+    def __call__(self, text):
+        return super().__call__(text) == "1"
+
+
+class List:
+    """One entry, or a comma list with one a layer."""
+
+    def __init__(self, entry):
+        self.entry, self.expected = entry, entry.expected + ", or a comma list with one a layer"
+
+    def __call__(self, text):
+        return [self.entry(word) for word in text.split(",")]
+
+
+# What decides the shape and the function of a network (src/settings/table.hpp): what it may be, and what holds where it
+# is absent. None: the file has to say it; "seen": its tensors do.
+SETTINGS = {
+    "layers": (Whole(1), None),
+    "heads": (Whole(1), None),
+    "channels": (Whole(1), "seen"),
+    "context": (Whole(1), "seen"),
+    "vocabulary_size": (Whole(1), "seen"),
+    "hidden_channels": (Whole(0), "seen"),
+    "head_channels": (Whole(0), "seen"),
+    "mixer": (List(OneOf(*MIXERS)), None),
+    "window": (List(Whole(0)), "0"),
+    "values": (OneOf("shared", "own"), "shared"),
+    "projection": (Toggle(), "0"),
+    "skip": (OneOf("stream", "normed"), "stream"),
+    "focus": (OneOf("elu", "exp"), "elu"),
+    "rescale": (Real(), "0"),
+    "normed_values": (Toggle(), "0"),
+    "causal": (Toggle(), "1"),
+    "attention_bias": (Toggle(), "seen"),
+    "conv_kernel": (Whole(0), "0"),
+    "conv_groups": (Whole(0), "1"),
+    "ffn_bias": (Toggle(), "0"),
+    "embedding_norm": (Toggle(), "0"),
+    "final_norm": (Toggle(), "1"),
+    "logit_bias": (Toggle(), "0"),
+    "logit_scale": (Real(), "1"),
+    "positions": (OneOf(*POSITIONS), "seen"),
+    "alibi_slopes": (OneOf("formula", "interleaved"), "formula"),
+}
+
+# Of files (src/files/safetensors.hpp): which keys their writer knew.
+VERSION = 3
+
+# What else the metadata of a model says, nothing of its function.
+OF_MODELS = ("format", "tokenizer", "vocabulary", "step", "validation_loss", "abh_version", "abh_crc32", "crc32")
+
+
+def settings_of(metadata, shapes, path, others=OF_MODELS):
+    """The settings of a network, read: numbers, names, True and False, and for `mixer` and `window` a list with one
+    entry a layer. shapes: name -> shape of its tensors. others: keys that are none of the network's."""
+
+    def fail(key, what):
+        raise FileError(f"{path}: metadata {key}: {what}")
+
+    for key in metadata:
+        if key not in SETTINGS and key not in others:
+            fail(key, "not known here, expected a key of tools/model_file.py")
+    read = {}
+    for key, (reader, absent) in SETTINGS.items():
+        text = metadata.get(key, absent)
+        if text == "seen":
+            text = seen(key, metadata, shapes, path)
+        if text is None:
+            fail(key, f"is missing, expected {reader.expected}")
+        try:
+            read[key] = reader(text)
+        except ValueError:
+            fail(key, f"expected {reader.expected}, found {text!r}")
+    for key in ("mixer", "window"):
+        if len(read[key]) == 1:
+            read[key] *= read["layers"]
+        if len(read[key]) != read["layers"]:
+            fail(key, f"expected 1 or {read['layers']} entries, found {len(read[key])}")
+    s = SimpleNamespace(**read)
+    s.hidden_channels = s.hidden_channels or 4 * s.channels
+    s.head_channels = s.head_channels or s.channels // s.heads
+    s.conv_groups = s.conv_groups or s.channels
+    if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
+        fail("heads", f"{s.heads} does not divide the {s.channels} channels")
+    if s.conv_kernel and s.channels % s.conv_groups:
+        fail("conv_groups", f"{s.conv_groups} does not divide the {s.channels} channels")
+    return s
+
+
+def seen(key, metadata, shapes, path):
+    """What the tensors say of a setting that is absent, as text."""
+
+    def shape(name):
+        if len(shapes.get(name, ())) != 2:
+            raise FileError(f"{path}: tensor {name} {'has not two dimensions' if name in shapes else 'is missing'}")
+        return shapes[name]
+
+    table = "embedding.position_cd"
+    if key in ("vocabulary_size", "channels"):
+        return str(shape("embedding.token_vd")[key == "channels"])
+    if key == "hidden_channels":
+        return str(shape("blocks.0.ffn.up_fd")[0])
+    if key == "positions":
+        return "learned" if table in shapes else "none"
+    if key == "context":
+        return str(shape(table)[0]) if table in shapes else None
+    if key == "attention_bias":
+        return str(int(any(name.endswith(".mixer.query_bias_h") for name in shapes)))
+    # head_channels: the rows of a projection, of all heads. 0: as usual.
+    heads = metadata.get("heads", "")
+    rows = [shape(name)[0] for name in shapes if re.fullmatch(r"blocks\.[0-9]+\.mixer\.(query|project)_hd", name)]
+    return str(rows[0] // int(heads)) if rows and re.fullmatch("[1-9][0-9]*", heads) else "0"
+
+
+# ---- which tensors a network has ------------------------------------------------------------------------------------
+
+
+def norm_shapes(D, prefix="norm_"):
+    return {prefix + "weight_d": (D,), prefix + "bias_d": (D,)}
+
+
+def conv_shapes(D, groups, kernel):
+    return {**norm_shapes(D), "weight_dgj": (D, D // groups, kernel)}
+
+
+def ffn_shapes(D, F, biases=("up_bias_f", "down_bias_d")):
+    shapes = {**norm_shapes(D), "up_fd": (F, D), "down_df": (D, F)}
+    return {**shapes, **{bias: (F if bias == "up_bias_f" else D,) for bias in biases}}
+
+
+ATTENTION_BIASES = ("query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d")
+
+
+def mixer_shapes(mixer, D, N, K, values="shared", projection=False, biases=()):
+    """Without the norm that every mixer begins with."""
+    H = N * K
+    if mixer == "additive":
+        shapes = {"query_dd": (D, D), "key_dd": (D, D), "query_pool_nk": (N, D // N), "key_pool_nk": (N, D // N)}
+        if values == "own":
+            shapes["value_dd"] = (D, D)
+        if projection:
+            shapes["mix_dd"] = (D, D)
+        return {**shapes, **norm_shapes(D, "mid_norm_")}
+    if mixer == "leap":
+        return {name + "_dd": (D, D) for name in ("query", "focus", "key", "value")}
+    if mixer in ("average", "identity"):
+        return {}
+    if mixer == "dot":
+        shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
+        return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
+    metric = {"metric_nl": (N, K * (K + 1) // 2)} if mixer == "metric" else {"metric_nkk": (N, K, K)}
+    return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
+
+
+def network_shapes(s):
+    """Name -> shape of every tensor of a network with these settings, as docs/checkpoints.md lists them."""
+    D, V = s.channels, s.vocabulary_size
+    shapes = {"embedding.token_vd": (V, D)}
+    if s.positions == "learned":
+        shapes["embedding.position_cd"] = (s.context, D)
+
+    def add(prefix, block):
+        shapes.update({prefix + name: shape for name, shape in block.items()})
+
+    if s.embedding_norm:
+        add("embedding.", norm_shapes(D))
+    for layer, mixer in enumerate(s.mixer):
+        block = f"blocks.{layer}."
+        if s.conv_kernel:
+            add(block + "conv.", conv_shapes(D, s.conv_groups, s.conv_kernel))
+        biases = ATTENTION_BIASES if s.attention_bias else ()
+        own = mixer_shapes(mixer, D, s.heads, s.head_channels, s.values, s.projection, biases)
+        add(block + "mixer.", {**norm_shapes(D), **own})
+        add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))
+    if s.final_norm:
+        add("final_norm.", norm_shapes(D, ""))
+    if s.logit_bias:
+        shapes["logit_bias_v"] = (V,)
+    return shapes
+
+
+def check_tensors(tensors, settings, path):
+    """That a file holds the weights of such a network, all of them and nothing else."""
+    expected = network_shapes(settings)
+    for name in sorted(expected.keys() | tensors.keys()):
+        if name not in tensors:
+            raise FileError(f"{path}: tensor {name} is missing")
+        if name not in expected:
+            raise FileError(f"{path}: tensor {name} does not belong to this configuration")
+        dtype, shape, _ = tensors[name]
+        if dtype != "F32" or shape != expected[name]:
+            raise FileError(f"{path}: tensor {name} is {dtype} {shape}, expected F32 {expected[name]}")
+
+
+def read_model(path):
+    """The tensors, settings and metadata of a model. What nobody would know what to make of is an error."""
+    tensors, metadata = read(path)
+    settings = settings_of(metadata, {name: shape for name, (_, shape, _) in tensors.items()}, path)
+    check_tensors(tensors, settings, path)
+    version, tokenizer = metadata.get("abh_version", "1"), metadata.get("tokenizer")
+    if not re.fullmatch("[0-9]", version) or int(version) > VERSION:
+        raise FileError(f"{path}: metadata abh_version: expected at most {VERSION}, found {version!r}")
+    if tokenizer not in ("char", "byte"):
+        raise FileError(f"{path}: metadata tokenizer: expected char or byte, found {tokenizer!r}")
+    tokens = 256 if tokenizer == "byte" else len(metadata.get("vocabulary", ""))
+    if tokens != settings.vocabulary_size:
+        raise FileError(f"{path}: metadata vocabulary: expected {settings.vocabulary_size} tokens, found {tokens}")
+    return tensors, settings, metadata
