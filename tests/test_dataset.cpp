@@ -93,7 +93,8 @@ TEST_CASE("a token takes as many bytes as its vocabulary needs", "[dataset]") {
     CHECK(dataset.bytes() == width * static_cast<std::size_t>(n));
     // The last token, the largest, is the last target.
     std::vector<Token> token(1), target(1);
-    dataset.validation_batch(token.data(), target.data(), 1, 1, dataset.validation_targets() - 1);
+    dataset.validation_batch(token.data(), target.data(), 1, 1, dataset.validation_targets() - 1,
+                             dataset.validation_rows(1));
     CHECK(target[0] == static_cast<Token>(n - 1));
     CHECK(token[0] == static_cast<Token>(n - 2));
   }
@@ -215,7 +216,7 @@ TEST_CASE("each validation target is visited exactly once", "[dataset]") {
         std::map<Token, int> visits;
         const Index rows = dataset.validation_rows(C);
         for (Index row = 0; row < rows; row += B) {
-          dataset.validation_batch(tokens_bc.data(), targets_bc.data(), B, C, row);
+          dataset.validation_batch(tokens_bc.data(), targets_bc.data(), B, C, row, rows);
           for (std::size_t i = 0; i < static_cast<std::size_t>(B * C); ++i) {
             if (targets_bc[i] == -100) {
               REQUIRE(tokens_bc[i] == 0);
@@ -239,15 +240,55 @@ TEST_CASE("each validation target is visited exactly once", "[dataset]") {
   }
 }
 
+TEST_CASE("a part of the validation split is whole windows, spread evenly over it", "[dataset]") {
+  for (const Index n : {Index{20}, Index{339}, Index{1000}, Index{5003}}) {
+    const Dataset dataset = counting_dataset(n, 3);
+    const Index first = dataset.training_size();  // the token that the split begins with
+    for (const Index C : {Index{1}, Index{3}, Index{7}, Index{64}}) {
+      const Index all = dataset.validation_rows(C), targets = dataset.validation_targets();
+      CHECK(dataset.evaluation_rows(C, 0) == all);
+      CHECK(dataset.evaluation_rows(C, targets) == all);
+      CHECK(dataset.evaluation_rows(C, Index{1} << 40) == all);
+      CHECK(dataset.evaluation_targets(C, all) == targets);
+      for (Index tokens = 1; tokens < targets; tokens += 1 + tokens / 7) {
+        CAPTURE(n, C, tokens);
+        const Index rows = dataset.evaluation_rows(C, tokens);
+        REQUIRE(rows == std::min(all, (tokens + C - 1) / C));
+        if (rows == all) continue;
+        REQUIRE(dataset.evaluation_targets(C, rows) == rows * C);
+        std::vector<Token> tokens_bc(static_cast<std::size_t>((rows + 2) * C)), targets_bc(tokens_bc);
+        dataset.validation_batch(tokens_bc.data(), targets_bc.data(), rows + 2, C, 0, rows);
+        Index previous = -1, nearest = all, furthest = 0;
+        for (Index row = 0; row < rows; ++row) {
+          const Index begin = tokens_bc[static_cast<std::size_t>(row * C)] - first, window = begin / C;
+          REQUIRE(begin % C == 0);  // one of the windows laid end to end
+          for (Index c = 0; c < C; ++c) {
+            REQUIRE(tokens_bc[static_cast<std::size_t>(row * C + c)] == first + begin + c);
+            REQUIRE(targets_bc[static_cast<std::size_t>(row * C + c)] == first + begin + c + 1);
+          }
+          if (row == 0) REQUIRE(window == 0);
+          if (row > 0) nearest = std::min(nearest, window - previous), furthest = std::max(furthest, window - previous);
+          previous = window;
+        }
+        if (rows > 1) CHECK((nearest >= 1 && furthest - nearest <= 1));
+        CHECK(all - previous <= (all + rows - 1) / rows);
+        for (std::size_t i = static_cast<std::size_t>(rows * C); i < targets_bc.size(); ++i) {
+          REQUIRE(targets_bc[i] == -100);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("no validation row is empty, and rows past the end are all ignored", "[dataset]") {
   for (const Index n : {Index{20}, Index{110}, Index{111}, Index{120}}) {
     const Dataset dataset = counting_dataset(n, 5);
     const Index C = 5, rows = dataset.validation_rows(C);
     std::vector<Token> tokens_c(static_cast<std::size_t>(C)), targets_c(tokens_c);
-    dataset.validation_batch(tokens_c.data(), targets_c.data(), 1, C, rows - 1);
+    dataset.validation_batch(tokens_c.data(), targets_c.data(), 1, C, rows - 1, rows);
     CHECK(targets_c[0] >= 0);
     for (const Index row : {rows, rows + 1, rows + 1000}) {
-      dataset.validation_batch(tokens_c.data(), targets_c.data(), 1, C, row);
+      dataset.validation_batch(tokens_c.data(), targets_c.data(), 1, C, row, rows);
       CHECK(targets_c == std::vector<Token>(static_cast<std::size_t>(C), -100));
       CHECK(tokens_c == std::vector<Token>(static_cast<std::size_t>(C), 0));
     }

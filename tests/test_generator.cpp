@@ -279,18 +279,30 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
 
 TEST_CASE("generator: a text starts with its prompt and has the length that was asked for", "[generator]") {
   const Checkpoint checkpoint = some_checkpoint("additive");
-  const std::string text = generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 2});
+  const auto always = [] { return true; };
+  const auto text_of = [&](Index threads, std::uint64_t seed) {
+    return generate_text({.device = "cpu", .threads = threads}, checkpoint, "abc", 50, {.seed = seed}, always).value();
+  };
+  const std::string text = text_of(1, 2);
   CHECK(text.size() == 53);
   CHECK(text.starts_with("abc"));
-  CHECK(text == generate_text({.device = "cpu", .threads = 2}, checkpoint, "abc", 50, {.seed = 2}));
-  CHECK(text != generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 3}));
-  CHECK(generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 0, {}) == "abc");
+  CHECK(text == text_of(2, 2));
+  CHECK(text != text_of(1, 3));
+  CHECK(generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 0, {}, always) == "abc");
   // What is written goes on from the whole prompt.
   Generator generator({.device = "cpu", .threads = 1}, checkpoint);
   for (Token token : checkpoint.tokenizer.encode("abc", "test")) generator.feed(token);
   CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK(text.substr(4, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
-  CHECK_THROWS_AS(generate_text({.device = "cpu", .threads = 1}, checkpoint, "xyz", 5, {}), Error);
+  CHECK_THROWS_AS(generate_text({.device = "cpu", .threads = 1}, checkpoint, "xyz", 5, {}, always), Error);
+  // Before every token somebody may have had enough.
+  for (const int most : {0, 1, 49, 50}) {
+    int asked = 0;
+    const auto go_on = [&] { return asked++ < most; };
+    const auto some = generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 2}, go_on);
+    CHECK(some.has_value() == (most == 50));
+    CHECK(asked == std::min(most + 1, 50));
+  }
 }
 
 TEST_CASE("generator: a text opens with a line break where the vocabulary has one", "[generator]") {

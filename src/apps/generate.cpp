@@ -8,6 +8,7 @@
 #include "program/flags.hpp"
 #include "runs/checkpoint.hpp"
 #include "runs/generator.hpp"
+#include "runs/stop_text.hpp"
 #include "tasks/text/plain_text.hpp"
 
 namespace abh {
@@ -15,10 +16,10 @@ namespace {
 
 int body(int argc, char** argv) {
   std::string run_or_file = "runs/tiny";
-  std::string prompt;
+  std::string prompt, stop;
   std::string type = "float";
   DeviceChoice device;
-  Index tokens = 500;
+  Index tokens = 500, samples = 1;
   SamplingSettings settings{.temperature = 0.8};
   Flags flags("generate", "Continues a text with a trained model and prints it as it comes.");
   flags.section("Model");
@@ -26,6 +27,8 @@ int body(int argc, char** argv) {
   flags.section("Text");
   flags.text("prompt", prompt, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
   flags.integer("tokens", tokens, "TOKENS", "how many to add", 0);
+  flags.text("stop", stop, "TEXT", "end where this comes, which is not printed; none: --tokens alone ends the text");
+  flags.integer("num-samples", samples, "N", "how many texts, a line --- between them; each has a seed 1 higher", 1);
   flags.real("temperature", settings.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
              {0, 1e6});
   flags.integer("top-k", settings.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);
@@ -36,8 +39,11 @@ int body(int argc, char** argv) {
   for (const char* word : {"length", "n-predict", "max-new-tokens", "num-tokens"}) flags.also_called(word, "tokens");
   for (const char* word : {"model", "run", "out"}) flags.also_called(word, "checkpoint");
   flags.also_called("temp", "temperature");
+  for (const char* word : {"reverse-prompt", "stop-string", "stop-sequence"}) flags.also_called(word, "stop");
+  for (const char* word : {"samples", "n-samples", "num-return-sequences"}) flags.also_called(word, "num-samples");
   if (const auto status = flags.parse(argc, argv)) return *status;
   if (run_or_file.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
+  if (flags.given("stop") && stop.empty()) throw UsageError("--stop: expected a text, found \"\"");
   require_device(device, type);
 
   const Checkpoint checkpoint = read_checkpoint(checkpoint_path(run_or_file, flags.given("checkpoint")));
@@ -46,22 +52,31 @@ int body(int argc, char** argv) {
     if (std::ferror(stdin)) throw Error("standard input: cannot be read");
   }
   if (!flags.given("prompt")) prompt = opening_of_text(checkpoint.tokenizer);
-  const std::vector<std::string> notes = prepare_text(prompt, "prompt", "", &checkpoint.tokenizer);
+  // What it has to say of the prompt has no place: standard output is for the text.
+  prepare_text(prompt, "prompt", "", &checkpoint.tokenizer);
   std::vector<Token> prompt_tokens = checkpoint.tokenizer.encode(prompt, "prompt");
+  // One that could never come would be a mistake.
+  checkpoint.tokenizer.encode(stop, "--stop", [](Token) {});
   Generator generator(device, checkpoint, type);
-  // Standard output is for the text.
-  for (const std::string& note : notes) std::cerr << "generate: " << note << "\n";
-  std::fwrite(prompt.data(), 1, prompt.size(), stdout);
   if (prompt_tokens.empty()) {
     prompt_tokens = checkpoint.tokenizer.encode(opening_of_text(checkpoint.tokenizer), "prompt");
   }
-  generator.feed(prompt_tokens);
-  for (Index i = 0; i < tokens; ++i) {
-    const std::string piece = checkpoint.tokenizer.decode(generator.next(settings));
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    flush_standard_output();
+  const auto print = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); };
+  for (Index sample = 0; sample < samples; ++sample, ++settings.seed) {
+    if (sample > 0) {
+      print("---\n");
+      generator.start();
+    }
+    print(prompt);
+    generator.feed(prompt_tokens);
+    StopText until(stop);
+    for (Index i = 0; i < tokens && !until.found(); ++i) {
+      print(until.add(checkpoint.tokenizer.decode(generator.next(settings))));
+      flush_standard_output();
+    }
+    print(until.held_back());
+    print("\n");
   }
-  std::fputc('\n', stdout);
   return 0;
 }
 

@@ -41,16 +41,17 @@ struct Arguments {
   TrainingConfig training;
 };
 
-// What may be other in a resumed run: its end, what it writes on the way, where its text lies, and how the machine
-// computes. None of it changes a weight that the run makes.
+// What may be other in a resumed run: its end, what it measures and writes on the way, where its text lies, and how the
+// machine computes. Of all this the end alone changes a weight that the run makes: the learning rate falls towards it.
 constexpr std::pair<const char*, Index TrainingConfig::*> changeable_settings[] = {
     {"steps", &TrainingConfig::steps},
     {"eval-every", &TrainingConfig::eval_every},
+    {"eval-tokens", &TrainingConfig::eval_tokens},
     {"checkpoint-every", &TrainingConfig::checkpoint_every},
     {"log-every", &TrainingConfig::log_every}};
-const std::vector<std::string> changeable = {"--data",      "--steps",  "--eval-every", "--checkpoint-every",
-                                             "--log-every", "--device", "--threads",    "--gemm",
-                                             "--recompute"};
+const std::vector<std::string> changeable = {
+    "--data",      "--steps",  "--eval-every", "--eval-tokens", "--checkpoint-every",
+    "--log-every", "--device", "--threads",    "--gemm",        "--recompute"};
 
 void add_flags(Flags& flags, Arguments& a) {
   flags.section("Data and output");
@@ -178,6 +179,7 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
                     const OtherMemory& other) {
   const ModelConfig& m = a.model;
   const TrainingConfig& t = a.training;
+  const Index evaluated = data.evaluation_targets(m.context, data.evaluation_rows(m.context, t.eval_tokens));
   const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
   std::cout << "data: " << one_line(data.name()) << ", " << data.training_size() << " tokens for training, "
             << data.validation_size() << " for validation, vocabulary " << m.vocabulary << " (" << a.tokenizer << ")\n"
@@ -195,8 +197,10 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
             << ", values " << m.additive_values << ", skip " << m.additive_skip << ", projection "
             << m.additive_projection << ", ffn bias " << m.ffn_bias << ", embedding norm " << m.embedding_norm
             << ", final norm " << m.final_norm << ", logit bias " << m.logit_bias << ", init std "
-            << to_text(t.init_std) << "; evaluation every " << t.eval_every << " steps, checkpoint every "
-            << t.checkpoint_every << ", log every " << t.log_every << " (0: at the end)\n"
+            << to_text(t.init_std) << "; evaluation every " << t.eval_every << " steps"
+            << (evaluated < data.validation_targets() ? " on " + to_text(evaluated) + " tokens (at the end on all)"
+                                                      : "")
+            << ", checkpoint every " << t.checkpoint_every << ", log every " << t.log_every << " (0: at the end)\n"
             << "run: into " << one_line(a.out) << ", device " << machine_text(a.device, t.type) << ", recompute "
             << a.recompute << "\n"
             << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total() + other.text + other.files)
@@ -226,6 +230,17 @@ void go_on_with(const RunState& state, const Flags& flags, Arguments& a) {
     throw Error("--steps: the run in " + a.resume + " has made " + to_text(state.step) +
                 " steps already, expected at least as many, found " + to_text(training.steps));
   }
+}
+
+// A run that is given more steps than it set out for makes them at a higher learning rate than its last one, where the
+// rate hangs on their number.
+void say_if_rate_rises(const RunState& state, const TrainingConfig& training) {
+  if (state.step <= training.warmup || state.step >= training.steps) return;
+  const double last = learning_rate_at(state.training, state.step - 1), next = learning_rate_at(training, state.step);
+  if (!(next > last)) return;
+  std::cout << "resume: the learning rate rises again, from " << to_text(static_cast<float>(last)) << " to "
+            << to_text(static_cast<float>(next)) << ": with --steps " << training.steps << " instead of "
+            << state.training.steps << " it falls later" << std::endl;
 }
 
 // The text of a run that goes on. The run knows it by its fingerprint; where it lies is no more than a hint.
@@ -350,6 +365,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   if (run.resume) {
     std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on "
               << one_line(a.data) << std::endl;
+    say_if_rate_rises(*run.resume, a.training);
   } else if (processes.leads()) {
     lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
   }

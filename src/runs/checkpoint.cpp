@@ -136,9 +136,10 @@ Number number_of(const SafetensorsFile& file, const std::string& key) {
   return *number;
 }
 
-std::optional<double> optional_number_of(const SafetensorsFile& file, const std::string& key) {
+template <class Number>
+std::optional<Number> optional_number_of(const SafetensorsFile& file, const std::string& key) {
   if (!file.metadata().count(key)) return std::nullopt;
-  return number_of<double>(file, key);
+  return number_of<Number>(file, key);
 }
 
 Metadata common_metadata(const ModelConfig& config, const Tokenizer& tokenizer, Index step) {
@@ -215,6 +216,7 @@ std::string checkpoint_path(const std::string& run_or_file, bool given) {
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   Metadata metadata = common_metadata(checkpoint.config, checkpoint.tokenizer, checkpoint.step);
   if (checkpoint.validation_loss) metadata["validation_loss"] = to_text(*checkpoint.validation_loss);
+  if (checkpoint.validation_tokens) metadata["validation_tokens"] = to_text(checkpoint.validation_tokens);
   std::vector<SafetensorsOutput> outputs;
   append_arena(outputs, parameter_table(checkpoint.config), "", checkpoint.weights);
   write_safetensors(path, outputs, metadata);
@@ -232,8 +234,12 @@ Checkpoint read_checkpoint(const std::string& path) {
   std::vector<float> weights = read_arena(file, parameter_table(config), "", known);
   require_only(file, known);
   const bool counts_steps = !is_from_elsewhere(file) || file.metadata().count("step");
-  return {config, tokenizer, std::move(weights), counts_steps ? number_of<Index>(file, "step") : 0,
-          optional_number_of(file, "validation_loss")};
+  return {config,
+          tokenizer,
+          std::move(weights),
+          counts_steps ? number_of<Index>(file, "step") : 0,
+          optional_number_of<double>(file, "validation_loss"),
+          optional_number_of<Index>(file, "validation_tokens").value_or(0)};
 }
 
 void write_run_state(const std::string& path, const RunState& state) {
@@ -244,8 +250,10 @@ void write_run_state(const std::string& path, const RunState& state) {
   if (state.best_loss) {
     metadata["best_loss"] = to_text(*state.best_loss);
     metadata["best_step"] = to_text(state.best_step);
+    if (state.best_tokens) metadata["best_tokens"] = to_text(state.best_tokens);
   }
   if (state.last_loss) metadata["last_loss"] = to_text(*state.last_loss);
+  if (state.pending_gradient_norm) metadata["pending_gradient_norm"] = to_text(*state.pending_gradient_norm);
   const std::vector<Parameter> parameters = parameter_table(state.config);
   std::vector<SafetensorsOutput> outputs;
   append_arena(outputs, parameters, "", state.weights);
@@ -274,13 +282,20 @@ RunState read_run_state(const std::string& path) {
   state.training = TrainingConfig::from_metadata(training, path, file.version());
   check_read(path, [&] { state.training.check(); });
   state.step = number_of<Index>(file, "step");
-  state.best_loss = optional_number_of(file, "best_loss");
-  if (state.best_loss) state.best_step = number_of<Index>(file, "best_step");
+  state.best_loss = optional_number_of<double>(file, "best_loss");
+  if (state.best_loss) {
+    state.best_step = number_of<Index>(file, "best_step");
+    state.best_tokens = optional_number_of<Index>(file, "best_tokens").value_or(0);
+  }
   if (state.step > state.training.steps || state.best_step > state.step) {
     throw Error(path + ": metadata: expected best_step <= step <= training.steps, found " + to_text(state.best_step) +
                 ", " + to_text(state.step) + " and " + to_text(state.training.steps));
   }
-  state.last_loss = optional_number_of(file, "last_loss");
+  state.last_loss = optional_number_of<double>(file, "last_loss");
+  state.pending_gradient_norm = optional_number_of<double>(file, "pending_gradient_norm");
+  if (state.pending_gradient_norm && state.step == 0) {
+    throw Error(path + ": metadata: expected no pending_gradient_norm before the first step");
+  }
 
   const std::vector<Parameter> parameters = parameter_table(state.config);
   std::set<std::string> known = {"recent_losses"};

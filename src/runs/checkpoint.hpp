@@ -18,7 +18,8 @@ struct Checkpoint {
   Tokenizer tokenizer;
   std::vector<float> weights;             // in the order of the arena, see parameter_table
   Index step = 0;                         // optimizer steps behind these weights
-  std::optional<double> validation_loss;  // nats per token, whole split; none if it was never measured
+  std::optional<double> validation_loss;  // nats per token; none if it was never measured
+  Index validation_tokens = 0;            // of the validation split that it was measured on; 0: all
 };
 
 // The training loss that is shown is the mean of this many steps.
@@ -36,9 +37,12 @@ struct RunState {
   std::vector<float> average;  // of the weights; empty where training.weight_average is 0
   std::optional<double> best_loss;
   Index best_step = 0;
+  Index best_tokens = 0;              // of the validation split that best_loss was measured on; 0: all
   std::vector<float> best_weights;    // of best_loss; empty without one
   std::vector<double> recent_losses;  // of the last recent_steps steps, oldest first
-  std::optional<double> last_loss;    // the newest validation loss, measured at step `step`
+  std::optional<double> last_loss;    // of the whole validation split, if it was measured at step `step`
+  // Of step `step`, if a signal came before what is due after it was done: evaluation, row of the log, checkpoint.
+  std::optional<double> pending_gradient_norm;
 };
 
 // Both are written whole or not at all. Error if the disk does not take them.

@@ -66,7 +66,12 @@ Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, c
   require_memory(host_bytes(device, model_memory(device, config, extent, type)));
   model_ = make_model(device, config, extent, 0, type);
   model_->write(Model::Arena::weights, checkpoint.weights);
-  model_->start();
+  start();
+}
+
+void Generator::start() {
+  begin({});
+  generated_ = 0;
 }
 
 void Generator::feed(Token token) {
@@ -122,12 +127,16 @@ std::string opening_of_text(const Tokenizer& tokenizer) {
   return has_line_break ? "\n" : tokenizer.decode(0);
 }
 
-std::string generate_text(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& prompt,
-                          Index count, const SamplingSettings& settings) {
+std::optional<std::string> generate_text(const DeviceChoice& device, const Checkpoint& checkpoint,
+                                         const std::string& prompt, Index count, const SamplingSettings& settings,
+                                         const std::function<bool()>& go_on) {
   Generator generator(device, checkpoint);
   generator.feed(checkpoint.tokenizer.encode(prompt, "prompt"));
   std::string text = prompt;
-  for (Index i = 0; i < count; ++i) text += checkpoint.tokenizer.decode(generator.next(settings));
+  for (Index i = 0; i < count; ++i) {
+    if (!go_on()) return std::nullopt;
+    text += checkpoint.tokenizer.decode(generator.next(settings));
+  }
   return text;
 }
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -38,6 +40,8 @@ class Generator {
   // through the network together, and what the model will have forgotten is not read.
   void feed(Token token);
   void feed(std::span<const Token> tokens);
+  // Begins another text, whose tokens are drawn as those of the first.
+  void start();
   // The next token, which is then read as well. At least one token must have been fed.
   Token next(const SamplingSettings& settings);
 
@@ -58,8 +62,10 @@ class Generator {
 // What to go on from where there is no prompt: a line break, or the first token of a vocabulary that has none.
 std::string opening_of_text(const Tokenizer& tokenizer);
 
-// A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary.
-std::string generate_text(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& prompt,
-                          Index count, const SamplingSettings& settings);
+// A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary; none if go_on, asked before
+// every token, says no.
+std::optional<std::string> generate_text(const DeviceChoice& device, const Checkpoint& checkpoint,
+                                         const std::string& prompt, Index count, const SamplingSettings& settings,
+                                         const std::function<bool()>& go_on);
 
 }  // namespace abh

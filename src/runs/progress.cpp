@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
-#include <vector>
+#include <utility>
 
 #include "program/flags.hpp"
 
@@ -40,17 +40,24 @@ Progress::Progress(Index steps, bool terminal, std::ostream& out)
 void Progress::update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s,
                       double seconds_left) {
   if (val_loss || !terminal_) last_val_loss_ = val_loss;
-  struct Part {
-    std::string text;
-    const char* colour;  // of the ANSI escape sequence
-    int rank;            // the highest rank goes first when the line is too long
-  };
-  std::vector<Part> parts{{"step " + to_text(step) + "/" + to_text(steps_), "1", 0},
-                          {"train " + fixed_text(train_loss, 4), "34", 1}};
+  std::vector<Part> parts{step_part(step), {"train " + fixed_text(train_loss, 4), "34", 1}};
   if (last_val_loss_) parts.push_back({"val " + fixed_text(*last_val_loss_, 4), "33", 2});
   parts.push_back({to_text(tokens_per_s) + " tokens/s", "2", 4});
   parts.push_back({duration(seconds_left) + " left", "2", 3});
+  show(std::move(parts));
+}
 
+void Progress::evaluating(Index step, Index done, Index targets, double seconds_left) {
+  show({step_part(step),
+        {"validation " + to_text(100 * done / targets) + " % of " + to_text(targets), "33", 1},
+        {duration(seconds_left) + " left", "2", 3}});
+}
+
+Progress::Part Progress::step_part(Index step) const {
+  return {"step " + to_text(step) + "/" + to_text(steps_), "1", 0};
+}
+
+void Progress::show(std::vector<Part> parts) {
   const std::string separator = terminal_ ? "  " : ", ";
   const auto length = [&] {
     std::size_t sum = 0;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <iostream>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.hpp"
 
@@ -20,6 +22,9 @@ class Progress {
   // Whether colours are wanted on a terminal: not if NO_COLOR is set to anything.
   static bool colour_wanted();
 
+  // Whether there is a live line, or will be.
+  bool live() const { return terminal_; }
+
   // `steps` is the step the run ends at.
   Progress(Index steps, bool terminal, std::ostream& out = std::cout);
   ~Progress() { finish(); }
@@ -28,6 +33,10 @@ class Progress {
 
   // Shows a step. The live line keeps showing the last validation loss; a plain line has it where it is new.
   void update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s, double seconds_left);
+  // Shows that so many of the targets of an evaluation after a step are done.
+  void evaluating(Index step, Index done, Index targets, double seconds_left);
+  // How long something lasts, and between two words about it, before it is worth one.
+  std::chrono::milliseconds pause() const { return std::chrono::milliseconds(terminal_ ? 200 : 10'000); }
   // Prints a message on a line of its own.
   void line(std::string_view text);
   // Leaves the live line as it stands and goes to the next one.
@@ -36,6 +45,14 @@ class Progress {
   void finish(std::string_view text);
 
  private:
+  struct Part {
+    std::string text;
+    const char* colour;  // of the ANSI escape sequence
+    int rank;            // the highest rank goes first when the line is too long
+  };
+  Part step_part(Index step) const;
+  void show(std::vector<Part> parts);
+
   Index steps_;
   bool terminal_, colour_;
   std::ostream& out_;

@@ -1,11 +1,16 @@
 #include "runs/training.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -25,17 +30,39 @@ namespace abh {
 
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
+using Clock = std::chrono::steady_clock;
 
-// Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) let the step end, then the run saves and leaves. A second Ctrl-C or
-// SIGTERM ends the program at once; not so SIGHUP, which a shell sends and then the system again. A signal that whoever
-// started the program has it ignore, as a shell does for Ctrl-C in the background and nohup for SIGHUP, stays ignored.
+constexpr const char* heard = "stopping: the run saves and leaves; the same signal again ends it unsaved";
+
+volatile std::sig_atomic_t stop_signal = 0;
+bool clear_line = false;  // before anything is said: a live line stands there
+
+// Says so at once, whatever the program is at: a step may last.
+void hear(int signal) {
+  const int error = errno;
+  const auto say = [](std::string_view text) {
+    [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+  };
+  if (stop_signal == 0) {
+    if (clear_line) say("\r\x1b[K");
+    say(heard);
+    say("\n");
+  }
+  stop_signal = signal;
+  errno = error;
+}
+
+// Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) let the step or the batch of an evaluation end, then the run saves
+// and leaves. A second Ctrl-C or SIGTERM ends the program at once; not so SIGHUP, which a shell sends and then the
+// system again. A signal that whoever started the program has it ignore, as a shell does for Ctrl-C in the background
+// and nohup for SIGHUP, stays ignored.
 class StopOnSignals {
  public:
-  StopOnSignals() {
+  explicit StopOnSignals(bool live_line) {
     stop_signal = 0;
+    clear_line = live_line;
     struct sigaction action {};
-    action.sa_handler = [](int signal) { stop_signal = signal; };
+    action.sa_handler = hear;
     for (Stopping& each : stopping_) {
       action.sa_flags = SA_RESTART | (each.signal == SIGHUP ? 0 : static_cast<int>(SA_RESETHAND));
       sigaction(each.signal, nullptr, &each.before);
@@ -56,7 +83,7 @@ class StopOnSignals {
   Stopping stopping_[3] = {{SIGHUP}, {SIGINT}, {SIGTERM}};
 };
 
-// Time spent training, with everything else left out.
+// Time spent on one thing, with everything else left out.
 class Stopwatch {
  public:
   void start() { begin_ = Clock::now(); }
@@ -64,12 +91,15 @@ class Stopwatch {
   double seconds() const { return seconds_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Clock::time_point begin_{};
   double seconds_ = 0;
 };
 
 constexpr Index sample_length = 1000;
+constexpr auto longest_sample_of_stopped = std::chrono::seconds(3);
+
+// Between two looks for a signal, so that the processes need not wait for each other after every batch.
+constexpr auto shortest_stretch = std::chrono::milliseconds(50);
 
 class Trainer {
  public:
@@ -87,7 +117,10 @@ class Trainer {
         progress_(run.training.steps, processes.size() == 1 && Progress::on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {
     if (processes_.leads()) {
-      log_.emplace(run.run + "/log.csv", run.resume ? std::optional<Index>(run.resume->step) : std::nullopt);
+      // What is still to be done after its step may have been written by a run that was killed before it saved again.
+      log_.emplace(
+          run.run + "/log.csv",
+          run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt);
     }
     if (run.resume) {
       state_ = *run.resume;
@@ -116,9 +149,10 @@ class Trainer {
   }
 
   int train() {
-    const StopOnSignals signals;
+    const StopOnSignals signals(progress_.live());
     const TrainingConfig& training = run_.training;
-    while (state_.step < training.steps && !received_signal()) {
+    bool complete = !state_.pending_gradient_norm || after_step(*state_.pending_gradient_norm);
+    while (complete && state_.step < training.steps && !received_signal()) {
       watch_.start();
       draw_batch();
       const Model::StepResult result = model_->train_step(tokens_bc_, targets_bc_, training, state_.step);
@@ -129,20 +163,21 @@ class Trainer {
       ++state_.step;
       ++steps_made_;
       state_.last_loss.reset();
-      after_step(result);
+      complete = after_step(result.gradient_norm);
     }
-    if (state_.step < training.steps) {
-      stop();
-    } else {
-      finish();
-    }
+    if (!complete || state_.step < training.steps || !finish()) stop();
     const Index signal = received_signal();
     return signal ? 128 + static_cast<int>(signal) : 0;
   }
 
  private:
-  // The signal that one of the processes was asked to stop with, 0 for none: all learn of it after the same step.
-  Index received_signal() { return processes_.largest(stop_signal); }
+  // The signal that one of the processes was asked to stop with, 0 for none: all learn of it after the same step, or
+  // the same batches of an evaluation.
+  Index received_signal() {
+    const Index signal = processes_.largest(stop_signal);
+    if (signal && stop_signal == 0) hear(static_cast<int>(signal));  // another process was sent it
+    return signal;
+  }
 
   // Whether the average of the weights is what is evaluated and kept.
   bool averages() const { return run_.training.weight_average > 0; }
@@ -156,24 +191,53 @@ class Trainer {
                          static_cast<std::uint32_t>(state_.step));
   }
 
-  // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is.
-  void after_step(const Model::StepResult& result) {
+  // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is. False if a
+  // signal came before the evaluation was done: all of it is still due, to a run that goes on.
+  bool after_step(double gradient_norm) {
     const TrainingConfig& training = run_.training;
     const bool last = state_.step == training.steps;
     std::optional<double> val_loss;
-    if (last || due(state_.step, training.eval_every)) val_loss = evaluate();
+    if (last || due(state_.step, training.eval_every)) {
+      val_loss = evaluate(last ? data_.validation_rows(C_) : rows_on_the_way());
+      state_.pending_gradient_norm = val_loss ? std::nullopt : std::optional(gradient_norm);
+      if (!val_loss) return false;
+    }
+    state_.pending_gradient_norm.reset();
     if (last || due(state_.step, training.log_every) || (val_loss && training.log_every > 0)) {
-      const double seconds_left =
-          watch_.seconds() / static_cast<double>(steps_made_) * static_cast<double>(training.steps - state_.step);
       append_to_log({.step = state_.step,
                      .train_loss = recent_loss(),
                      .val_loss = val_loss,
                      .learning_rate = learning_rate_at(training, state_.step - 1),
-                     .grad_norm = result.gradient_norm,
+                     .grad_norm = gradient_norm,
                      .tokens_per_s = tokens_per_second()});
-      progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left);
+      progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left());
     }
     if (!last && due(state_.step, training.checkpoint_every)) save();
+    return true;
+  }
+
+  // Windows of an evaluation that is not the last.
+  Index rows_on_the_way() const { return data_.evaluation_rows(C_, run_.training.eval_tokens); }
+
+  // An estimate, from what steps and evaluations took so far, NaN before any: the steps to come and the evaluations
+  // among and after them. Before the first evaluation a target counts as a third of a token of a step.
+  double seconds_left() const {
+    const double step = watch_.seconds() / static_cast<double>(steps_made_);
+    const double target = evaluated_targets_ > 0 ? evaluation_watch_.seconds() / static_cast<double>(evaluated_targets_)
+                                                 : step / static_cast<double>(3 * run_.training.batch * C_);
+    const Index steps = run_.training.steps - state_.step, targets = targets_to_come();
+    return (steps > 0 ? step * static_cast<double>(steps) : 0) +
+           (targets > 0 ? target * static_cast<double>(targets) : 0);
+  }
+
+  // Of the evaluations after this step.
+  Index targets_to_come() const {
+    const Index steps = run_.training.steps, every = run_.training.eval_every, rows = rows_on_the_way();
+    if (state_.step == steps) return 0;
+    const Index on_the_way = every > 0 ? (steps - 1) / every - state_.step / every : 0;
+    // The last one measures the best weights anew where they were measured on less.
+    const bool again = rows < data_.validation_rows(C_) && (on_the_way > 0 || state_.best_loss);
+    return on_the_way * data_.evaluation_targets(C_, rows) + (again ? 2 : 1) * data_.validation_targets();
   }
 
   void append_to_log(const LogRow& row) {
@@ -210,61 +274,124 @@ class Trainer {
       std::copy_n(tokens_bc_.data() + i * shard_size(), shard_size(), tokens_bc);
       std::copy_n(targets_bc_.data() + i * shard_size(), shard_size(), targets_bc);
     };
-    require(std::isfinite(sum_of_losses(run_.training.shards, shard)), "the next loss");
+    const auto always = [](Index) { return true; };
+    require(std::isfinite(*sum_of_losses(run_.training.shards, shard, always)), "the next loss");
   }
 
   // Tokens of a shard of a batch.
   Index shard_size() const { return run_.training.batch / run_.training.shards * C_; }
 
   // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order.
-  // draw(tokens_bc, targets_bc, i) writes batch i. The processes share them out.
-  template <class Draw>
-  double sum_of_losses(Index batches, const Draw& draw) {
+  // draw(tokens_bc, targets_bc, i) writes batch i. The processes share them out. Now and then go_on(done) is asked, by
+  // all of them after the same batches; where it says no, there is no sum.
+  template <class Draw, class GoOn>
+  std::optional<double> sum_of_losses(Index batches, const Draw& draw, const GoOn& go_on) {
     std::vector<Token> tokens_bc(static_cast<std::size_t>(shard_size())), targets_bc(tokens_bc.size());
     std::vector<double> sums(static_cast<std::size_t>(batches));
-    for (Index i = processes_.rank(); i < batches; i += processes_.size()) {
-      draw(tokens_bc.data(), targets_bc.data(), i);
-      sums[static_cast<std::size_t>(i)] = model_->evaluate(tokens_bc, targets_bc).sum;
+    const Index P = processes_.size();
+    Index rounds = 1;
+    for (Index first = 0, end; first < batches; first = end) {
+      end = std::min(batches, first + rounds * P);
+      const Clock::time_point begin = Clock::now();
+      for (Index i = first + processes_.rank(); i < end; i += P) {
+        draw(tokens_bc.data(), targets_bc.data(), i);
+        sums[static_cast<std::size_t>(i)] = model_->evaluate(tokens_bc, targets_bc).sum;
+      }
+      if (end == batches) break;
+      const bool is_short = processes_.largest(Clock::now() - begin >= shortest_stretch) == 0;
+      if (!go_on(end)) return std::nullopt;
+      if (is_short) rounds *= 2;
     }
     processes_.sum(sums.data(), batches);  // of numbers that are 0 in all processes but one
     return std::accumulate(sums.begin(), sums.end(), 0.0);
   }
 
-  // Mean loss over the whole validation split, without dropout or label smoothing.
-  double validation_loss() {
-    const Index B = run_.training.batch / run_.training.shards;
-    const double sum = sum_of_losses(
-        (data_.validation_rows(C_) + B - 1) / B,
-        [&](Token* tokens, Token* targets, Index i) { data_.validation_batch(tokens, targets, B, C_, i * B); });
-    return sum / static_cast<double>(data_.validation_targets());
+  // How far an evaluation is, which may measure more than one set of weights.
+  struct Evaluated {
+    Index targets;     // of all
+    Index before = 0;  // those of the weights before
+    Clock::time_point shown = Clock::now();
+  };
+
+  // Mean loss over so many windows of the validation split, without dropout or label smoothing; none if a signal came.
+  std::optional<double> validation_loss(Index rows, Evaluated& evaluated) {
+    const Index B = run_.training.batch / run_.training.shards, targets = data_.evaluation_targets(C_, rows);
+    Index counted = 0;
+    const auto count = [&](Index done) {
+      evaluation_watch_.stop();
+      evaluated_targets_ += done - counted;
+      counted = done;
+      evaluation_watch_.start();
+    };
+    evaluation_watch_.start();
+    const std::optional<double> sum = sum_of_losses((rows + B - 1) / B,
+                                                    [&](Token* tokens, Token* targets_bc, Index i) {
+                                                      data_.validation_batch(tokens, targets_bc, B, C_, i * B, rows);
+                                                    },
+                                                    [&](Index batches) {
+                                                      count(batches * B * C_);
+                                                      show(evaluated, evaluated.before + counted);
+                                                      return received_signal() == 0;
+                                                    });
+    if (!sum) return std::nullopt;
+    count(targets);
+    evaluation_watch_.stop();
+    evaluated.before += targets;
+    return *sum / static_cast<double>(targets);
   }
 
-  // The same with the average in the place of the weights, which then are what they were.
-  double validation_loss_of_average() {
+  void show(Evaluated& evaluated, Index done) {
+    if (Clock::now() - evaluated.shown < progress_.pause()) return;
+    evaluated.shown = Clock::now();
+    const double target = evaluation_watch_.seconds() / static_cast<double>(evaluated_targets_);
+    progress_.evaluating(state_.step, done, evaluated.targets,
+                         seconds_left() + target * static_cast<double>(evaluated.targets - done));
+  }
+
+  // The same with other weights in the place of the model's, which then are what they were.
+  std::optional<double> validation_loss_of(const std::vector<float>& others, Index rows, Evaluated& evaluated) {
     const std::vector<float> weights = model_->read(Model::Arena::weights);
-    model_->write(Model::Arena::weights, model_->read(Model::Arena::average));
-    const double loss = validation_loss();
+    model_->write(Model::Arena::weights, others);
+    const std::optional<double> loss = validation_loss(rows, evaluated);
     model_->write(Model::Arena::weights, weights);
     return loss;
   }
 
-  // Gives the validation loss and remembers the best weights.
-  double evaluate() {
-    const double loss = averages() ? validation_loss_of_average() : validation_loss();
-    if (!std::isfinite(loss)) {
+  // Gives the validation loss over so many windows and remembers the best weights; none, and nothing has changed, if a
+  // signal came. The best weights so far that were measured on other windows are measured anew, to be compared.
+  std::optional<double> evaluate(Index rows) {
+    const auto require_finite = [this](double loss) {
+      if (std::isfinite(loss)) return;
       throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");
+    };
+    const bool whole = rows == data_.validation_rows(C_);
+    const Index targets = data_.evaluation_targets(C_, rows), tokens = whole ? 0 : targets;
+    const bool again = state_.best_loss && state_.best_tokens != tokens;
+    Evaluated evaluated{.targets = (again ? 2 : 1) * targets};
+    const std::optional<double> loss = averages()
+                                           ? validation_loss_of(model_->read(Model::Arena::average), rows, evaluated)
+                                           : validation_loss(rows, evaluated);
+    if (!loss) return std::nullopt;
+    require_finite(*loss);
+    std::optional<double> best = state_.best_loss;
+    if (again) {
+      best = validation_loss_of(state_.best_weights, rows, evaluated);
+      if (!best) return std::nullopt;
+      require_finite(*best);
     }
-    state_.last_loss = loss;
-    if (!state_.best_loss || loss < *state_.best_loss) {
-      state_.best_loss = loss;
+    const bool better = !best || *loss < *best;
+    if (better) {
       state_.best_step = state_.step;
-      if (processes_.leads()) state_.best_weights = model_->read(evaluated());
+      state_.best_weights = model_->read(evaluated_arena());
     }
+    state_.best_loss = better ? loss : best;
+    state_.best_tokens = tokens;
+    state_.last_loss = whole ? loss : std::nullopt;
     return loss;
   }
 
   // What is evaluated, and written as the model.
-  Model::Arena evaluated() const { return averages() ? Model::Arena::average : Model::Arena::weights; }
+  Model::Arena evaluated_arena() const { return averages() ? Model::Arena::average : Model::Arena::weights; }
 
   // The best weights, or before the first evaluation those of now; then where the run stands.
   void save() {
@@ -294,7 +421,7 @@ class Trainer {
       const std::vector<float>& now = averages() ? state_.average : state_.weights;
       return {run_.model, state_.tokenizer, now, state_.step, std::nullopt};
     }
-    return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss};
+    return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss, state_.best_tokens};
   }
 
   void stop() {
@@ -304,25 +431,34 @@ class Trainer {
     write_sample();
   }
 
-  void finish() {
-    if (!state_.last_loss) evaluate();  // a run of no steps, or one that was stopped before its last evaluation
+  // False if a signal came before the last evaluation was done.
+  bool finish() {
+    // A run of no steps, or one that was stopped and is to end there, has none yet.
+    if (!state_.last_loss && !evaluate(data_.validation_rows(C_))) return false;
     save();
     write_sample();
     progress_.finish();
     std::printf("%s\n", final_line(data_.name(), state_.tokenizer.kind(), state_.step, recent_loss(), *state_.last_loss,
                                    *state_.best_loss, state_.best_step, tokens_per_second())
                             .c_str());
+    return true;
   }
 
-  // What the best weights write. One token at a time, the CPU is as quick as any.
+  // What the best weights write. One token at a time, the CPU is as quick as any. Who stops the run does not wait long
+  // for it, and another model's sample does not stay.
   void write_sample() {
     if (!processes_.leads()) return;
     const Checkpoint checkpoint = best();
     const std::string prompt = opening_of_text(checkpoint.tokenizer);
     const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
-    const std::string text =
-        generate_text({.device = "cpu", .threads = 1}, checkpoint, prompt, sample_length, settings);
-    write_file_atomically(run_.run + "/sample.txt", text);
+    const Clock::time_point begin = Clock::now();
+    const auto go_on = [&] { return stop_signal == 0 || Clock::now() - begin < longest_sample_of_stopped; };
+    const std::optional<std::string> text =
+        generate_text({.device = "cpu", .threads = 1}, checkpoint, prompt, sample_length, settings, go_on);
+    const std::string path = run_.run + "/sample.txt";
+    if (text) return write_file_atomically(path, *text);
+    std::filesystem::remove(path);
+    progress_.line(path + ": left out, it takes too long");
   }
 
   std::optional<double> recent_loss() const {
@@ -346,9 +482,9 @@ class Trainer {
   Progress progress_;
   RunState state_;
   std::deque<double> recent_losses_;
-  Stopwatch watch_;
-  Index steps_made_ = 0;  // by this process
-  bool saved_;            // there is a checkpoint of this run
+  Stopwatch watch_, evaluation_watch_;            // steps, and batches of evaluations
+  Index steps_made_ = 0, evaluated_targets_ = 0;  // by this process
+  bool saved_;                                    // there is a checkpoint of this run
 };
 
 }  // namespace

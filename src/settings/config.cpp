@@ -103,6 +103,7 @@ struct MetadataWriter {
   void operator()(const Setting& setting, bool value) const { metadata[setting.key] = value ? "1" : "0"; }
   template <class Number>
   void operator()(const Setting& setting, Number value) const {
+    if (setting.since == left_out && value == Number{0}) return;
     metadata[setting.key] = to_text(value);
   }
 };
@@ -246,6 +247,7 @@ constexpr std::pair<const char*, const char*> other_words[] = {
     {"weight-average", "ema ema-decay swa"},
     {"warmup", "warmup-iters warmup-steps"},
     {"eval-every", "eval-interval"},
+    {"eval-tokens", "eval-iters eval-steps max-eval-steps"},
     {"log-every", "log-interval"},
     {"checkpoint-every", "save-every"},
     {"optimizer", "optim"},

@@ -19,6 +19,7 @@ inline constexpr Index largest_channels = Index{1} << 18;
 inline constexpr Index largest_context = Index{1} << 22;
 inline constexpr Index largest_batch = Index{1} << 16;
 inline constexpr Index largest_steps = 1'000'000'000;
+inline constexpr Index largest_eval_tokens = Index{1} << 40;
 inline constexpr Index largest_vocabulary = Index{1} << 21;
 inline constexpr Index largest_conv_kernel = 1024;
 inline constexpr Index largest_muon_rounds = 100;
@@ -113,6 +114,7 @@ struct TrainingConfig {
   std::string type = "float";  // of activations and of what matrix products read; bf16 keeps float weights beside it
   std::uint64_t seed = 1337;
   Index eval_every = 500;        // 0: only at the end
+  Index eval_tokens = 0;         // of the validation split, but at the end, see Dataset::evaluation_rows; 0: all
   Index checkpoint_every = 500;  // 0: only at the end
   Index log_every = 50;          // 0: only at the end
 

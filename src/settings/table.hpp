@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,9 @@ namespace abh {
 
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
 // flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
-// `since`: the version of files in which the key came (safetensors_version); an older file does without.
+// `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
+// number whose key a file of any version has only where it is not 0, its default.
+inline constexpr Index left_out = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
   std::string flag = "", unit = "", help = "";
@@ -125,6 +128,12 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(ChoiceSetting{{"type", "type", "", "number type; bf16 on GPU devices only"}, {"float", "bf16"}}, t.type);
   visit(Setting{"seed", "seed", "", "of weights, batches, dropout and sample"}, t.seed);
   visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.eval_every);
+  visit(WholeSetting{{"eval_tokens", "eval-tokens", "TOKENS",
+                      "evaluate on about so many, spread over the validation split; the last time on all; 0: always",
+                      left_out},
+                     0,
+                     largest_eval_tokens},
+        t.eval_tokens);
   visit(WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end"}, 0, largest_steps},
         t.checkpoint_every);
   visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.log_every);

@@ -111,9 +111,19 @@ void Dataset::training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index
   }
 }
 
-void Dataset::validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const {
-  lay_windows(tokens_bc, targets_bc, B, C, first_row, validation_targets(),
-              [&](Token* to, Index begin, Index count) { copy_tokens(to, training_size_ + begin, count); });
+Index Dataset::evaluation_rows(Index C, Index tokens) const {
+  const Index all = validation_rows(C);
+  return tokens == 0 ? all : std::min(all, (tokens + C - 1) / C);
+}
+
+void Dataset::validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row,
+                               Index rows) const {
+  const Index all = validation_rows(C);
+  for (Index b = 0; b < B; ++b) {
+    const Index row = first_row + b, window = row < rows ? row * all / rows : all;
+    lay_windows(tokens_bc + b * C, targets_bc + b * C, 1, C, window, validation_targets(),
+                [&](Token* to, Index begin, Index count) { copy_tokens(to, training_size_ + begin, count); });
+  }
 }
 
 }  // namespace abh

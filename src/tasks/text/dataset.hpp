@@ -72,8 +72,16 @@ class Dataset {
   Index validation_targets() const { return validation_size() - 1; }
   Index validation_rows(Index C) const { return (validation_targets() + C - 1) / C; }
 
-  // Windows first_row .. first_row + B - 1, as (B, C).
-  void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row) const;
+  // How many of these windows hold about so many tokens, rounded up; all for 0 tokens or more than there are. And their
+  // targets: rows lie evenly spread over the split, so the partial window is one of them only if all are.
+  Index evaluation_rows(Index C, Index tokens) const;
+  Index evaluation_targets(Index C, Index rows) const {
+    return rows == validation_rows(C) ? validation_targets() : rows * C;
+  }
+
+  // Windows first_row .. first_row + B - 1 of so many spread over the split, as (B, C); past the last one rows have no
+  // targets.
+  void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row, Index rows) const;
 
  private:
   void copy_tokens(Token* to, Index begin, Index count) const;
