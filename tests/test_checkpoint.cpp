@@ -85,6 +85,7 @@ TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkp
   for (const bool measured : {true, false}) {
     Checkpoint written = some_checkpoint();
     if (!measured) written.validation_loss.reset();
+    if (measured) written.validation_tokens = 1040;
     write_checkpoint(path, written);
     const Checkpoint read = read_checkpoint(path);
     CHECK(read.config.metadata() == written.config.metadata());
@@ -92,6 +93,7 @@ TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkp
     CHECK(read.tokenizer.vocabulary() == letters.vocabulary());
     CHECK(read.step == 123);
     CHECK(read.validation_loss == written.validation_loss);
+    CHECK(read.validation_tokens == written.validation_tokens);
     CHECK(same_bits(read.weights, written.weights));
   }
 }
@@ -119,6 +121,8 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
     if (evaluated) {
       written.training.weight_average = 3;
       written.average = numbers(weight_count(written.config), 6);
+      written.best_tokens = 2'080;
+      written.pending_gradient_norm = 1.0 / 3;
     }
     if (!evaluated) {
       written.best_loss.reset();
@@ -141,6 +145,8 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
     CHECK(same_bits(read.best_weights, written.best_weights));
     CHECK(read.best_loss == written.best_loss);
     CHECK(read.best_step == written.best_step);
+    CHECK(read.best_tokens == written.best_tokens);
+    CHECK(read.pending_gradient_norm == written.pending_gradient_norm);
     CHECK(read.recent_losses == written.recent_losses);
     CHECK(read.last_loss == written.last_loss);
   }
@@ -153,6 +159,10 @@ TEST_CASE("checkpoint: a run of no steps has a state too", "[checkpoint]") {
   written.recent_losses.clear();
   write_run_state(folder / "resume.safetensors", written);
   CHECK(read_run_state(folder / "resume.safetensors").recent_losses.empty());
+  written.pending_gradient_norm = 1;
+  write_run_state(folder / "resume.safetensors", written);
+  CHECK(error_of([&] { read_run_state(folder / "resume.safetensors"); }).find("pending_gradient_norm") !=
+        std::string::npos);
 }
 
 TEST_CASE("checkpoint: no bit can change unseen", "[checkpoint][heavy]") {

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "files/safetensors.hpp"
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
 #include "tests/catch.hpp"
@@ -245,6 +246,8 @@ TEST_CASE("config: metadata there and back", "[config]") {
   kept["weight_average"] = "1000000000";
   kept["seed"] = "18446744073709551615";
   require_complete(kept, TrainingConfig().metadata());
+  // A key that is there only where its value is not 0, in files of any version: those without it stay as they were.
+  kept["eval_tokens"] = "1000000";
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
   CHECK(training.metadata() == kept);
   CHECK(training.learning_rate == 0.1 + 0.2);
@@ -252,6 +255,10 @@ TEST_CASE("config: metadata there and back", "[config]") {
   CHECK(training.weight_decay == 1e-300);
   CHECK(training.weight_average == largest_steps);
   CHECK(training.seed == ~std::uint64_t{0});
+  CHECK(training.eval_tokens == 1'000'000);
+  Metadata without = TrainingConfig().metadata();
+  CHECK(without.count("eval_tokens") == 0);
+  CHECK(TrainingConfig::from_metadata(without, "file", safetensors_version).eval_tokens == 0);
 }
 
 TEST_CASE("config: metadata of golden files", "[config]") {

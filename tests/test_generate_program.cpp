@@ -68,6 +68,64 @@ TEST_CASE("programs: generate goes on from its prompt", "[programs]") {
   CHECK(text({"--checkpoint", run + "/model.safetensors"}) == text({}));
 }
 
+TEST_CASE("programs: generate ends before the stop text", "[programs]") {
+  for (const std::string tokenizer : {"char", "byte"}) {
+    const std::string run = trained({"--tokenizer", tokenizer});
+    const auto text = [&](const Arguments& changes) {
+      const Outcome outcome =
+          generate(with({"--checkpoint", run, "--tokens", "300", "--prompt", "the ", "--seed", "3"}, changes));
+      require_success(outcome);
+      return outcome.out;
+    };
+    const std::string whole = text({});
+    for (const std::size_t size : {1, 2, 7, 40}) {
+      const std::string stop = whole.substr(100, size);
+      INFO(tokenizer << ": \"" << stop << "\"");
+      // What the prompt says does not count.
+      CHECK(text({"--stop", stop}) == whole.substr(0, whole.find(stop, 4)) + "\n");
+    }
+    CHECK(text({"--prompt", "the the ", "--stop", "the the "}).starts_with("the the "));
+    // One that begins and does not end is printed.
+    CHECK(text({"--stop", whole.substr(290, 14) + "x"}) == whole);
+    CHECK(text({"--stop", whole.substr(4, 5), "--tokens", "4"}) == whole.substr(0, 8) + "\n");
+    CHECK(text({"--stop", whole.substr(4, 5), "--tokens", "5"}) == "the \n");
+    CHECK(text({"--stop", whole.substr(4, 1), "--prompt", "the "}) == "the \n");
+  }
+  const std::string run = trained();
+  require_refusal(generate({"--checkpoint", run, "--stop", ""}), "generate", 2, {"--stop: expected a text"});
+  const Outcome never = generate({"--checkpoint", run, "--stop", "the z"});
+  require_refusal(never, "generate", 1, {"--stop: character 5, 'z' (U+007A)", "vocabulary"});
+  CHECK(never.out.empty());
+  require_refusal(generate({"--checkpoint", run, "--stop", "\xff"}), "generate", 1, {"--stop: invalid UTF-8"});
+  require_refusal(generate({"--reverse-prompt", "a"}), "generate", 2, {"did you mean --stop?"});
+}
+
+TEST_CASE("programs: several samples are what as many runs would write", "[programs]") {
+  // With a position table the text is read again on the way, and without one a state is carried along.
+  for (const std::string positions : {"learned", "none", "alibi"}) {
+    for (const std::string mixer : {"additive", "dot"}) {
+      const std::string run = trained({"--mixer", mixer, "--positions", positions});
+      for (const std::string prompt : {"cat", "c", ""}) {
+        INFO(mixer << ", positions " << positions << ", prompt \"" << prompt << "\"");
+        const Arguments flags = {"--checkpoint", run, "--tokens", "30", "--prompt", prompt, "--stop", "at"};
+        std::string expected;
+        for (const std::string seed : {"18446744073709551615", "0", "1"}) {
+          const Outcome one = generate(with(flags, {"--seed", seed}));
+          require_success(one);
+          expected += (expected.empty() ? "" : "---\n") + one.out;
+        }
+        const Outcome all = generate(with(flags, {"--seed", "18446744073709551615", "--num-samples", "3"}));
+        require_success(all);
+        CHECK(all.out == expected);
+      }
+    }
+  }
+  const Outcome none = generate({"--checkpoint", trained(), "--tokens", "0", "--prompt", "a", "--num-samples", "2"});
+  require_success(none);
+  CHECK(none.out == "a\n---\na\n");
+  require_refusal(generate({"--num-samples", "0"}), "generate", 2, {"--num-samples: ", "found \"0\""});
+}
+
 TEST_CASE("programs: a text without line breaks has a default prompt too", "[programs]") {
   const Workplace place;
   std::string line = some_text(3000);

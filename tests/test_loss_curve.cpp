@@ -176,3 +176,19 @@ TEST_CASE("ticks are round", "[loss_curve]") {
   CHECK(labels(0.0, 0.7, 1234567) == "0.0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0x 500,000x 1,000,000x ");
   CHECK(labels(0.0, 1.6e20, 5) == "0 2e+19 4e+19 6e+19 8e+19 1e+20 1.2e+20 1.4e+20 1.6e+20 0x 1x 2x 3x 4x 5x ");
 }
+
+TEST_CASE("the ring stands where a run says that its best is", "[loss_curve]") {
+  const std::vector<LossPoint> train, val{{10, 2}, {20, 1}, {30, 3}};
+  const auto svg_of = [&](std::optional<LossPoint> best) { return loss_curve_svg(train, val, "t", "byte", best); };
+  const std::string lowest = svg_of(std::nullopt);
+  CHECK(lowest.find("best 1.0000 at step 20") != std::string::npos);
+  CHECK(svg_of(LossPoint{20, 1}) == lowest);
+  CHECK(svg_of(LossPoint{20, 1e60}) == lowest);  // in no picture
+  // Measured on more than the points were, and beyond all of them.
+  const std::string measured = svg_of(LossPoint{10, 4});
+  CHECK(measured.find("best 4.0000 at step 10") != std::string::npos);
+  CHECK(measured.find("validation 3.0000") != std::string::npos);
+  CHECK(well_formed(measured));
+  CHECK(polyline(measured, "val").back().second > polyline(lowest, "val").back().second);  // the axis has room for it
+  CHECK(loss_curve_svg(train, {}, "t", "byte", LossPoint{10, 4}) == loss_curve_svg(train, {}, "t", "byte"));
+}

@@ -22,6 +22,8 @@ TEST_CASE("without a terminal progress is plain lines", "[progress]") {
     progress.update(300, 2.0, std::nullopt, 0, std::numeric_limits<double>::quiet_NaN());
     progress.update(400, 2.0, std::nullopt, 9, 3600);
     progress.update(500, 2.0, std::nullopt, 9, 3598.5);
+    progress.evaluating(500, 31'999, 64'000, 61);
+    CHECK(progress.pause() == std::chrono::seconds(10));
     progress.finish();
   }
   CHECK(out.str() ==
@@ -30,7 +32,8 @@ TEST_CASE("without a terminal progress is plain lines", "[progress]") {
         "step 200/5000, train 3.0000, val 3.1250, 9 tokens/s, 2:02:02 left\n"
         "step 300/5000, train 2.0000, 0 tokens/s, - left\n"
         "step 400/5000, train 2.0000, 9 tokens/s, 1:00:00 left\n"
-        "step 500/5000, train 2.0000, 9 tokens/s, 59:59 left\n");
+        "step 500/5000, train 2.0000, 9 tokens/s, 59:59 left\n"
+        "step 500/5000, validation 49 % of 64000, 1:01 left\n");
 }
 
 TEST_CASE("on a terminal progress is one live line", "[progress]") {
@@ -51,6 +54,10 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
     // The validation loss stays in sight.
     progress.update(2, 3.0, std::nullopt, 1001, 8);
     CHECK(out.str() == begin + "step 2/50  train 3.0000  val 3.5000  1001 tokens/s  0:08 left" + end);
+    out.str("");
+    progress.evaluating(2, 0, 7, 8);
+    CHECK(out.str() == begin + "step 2/50  validation 0 % of 7  0:08 left" + end);
+    CHECK(progress.pause() == std::chrono::milliseconds(200));
     out.str("");
   }
   CHECK(out.str() == "\n");  // left by the destructor, once

@@ -4,15 +4,18 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "catch.hpp"
 #include "files/safetensors.hpp"
 #include "pattern.hpp"
 #include "program.hpp"
+#include "runs/log.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
 
@@ -129,6 +132,223 @@ TEST_CASE("programs: on a terminal the message of a stopped run takes the place 
   REQUIRE(message != std::string::npos);
   CHECK(outcome.out.substr(0, message).ends_with("\r\x1b[K"));
   CHECK(outcome.out.find('\n', message) == outcome.out.size() - 1);
+}
+
+namespace {
+
+// A run whose evaluations last long enough to be shown on a terminal, where the signal is sent that stops it.
+Outcome stopped_in_evaluation(const Arguments& flags, int signal) {
+  return train(flags, {.environment = {{"TERM", "xterm"}, {"NO_COLOR", "1"}},
+                       .signal = signal,
+                       .signal_at = "  validation ",
+                       .terminal = true});
+}
+
+}  // namespace
+
+TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run makes", "[programs][heavy]") {
+  const Workplace place;
+  write_bytes(place.data, some_text(6'000'000));
+  const std::string average = GENERATE("0", "3");
+  const Arguments flags = place.flags(words("--steps 8 --eval-every 4 --log-every 3 --checkpoint-every 4 --batch 8")) +
+                          Arguments{"--weight-average", average};
+  const std::string expected = place / "uninterrupted";
+  require_success(train(with(flags, {"--out", expected})));
+  const auto require_stopped = [&](const Outcome& outcome, int status, const std::string& step) {
+    INFO(outcome.out);
+    REQUIRE(outcome.status == status);
+    CHECK(outcome.err.empty());
+    const std::size_t said = outcome.out.find("\r\x1b[Kstopping: "), last = outcome.out.find("stopped at step " + step);
+    REQUIRE(last != std::string::npos);
+    CHECK(said < last);
+    const RunState state = read_run_state(place.run + "/resume.safetensors");
+    CHECK(std::to_string(state.step) == step);
+    CHECK(state.pending_gradient_norm.has_value());
+    CHECK_FALSE(state.last_loss.has_value());
+    CHECK(read_bytes(place.run + "/log.csv").find("\n" + step + ",") == std::string::npos);
+    require_no_leftovers(place.run);
+  };
+  require_stopped(stopped_in_evaluation(flags, SIGTERM), 143, "4");
+  CHECK_FALSE(read_run_state(place.run + "/resume.safetensors").best_loss.has_value());
+  // The evaluation that is due may be stopped again, and so may the last one.
+  require_stopped(stopped_in_evaluation({"--resume", place.run}, SIGINT), 130, "4");
+  copy_run(place.run, place / "twice");
+  const Outcome killed = train({"--resume", place.run}, {.signal = SIGKILL, .signal_at = "step 4/"});
+  REQUIRE(killed.signal == SIGKILL);
+  require_success(train({"--resume", place.run}));
+  require_equal_runs(place.run, expected);
+  // A run that was killed after it had written its row of the log, and before it saved.
+  const std::string log = read_bytes(expected + "/log.csv");
+  write_bytes(place / "twice/log.csv", log.substr(0, log.find("\n6,") + 1));
+  const Outcome resumed = train({"--resume", place / "twice"});
+  require_success(resumed);
+  CHECK(resumed.out.find("not the log of this run") == std::string::npos);
+  require_equal_runs(place / "twice", expected);
+  // What is due is decided by the settings of the run that goes on: no evaluation at step 4, and the last one later.
+  std::filesystem::remove_all(place.run);
+  require_stopped(stopped_in_evaluation(with(flags, {"--eval-every", "0"}), SIGTERM), 143, "8");
+  require_success(train({"--resume", place.run}));
+  require_success(train(with(flags, {"--eval-every", "0", "--out", place / "other"})));
+  require_equal_runs(place.run, place / "other");
+}
+
+TEST_CASE("programs: a stopped run does not wait for a sample that takes long", "[programs][heavy]") {
+  const Workplace place;
+  std::string text;
+  for (char32_t code = 0x4E00; code < 0x4E00 + 20'000; ++code) append_utf8(text, code);
+  for (char32_t code = 0x20000; code < 0x20000 + 40'000; ++code) append_utf8(text, code);
+  write_bytes(place.data, text);
+  const Arguments flags = place.flags(words("--steps 1000000 --eval-every 0 --log-every 1 --checkpoint-every 0"));
+  const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 1/"});
+  INFO(stopped.out);
+  REQUIRE(stopped.status == 143);
+  CHECK(stopped.out.find("\nstopped at step ") != std::string::npos);
+  CHECK(last_line(stopped.out) == place.run + "/sample.txt: left out, it takes too long");
+  CHECK_FALSE(exists(place.run + "/sample.txt"));
+  CHECK(read_run_state(place.run + "/resume.safetensors").step >= 1);
+  // Nor does that of another model stay.
+  write_bytes(place.run + "/sample.txt", "of another model");
+  REQUIRE(train({"--resume", place.run}, {.signal = SIGINT, .signal_at = "goes on"}).status == 130);
+  CHECK_FALSE(exists(place.run + "/sample.txt"));
+}
+
+namespace {
+
+// What log.csv says of a step: of the column, nothing where it is empty.
+std::optional<double> logged(const std::string& run, Index step, std::optional<double> LogRow::*loss) {
+  const RunLog log(run + "/log.csv", largest_steps);
+  for (const LogRow& row : log.rows()) {
+    if (row.step == step) return row.*loss;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("programs: evaluations on a part of the validation split, the last on all of it", "[programs][heavy]") {
+  const Workplace place;
+  const std::string average = GENERATE("0", "4");
+  // The first windows of the split are easy: on them alone every loss is low.
+  std::string text = some_text(3000);
+  text.replace(2700, 30, std::string(30, text[2700]));
+  write_bytes(place.data, text);
+  const Arguments flags =
+      place.flags(words("--steps 60 --eval-every 5 --log-every 5 --checkpoint-every 5 --learning-rate 0.1")) +
+      Arguments{"--weight-average", average};
+  const std::string whole = place / "whole";
+  require_success(train(with(flags, {"--out", whole})));
+  const auto of_whole = [&](Index step) { return logged(whole, step, &LogRow::val_loss).value(); };
+  const auto check_best = [&](const RunState& state, const std::string& run, Index first) {
+    // The best on the way by the part, and the last, are compared on all.
+    Index best = first;
+    for (Index step = first; step < 60; step += 5) {
+      if (*logged(run, step, &LogRow::val_loss) < *logged(run, best, &LogRow::val_loss)) best = step;
+    }
+    if (of_whole(60) < of_whole(best)) best = 60;
+    CHECK(state.best_step == best);
+    CHECK(state.best_loss == of_whole(best));
+    CHECK(state.best_tokens == 0);
+    CHECK(state.last_loss == of_whole(60));
+    const Checkpoint model = read_checkpoint(run + "/model.safetensors");
+    CHECK(model.validation_loss == state.best_loss);
+    CHECK(model.validation_tokens == 0);
+    CHECK(model.step == best);
+    CHECK((model.weights == state.best_weights));
+  };
+  for (const std::string tokens : {"8", "100"}) {
+    INFO(tokens << " tokens");
+    const std::string run = place / ("run" + tokens), stopped = place / ("stopped" + tokens);
+    const Arguments part = with(flags, {"--eval-tokens", tokens});
+    const Outcome outcome = train(with(part, {"--out", run}));
+    require_success(outcome);
+    const std::string rounded = tokens == "8" ? "8" : "104";
+    CHECK(outcome.out.find("evaluation every 5 steps on " + rounded + " tokens (at the end on all), checkpoint") !=
+          std::string::npos);
+    const RunState state = read_run_state(run + "/resume.safetensors");
+    CHECK((state.weights == read_run_state(whole + "/resume.safetensors").weights));
+    CHECK(std::to_string(state.training.eval_tokens) == tokens);
+    CHECK(logged(run, 60, &LogRow::val_loss) == of_whole(60));
+    CHECK(logged(run, 5, &LogRow::val_loss) != of_whole(5));
+    CHECK(last_line(outcome.out)
+              .find(", best " + fixed_text(*state.best_loss, 4) + " at step " + std::to_string(state.best_step) +
+                    ",") != std::string::npos);
+    check_best(state, run, 5);
+    // On the way the model says on how much it was measured. What was killed goes on to the same end.
+    const Outcome killed = train(with(part, {"--out", stopped}), {.signal = SIGKILL, .signal_at = "step 30/"});
+    REQUIRE((killed.signal == SIGKILL || killed.status == 0));
+    const RunState then = read_run_state(stopped + "/resume.safetensors");
+    if (then.step < 60) {
+      CHECK(std::to_string(then.best_tokens) == rounded);
+      CHECK(then.best_loss == logged(run, then.best_step, &LogRow::val_loss));
+      CHECK(read_checkpoint(stopped + "/model.safetensors").validation_tokens == then.best_tokens);
+      CHECK_FALSE(then.last_loss.has_value());
+    }
+    copy_run(stopped, stopped + "again");
+    require_success(train({"--resume", stopped}));
+    require_equal_runs(stopped, run);
+    // Another part from here on: the best so far is measured on it, too, before it is compared.
+    require_success(train({"--resume", stopped + "again", "--eval-tokens", "0"}));
+    const RunState changed = read_run_state(stopped + "again/resume.safetensors");
+    Index best = then.best_step;
+    for (Index step = then.step + 5 - then.step % 5; step <= 60; step += 5) {
+      if (of_whole(step) < of_whole(best)) best = step;
+    }
+    CHECK(changed.best_step == best);
+    CHECK(changed.best_loss == of_whole(best));
+    CHECK(changed.training.eval_tokens == 0);
+  }
+  // As many as there are, or more, are all: the same run, but for its settings.
+  require_success(train(with(flags, {"--eval-tokens", "299", "--out", place / "all"})));
+  CHECK(log_without_speed(place / "all") == log_without_speed(whole));
+  CHECK((read_bytes(place / "all/model.safetensors") == read_bytes(whole + "/model.safetensors")));
+}
+
+TEST_CASE("programs: a run that is done on a part may end where it was stopped, measured on all", "[programs]") {
+  const Workplace place;
+  const Arguments flags =
+      place.flags(words("--steps 1000000 --warmup 1000000 --learning-rate 300 --eval-every 1 "
+                        "--eval-tokens 8 --log-every 10 --checkpoint-every 1"));
+  REQUIRE(train(flags, {.signal = SIGTERM, .signal_at = "step 10/"}).status == 143);
+  const Index step = read_run_state(place.run + "/resume.safetensors").step;
+  require_success(train({"--resume", place.run, "--steps", std::to_string(step)}));
+  require_success(train(with(flags, {"--eval-every", "0", "--steps", std::to_string(step), "--out", place / "whole"})));
+  const RunState state = read_run_state(place.run + "/resume.safetensors");
+  CHECK(state.last_loss == read_run_state(place / "whole/resume.safetensors").last_loss);
+  CHECK(state.best_tokens == 0);
+  CHECK_FALSE(!(*state.best_loss <= *state.last_loss));
+}
+
+TEST_CASE("programs: a resumed run says that its learning rate rises again", "[programs]") {
+  const auto said = [](const Outcome& outcome) {
+    require_success(outcome);
+    const std::vector<Parts> found =
+        matches(outcome.out, "\nresume: the learning rate rises again, from ([-.e0-9]+) to ([-.e0-9]+): (.*)\n");
+    return found.empty() ? Parts{} : found[0];
+  };
+  for (const std::string schedule : {"cosine", "linear", "inverse-sqrt"}) {
+    INFO(schedule);
+    const Workplace place;
+    const Arguments flags = place.flags({"--schedule", schedule, "--steps", "8", "--warmup", "3"});
+    CHECK(said(train(flags)).empty());
+    const RunState before = read_run_state(place.run + "/resume.safetensors");
+    CHECK(said(train({"--resume", place.run})).empty());
+    const Parts parts = said(train({"--resume", place.run, "--steps", "30"}));
+    if (schedule == "inverse-sqrt") {  // falls whatever the number of steps
+      CHECK(parts.empty());
+      continue;
+    }
+    TrainingConfig longer = before.training;
+    longer.steps = 30;
+    REQUIRE(parts.size() == 4);
+    CHECK(parts[1] == to_text(static_cast<float>(learning_rate_at(before.training, 7))));
+    CHECK(parts[2] == to_text(static_cast<float>(learning_rate_at(longer, 8))));
+    CHECK(parts[3] == "with --steps 30 instead of 8 it falls later");
+    CHECK(said(train({"--resume", place.run})).empty());
+  }
+  // In the warm-up it rises anyway.
+  const Workplace place;
+  require_success(train(place.flags({"--steps", "2", "--warmup", "9"})));
+  CHECK(said(train({"--resume", place.run, "--steps", "8"})).empty());
 }
 
 TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
@@ -413,6 +633,12 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
         file.metadata[key] = value;
         require_refused(file, {});
       }
+    }
+  }
+  for (const auto& [key, value] : {std::pair{"best_tokens", "-1"}, {"pending_gradient_norm", "nan"}}) {
+    DYNAMIC_SECTION(key << " = " << value) {
+      file.metadata[key] = value;
+      require_refused(file, {key});
     }
   }
   SECTION("no data fingerprint") {

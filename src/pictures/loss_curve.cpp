@@ -110,16 +110,22 @@ text{fill:#9aa4af}
 }  // namespace
 
 std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> val, std::string_view title,
-                           const std::string& unit) {
+                           const std::string& unit, std::optional<LossPoint> best) {
   constexpr double left = 64, right = 696, top = 76, bottom = 366;
   // Beyond the largest float no training gets, and differences stay finite.
   for (auto* points : {&train, &val}) {
     std::erase_if(*points, [](LossPoint point) { return !(std::abs(point.loss) < 1e38); });
   }
   const bool empty = train.empty() && val.empty();
+  if (val.empty()) {
+    best.reset();
+  } else if (!best || !(std::abs(best->loss) < 1e38)) {
+    best = *std::min_element(val.begin(), val.end(), [](LossPoint a, LossPoint b) { return a.loss < b.loss; });
+  }
 
   double low = HUGE_VAL, high = -HUGE_VAL, last_step = 0;
-  for (const std::vector<LossPoint>* points : {&train, &val}) {
+  std::vector<LossPoint> ring = best ? std::vector{*best} : std::vector<LossPoint>{};
+  for (const std::vector<LossPoint>* points : {&train, &val, &ring}) {
     for (const LossPoint& point : *points) {
       low = std::min(low, point.loss);
       high = std::max(high, point.loss);
@@ -143,10 +149,9 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   const auto px = [](double v) { return fixed_text(v, 1); };
 
   const std::string name = xml_text(title, 76);
-  const auto best = std::min_element(val.begin(), val.end(), [](LossPoint a, LossPoint b) { return a.loss < b.loss; });
   std::string train_label = "train", val_label = "validation";
   if (!train.empty()) train_label += " " + short_loss(train.back().loss, 4);
-  if (!val.empty()) {
+  if (best) {
     val_label += " " + short_loss(val.back().loss, 4) + ", best " + short_loss(best->loss, 4) + " at step " +
                  grouped(best->step);
   }
@@ -210,7 +215,7 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   if (val.size() <= 80) {
     for (const LossPoint& point : val) dot("val-dot", point, 3);
   }
-  if (!val.empty()) dot("best", *best, 4.5);
+  if (best) dot("best", *best, 4.5);
   return svg + "</svg>\n";
 }
 

@@ -411,9 +411,11 @@ class Trainer {
     state_.log_position = log_->position();
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
-    write_file_atomically(run_.run + "/loss.svg",
-                          loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
-                                         losses(log_->rows(), &LogRow::val_loss), "Loss", state_.tokenizer.unit()));
+    std::optional<LossPoint> best_point;
+    if (state_.best_loss) best_point = {static_cast<double>(state_.best_step), *state_.best_loss};
+    write_file_atomically(run_.run + "/loss.svg", loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
+                                                                 losses(log_->rows(), &LogRow::val_loss), "Loss",
+                                                                 state_.tokenizer.unit(), best_point));
   }
 
   Checkpoint best() const {
