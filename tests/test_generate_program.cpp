@@ -86,7 +86,7 @@ TEST_CASE("programs: generate ends before the stop text", "[programs]") {
     }
     CHECK(text({"--prompt", "the the ", "--stop", "the the "}).starts_with("the the "));
     // One that begins and does not end is printed.
-    CHECK(text({"--stop", whole.substr(290, 14) + "x"}) == whole);
+    CHECK(text({"--stop", whole.substr(290, 14) + "a"}) == whole);
     CHECK(text({"--stop", whole.substr(4, 5), "--tokens", "4"}) == whole.substr(0, 8) + "\n");
     CHECK(text({"--stop", whole.substr(4, 5), "--tokens", "5"}) == "the \n");
     CHECK(text({"--stop", whole.substr(4, 1), "--prompt", "the "}) == "the \n");

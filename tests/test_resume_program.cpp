@@ -192,11 +192,22 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   require_equal_runs(place.run, place / "other");
 }
 
+TEST_CASE("programs: the time that is left counts evaluations, those that were never made yet, too", "[programs]") {
+  const Workplace place;
+  write_bytes(place.data, some_text(6'000'000));
+  // 600,000 targets after eight steps of 16 tokens.
+  const Outcome outcome =
+      train(place.flags(words("--steps 8 --layers 2 --channels 64 --eval-every 0 --log-every 1")),
+            {.signal = SIGKILL, .signal_at = "step 7/"});
+  const std::vector<Parts> left = matches(outcome.out, "\nstep [0-9]/8, .*, ([:0-9]+) left");
+  REQUIRE(left.size() >= 7);
+  for (const Parts& parts : left) CHECK(parts[1] > "0:01");
+}
+
 TEST_CASE("programs: a stopped run does not wait for a sample that takes long", "[programs][heavy]") {
   const Workplace place;
   std::string text;
-  for (char32_t code = 0x4E00; code < 0x4E00 + 20'000; ++code) append_utf8(text, code);
-  for (char32_t code = 0x20000; code < 0x20000 + 40'000; ++code) append_utf8(text, code);
+  for (char32_t code = 0x10000; code < 0x10000 + 300'000; ++code) append_utf8(text, code);
   write_bytes(place.data, text);
   const Arguments flags = place.flags(words("--steps 1000000 --eval-every 0 --log-every 1 --checkpoint-every 0"));
   const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 1/"});
@@ -208,7 +219,7 @@ TEST_CASE("programs: a stopped run does not wait for a sample that takes long", 
   CHECK(read_run_state(place.run + "/resume.safetensors").step >= 1);
   // Nor does that of another model stay.
   write_bytes(place.run + "/sample.txt", "of another model");
-  REQUIRE(train({"--resume", place.run}, {.signal = SIGINT, .signal_at = "goes on"}).status == 130);
+  REQUIRE(train({"--resume", place.run}, {.signal = SIGINT, .signal_at = "\nstep "}).status == 130);
   CHECK_FALSE(exists(place.run + "/sample.txt"));
 }
 

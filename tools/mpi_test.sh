@@ -171,6 +171,7 @@ stop_and_go_on() { # SIGNAL STATUS WHO: stops 4 processes by a signal to one or 
   wait "$job"
   status=$?
   [ "$3" = mpirun ] || check "status after SIG$1 to process $3: $status" status_is "$2"
+  [ "$3" = mpirun ] || check "SIG$1 to process $3: said" test "$(grep -c '^stopping: ' "$folder/out.txt")" = 1
   [ "$3" = mpirun ] || check "SIG$1 to process $3: a last line" grep -q '^stopped at step ' "$folder/out.txt"
   check "SIG$1 to $3: saved" test -e "$run/resume.safetensors"
   check "SIG$1 to $3: no error" test "$(lines_of_ours)" = 0
@@ -189,6 +190,37 @@ stop_and_go_on HUP 129 2
 stop_and_go_on TERM 143 mpirun
 stop_and_go_on INT 130 mpirun
 stop_and_go_on HUP 129 mpirun
+
+# During an evaluation, which the processes share out: all leave it after the same batches. It is of a part, so that the
+# best weights are measured anew at the end.
+for ((i = 0; i < 5000; ++i)); do cat "$folder/text.txt"; done >"$folder/long.txt"
+of_evaluated="--data $folder/long.txt --steps 9 --eval-every 8 --log-every 1 --eval-tokens 2000000 --threads 1"
+# shellcheck disable=SC2086
+with $of_evaluated --out "$folder/expected_of_evaluated"
+alone
+run=$folder/evaluated
+leave_evaluation() { # LOGGED STEP RANK: when a step has been logged, stops the evaluation after this step
+  wait_for "step $1/"
+  sleep 0.5
+  kill -TERM "$(process_of_rank "$3")"
+  wait "$job"
+  status=$?
+  check "status after TERM in an evaluation: $status" status_is 143
+  check "TERM in an evaluation: said" test "$(grep -c '^stopping: ' "$folder/out.txt")" = 1
+  check "TERM in an evaluation: at its step" grep -q "^stopped at step $2;" "$folder/out.txt"
+  check "TERM in an evaluation: no error" test "$(lines_of_ours)" = 0
+  check "TERM in an evaluation: it is still to be made" grep -qa pending_gradient_norm "$run/resume.safetensors"
+}
+# shellcheck disable=SC2086
+with $of_evaluated --out "$run"
+start 2
+leave_evaluation 7 8 1
+line="--resume $run --threads 1"
+start 4
+leave_evaluation 8 9 0
+run 2
+check "evaluations that were left: status $status" status_is 0
+check "evaluations that were left: the same run" same_run "$run" "$folder/expected_of_evaluated"
 
 echo "== a process that is lost"
 lose() { # PROCESSES RANK SIGNAL STEP: at about this step

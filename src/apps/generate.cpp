@@ -28,7 +28,7 @@ int body(int argc, char** argv) {
   flags.text("prompt", prompt, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
   flags.integer("tokens", tokens, "TOKENS", "how many to add", 0);
   flags.text("stop", stop, "TEXT", "end where this comes, which is not printed; none: --tokens alone ends the text");
-  flags.integer("num-samples", samples, "N", "how many texts, a line --- between them; each has a seed 1 higher", 1);
+  flags.integer("num-samples", samples, "N", "how many texts, a line --- between them; each has the next seed", 1);
   flags.real("temperature", settings.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
              {0, 1e6});
   flags.integer("top-k", settings.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);

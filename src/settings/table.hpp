@@ -129,7 +129,7 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(Setting{"seed", "seed", "", "of weights, batches, dropout and sample"}, t.seed);
   visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.eval_every);
   visit(WholeSetting{{"eval_tokens", "eval-tokens", "TOKENS",
-                      "evaluate on about so many, spread over the validation split; the last time on all; 0: always",
+                      "evaluate on about so many, spread over the validation split; the last time on all; 0: always on all",
                       left_out},
                      0,
                      largest_eval_tokens},
