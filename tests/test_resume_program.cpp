@@ -196,9 +196,8 @@ TEST_CASE("programs: the time that is left counts evaluations, those that were n
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   // 600,000 targets after eight steps of 16 tokens.
-  const Outcome outcome =
-      train(place.flags(words("--steps 8 --layers 2 --channels 64 --eval-every 0 --log-every 1")),
-            {.signal = SIGKILL, .signal_at = "step 7/"});
+  const Outcome outcome = train(place.flags(words("--steps 8 --layers 2 --channels 64 --eval-every 0 --log-every 1")),
+                                {.signal = SIGKILL, .signal_at = "step 7/"});
   const std::vector<Parts> left = matches(outcome.out, "\nstep [0-9]/8, .*, ([:0-9]+) left");
   REQUIRE(left.size() >= 7);
   for (const Parts& parts : left) CHECK(parts[1] > "0:01");
@@ -284,6 +283,9 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
               .find(", best " + fixed_text(*state.best_loss, 4) + " at step " + std::to_string(state.best_step) +
                     ",") != std::string::npos);
     check_best(state, run, 5);
+    CHECK(read_bytes(run + "/loss.svg")
+              .find(", best " + fixed_text(*state.best_loss, 4) + " at step " + std::to_string(state.best_step) +
+                    "<") != std::string::npos);
     // On the way the model says on how much it was measured. What was killed goes on to the same end.
     const Outcome killed = train(with(part, {"--out", stopped}), {.signal = SIGKILL, .signal_at = "step 30/"});
     REQUIRE((killed.signal == SIGKILL || killed.status == 0));

@@ -199,8 +199,8 @@ of_evaluated="--data $folder/long.txt --steps 9 --eval-every 8 --log-every 1 --e
 with $of_evaluated --out "$folder/expected_of_evaluated"
 alone
 run=$folder/evaluated
-leave_evaluation() { # LOGGED STEP RANK: when a step has been logged, stops the evaluation after this step
-  wait_for "step $1/"
+leave_evaluation() { # LOGGED STEP RANK: when a step has been logged, stops the evaluation after the next one
+  wait_for "step $1/9, train"
   sleep 0.5
   kill -TERM "$(process_of_rank "$3")"
   wait "$job"
