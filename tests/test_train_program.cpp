@@ -469,7 +469,8 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
       "schedule=linear clip=0.5 "
       "weight-decay=0.2 weight-average=3 dropout=0.3 "
-      "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 checkpoint-every=3 log-every=1 "
+      "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 eval-tokens=24 checkpoint-every=3 "
+      "log-every=1 "
       "type=float");
   Values values = values_of("preset=fastformer device=cpu gemm=hand recompute=1 threads=2");
   values.insert({{"data", place.data}, {"out", place.run}});

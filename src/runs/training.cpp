@@ -96,7 +96,7 @@ class Stopwatch {
 };
 
 constexpr Index sample_length = 1000;
-constexpr auto longest_sample_of_stopped = std::chrono::seconds(3);
+constexpr auto longest_sample_of_stopped = std::chrono::seconds(2);
 
 // Between two looks for a signal, so that the processes need not wait for each other after every batch.
 constexpr auto shortest_stretch = std::chrono::milliseconds(50);

@@ -128,12 +128,14 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(ChoiceSetting{{"type", "type", "", "number type; bf16 on GPU devices only"}, {"float", "bf16"}}, t.type);
   visit(Setting{"seed", "seed", "", "of weights, batches, dropout and sample"}, t.seed);
   visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.eval_every);
-  visit(WholeSetting{{"eval_tokens", "eval-tokens", "TOKENS",
-                      "evaluate on about so many, spread over the validation split; the last time on all; 0: always on all",
-                      left_out},
-                     0,
-                     largest_eval_tokens},
-        t.eval_tokens);
+  visit(
+      WholeSetting{
+          {"eval_tokens", "eval-tokens", "TOKENS",
+           "evaluate on about so many, spread over the validation split; the last time on all; 0: always on all",
+           left_out},
+          0,
+          largest_eval_tokens},
+      t.eval_tokens);
   visit(WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end"}, 0, largest_steps},
         t.checkpoint_every);
   visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.log_every);
