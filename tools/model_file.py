@@ -156,7 +156,8 @@ SETTINGS = {
 VERSION = 3
 
 # What else the metadata of a model says, nothing of its function.
-OF_MODELS = ("format", "tokenizer", "vocabulary", "step", "validation_loss", "abh_version", "abh_crc32", "crc32")
+OF_MODELS = ("format", "tokenizer", "vocabulary", "step", "validation_loss", "validation_tokens", "abh_version",
+             "abh_crc32", "crc32")
 
 
 def settings_of(metadata, shapes, path, others=OF_MODELS):

@@ -104,7 +104,8 @@ class GoldenCases {
   void require_settings(const std::set<std::string>& own, bool is_network) const {
     static const std::set<std::string> of_files = {"case",  "source",      "tolerance_float", "format",
                                                    "crc32", "abh_version", "abh_crc32"},
-                                       of_models = {"tokenizer", "vocabulary", "step", "validation_loss"};
+                                       of_models = {"tokenizer", "vocabulary", "step", "validation_loss",
+                                                    "validation_tokens"};
     const std::map<std::string, std::string> without = ModelConfig::from_metadata({}, file_.path()).metadata();
     for (const auto& [key, value] : file_.metadata()) {
       if (own.count(key) || of_files.count(key) || (is_network && of_models.count(key))) continue;
