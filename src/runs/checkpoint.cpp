@@ -106,7 +106,8 @@ Metadata model_metadata(const SafetensorsFile& file) {
     require({"tokenizer", "vocabulary", "layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
     return metadata;
   }
-  const std::set<std::string> others = {"tokenizer", "vocabulary", "step", "validation_loss", "format"};
+  const std::set<std::string> others = {"tokenizer",       "vocabulary",        "step",
+                                        "validation_loss", "validation_tokens", "format"};
   const Metadata settings = ModelConfig().metadata();
   for (const auto& [key, value] : metadata) {
     const std::string hint = settings.count(key) || others.count(key) ? "" : did_you_mean(key);
