@@ -63,6 +63,7 @@ struct BiasTable {
     const Sight<T>& sight = a.sight;
     const T scale = score_scale<T>(a);
     T* bias_x = first + n * (2 * middle + 1) + middle;
+    ABH_INDEPENDENT_TURNS
     for (Index x = 0; x <= middle; ++x) {
       const bool there = x < sight.distances;
       bias_x[x] = bias_x[-x] = there ? sight.distance_bias_nc[n * sight.distances + x] / scale : T(0);

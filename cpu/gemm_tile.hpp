@@ -218,6 +218,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     if constexpr (sums) {
       float sum_r[sum_vectors * lanes];
       unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, row_sum[v]); });
+      ABH_INDEPENDENT_TURNS
       for (Index r = 0; r < target.rows; ++r) {
         float& out = target.row_sum_m[r];
         out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
@@ -295,6 +296,7 @@ inline void tile(const TileTarget& target, const TileOperands& operands) {
 }
 
 inline void copy_few(float* to, const float* from, Index count) {
+  ABH_INDEPENDENT_TURNS
   for (Index i = 0; i < count; ++i) to[i] = from[i];
 }
 

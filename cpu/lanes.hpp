@@ -50,6 +50,17 @@ inline constexpr bool by_element = true;
 inline constexpr bool by_element = false;
 #endif
 
+// Before a loop no turn of which reads or writes what another one writes. A compiler that does not see that may compile
+// the loop twice, as vectors and one by one, and choose at run time by whether arrays overlap. The two may round
+// differently, as a product and a sum are one rounding in one of them alone, and bits would hang on where arrays lie.
+// So the build forbids it (CMakeLists.txt, tools/check_loops.sh), and without this mark such a loop is one of scalars.
+// For clang++ there is no mark that does not also force vectors.
+#if defined(__clang__)
+#define ABH_INDEPENDENT_TURNS
+#else
+#define ABH_INDEPENDENT_TURNS _Pragma("GCC ivdep")
+#endif
+
 // Loads that stand behind it are not made before it. With all registers full of sums, what a compiler loads ahead costs
 // one of them its place.
 inline __attribute__((always_inline)) void keep_loads_here() {
@@ -160,15 +171,17 @@ inline __attribute__((always_inline)) void unrolled(const Body& body) {
   }
 }
 
-// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then T.
-// A body that stores should capture by value: what it captures by reference is read again after every store, which
-// could have changed it for all a compiler knows.
+// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then T. What
+// the body writes for one piece it must not read or write for another, but for its own sums. A body that stores should
+// capture by value: what it captures by reference is read again after every store, which could have changed it for all
+// a compiler knows.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
   Index i = 0;
   if constexpr (lane_width < T >> 1) {
     for (; i + lane_width<T> <= n; i += lane_width<T>) body.template operator()<Wide<T>>(i);
   }
+  ABH_INDEPENDENT_TURNS
   for (; i < n; ++i) body.template operator()<T>(i);
 }
 

@@ -56,6 +56,7 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
     A* alpha_c = alpha[bn];
     A most = minus_infinity<A>();
     for (Index c = 0; c < C; ++c) most = larger<A>(most, logit[c]);
+    ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c] == minus_infinity<A>() ? logit[c] : logit[c] - most;
     RowSum<A> powers;
     for_lanes<A>(C, [&]<class L>(Index c) {
@@ -64,6 +65,7 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
       store<L>(alpha_c + c, power);
     });
     const A sum = powers.total();
+    ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       alpha_c[c] = alpha_c[c] / nonzero<A>(sum);
       a.max_bnc[bn * C + c] = most;

@@ -123,6 +123,7 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     exponentials(keep[slot], C);
     exponentials(add[slot], C);
     // keep is e^-infinity = 0 where there is no suffix, and then nothing is merged: gamma is 0.
+    ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
       const A sum = older + sum_c[c] * add[slot][c];  // (pooling.6)
@@ -237,6 +238,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
     exponentials(weight_down[slot], C);
     exponentials(weight_up[slot], C);
+    ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       const A sum = sum_c[c] == A(0) ? A(1) : sum_c[c];
       add_down[slot][c] = add_down[slot][c] / sum;
