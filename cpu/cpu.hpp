@@ -19,7 +19,7 @@ struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
   bool counts() const { return threads.work() == Work::counted; }
   CpuDevice counter() const { return CpuDevice(threads.count(), Work::counted); }
 
-  MemorySource memory() const { return counts() ? no_memory() : host_memory(); }
+  MemorySource memory() const { return counts() ? no_memory() : memory_of_host_devices(); }
 
   template <class T>
   void set_zero(T* to, Index count);

@@ -7,7 +7,7 @@ namespace abh {
 // The device of plain/: every layer as the loops that its equations spell out, one scalar after the other. It is the
 // room to read first, and what every fast device is compared with.
 struct PlainDevice : SharesHostMemory<PlainDevice> {
-  MemorySource memory() const { return host_memory(); }
+  MemorySource memory() const { return memory_of_host_devices(); }
 
   template <class T>
   void set_zero(T* to, Index count) {
@@ -18,7 +18,7 @@ struct PlainDevice : SharesHostMemory<PlainDevice> {
     for (Index i = 0; i < count; ++i) to[i] = from[i];
   }
 
-  Workspace workspace{host_memory()};
+  Workspace workspace{memory()};
 };
 
 }  // namespace abh

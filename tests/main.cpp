@@ -13,6 +13,8 @@ using ListenerBase = Catch::TestEventListenerBase;
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/red_zones.hpp"
+
 namespace abh {
 
 // In tests/layer_case.cpp; its header would be read for this alone.
@@ -35,6 +37,7 @@ class CountCases : public ListenerBase {
 CATCH_REGISTER_LISTENER(CountCases)
 
 int main(int argc, char** argv) {
+  abh::replace_memory_of_host_devices(abh::red_zoned_memory());
   const int status = Catch::Session().run(argc, argv);
   if (std::getenv("GRADCHECK")) abh::print_gradcheck_table();
   std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(cases.passed + cases.failedButOk),

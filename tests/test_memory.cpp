@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -13,6 +14,7 @@
 #include "device/memory.hpp"
 #include "tests/folder.hpp"
 #include "tests/layer_case.hpp"
+#include "tests/red_zones.hpp"
 
 // Sanitizers otherwise end the program where the system would refuse memory. Both symbols are theirs to look up.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -223,6 +225,51 @@ TEST_CASE("memory: a source that refuses leaves the workspace as it was", "[memo
     CHECK_THROWS_AS(inner.take<char>(static_cast<Index>(2 * mebibyte)), Error);
   }
   CHECK(scope.take<char>(64) == first + 64);
+}
+
+TEST_CASE("memory: scratch memory of the tests lies between red zones", "[memory]") {
+  Workspace workspace(memory_of_host_devices());
+  const Workspace::Scope scope(workspace);
+  Workspace::Scope inner(workspace);
+  for (const Index count : {0, 1, 5, 64, 3000}) {
+    CAPTURE(count);
+    auto* memory = inner.take<unsigned char>(count);
+    CHECK(address(memory) % 64 == 0);
+    for (Index i = 0; i < count; ++i) CHECK(memory[i] == 0xFF);
+    CHECK(written_beside(memory).empty());
+    std::memset(memory, 0, static_cast<std::size_t>(count));
+    CHECK(written_beside(memory).empty());
+    const std::string what = "device memory of " + std::to_string(count) + " bytes: ";
+    for (const Index at : {Index{-512}, Index{-1}, count, count + 511}) {
+      const unsigned char was = std::exchange(memory[at], static_cast<unsigned char>(7));
+      CHECK(written_beside(memory) == what + "1 bytes " + (at < 0 ? "before its begin" : "behind its end") +
+                                          " were written, the first of them byte " + std::to_string(at));
+      memory[at] = was;
+    }
+  }
+}
+
+TEST_CASE("memory: where every take is a block of its own it is given back with its scope", "[memory]") {
+  MemorySource source = counting_memory();
+  source.each_take = true;
+  Workspace workspace(source);
+  {
+    Workspace::Scope outer(workspace);
+    outer.take<char>(100);
+    {
+      Workspace::Scope inner(workspace);
+      inner.take<char>(1);
+      inner.take<char>(static_cast<Index>(2 * mebibyte));
+      CHECK(allocations == 3);
+      CHECK(releases == 0);
+    }
+    CHECK(releases == 2);
+    outer.take<char>(64);
+    CHECK(allocations == 4);
+    CHECK(releases == 2);
+  }
+  CHECK(releases == 4);
+  CHECK(workspace.peak() == 128 + 64 + 2 * mebibyte);
 }
 
 // Whether a process that does this ends by itself and well.

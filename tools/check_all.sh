@@ -19,11 +19,13 @@ check() {
 check "format" bash -c 'git ls-files "*.cpp" "*.hpp" "*.cu" | xargs clang-format --dry-run --Werror'
 check "all tests" tools/test.sh build
 check "symbols of wide instruction sets" tools/check_symbols.sh build
+check "loops that are compiled twice" tools/check_loops.py build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
 check "PyTorch computes the same models" tests/test_pytorch.py build
 check "golden files from PyTorch" bash -c \
   'python3 tests/golden_cases.py build/golden_files && build/golden build/golden_files/*.safetensors'
 check "clang++" tools/clang_build.sh clang
+check "loops that are compiled twice, clang++" tools/check_loops.py build-clang
 check "several processes" tools/mpi_test.sh build 20
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests

@@ -64,6 +64,10 @@ void release_nothing(void*) {
 
 MemorySource host_memory() { return {allocate_on_host, release_on_host}; }
 
+static constinit MemorySource source_of_host_devices{allocate_on_host, release_on_host};
+MemorySource memory_of_host_devices() { return source_of_host_devices; }
+void replace_memory_of_host_devices(MemorySource source) { source_of_host_devices = source; }
+
 MemorySource no_memory() { return {allocate_nothing, release_nothing}; }
 
 std::size_t peak_memory() {
@@ -87,22 +91,36 @@ Workspace::~Workspace() {
   for (const Chunk& chunk : chunks_) source_.release(chunk.memory);
 }
 
-void* Workspace::take(std::size_t bytes) {
-  bytes = (bytes + 63) / 64 * 64;
-  while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].size) {
-    ++chunk_;
-    used_ = 0;
+void* Workspace::take(std::size_t wanted) {
+  const std::size_t bytes = (wanted + 63) / 64 * 64;
+  void* memory;
+  if (source_.each_take) {
+    memory = source_.allocate(wanted);
+    chunks_.push_back({static_cast<std::byte*>(memory), wanted});
+    chunk_ = chunks_.size();
+  } else {
+    while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].size) {
+      ++chunk_;
+      used_ = 0;
+    }
+    if (chunk_ == chunks_.size()) {
+      const std::size_t size = std::max({bytes, smallest_chunk, expected_});
+      chunks_.push_back({static_cast<std::byte*>(source_.allocate(size)), size});
+      expected_ = 0;
+    }
+    memory = chunks_[chunk_].memory + used_;
+    used_ += bytes;
   }
-  if (chunk_ == chunks_.size()) {
-    const std::size_t size = std::max({bytes, smallest_chunk, expected_});
-    chunks_.push_back({static_cast<std::byte*>(source_.allocate(size)), size});
-    expected_ = 0;
-  }
-  void* memory = chunks_[chunk_].memory + used_;
-  used_ += bytes;
   in_use_ += bytes;
   if (in_use_ > peak_) peak_ = in_use_;
   return memory;
+}
+
+void Workspace::give_back(std::size_t chunk, std::size_t used, std::size_t in_use) {
+  chunk_ = chunk;
+  used_ = used;
+  in_use_ = in_use;
+  for (; source_.each_take && chunks_.size() > chunk; chunks_.pop_back()) source_.release(chunks_.back().memory);
 }
 
 }  // namespace abh

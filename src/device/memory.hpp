@@ -11,9 +11,15 @@ namespace abh {
 struct MemorySource {
   void* (*allocate)(std::size_t bytes);  // aligned to 64 bytes, uninitialised
   void (*release)(void* memory);
+  bool each_take = false;  // a Workspace asks for every take by itself, and gives it back when its scope ends
 };
 
 MemorySource host_memory();
+
+// Memory of the devices that share it with the host: host_memory(), or what stands in its place from now on. The tests
+// put red zones around everything (tests/red_zones.hpp).
+MemorySource memory_of_host_devices();
+void replace_memory_of_host_devices(MemorySource source);
 
 // Addresses without memory, to be counted: every allocation has its own, and whoever reads or writes there is stopped
 // by the machine. allocate throws Error beyond what any machine can address. Given back by the thread that asked for
@@ -62,11 +68,7 @@ class Workspace {
    public:
     explicit Scope(Workspace& workspace)
         : workspace_(workspace), chunk_(workspace.chunk_), used_(workspace.used_), in_use_(workspace.in_use_) {}
-    ~Scope() {
-      workspace_.chunk_ = chunk_;
-      workspace_.used_ = used_;
-      workspace_.in_use_ = in_use_;
-    }
+    ~Scope() { workspace_.give_back(chunk_, used_, in_use_); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
@@ -95,6 +97,7 @@ class Workspace {
   };
 
   void* take(std::size_t bytes);
+  void give_back(std::size_t chunk, std::size_t used, std::size_t in_use);
 
   MemorySource source_;
   std::vector<Chunk> chunks_;

@@ -26,7 +26,7 @@ abh::PlainDevice& device() {
 // A page has no system to ask for memory. All scratch memory of a call is here.
 namespace abh {
 
-MemorySource host_memory() { return {}; }
+MemorySource memory_of_host_devices() { return {}; }
 
 void* Workspace::take(std::size_t bytes) {
   alignas(64) static std::byte memory[1 << 14];
@@ -35,6 +35,8 @@ void* Workspace::take(std::size_t bytes) {
   used_ += (bytes + 63) / 64 * 64;
   return taken;
 }
+
+void Workspace::give_back(std::size_t, std::size_t used, std::size_t) { used_ = used; }
 
 }  // namespace abh
 
