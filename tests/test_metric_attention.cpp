@@ -359,5 +359,28 @@ TEST_CASE("metric attention: the query of one step", "[metric_attention][gpu]") 
   }
 }
 
+// A row that ends in scalars, right behind another one and far from it: no compiler may round differently there.
+TEST_CASE("metric_attention: a step has the same bits wherever its rows lie", "[metric_attention]") {
+  for_each_cpu(1, [](auto& device, const std::string& name) {
+    using Device = std::decay_t<decltype(device)>;
+    for (Index K = 3; K <= 20; ++K) {
+      CAPTURE(name, K);
+      const Array<double> values =
+          random_values(weight("value", {K + K * (K + 1) / 2}), 9, static_cast<std::uint32_t>(K));
+      std::vector<std::vector<float>> queries;
+      for (const Index distance : {K, K + 1, K + 3, K + 64}) {
+        std::vector<float> rows(static_cast<std::size_t>(distance + K)), metric;
+        for (Index k = 0; k < K; ++k) rows[static_cast<std::size_t>(k)] = static_cast<float>(values[std::size_t(k)]);
+        for (std::size_t l = static_cast<std::size_t>(K); l < values.size(); ++l)
+          metric.push_back(static_cast<float>(values[l]));
+        metric_query_step<Device, float>(device, rows.data() + distance, rows.data(), metric.data(), MetricForm::packed,
+                                         1, K);
+        queries.emplace_back(rows.begin() + distance, rows.end());
+        CHECK(queries.back() == queries.front());
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace abh
