@@ -18,7 +18,7 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
   const Index block = block_rows(a.B * a.N, a.C, a.K);
   const Index blocks = blocks_of(a.C, block);
   typename Device::Scope scratch(device.workspace);
-  T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, block));
+  T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, a.S, block));
   const BiasTable<T> bias(scratch, a);
   if constexpr (biased) parallel_for(device, a.N, [&](Index n, Index) { bias.fill(a, n); });
   parallel_for(device, a.B * a.N * blocks, [&](Index task, Index worker) {
@@ -27,7 +27,7 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
     const Index i = task % blocks;
     const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
     forward_block<biased, T>(a, head / a.N, head % a.N, t * block, block, bias.of_head(head % a.N),
-                             per_worker + worker * forward_scratch<T>(a.K, block));
+                             per_worker + worker * forward_scratch<T>(a.K, a.S, block));
   });
 }
 
@@ -79,17 +79,28 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       if (sight.distance_bias_nc) score_c[c] += sight.distance_bias_nc[n * sight.distances + rows - 1 - c];
       max = larger(max, score_c[c]);
     }
-    RowSum<T> sum;  // (attention.2)
-    for_lanes<T>(rows, [&]<class L>(Index c) {
-      const L power = exponential<L>(load<L>(score_c + c) - max);
-      sum += power;
-      store<L>(score_c + c, power);
-    });
-    const T inverse = rows == 0 ? T(0) : T(1) / sum.total();
+    // Tile by tile, and the sums of tiles as pairs: a sum of a million terms that are added one by one would drift.
+    T sum = T(0), sum_low = T(0);
+    for (Index first_row = 0; first_row < rows; first_row += tile) {
+      RowSum<T> of_tile;
+      for_lanes<T>(lesser(tile, rows - first_row), [&]<class L>(Index c) {
+        const L power = exponential<L>(load<L>(score_c + first_row + c) - max);
+        of_tile += power;
+        store<L>(score_c + first_row + c, power);
+      });
+      add_to_pair(sum, sum_low, of_tile.total());  // (attention.2)
+    }
+    const T inverse = rows == 0 ? T(0) : T(1) / (sum + sum_low);
     for_lanes<T>(a.K, [&]<class L>(Index k) {  // (attention.3)
-      L out = splat<L>(T(0));
-      for (Index c = 0; c < rows; ++c) out += score_c[c] * load<L>(value_ck + c * H + k);
-      store<L>(a.out_h + n * a.K + k, out * inverse);
+      L out = splat<L>(T(0)), low = splat<L>(T(0));
+      for (Index first_row = 0; first_row < rows; first_row += tile) {
+        L of_tile = splat<L>(T(0));
+        for (Index c = first_row; c < lesser(first_row + tile, rows); ++c) {
+          of_tile += score_c[c] * load<L>(value_ck + c * H + k);
+        }
+        add_to_pair(out, low, of_tile);
+      }
+      store<L>(a.out_h + n * a.K + k, (out + low) * inverse);
     });
   });
 }

@@ -47,19 +47,16 @@ struct Product {
   Steps which = Steps::all;
 };
 
-// A block of `rows` rows and a few vectors: its sums stay in registers.
+// A block of `rows` rows and a few vectors: its sums stay in registers. They begin with 0 and join at the end what is
+// there: so a long sum is one over tiles, whose sums are short (docs/layers/attention.md, Long sums).
 template <bool add, int vectors, int rows, class T>
 inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_stride, const T* a, Index row_stride,
                                                          Index step_stride, const T* b, Index b_stride, Index steps) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   L sum[rows][vectors];
-  const T* old = out;
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-    unrolled<vectors>([&](int v) __attribute__((always_inline)) {
-      sum[r][v] = add ? load<L>(old + v * width) : splat<L>(T(0));
-    });
-    old += out_stride;
+    unrolled<vectors>([&](int v) __attribute__((always_inline)) { sum[r][v] = splat<L>(T(0)); });
   });
   for (; steps > 0; --steps) {
     L b_vectors[vectors];
@@ -73,7 +70,9 @@ inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_strid
     b += b_stride;
   }
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-    unrolled<vectors>([&](int v) __attribute__((always_inline)) { store<L>(out + v * width, sum[r][v]); });
+    unrolled<vectors>([&](int v) __attribute__((always_inline)) {
+      store<L>(out + v * width, add ? load<L>(out + v * width) + sum[r][v] : sum[r][v]);
+    });
     out += out_stride;
   });
 }

@@ -35,6 +35,13 @@ T score_scale(const Arguments& a) {
 // Queries or keys in a tile: a tile of scores, keys and values stays in the first two caches.
 constexpr Index tile = 64;
 
+// Keys or queries whose tiles are summed one after the other. Sections are summed apart: where sums have grown,
+// rounding what joins them always the same way would be a drift (docs/layers/attention.md, Long sums).
+constexpr Index section = 16 * tile;
+
+// Whether an interval of keys or queries is met in more than one section.
+inline bool in_sections(const Stretch& met) { return !met.empty() && met.begin / section < (met.end - 1) / section; }
+
 // Tasks that a pass should have at least, where there is so much to share out.
 constexpr Index enough_tasks = 16;
 
@@ -130,12 +137,13 @@ constexpr int weights_at_once = ABH_LANE_BYTES == 64 || by_element ? 4 : 2;
 
 // Numbers of scratch memory that one task of the forward pass needs.
 template <class T>
-Index forward_scratch(Index K, Index block) {
-  return (K + padded<T>(K)) * block + padded<T>(K) * tile;
+Index forward_scratch(Index K, Index S, Index block) {
+  return (K + padded<T>(K)) * block + padded<T>(K) * (tile + (S > section ? 2 * block : 0));
 }
 
 // One block of queries against every key it sees. State per query: max of the scores before their factor, sum, and K
-// outputs not yet divided by the sum. bias_x: of the head, by distance.
+// outputs not yet divided by the sum; the same of the sections that are done with, sums and outputs as pairs. bias_x:
+// of the head, by distance.
 template <bool biased, class T>
 void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_query, Index block, const T* bias_x,
                    T* scratch) {
@@ -152,11 +160,15 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
   const Rows<T> out_ck = rows(a.out_bch, 0, a.C).from(first_query);
   const Index queries = lesser(block, a.C - first_query);
   const T scale = score_scale<T>(a);
+  const T to_exponent = scale * T(log2_e);  // (attention.1), its factor, and to the base 2
 
   T* query_gkc = scratch;
   T* padded_sk = query_gkc + K * block;
-  const Rows<T> sum_ck = K == padded_K ? out_ck : Rows<T>{padded_sk + padded_K * tile, padded_K};
+  const Rows<T> padded_sum_ck{padded_sk + padded_K * tile, padded_K};
+  const Rows<T> sum_ck = K == padded_K ? out_ck : padded_sum_ck;
+  const Rows<T> total_ck = padded_sum_ck.from(block), total_low_ck = total_ck.from(block);
   alignas(64) T max_c[most_rows], sum_c[most_rows], shrink_c[group<T>];
+  alignas(64) T total_max_c[most_rows], total_sum_c[most_rows], total_sum_low_c[most_rows];
   alignas(64) T weight_sc[tile * group<T>];  // a key tile x a group of queries: scores, then weights
   transpose_groups<T>(query_gkc, query_ck, queries, K);
   for (Index c = 0; c < padded<T>(queries); ++c) {
@@ -171,9 +183,48 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
     if (seen_by(g, group_queries).empty()) clear_rows<T>(sum_ck.from(g), group_queries, padded_K);
   }
 
+  const Stretch of_block = seen_by(0, queries);
+  if (in_sections(of_block)) {
+    for (Index c = 0; c < padded<T>(queries); ++c) {
+      total_max_c[c] = T(-infinity);
+      total_sum_c[c] = total_sum_low_c[c] = T(0);
+    }
+    clear_rows<T>(total_ck, queries, padded_K);
+    clear_rows<T>(total_low_ck, queries, padded_K);
+  }
+  // A section's max, sum and outputs merge into those of the sections before, and begin anew. One function, so that it
+  // rounds alike wherever it stands.
+  const auto merge_section = [&](Index g, Index group_queries) __attribute__((noinline)) {
+    alignas(64) T shrink_total_c[group<T>], shrink_here_c[group<T>];
+    for (Index half = 0; half < group_queries; half += width) {
+      const Index c = g + half;
+      const L max_before = load<L>(total_max_c + c), max_here = load<L>(max_c + c), max = larger(max_before, max_here);
+      const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
+      L shrink[] = {(max_before - base) * to_exponent, (max_here - base) * to_exponent};
+      powers_of_two(shrink);
+      L sum = load<L>(total_sum_c + c) * shrink[0], low = load<L>(total_sum_low_c + c) * shrink[0];
+      add_to_pair(sum, low, load<L>(sum_c + c) * shrink[1]);
+      store<L>(total_max_c + c, max);
+      store<L>(total_sum_c + c, sum);
+      store<L>(total_sum_low_c + c, low);
+      store<L>(max_c + c, splat<L>(T(-infinity)));
+      store<L>(sum_c + c, splat<L>(T(0)));
+      store<L>(shrink_total_c + half, shrink[0]);
+      store<L>(shrink_here_c + half, shrink[1]);
+    }
+    for (Index c = 0; c < group_queries; ++c) {
+      T *sum_k = sum_ck[g + c], *total_k = total_ck[g + c], *low_k = total_low_ck[g + c];
+      for (Index k = 0; k < padded_K; k += width) {
+        L total = load<L>(total_k + k) * shrink_total_c[c], low = load<L>(low_k + k) * shrink_total_c[c];
+        add_to_pair(total, low, load<L>(sum_k + k) * shrink_here_c[c]);
+        store<L>(total_k + k, total);
+        store<L>(low_k + k, low);
+      }
+    }
+  };
+
   // Each group of queries fetches a share of the next tile of keys and values.
   const Index next_rows = blocks_of(tile * group<T>, block);
-  const Stretch of_block = seen_by(0, queries);
   for (Index first_key = of_block.begin / tile * tile; first_key < of_block.end; first_key += tile) {
     const Index tile_keys = lesser(tile, a.S - first_key);
     const Token* mask_s = sight.mask_bs ? sight.mask_bs + b * a.S + first_key : nullptr;
@@ -231,7 +282,6 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         for (Index key = from; key < seen; ++key) max = larger(max, load<L>(weight_s + key * group<T>));
         // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
         const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
-        const T to_exponent = scale * T(log2_e);  // (attention.1), its factor, and to the base 2
         L shrink[] = {(old_max - base) * to_exponent};
         powers_of_two(shrink);
         L sum = splat<L>(T(0));
@@ -255,7 +305,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         store<L>(shrink_c + half, shrink[0]);
       }
       // The outputs so far move to the new maximum as well; most maxima come early and do not change any more.
-      const bool begins = first_key <= of_group.begin;
+      const bool begins = first_key <= of_group.begin || first_key % section == 0;
       for (Index c = 0; !begins && c < group_queries; ++c) {
         if (shrink_c[c] == T(1)) continue;
         T* sum_k = sum_ck[g + c];
@@ -269,6 +319,20 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
                    .steps = keys - from,
                    .add = !begins,
                    .which = diagonal && keys == before + group_queries ? Steps::to_diagonal : Steps::all});
+      const Index end_key = first_key + tile;
+      if (end_key % section == 0 && end_key < of_group.end) merge_section(g, group_queries);
+    }
+  }
+  for (Index g = 0; g < queries; g += group<T>) {
+    const Index group_queries = lesser(group<T>, queries - g);
+    if (!in_sections(seen_by(g, group_queries))) continue;
+    merge_section(g, group_queries);
+    for (Index c = g; c < g + group_queries; ++c) {
+      max_c[c] = total_max_c[c];
+      sum_c[c] = total_sum_c[c] + total_sum_low_c[c];
+      for (Index k = 0; k < padded_K; k += width) {
+        store<L>(sum_ck[c] + k, load<L>(total_ck[c] + k) + load<L>(total_low_ck[c] + k));
+      }
     }
   }
 
@@ -289,8 +353,15 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
 
 // Numbers of scratch memory that one task of the backward pass needs.
 template <class T>
-Index backward_scratch(Index K, Index block) {
-  return (2 * K + 3 * padded<T>(K)) * block + 2 * padded<T>(K) * tile;
+Index backward_scratch(Index K, Index C, Index block) {
+  return (2 * K + 3 * padded<T>(K)) * block + padded<T>(K) * (3 * tile + (C > section ? 2 * block : 0));
+}
+
+template <class T>
+void add_rows(Rows<T> to_ck, Rows<T> x_ck, Index count, Index K) {
+  for (Index c = 0; c < count; ++c) {
+    for_lanes<T>(K, [&]<class L>(Index k) { store<L>(to_ck[c] + k, load<L>(to_ck[c] + k) + load<L>(x_ck[c] + k)); });
+  }
 }
 
 // One block of keys against every query that sees it: finishes d_key and d_value of the block, adds its part to
@@ -324,6 +395,8 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
   const Rows<const T> padded_key_sk = padded_rows<T>(key_sk, keys, K, several_tiles, padded_sk);
   const Rows<T> d_key_sum_sk = K == padded_K ? d_key_sk : Rows<T>{padded_sk + padded_K * block, padded_K};
   const Rows<T> d_value_sum_sk = K == padded_K ? d_value_sk : Rows<T>{padded_sk + 2 * padded_K * block, padded_K};
+  const Rows<T> d_query_of_block_ck{padded_tile_ck + 2 * padded_K * tile, padded_K};
+  const Rows<T> d_key_total_sk = d_query_of_block_ck.from(tile), d_value_total_sk = d_key_total_sk.from(block);
   alignas(64) T hide_s[most_rows];           // added to the scores of a key: 0, or -infinity for a weight of 0
   alignas(64) T weight_cs[tile * group<T>];  // a query tile x a group of keys
   alignas(64) T d_score_cs[tile * tile];     // a query tile x a key tile
@@ -344,7 +417,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
   }
 
   const Stretch seers = seers_of(0, keys);
-  for (Index first_query = seers.begin / tile * tile; first_query < seers.end; first_query += tile) {
+  for (Index first_query = seers.begin / tile * tile; !seers.empty() && first_query < seers.end; first_query += tile) {
     const Index queries = lesser(tile, a.C - first_query);
     const Rows<const T> tile_query_ck =
         padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_tile_ck);
@@ -354,11 +427,13 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
     const bool begins_d_query = first_key < (seen.begin / block + pieces) * block;
     const Index begin = larger(seen.begin - first_key, Index(0)) / tile * tile;
     const Index end = lesser(seen.end - first_key, keys);
+    const Rows<T> d_query_tile_ck = begins_d_query ? d_query_ck.from(first_query) : d_query_of_block_ck;
     for (Index key = begin; key < end; key += tile) {
       const Index tile_keys = lesser(tile, keys - key);
       const Index behind = first_key + key - first_query - sight.offset;  // where the first query stands, the first key
       const bool diagonal = sight.causal && behind == 0;
-      const bool begins_d_key = first_query <= seers_of(key, tile_keys).begin;
+      const Stretch of_tile = seers_of(key, tile_keys);
+      const bool begins_d_key = first_query <= of_tile.begin || first_query % section == 0;
       for (Index g = 0; g < tile_keys; g += group<T>) {
         const Index group_keys = lesser(group<T>, tile_keys - g);
         // On the diagonal, queries before the first key of the group are left out, and the next ones see no key of the
@@ -442,16 +517,29 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
       for (Index c = 0; c < queries; c += step) {  // (attention.8)
         const Index some = lesser(step, queries - c);
         const bool to_diagonal = diagonal && c + some <= tile_keys;
-        multiply<T>({.out = d_query_ck.from(first_query + c),
+        multiply<T>({.out = d_query_tile_ck.from(c),
                      .a = {d_score_cs + c * tile, tile, 1},
                      .b = padded_key_sk.from(key),
                      .rows = some,
                      .lanes = padded_K,
                      .steps = to_diagonal ? c + some : tile_keys,
-                     .add = !begins_d_query || key > begin,
+                     .add = key > begin,
                      .which = to_diagonal ? Steps::to_diagonal : Steps::all});
       }
+      const Index end_query = first_query + tile;
+      if (end_query % section == 0 && end_query < of_tile.end) {
+        const auto add_section = end_query - section <= of_tile.begin ? copy_back<T> : add_rows<T>;
+        add_section(d_key_total_sk.from(key), d_key_sum_sk.from(key), tile_keys, padded_K);
+        add_section(d_value_total_sk.from(key), d_value_sum_sk.from(key), tile_keys, padded_K);
+      }
     }
+    if (!begins_d_query) add_rows(d_query_ck.from(first_query), d_query_of_block_ck, queries, padded_K);
+  }
+  for (Index key = 0; key < keys; key += tile) {
+    const Index tile_keys = lesser(tile, keys - key);
+    if (!in_sections(seers_of(key, tile_keys))) continue;
+    add_rows(d_key_sum_sk.from(key), d_key_total_sk.from(key), tile_keys, padded_K);
+    add_rows(d_value_sum_sk.from(key), d_value_total_sk.from(key), tile_keys, padded_K);
   }
   copy_back<T>(d_key_sk, d_key_sum_sk, keys, K);
   copy_back<T>(d_value_sk, d_value_sum_sk, keys, K);
@@ -498,7 +586,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   T* delta_bnc = scratch.template take<T>(heads * a.C);
   T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
-  T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K, block));
+  T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K, a.C, block));
   const BiasTable<T> bias(scratch, a);
   const auto rows = [&](auto* first, Index stride, Index head) {
     return head_rows(first, stride, head / a.N, head % a.N, a.C, a.N, a.K);
@@ -525,7 +613,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
                                         : Rows<T>{d_query_pbnck + (piece * heads + head) * a.C * padded_K, padded_K};
     for (Index t = piece; t < blocks; t += pieces) {
       backward_block<biased, T>(a, head / a.N, head % a.N, t * block, block, d_query_ck, pieces, delta_bnc + head * a.C,
-                                bias.of_head(head % a.N), per_worker + worker * backward_scratch<T>(a.K, block));
+                                bias.of_head(head % a.N), per_worker + worker * backward_scratch<T>(a.K, a.C, block));
     }
   });
   if (in_place) return;

@@ -42,6 +42,15 @@ inline To bits_as(const From& from) {
   return to;
 }
 
+// Adds x to a sum that is kept as a pair of numbers: `low` takes what rounding keeps out of `high`, to the last bit
+// (Knuth's two-sum), so that high + low has about twice the digits.
+template <class L>
+inline void add_to_pair(L& high, L& low, const L& x) {
+  const L sum = high + x, added = sum - high;
+  low += (high - (sum - added)) + (x - added);
+  high = sum;
+}
+
 // x between two bounds; NaN stays.
 template <class L>
 inline L clamped(const L& x, ScalarOf<L> low, ScalarOf<L> high) {

@@ -29,13 +29,32 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   Left<T, KP> query;
   Part<T, KP> out;
   float max[Score::rows], sum[Score::rows];  // the sum is that of this lane's columns
+  // Of the sections that are done with: their outputs wait in memory.
+  float total_max[Score::rows], total_sum[Score::rows], total_sum_low[Score::rows];
   for (int r = 0; r < Score::rows; ++r) {
-    max[r] = -infinity;
-    sum[r] = 0;
+    max[r] = total_max[r] = -infinity;
+    sum[r] = total_sum[r] = total_sum_low[r] = 0;
   }
+  const Range keys = sight.keys_of(at.first, tile);
+  const auto merge_section = [&](bool first_section, bool last_section) {
+    float shrink[Score::rows];
+    for (int r = 0; r < Score::rows; ++r) {
+      const float new_max = fmaxf(total_max[r], max[r]);
+      const float base = new_max == -infinity ? 0 : new_max, factor = power_of_2((max[r] - base) * scale_2);
+      shrink[r] = power_of_2((total_max[r] - base) * scale_2);
+      total_max[r] = new_max;
+      total_sum[r] *= shrink[r];
+      total_sum_low[r] *= shrink[r];
+      add_to_pair(total_sum[r], total_sum_low[r], sum[r] * factor);
+      max[r] = last_section ? new_max : -infinity;
+      sum[r] = last_section ? total_sum[r] + total_sum_low[r] : 0;
+      for (int k = 0; k < out.columns; ++k) out.at(r, k) *= factor;
+    }
+    end_section(out, query_rows(a.out_bch, 0, a, at), at.first, C, K, first_section, last_section, shrink);
+  };
   fetch<wide>(shared.own[0], query_ck, at.first, C, K);
   for_tiles<stages<T, KP, 1>, general>(
-      sight.keys_of(at.first, tile),
+      keys,
       [&](int first_key, int stage) {
         fetch<wide>(shared.other[stage][0], key_sk, first_key, S, K);
         fetch<wide>(shared.other[stage][1], value_sk, first_key, S, K);
@@ -67,7 +86,9 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
           }
           multiply_columns(out, score, shared.other[stage][1], part, shared.weights);
         }
+        if (ends_section<T>(first_key, keys)) merge_section(is_first_section(first_key, keys), false);
       });
+  if (in_sections<T>(keys)) merge_section(false, true);
 
   float* lse_c = a.lse_bnc + Index{at.head} * C;
   for (int r = 0; r < Score::rows; ++r) {
@@ -128,8 +149,10 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   }
   __syncthreads();  // everyone has read out
 
+  const Rows<T> d_query_ck = query_rows(a.d_query_bch, a.d_query_stride, a, at);
+  const Range keys = sight.keys_of(at.first, tile);
   for_tiles<stages<T, KP, 2>, general>(
-      sight.keys_of(at.first, tile),
+      keys,
       [&](int first_key, int stage) {
         fetch<wide>(shared.other[stage][0], key_sk, first_key, S, K);
         fetch<wide>(shared.other[stage][1], value_sk, first_key, S, K);
@@ -156,10 +179,13 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
           }
           multiply_columns(d_query, d_score, key, part, shared.weights);  // (attention.8)
         }
+        if (!ends_section<T>(first_key, keys)) return;
+        end_section(d_query, d_query_ck, at.first, C, K, is_first_section(first_key, keys), false);
       });
+  if (in_sections<T>(keys)) end_section(d_query, d_query_ck, at.first, C, K, false, true);
   lay_down(shared.own[0], d_query, plan.scale);
   __syncthreads();
-  put<wide>(query_rows(a.d_query_bch, a.d_query_stride, a, at), shared.own[0], at.first, C, K);
+  put<wide>(d_query_ck, shared.own[0], at.first, C, K);
 }
 
 // Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
@@ -181,8 +207,11 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   Part<T, KP> d_key, d_value;
   fetch<wide>(shared.own[0], key_rows<general>(a.key_bsh, a.key_stride, a, at), at.first, S, K);
   fetch<wide>(shared.own[1], key_rows<general>(a.value_bsh, a.value_stride, a, at), at.first, S, K);
+  const Rows<T> d_key_sk = key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at);
+  const Rows<T> d_value_sk = key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at);
+  const Range queries = sight.queries_of(at.first, tile, C);
   for_tiles<stages<T, KP, 2>, general>(
-      sight.queries_of(at.first, tile, C),
+      queries,
       [&](int first_query, int stage) {
         fetch<wide>(shared.other[stage][0], query_ck, first_query, C, K);
         fetch<wide>(shared.other[stage][1], d_out_ck, first_query, C, K);
@@ -220,18 +249,26 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
           multiply_columns(d_value, weight, d_out, part, shared.weights);  // (attention.10)
           multiply_columns(d_key, d_score, query, part, shared.weights);   // (attention.9)
         }
+        if (!ends_section<T>(first_query, queries)) return;
+        end_section(d_key, d_key_sk, at.first, S, K, is_first_section(first_query, queries), false);
+        end_section(d_value, d_value_sk, at.first, S, K, is_first_section(first_query, queries), false);
       });
+  if (in_sections<T>(queries)) {
+    end_section(d_key, d_key_sk, at.first, S, K, false, true);
+    end_section(d_value, d_value_sk, at.first, S, K, false, true);
+  }
   lay_down(shared.own[0], d_key, plan.scale);
   lay_down(shared.own[1], d_value, 1);
   __syncthreads();
-  put<wide>(key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at), shared.own[0], at.first, S, K);
-  put<wide>(key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at), shared.own[1], at.first, S, K);
+  put<wide>(d_key_sk, shared.own[0], at.first, S, K);
+  put<wide>(d_value_sk, shared.own[1], at.first, S, K);
 }
 
 // ---- Step ----
 
 // Cached rows of one block. The cache of a head is dealt out to blocks in chunks, each of which leaves a triple:
-// maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order.
+// maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order, sums and outputs
+// as pairs.
 constexpr int chunk = 64;
 constexpr int step_threads = 128;
 
@@ -286,19 +323,19 @@ template <class T>
 __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
   const Index n = blockIdx.x;
   const float* of_head = triple + n * chunks * (K + 2);
-  float max = -infinity, sum = 0;
+  float max = -infinity, sum = 0, sum_low = 0;
   for (int i = 0; i < chunks; ++i) max = fmaxf(max, of_head[Index{i} * (K + 2) + K]);
   for (int i = 0; i < chunks; ++i) {
     const float* of_chunk = of_head + Index{i} * (K + 2);
-    sum += of_chunk[K + 1] * expf(of_chunk[K] - max);
+    add_to_pair(sum, sum_low, of_chunk[K + 1] * expf(of_chunk[K] - max));
   }
   for (int k = int(threadIdx.x); k < K; k += step_threads) {
-    float out = 0;
+    float out = 0, out_low = 0;
     for (int i = 0; i < chunks; ++i) {
       const float* of_chunk = of_head + Index{i} * (K + 2);
-      out += of_chunk[k] * expf(of_chunk[K] - max);
+      add_to_pair(out, out_low, of_chunk[k] * expf(of_chunk[K] - max));
     }
-    out_h[n * K + k] = T(chunks == 0 ? 0 : out / sum);  // (attention.3)
+    out_h[n * K + k] = T(chunks == 0 ? 0 : (out + out_low) / (sum + sum_low));  // (attention.3)
   }
 }
 
@@ -367,7 +404,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
              shared_bytes<T, KP, 1>(), device.stream(), a, plan);
     };
     if (with_width<T>(a.K, wide, in_tiles)) return;
-    launch(plain_forward_kernel<T, general>, rows, warp_size, std::size_t(a.K) * sizeof(float), device.stream(), a,
+    launch(plain_forward_kernel<T, general>, rows, warp_size, 3 * std::size_t(a.K) * sizeof(float), device.stream(), a,
            plan.scale);
   };
   is_general(a) ? run.template operator()<true>() : run.template operator()<false>();
@@ -393,7 +430,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
     };
     if (with_width<T>(a.K, wide, in_tiles)) return;
     float* delta_bnc = scratch.template take<float>(rows);
-    const std::size_t bytes = std::size_t(a.K) * sizeof(float);
+    const std::size_t bytes = 3 * std::size_t(a.K) * sizeof(float);
     launch(plain_backward_query_kernel<T, general>, rows, warp_size, bytes, device.stream(), a, delta_bnc, plan.scale);
     launch(plain_backward_key_kernel<T, general>, keys, warp_size, 2 * bytes, device.stream(), a, delta_bnc,
            plan.scale);

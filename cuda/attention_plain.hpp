@@ -19,9 +19,38 @@ __device__ __forceinline__ float dot_product(const T* x_k, const T* y_k, int K) 
   return warp_sum(sum);
 }
 
-template <class T>
-__device__ __forceinline__ void lay_row(T* to_k, const float* from_k, float factor, int K) {
-  for (int k = int(threadIdx.x); k < K; k += warp_size) to_k[k] = T(from_k[k] * factor);
+// A row of long sums in shared memory, 3 K floats: those of a tile, and of the tiles before as pairs. Each lane in its
+// own channels.
+struct LongSum {
+  float *tile_k, *total_k, *low_k;
+  int K;
+
+  __device__ LongSum(float* memory, Index channels)
+      : tile_k(memory), total_k(memory + channels), low_k(total_k + channels), K(int(channels)) {
+    for (int k = int(threadIdx.x); k < K; k += warp_size) tile_k[k] = total_k[k] = low_k[k] = 0;
+  }
+  // The tile is done: it joins the others, each side times a factor.
+  __device__ __forceinline__ void end_tile(float shrink = 1, float factor = 1) const {
+    for (int k = int(threadIdx.x); k < K; k += warp_size) {
+      total_k[k] *= shrink;
+      low_k[k] *= shrink;
+      add_to_pair(total_k[k], low_k[k], tile_k[k] * factor);
+      tile_k[k] = 0;
+    }
+  }
+  template <class T>
+  __device__ __forceinline__ void lay_down(T* to_k, float factor) const {
+    for (int k = int(threadIdx.x); k < K; k += warp_size) to_k[k] = T((total_k[k] + low_k[k]) * factor);
+  }
+};
+
+// Calls each(i) for every i of a range, and end_tile() after the last one of a tile.
+template <class Each, class EndTile>
+__device__ __forceinline__ void for_each_in_tiles(const Range& range, const Each& each, const EndTile& end_tile) {
+  for (int i = range.begin; i < range.end; ++i) {
+    each(i);
+    if ((i + 1) % tile == 0 || i + 1 == range.end) end_tile();
+  }
 }
 
 // Blocks are numbered with rows fastest, of which a head has `count`.
@@ -33,66 +62,81 @@ __device__ __forceinline__ Place place_of_row(Index count, Index heads_of_sequen
 // Grid: a block of one warp for each query.
 template <class T, bool general>
 __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
-  float* out_k = static_cast<float*>(dynamic_shared_memory());
+  const LongSum out(static_cast<float*>(dynamic_shared_memory()), a.K);
   const Place at = place_of_row(a.C, a.N);
   const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
   const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
   const T* query_k = query_rows(a.query_bch, a.query_stride, a, at)[at.first];
   const HeadSight<general> sight = sight_of<general>(a, at);
-  const Range keys = sight.keys_of(at.first, 1);
   const int K = int(a.K), lane = int(threadIdx.x);
 
-  for (int k = lane; k < K; k += warp_size) out_k[k] = 0;
-  float max = -infinity, sum = 0;
-  for (int key = keys.begin; key < keys.end; ++key) {
-    if (!sight.sees(at.first, key)) continue;
-    const float product = scale * dot_product(query_k, key_sk[key], K);  // (attention.1)
-    const float score = sight.join_bias(product, at.first, key);         // (attention.11)
-    const float new_max = fmaxf(max, score);
-    const float shrink = expf(max - new_max), power = expf(score - new_max);
-    max = new_max;
-    sum = sum * shrink + power;  // (attention.2)
-    for (int k = lane; k < K; k += warp_size) out_k[k] = out_k[k] * shrink + power * float(value_sk[key][k]);
-  }
+  float max = -infinity, sum = 0;                                 // of a tile
+  float total_max = -infinity, total_sum = 0, total_sum_low = 0;  // of the tiles before
+  for_each_in_tiles(
+      sight.keys_of(at.first, 1),
+      [&](int key) {
+        if (!sight.sees(at.first, key)) return;
+        const float product = scale * dot_product(query_k, key_sk[key], K);  // (attention.1)
+        const float score = sight.join_bias(product, at.first, key);         // (attention.11)
+        const float new_max = fmaxf(max, score);
+        const float shrink = expf(max - new_max), power = expf(score - new_max);
+        max = new_max;
+        sum = sum * shrink + power;  // (attention.2)
+        for (int k = lane; k < K; k += warp_size) {
+          out.tile_k[k] = out.tile_k[k] * shrink + power * float(value_sk[key][k]);
+        }
+      },
+      [&] {
+        const float new_max = fmaxf(total_max, max), base = new_max == -infinity ? 0 : new_max;
+        const float shrink = expf(total_max - base), factor = expf(max - base);
+        out.end_tile(shrink, factor);
+        total_sum *= shrink;
+        total_sum_low *= shrink;
+        add_to_pair(total_sum, total_sum_low, sum * factor);
+        total_max = new_max;
+        max = -infinity;
+        sum = 0;
+      });
+  sum = total_sum + total_sum_low;
   const bool sees_none = sum == 0;
-  lay_row(query_rows(a.out_bch, 0, a, at)[at.first], out_k, sees_none ? 0 : 1 / sum, K);  // (attention.3)
+  out.lay_down(query_rows(a.out_bch, 0, a, at)[at.first], sees_none ? 0 : 1 / sum);  // (attention.3)
   if (lane > 0) return;
-  a.lse_bnc[Index{at.head} * a.C + at.first] = sees_none ? infinity : max + logf(sum);  // (attention.4)
+  a.lse_bnc[Index{at.head} * a.C + at.first] = sees_none ? infinity : total_max + logf(sum);  // (attention.4)
 }
 
 // Grid: a block of one warp for each query. Makes delta for the kernel below.
 template <class T, bool general>
 __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta_bnc, float scale) {
-  float* d_query_k = static_cast<float*>(dynamic_shared_memory());
+  const LongSum d_query(static_cast<float*>(dynamic_shared_memory()), a.K);
   const Place at = place_of_row(a.C, a.N);
   const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
   const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
   const T* query_k = query_rows(a.query_bch, a.query_stride, a, at)[at.first];
   const T* d_out_k = query_rows(a.d_out_bch, 0, a, at)[at.first];
   const HeadSight<general> sight = sight_of<general>(a, at);
-  const Range keys = sight.keys_of(at.first, 1);
   const int K = int(a.K), lane = int(threadIdx.x);
   const Index bnc = Index{at.head} * a.C + at.first;
 
   const float delta = dot_product(d_out_k, query_rows(a.out_bch, 0, a, at)[at.first], K);  // (attention.6)
   if (lane == 0) delta_bnc[bnc] = delta;
-  for (int k = lane; k < K; k += warp_size) d_query_k[k] = 0;
-  for (int key = keys.begin; key < keys.end; ++key) {
-    if (!sight.sees(at.first, key)) continue;
-    const float product = dot_product(query_k, key_sk[key], K);
-    const float weight = expf(fmaf(scale, product, sight.join_bias(-a.lse_bnc[bnc], at.first, key)));
-    const float d_score = weight * (dot_product(d_out_k, value_sk[key], K) - delta);
-    for (int k = lane; k < K; k += warp_size) d_query_k[k] += d_score * float(key_sk[key][k]);
-  }
-  lay_row(query_rows(a.d_query_bch, a.d_query_stride, a, at)[at.first], d_query_k, scale,
-          K);  // (attention.8)
+  for_each_in_tiles(
+      sight.keys_of(at.first, 1),
+      [&](int key) {
+        if (!sight.sees(at.first, key)) return;
+        const float product = dot_product(query_k, key_sk[key], K);
+        const float weight = expf(fmaf(scale, product, sight.join_bias(-a.lse_bnc[bnc], at.first, key)));
+        const float d_score = weight * (dot_product(d_out_k, value_sk[key], K) - delta);
+        for (int k = lane; k < K; k += warp_size) d_query.tile_k[k] += d_score * float(key_sk[key][k]);
+      },
+      [&] { d_query.end_tile(); });
+  d_query.lay_down(query_rows(a.d_query_bch, a.d_query_stride, a, at)[at.first], scale);  // (attention.8)
 }
 
 // Grid: a block of one warp for each key.
 template <class T, bool general>
 __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* delta_bnc, float scale) {
-  float* d_key_k = static_cast<float*>(dynamic_shared_memory());
-  float* d_value_k = d_key_k + a.K;
+  float* memory = static_cast<float*>(dynamic_shared_memory());
+  const LongSum d_key(memory, a.K), d_value(memory + 3 * a.K, a.K);
   const Place at = place_of_row(a.S, a.N);
   const Rows<const T> query_ck = query_rows(a.query_bch, a.query_stride, a, at);
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, a, at);
@@ -101,22 +145,26 @@ __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* d
   const HeadSight<general> sight = sight_of<general>(a, at);
   const int C = int(a.C), K = int(a.K), lane = int(threadIdx.x);
 
-  for (int k = lane; k < K; k += warp_size) d_key_k[k] = d_value_k[k] = 0;
-  const Range queries = sight.queries_of(at.first, 1, C);
-  for (int query = queries.begin; query < queries.end; ++query) {
-    if (!sight.sees(query, at.first)) continue;
-    const Index bnc = Index{at.head} * C + query;
-    const float product = dot_product(query_ck[query], key_k, K);
-    const float weight =
-        expf(fmaf(scale, product, sight.join_bias(-a.lse_bnc[bnc], query, at.first)));           // (attention.5)
-    const float d_score = weight * (dot_product(d_out_ck[query], value_k, K) - delta_bnc[bnc]);  // (attention.7)
-    for (int k = lane; k < K; k += warp_size) {
-      d_key_k[k] += d_score * float(query_ck[query][k]);
-      d_value_k[k] += weight * float(d_out_ck[query][k]);
-    }
-  }
-  lay_row(key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at)[at.first], d_key_k, scale, K);    // (attention.9)
-  lay_row(key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at)[at.first], d_value_k, 1, K);  // (attention.10)
+  for_each_in_tiles(
+      sight.queries_of(at.first, 1, C),
+      [&](int query) {
+        if (!sight.sees(query, at.first)) return;
+        const Index bnc = Index{at.head} * C + query;
+        const float product = dot_product(query_ck[query], key_k, K);
+        const float weight =
+            expf(fmaf(scale, product, sight.join_bias(-a.lse_bnc[bnc], query, at.first)));           // (attention.5)
+        const float d_score = weight * (dot_product(d_out_ck[query], value_k, K) - delta_bnc[bnc]);  // (attention.7)
+        for (int k = lane; k < K; k += warp_size) {
+          d_key.tile_k[k] += d_score * float(query_ck[query][k]);
+          d_value.tile_k[k] += weight * float(d_out_ck[query][k]);
+        }
+      },
+      [&] {
+        d_key.end_tile();
+        d_value.end_tile();
+      });
+  d_key.lay_down(key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at)[at.first], scale);    // (attention.9)
+  d_value.lay_down(key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at)[at.first], 1);  // (attention.10)
 }
 
 }  // namespace

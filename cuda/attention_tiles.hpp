@@ -25,6 +25,11 @@ namespace abh {
 namespace {
 
 constexpr int tile = 64;
+
+// Keys or queries whose tiles a kernel for floats sums one after the other. Sections are summed apart: where sums have
+// grown, rounding what joins them always the same way would be a drift (docs/layers/attention.md, Long sums).
+constexpr int section = 64 * tile;
+
 constexpr float infinity = __builtin_inff();
 constexpr float log2_e = 1.44269504088896f;
 
@@ -388,6 +393,7 @@ template <int W, int KP>
 __device__ __forceinline__ void multiply_columns(Part<float, KP>& sum_rk, const Part<float, W>& weight_rc,
                                                  const Tile<float, KP>& right_ck, int first, Weights<float>& weights) {
   using P = Part<float, KP>;
+  P of_tile;  // summed by itself: long sums are sums of tiles
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < Part<float, W>::columns; ++c) {
       weights.row[P::row(r)][Part<float, W>::column(c)] = weight_rc.at(r, c);
@@ -400,11 +406,14 @@ __device__ __forceinline__ void multiply_columns(Part<float, KP>& sum_rk, const 
     for (int i = 0; i < 4; ++i) {
       for (int k = 0; k < P::columns; ++k) {
         const float right = right_ck.row[first + c + i][P::column(k)];
-        for (int r = 0; r < P::rows; ++r) sum_rk.at(r, k) = fmaf(weight[r].x[i], right, sum_rk.at(r, k));
+        for (int r = 0; r < P::rows; ++r) of_tile.at(r, k) = fmaf(weight[r].x[i], right, of_tile.at(r, k));
       }
     }
   }
   __syncwarp();
+  for (int r = 0; r < P::rows; ++r) {
+    for (int k = 0; k < P::columns; ++k) sum_rk.at(r, k) += of_tile.at(r, k);
+  }
 }
 
 // product_r = left_r . right_r, channel after channel as in multiply_rows, and so the very same sums.
@@ -416,6 +425,59 @@ __device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16],
     product_r[r] = 0;
     for (int k = 0; k < KP; ++k) product_r[r] = fmaf(left_rk.own->row[row][k], right_rk.row[row][k], product_r[r]);
   }
+}
+
+// ---- Sections ----
+//
+// In bf16 there are none: their drift would be less than the rounding of what comes out.
+
+template <class T>
+__device__ __forceinline__ bool ends_section(int first, const Range& met) {  // the tile from `first` on, but not all
+  return !on_tensor_cores<T> && (first + tile) % section == 0 && first + tile < met.end;
+}
+// Whether the section in which `last` lies is the first one that is met.
+__device__ __forceinline__ bool is_first_section(int last, const Range& met) {
+  return last / section == met.begin / section;
+}
+template <class T>
+__device__ __forceinline__ bool in_sections(const Range& met) {
+  return !on_tensor_cores<T> && met.begin < met.end && !is_first_section(met.end - 1, met);
+}
+
+// Calls each(r, k, x) for each of this thread's sums that has a place x in the rows of a head.
+template <int KP, class Each>
+__device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C, int K, const Each& each) {
+  using P = Part<float, KP>;
+  for (int r = 0; r < P::rows; ++r) {
+    const int c = first + P::row(r);
+    for (int k = 0; k < P::columns && c < C; ++k) {
+      if (P::column(k) < K) each(r, k, sum_ck[c][P::column(k)]);
+    }
+  }
+}
+
+// At the end of a section its sums join those of the sections before, which wait in the rows of memory that they are
+// for and shrink by a factor, and begin anew. After the last one all are in the registers.
+template <int KP>
+__device__ __forceinline__ void end_section(Part<float, KP>& sum, Rows<float> sum_ck, int first, int C, int K,
+                                            bool first_section, bool last_section,
+                                            const float (&shrink_r)[Part<float, KP>::rows]) {
+  for_places<KP>(sum_ck, first, C, K, [&](int r, int k, float& before) {
+    if (!first_section) sum.at(r, k) = fmaf(before, shrink_r[r], sum.at(r, k));
+    if (last_section) return;
+    before = sum.at(r, k);
+    sum.at(r, k) = 0;
+  });
+}
+template <int KP>
+__device__ __forceinline__ void end_section(Part<bf16, KP>&, Rows<bf16>, int, int, int, bool, bool,
+                                            const float (&)[Part<bf16, KP>::rows]) {}
+template <class T, int KP>
+__device__ __forceinline__ void end_section(Part<T, KP>& sum, Rows<T> sum_ck, int first, int C, int K,
+                                            bool first_section, bool last_section) {
+  float one_r[Part<T, KP>::rows];
+  for (float& one : one_r) one = 1;
+  end_section(sum, sum_ck, first, C, K, first_section, last_section, one_r);
 }
 
 // Maximum and sum over the lanes that share a row.

@@ -104,6 +104,14 @@ bool packs_fit(Index K, Index stride, Index other_stride, const Pointers*... row
   return K % 4 == 0 && widest_fits<float>(stride, rows...) && widest_fits<float>(other_stride, rows...);
 }
 
+// Adds x to a sum that is kept as a pair of numbers: `low` takes what rounding keeps out of `high`, to the last bit
+// (Knuth's two-sum), so that high + low has about twice the digits.
+__device__ __forceinline__ void add_to_pair(float& high, float& low, float x) {
+  const float sum = high + x, added = sum - high;
+  low += (high - (sum - added)) + (x - added);
+  high = sum;
+}
+
 // Sum and maximum over the lanes of a warp, the same bits in every lane.
 __device__ __forceinline__ float warp_sum(float x) {
   for (int other = warp_size / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);

@@ -1,6 +1,7 @@
 #include "layers/attention.hpp"
 
 #include <cstdlib>
+#include <type_traits>
 
 #include "plain/view.hpp"
 
@@ -32,6 +33,59 @@ bool sees(const Arguments& a, Index b, Index c, Index s) {
   return a.sight.sees(c, s) && (!a.sight.mask_bs || array(a.sight.mask_bs, a.S)(b, s) != 0);
 }
 
+// Positions whose terms are added one after the other. Sums of tiles are added with more digits where T is float: in a
+// sum that has grown long, what rounding takes from every term would add up.
+constexpr Index tile = 64;
+template <class T>
+using Total = std::conditional_t<std::is_same_v<T, float>, double, T>;
+
+// The sum over s of S positions: add(sum, s) adds a term, or nothing.
+template <class T, class Add>
+T sum_in_tiles(Index S, const Add& add) {
+  Total<T> total(0);
+  for (Index first = 0; first < S; first += tile) {
+    T sum = T(0);
+    for (Index s = first; s < S && s < first + tile; ++s) add(sum, s);
+    total += sum;
+  }
+  return T(total);
+}
+
+// The same for gradients, in which every pair adds to several sums: those of a tile stand in rows c of x, those of the
+// tiles before in `total`.
+template <class T>
+struct TiledSums {
+  View<T, 4> x;
+  Total<T>* total_ck;
+  Index b, n, C, K;
+
+  void clear() const {
+    for_rows(0, C, [](T& sum, Total<T>& total) {
+      sum = T(0);
+      total = Total<T>(0);
+    });
+  }
+  // The tile of rows [begin, end) is done.
+  void set_aside(Index begin, Index end) const {
+    for_rows(begin, end, [](T& sum, Total<T>& total) {
+      total += sum;
+      sum = T(0);
+    });
+  }
+  void finish() const {
+    for_rows(0, C, [](T& sum, Total<T>& total) { sum = T(total + sum); });
+  }
+  T& operator()(Index c, Index k) const { return x(b, c, n, k); }
+
+ private:
+  template <class Body>
+  void for_rows(Index begin, Index end, const Body& body) const {
+    for (Index c = begin; c < end; ++c) {
+      for (Index k = 0; k < K; ++k) body(x(b, c, n, k), total_ck[c * K + k]);
+    }
+  }
+};
+
 }  // namespace
 
 template <class Device, class T>
@@ -48,23 +102,22 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
-        T max = T(-infinity), sum = T(0);
+        T max = T(-infinity);
         for (Index s = 0; s < S; ++s) {
           if (!sees(a, b, c, s)) continue;
           score_s[s] = score_of<T>(a, query, key, b, n, c, s);
           if (score_s[s] > max) max = score_s[s];
         }
-        for (Index s = 0; s < S; ++s) {
-          if (!sees(a, b, c, s)) continue;
+        const T sum = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
+          if (!sees(a, b, c, s)) return;
           power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
-          sum += power_s[s];                   // (attention.2)
-        }
+          of_tile += power_s[s];               // (attention.2)
+        });
         const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
-          T mixed = T(0);
-          for (Index s = 0; s < S; ++s) {
-            if (sees(a, b, c, s)) mixed += power_s[s] * value(b, s, n, k);
-          }
+          const T mixed = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
+            if (sees(a, b, c, s)) of_tile += power_s[s] * value(b, s, n, k);
+          });
           out(b, c, n, k) = sees_none ? T(0) : mixed / sum;  // (attention.3)
         }
         // exp(score - infinity) is 0: backward needs no special case for a row that sees nothing.
@@ -75,40 +128,52 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 }
 
 template <class Device, class T>
-void attention_backward(Device&, const AttentionBackward<T>& a) {
+void attention_backward(Device& device, const AttentionBackward<T>& a) {
   const Index B = a.B, C = a.C, S = a.S, N = a.N, K = a.K;
   const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bsh, a.key_stride, S, N, K);
   const auto value = heads(a.value_bsh, a.value_stride, S, N, K);
   const auto out = heads(a.out_bch, 0, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
-  const auto d_query = heads(a.d_query_bch, a.d_query_stride, C, N, K);
-  const auto d_key = heads(a.d_key_bsh, a.d_key_stride, S, N, K);
-  const auto d_value = heads(a.d_value_bsh, a.d_value_stride, S, N, K);
   const auto lse = array(a.lse_bnc, N, C);
   const T scale = scale_of<T>(a);
+
+  typename Device::Scope scratch(device.workspace);
+  Total<T>* d_query_total_ck = scratch.template take<Total<T>>(C * K);
+  Total<T>* d_key_total_sk = scratch.template take<Total<T>>(S * K);
+  Total<T>* d_value_total_sk = scratch.template take<Total<T>>(S * K);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
-      for (Index k = 0; k < K; ++k) {
-        for (Index c = 0; c < C; ++c) d_query(b, c, n, k) = T(0);
-        for (Index s = 0; s < S; ++s) d_key(b, s, n, k) = d_value(b, s, n, k) = T(0);
-      }
+      const TiledSums<T> d_query{heads(a.d_query_bch, a.d_query_stride, C, N, K), d_query_total_ck, b, n, C, K};
+      const TiledSums<T> d_key{heads(a.d_key_bsh, a.d_key_stride, S, N, K), d_key_total_sk, b, n, S, K};
+      const TiledSums<T> d_value{heads(a.d_value_bsh, a.d_value_stride, S, N, K), d_value_total_sk, b, n, S, K};
+      d_query.clear();
+      d_key.clear();
+      d_value.clear();
       for (Index c = 0; c < C; ++c) {
         T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
         for (Index s = 0; s < S; ++s) {
+          if (s % tile == 0) d_query.set_aside(c, c + 1);
           if (!sees(a, b, c, s)) continue;
           const T weight = exp(score_of<T>(a, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
           T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
           const T d_score = weight * (d_weight - delta);  // (attention.7)
           for (Index k = 0; k < K; ++k) {
-            d_query(b, c, n, k) += scale * d_score * key(b, s, n, k);  // (attention.8)
-            d_key(b, s, n, k) += scale * d_score * query(b, c, n, k);  // (attention.9)
-            d_value(b, s, n, k) += weight * d_out(b, c, n, k);         // (attention.10)
+            d_query(c, k) += scale * d_score * key(b, s, n, k);  // (attention.8)
+            d_key(s, k) += scale * d_score * query(b, c, n, k);  // (attention.9)
+            d_value(s, k) += weight * d_out(b, c, n, k);         // (attention.10)
           }
         }
+        if ((c + 1) % tile == 0) {
+          d_key.set_aside(0, S);
+          d_value.set_aside(0, S);
+        }
       }
+      d_query.finish();
+      d_key.finish();
+      d_value.finish();
     }
   }
 }

@@ -379,7 +379,7 @@ TEST_CASE("dot product attention: scratch memory grows with C, not with C x C", 
     CHECK(peak(device, C, number) <= 2 * half);
   };
   CpuDevice<Isa::baseline> cpu(1);
-  check(cpu, 2048, float{});
+  check(cpu, 4096, float{});  // half of them are several sections already
   for_each_gpu([&](auto& device, const std::string&) {
     check(device, 512, float{});
     check(device, 512, bf16{});
