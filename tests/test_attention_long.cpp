@@ -41,6 +41,7 @@ void check_entries(const Array<double>& got, const Array<double>& expected, doub
   for (std::size_t i = 0; i < expected.size(); ++i) {
     worst = at_least(worst, std::abs(got[i] - expected[i]) / std::max(expected[i], 1e-30));
   }
+  CAPTURE(worst);  // `tests -s` prints it: the chapter's figures
   CHECK_FALSE(!(worst <= tolerance));
 }
 
@@ -71,7 +72,7 @@ TEST_CASE("attention: a heavy key before many light ones", "[attention][long]") 
 }
 
 TEST_CASE("attention: a heavy key before a million light ones", "[attention][long]") {
-  check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_cpu(1, body); });
+  check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_device(1, body); });
 }
 
 TEST_CASE("attention: a step over a past of a million positions", "[attention][long]") {

@@ -33,6 +33,9 @@ namespace abh {
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
 //
+// Long sums, over keys and over queries, are made of sums over tiles of 64, and those of very many with more digits than
+// T has: they do not drift. A row that meets one tile is one sum.
+//
 // Masked keys must be finite numbers: they are multiplied by a weight of 0.
 
 // A stride is the distance between two consecutive rows (0: N K), so that query, key and value may be slices of wider
