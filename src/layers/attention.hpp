@@ -33,8 +33,8 @@ namespace abh {
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
 //
-// Long sums, over keys and over queries, are made of sums over tiles of 64, and those of very many with more digits than
-// T has: they do not drift. A row that meets one tile is one sum.
+// Long sums, over keys and over queries, are made of sums over tiles of 64, and those of very many with more digits
+// than T has: they do not drift. A row that meets one tile is one sum.
 //
 // Masked keys must be finite numbers: they are multiplied by a weight of 0.
 
