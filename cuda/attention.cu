@@ -149,10 +149,11 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   }
   __syncthreads();  // everyone has read out
 
-  const Rows<T> d_query_ck = query_rows(a.d_query_bch, a.d_query_stride, a, at);
-  const Range keys = sight.keys_of(at.first, tile);
+  // Asked anew each time: kept, the answers would take registers.
+  const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, a, at); };
+  const auto keys = [&] { return sight.keys_of(at.first, tile); };
   for_tiles<stages<T, KP, 2>, general>(
-      keys,
+      keys(),
       [&](int first_key, int stage) {
         fetch<wide>(shared.other[stage][0], key_sk, first_key, S, K);
         fetch<wide>(shared.other[stage][1], value_sk, first_key, S, K);
@@ -179,13 +180,13 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
           }
           multiply_columns(d_query, d_score, key, part, shared.weights);  // (attention.8)
         }
-        if (!ends_section<T>(first_key, keys)) return;
-        end_section(d_query, d_query_ck, at.first, C, K, is_first_section(first_key, keys), false);
+        if (!ends_section<T>(first_key, keys())) return;
+        end_section(d_query, d_query_ck(), at.first, C, K, is_first_section(first_key, keys()), false);
       });
-  if (in_sections<T>(keys)) end_section(d_query, d_query_ck, at.first, C, K, false, true);
+  if (in_sections<T>(keys())) end_section(d_query, d_query_ck(), at.first, C, K, false, true);
   lay_down(shared.own[0], d_query, plan.scale);
   __syncthreads();
-  put<wide>(d_query_ck, shared.own[0], at.first, C, K);
+  put<wide>(d_query_ck(), shared.own[0], at.first, C, K);
 }
 
 // Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
@@ -207,11 +208,11 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   Part<T, KP> d_key, d_value;
   fetch<wide>(shared.own[0], key_rows<general>(a.key_bsh, a.key_stride, a, at), at.first, S, K);
   fetch<wide>(shared.own[1], key_rows<general>(a.value_bsh, a.value_stride, a, at), at.first, S, K);
-  const Rows<T> d_key_sk = key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at);
-  const Rows<T> d_value_sk = key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at);
-  const Range queries = sight.queries_of(at.first, tile, C);
+  const auto d_key_sk = [&] { return key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at); };
+  const auto d_value_sk = [&] { return key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at); };
+  const auto queries = [&] { return sight.queries_of(at.first, tile, C); };
   for_tiles<stages<T, KP, 2>, general>(
-      queries,
+      queries(),
       [&](int first_query, int stage) {
         fetch<wide>(shared.other[stage][0], query_ck, first_query, C, K);
         fetch<wide>(shared.other[stage][1], d_out_ck, first_query, C, K);
@@ -249,19 +250,19 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
           multiply_columns(d_value, weight, d_out, part, shared.weights);  // (attention.10)
           multiply_columns(d_key, d_score, query, part, shared.weights);   // (attention.9)
         }
-        if (!ends_section<T>(first_query, queries)) return;
-        end_section(d_key, d_key_sk, at.first, S, K, is_first_section(first_query, queries), false);
-        end_section(d_value, d_value_sk, at.first, S, K, is_first_section(first_query, queries), false);
+        if (!ends_section<T>(first_query, queries())) return;
+        end_section(d_key, d_key_sk(), at.first, S, K, is_first_section(first_query, queries()), false);
+        end_section(d_value, d_value_sk(), at.first, S, K, is_first_section(first_query, queries()), false);
       });
-  if (in_sections<T>(queries)) {
-    end_section(d_key, d_key_sk, at.first, S, K, false, true);
-    end_section(d_value, d_value_sk, at.first, S, K, false, true);
+  if (in_sections<T>(queries())) {
+    end_section(d_key, d_key_sk(), at.first, S, K, false, true);
+    end_section(d_value, d_value_sk(), at.first, S, K, false, true);
   }
   lay_down(shared.own[0], d_key, plan.scale);
   lay_down(shared.own[1], d_value, 1);
   __syncthreads();
-  put<wide>(d_key_sk, shared.own[0], at.first, S, K);
-  put<wide>(d_value_sk, shared.own[1], at.first, S, K);
+  put<wide>(d_key_sk(), shared.own[0], at.first, S, K);
+  put<wide>(d_value_sk(), shared.own[1], at.first, S, K);
 }
 
 // ---- Step ----
