@@ -13,7 +13,7 @@ namespace abh {
 
 namespace {
 
-constexpr std::size_t zone = 512;  // bytes on either side; what overruns by a row of a small case ends within
+constexpr std::size_t zone = 4096;  // bytes on either side, more than a row of most cases
 constexpr unsigned char untouched = 0xB5;
 constexpr std::align_val_t alignment{64};
 

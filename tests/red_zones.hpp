@@ -15,4 +15,12 @@ MemorySource red_zoned_memory();
 // the first of them byte 40"; empty if nothing is.
 std::string written_beside(const void* memory);
 
+// While it lives, devices are made with memory as in a program: no red zones, and scratch memory side by side.
+struct MemoryOfPrograms {
+  MemoryOfPrograms() { replace_memory_of_host_devices(host_memory()); }
+  ~MemoryOfPrograms() { replace_memory_of_host_devices(red_zoned_memory()); }
+  MemoryOfPrograms(const MemoryOfPrograms&) = delete;
+  MemoryOfPrograms& operator=(const MemoryOfPrograms&) = delete;
+};
+
 }  // namespace abh

@@ -240,7 +240,7 @@ TEST_CASE("memory: scratch memory of the tests lies between red zones", "[memory
     std::memset(memory, 0, static_cast<std::size_t>(count));
     CHECK(written_beside(memory).empty());
     const std::string what = "device memory of " + std::to_string(count) + " bytes: ";
-    for (const Index at : {Index{-512}, Index{-1}, count, count + 511}) {
+    for (const Index at : {Index{-4096}, Index{-1}, count, count + 4095}) {
       const unsigned char was = std::exchange(memory[at], static_cast<unsigned char>(7));
       CHECK(written_beside(memory) == what + "1 bytes " + (at < 0 ? "before its begin" : "behind its end") +
                                           " were written, the first of them byte " + std::to_string(at));

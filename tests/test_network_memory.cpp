@@ -7,6 +7,7 @@
 #include "network/model.hpp"
 #include "tests/error_of.hpp"
 #include "tests/network_case.hpp"
+#include "tests/red_zones.hpp"
 
 // What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
 // here, come from the aligned form of operator new.
@@ -90,6 +91,7 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
 }
 
 TEST_CASE("network: the estimate of its memory is what it takes", "[network][memory][slow]") {
+  const MemoryOfPrograms without_red_zones;
   for (const MixerProperties& properties : Mixers::properties) {
     const char* mixer = properties.name;
     for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
@@ -270,6 +272,7 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
 }
 
 TEST_CASE("network: memory of step-by-step inference", "[network]") {
+  const MemoryOfPrograms without_red_zones;
   ModelConfig model = network_case("additive,dot", "0", 3).config;
   const NetworkExtent extent{.positions = 20};
   Reference device(1);
