@@ -24,6 +24,9 @@ Index chunks_of(const Shape& s) {
   return lesser(enough_chunks / s.B, s.C / least_chunk);
 }
 
+// Whether sums over positions are taken in stretches. A chunk then begins with one.
+bool in_stretches(const Shape& s) { return s.C > many_positions; }
+
 // Scratch memory of head n of a sequence: slot + n. Of the worker where these are fewer (it stays in cache), else of
 // the sequence.
 template <class Device>
@@ -56,8 +59,12 @@ void for_sequences(Device& device, const Shape& s, Order order, const Weights& w
     });
     return;
   }
+  const auto begin_of = [&](Index number) {
+    const Index begin = number * s.C / chunks;
+    return in_stretches(s) && number < chunks ? begin / stretch * stretch : begin;
+  };
   const auto chunk_of = [&](Index b, Index number) {
-    return Chunk{b, number, number * s.C / chunks, (number + 1) * s.C / chunks, b * s.N};
+    return Chunk{b, number, begin_of(number), begin_of(number + 1), b * s.N};
   };
   const auto for_chunks = [&](const auto& body) {
     parallel_for(device, s.B * chunks, [&](Index task, Index) { body(chunk_of(task / chunks, task % chunks)); });
@@ -118,6 +125,14 @@ constexpr Index rows_ahead = 4;
 
 // What the row loops below read again and again they take by value: it stays in registers.
 
+// Two rows of numbers that a chunk has for itself where it is computed in stretches: the anchor of a stretch, and what
+// is relative to it.
+template <class T>
+struct StretchRows {
+  T* anchor_h;  // null: no stretches
+  T* since_h;
+};
+
 // The averages of a chunk, one after the other, of M heads: N of each payload. state_h: the row before its first; null:
 // there is none.
 template <class T>
@@ -136,6 +151,62 @@ void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<
   }
 }
 
+// The same in stretches. What a row takes beside its own numbers is in registers for several of them. first_h: what
+// rounding left of the first row of a sequence; last_h: what it leaves of the last row, where the chunk has that; null:
+// none.
+template <class T>
+void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk,
+                               Index N, Index K, Index M, StretchRows<T> rows, const Accum<T>* first_h,
+                               Accum<T>* last_h) {
+  const Index H = M * K;
+  bool goes_on = false;
+  if (!state_h) {
+    Chunk first = chunk;
+    first.end = lesser(chunk.end, chunk.begin + (first_h ? 1 : stretch));
+    average_rows<T>(out, x, nullptr, alpha, first, N, K, M);
+    state_h = out[first.end - 1];
+    chunk.begin = first.end;
+    begin_average(rows.anchor_h, rows.since_h, state_h, false, H);
+    if (first_h) __builtin_memcpy(rows.since_h, first_h, size_t(H) * sizeof(T));
+    goes_on = true;
+  }
+  constexpr Index at_once = 4;
+  const auto run = [=]<int count>(Constant<count>, Index c) {
+    for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {
+      average_block<count>(out[c] + m * K, out.stride, rows.anchor_h + m * K, rows.since_h + m * K,
+                           alpha[chunk.slot + n] + c, x[c] + m * K, x.stride, K);
+    }
+  };
+  for (Index begin = chunk.begin; begin < chunk.end; begin += stretch) {
+    const Index end = lesser(chunk.end, begin + stretch);
+    if (begin > chunk.begin || !goes_on) begin_average(rows.anchor_h, rows.since_h, state_h, goes_on, H);
+    goes_on = true;
+    Index c = begin;
+    for (; c + at_once <= end; c += at_once) {
+      for (Index ahead = c + at_once; ahead < lesser(c + 2 * at_once, chunk.end); ++ahead) prefetch_row(x[ahead], H);
+      run(Constant<int(at_once)>{}, c);
+    }
+    for (; c < end; ++c) run(Constant<1>{}, c);
+    state_h = out[end - 1];
+  }
+  if (!last_h) return;
+  for_lanes<T>(H, [=]<class L>(Index h) {
+    store<L>(last_h + h, load<L>(rows.since_h + h) - (load<L>(state_h + h) - load<L>(rows.anchor_h + h)));
+  });
+}
+
+// The rows of a chunk, of as many as work at the same time; none where they are not `wanted`.
+template <class T, class Device, class Scope>
+auto stretch_rows(const Device& device, Scope& scratch, const Shape& s, bool wanted) {
+  const Index chunks = chunks_of(s);
+  const Index rows = chunks == 1 ? sequence_slots(device, s) / larger<Index>(s.N, 1) : s.B * chunks;
+  const auto anchor = per_slot<T>(scratch, wanted ? 2 * rows : 0, s.H());
+  return [=, N = s.N](const Chunk& chunk) {
+    const Index row = chunks == 1 ? chunk.slot / N : chunk.b * chunks + chunk.number;
+    return wanted ? StretchRows<T>{anchor[2 * row], anchor[2 * row + 1]} : StretchRows<T>{nullptr, nullptr};
+  };
+}
+
 template <class Device, class T>
 void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
@@ -151,17 +222,32 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   const auto alpha = per_slot<A>(scratch, slots, C);
   // The state that leaves every chunk; of the last one it is not needed.
   const auto left = per_slot<T>(scratch, chunks > 1 ? s.B * chunks : 0, H);
+  // A first position that stands for many is the end of a stretch.
+  const bool precise = in_stretches(s) || a.first.weight_n || a.last.weight_n;
+  const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, precise);
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
     running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.slope_n, bn % s.N), C, C, Order::up);
-    running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, Order::up);
+    const A rest = running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, Order::up,
+                               a.first.weight_n ? a.first.weight_n[bn] : A(0));
+    if (a.last.weight_n) a.last.weight_n[bn] = rest;
   };
   const auto x_of = [&](Index b) { return rows_of(a.x_bch, stride, s, b); };
   const auto left_by = [&](const Chunk& chunk) { return left[chunk.b * chunks + chunk.number]; };
+  const auto average = [&](Rows<T> out, const T* state_h, const Chunk& chunk) {
+    const Index M = s.payloads * s.N;
+    if (precise) {
+      average_rows_in_stretches<T>(out, x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, M, rows_of_stretch(chunk),
+                                   chunk.begin == 0 ? a.first.payload_h : nullptr,
+                                   chunk.end == C ? a.last.payload_h : nullptr);
+    } else {
+      average_rows<T>(out, x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, M);
+    }
+  };
   const auto summary = [&](const Chunk& chunk) {
     if (chunk.end == C) return;
-    average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K, s.payloads * s.N);
+    average({left_by(chunk), 0}, nullptr, chunk);
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;
@@ -170,8 +256,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   };
   const auto rows = [&](const Chunk& chunk) {
     const T* state_h = chunk.begin == 0 ? nullptr : left_by(chunk) - left.size;
-    average_rows<T>(rows_of(a.out_bch, H, s, chunk.b), x_of(chunk.b), state_h, alpha, chunk, s.N, s.K,
-                    s.payloads * s.N);
+    average(rows_of(a.out_bch, H, s, chunk.b), state_h, chunk);
   };
   for_sequences(device, s, Order::up, weights, summary, connect, rows, [](Index, Index) {});
 }
@@ -195,13 +280,74 @@ A passed_on(const A* beta_c, Index c, Index C) {
   return c + 1 < C ? beta_c[c + 1] : A(0);
 }
 
-// The adjoint of the first position of a chunk. adjoint_h: 0 at first.
+// A stretch of backward, from its last position on: what came in is set aside as the anchor, as it is at that position,
+// and adjoint_h counts from 0. At its first position both become one again. left: what is left there of an anchor.
 template <class T>
-void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+void begin_stretch(T* anchor_h, T* adjoint_h, PerSlot<Accum<T>> beta, const Chunk& part, const Shape& s) {
+  for (Index m = 0; m < s.payloads * s.N; ++m) {
+    const Accum<T> kept = passed_on(beta[part.slot + m % s.N], part.end - 1, s.C);
+    for_lanes<T>(s.K, [=]<class L>(Index k) {
+      const Index h = m * s.K + k;
+      store<L>(anchor_h + h, load<L>(adjoint_h + h) * kept);
+      store<L>(adjoint_h + h, splat<L>(T(0)));
+    });
+  }
+}
+template <class T>
+void end_stretch(T* adjoint_h, const T* anchor_h, PerSlot<Accum<T>> left, const Chunk& part, const Shape& s) {
+  for (Index m = 0; m < s.payloads * s.N; ++m) {
+    const Accum<T> share = left[part.slot + m % s.N][part.begin];
+    for_lanes<T>(s.K, [=]<class L>(Index k) {
+      const Index h = m * s.K + k;
+      store<L>(adjoint_h + h, load<L>(adjoint_h + h) + load<L>(anchor_h + h) * share);
+    });
+  }
+}
+
+// Runs body(stretch, anchor_h) for the stretches of a chunk, from the last to the first; without stretches, for all of
+// it. anchor_h: what the adjoint counts from; null: from 0, as it does where nothing follows.
+template <class T, class Body>
+void for_stretches_down(StretchRows<T> rows, T* adjoint_h, PerSlot<Accum<T>> beta, PerSlot<Accum<T>> left,
+                        const Chunk& chunk, const Shape& s, bool follows, const Body& body) {
+  if (!rows.anchor_h) {
+    body(chunk, static_cast<const T*>(nullptr));
+    return;
+  }
+  Chunk part = chunk;
+  for (; part.end > chunk.begin; part.end = part.begin) {
+    part.begin = larger<Index>(chunk.begin, (part.end - 1) / stretch * stretch);
+    const bool anchored = follows || part.end < chunk.end;
+    const T* anchor_h = anchored ? rows.anchor_h : nullptr;
+    if (anchored) begin_stretch(rows.anchor_h, adjoint_h, beta, part, s);
+    body(part, anchor_h);
+    if (anchored) end_stretch(adjoint_h, anchor_h, left, part, s);
+  }
+}
+
+// left_c: the share that what was seen up to c has in what was seen up to the last position of its stretch, as the
+// product of all beta between. before_c[c]: what the maximum of c has come down to at c + 1.
+template <class A>
+void shares_of_stretches(A* left_c, const A* before_c, const A* max_c, const A* sum_c, Index C) {
+  for_lanes<A>(C - 1, [=]<class L>(Index c) {
+    const L before = load<L>(before_c + c);
+    store<L>(left_c + c, exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c + 1)));
+  });
+  A keep = A(1), of_all = A(0);
+  for (Index c = C - 1; c >= 0; --c) {
+    const bool last = c == C - 1 || (c + 1) % stretch == 0;
+    keep = last ? A(1) : keep * left_c[c];
+    if (last) of_all = A(1) / nonzero<A>(sum_c[c]);
+    left_c[c] = keep * (sum_c[c] * of_all);
+  }
+}
+
+// The adjoints of the positions of a stretch, for the first of them. adjoint_h: 0 at first.
+template <class T>
+void adjoint_rows(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk part, Shape s) {
   const Index M = s.payloads * s.N;
-  for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
+  for (Index c = part.end - 1; c >= part.begin; --c) {
     for (Index m = M - 1, n = s.N - 1; m >= 0; --m, n = n > 0 ? n - 1 : s.N - 1) {
-      const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
+      const Accum<T> kept = passed_on(beta[part.slot + n], c, s.C);
       T* adjoint_k = adjoint_h + m * s.K;
       const T* d_out_k = d_out[c] + m * s.K;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
@@ -211,34 +357,39 @@ void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chu
   }
 }
 
-// The gradient of the payload and kappa for the positions of a chunk, from the last to the first. adjoint_h: of the
-// position after the chunk, then of all others in turn.
-template <bool accumulate, class T>
+// The gradient of the payload and kappa for the positions of a stretch, from the last to the first. adjoint_h: of the
+// position after it, then of all others in turn; less what comes from anchor_h where this is not null.
+template <bool accumulate, bool anchored, class T>
 void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<const T> d_out, Rows<const T> out,
-                   Rows<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
+                   Rows<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk part, Shape s,
+                   const T* anchor_h, PerSlot<Accum<T>> left) {
   const Index M = s.payloads * s.N;
-  for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
-    if (c - rows_ahead >= chunk.begin) {
+  for (Index c = part.end - 1; c >= part.begin; --c) {
+    if (c - rows_ahead >= part.begin) {
       prefetch_row(x[c - rows_ahead], M * s.K);
       prefetch_row<T>(d_x[c - rows_ahead], M * s.K);
     }
     for (Index m = M - 1, n = s.N - 1; m >= 0; --m, n = n > 0 ? n - 1 : s.N - 1) {
-      const Index slot = chunk.slot + n;
+      const Index slot = part.slot + n;
       const Accum<T> share = alpha[slot][c];
       const Accum<T> kept = passed_on(beta[slot], c, s.C);
+      const Accum<T> of_anchor = anchored ? left[slot][c] : Accum<T>(0);
       const T* x_k = x[c] + m * s.K;
       const T* out_k = out[c] + m * s.K;
       const T* d_out_k = d_out[c] + m * s.K;
+      const T* anchor_k = anchored ? anchor_h + m * s.K : nullptr;
       T* d_x_k = d_x[c] + m * s.K;
       T* adjoint_k = adjoint_h + m * s.K;
       RowSum<T> dot;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        const L adj = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;                // (pooling.12)
-        L gradient = adj * share;                                            // (pooling.11)
+        const L since = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
+        L adj = since;
+        if constexpr (anchored) adj += load<L>(anchor_k + k) * of_anchor;
+        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (pooling.12)
+        L gradient = adj * share;                              // (pooling.11)
         if constexpr (accumulate) gradient += load<L>(d_x_k + k);
         store<L>(d_x_k + k, gradient);
-        store<L>(adjoint_k + k, adj);
+        store<L>(adjoint_k + k, since);
       });
       kappa[slot][c] = m + s.N >= M ? dot.total() : kappa[slot][c] + dot.total();
     }
@@ -259,6 +410,9 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   const auto alpha = per_slot<A>(scratch, slots, C);
   const auto beta = per_slot<A>(scratch, slots, C);
   const auto kappa = per_slot<A>(scratch, slots, C);
+  // What is left, at a position, of what came in at the last one of its stretch: the product of all beta between.
+  const auto left = per_slot<A>(scratch, in_stretches(s) ? slots : 0, C);
+  const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, in_stretches(s));
   // One row for a sequence; with several chunks one row more than these: row j + 1 enters chunk j.
   const auto adjoint = per_slot<T>(scratch, chunks == 1 ? slots / s.N : s.B * (chunks + 1), H);
   const auto entering = [&](const Chunk& chunk) {
@@ -289,6 +443,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
       const L kept = exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c));
       store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (pooling.9)
     });
+    if (in_stretches(s)) shares_of_stretches(left[slot], before_c, max_c, sum_c, C);
   };
 
   const auto d_out_of = [&](Index b) { return rows_of(a.d_out_bch, H, s, b); };
@@ -296,7 +451,8 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     if (chunk.begin == 0) return;
     T* adjoint_h = entering(chunk) - adjoint.size;
     clear_row(adjoint_h);
-    last_adjoint<T>(adjoint_h, d_out_of(chunk.b), beta, chunk, s);
+    for_stretches_down(rows_of_stretch(chunk), adjoint_h, beta, left, chunk, s, false,
+                       [&](const Chunk& part, const T*) { adjoint_rows(adjoint_h, d_out_of(chunk.b), beta, part, s); });
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;
@@ -305,29 +461,54 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   const auto rows = [&](const Chunk& chunk) {
     T* adjoint_h = entering(chunk);
     if (chunk.end == C) clear_row(adjoint_h);
-    const auto run = [&]<bool accumulate>() {
-      gradient_rows<accumulate, T>(rows_of(a.d_x_bch, d_stride, s, chunk.b), kappa, adjoint_h, d_out_of(chunk.b),
-                                   rows_of(a.out_bch, H, s, chunk.b), rows_of(a.x_bch, stride, s, chunk.b), alpha, beta,
-                                   chunk, s);
+    const auto run = [&]<bool accumulate, bool anchored>(const Chunk& part, const T* anchor_h) {
+      gradient_rows<accumulate, anchored, T>(rows_of(a.d_x_bch, d_stride, s, chunk.b), kappa, adjoint_h,
+                                             d_out_of(chunk.b), rows_of(a.out_bch, H, s, chunk.b),
+                                             rows_of(a.x_bch, stride, s, chunk.b), alpha, beta, part, s, anchor_h,
+                                             left);
     };
-    if (a.accumulate) {
-      run.template operator()<true>();
-    } else {
-      run.template operator()<false>();
-    }
+    const auto run_either = [&]<bool accumulate>(const Chunk& part, const T* anchor_h) {
+      if (anchor_h) {
+        run.template operator()<accumulate, true>(part, anchor_h);
+      } else {
+        run.template operator()<accumulate, false>(part, anchor_h);
+      }
+    };
+    for_stretches_down(rows_of_stretch(chunk), adjoint_h, beta, left, chunk, s, chunk.end < C,
+                       [&](const Chunk& part, const T* anchor_h) {
+                         if (a.accumulate) {
+                           run_either.template operator()<true>(part, anchor_h);
+                         } else {
+                           run_either.template operator()<false>(part, anchor_h);
+                         }
+                       });
   };
   // Last, since kappa is a sum over the channels of a row, and the drift one over the positions after it.
   const auto finish = [&](Index bn, Index slot) {
     A* d_logit_c = a.d_logit_bnc + bn * C;
     const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
     const A* sum_c = a.sum_bnc + bn * C;
-    A drift = A(0);
-    for (Index c = C - 1; c >= 0; --c) {
-      const A share = alpha[slot][c];
-      const A local = kappa[slot][c];
-      if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling.28)
-      d_logit_c[c] = share * (local + drift);                // (pooling.13)
-      drift = beta[slot][c] * drift - share * local;         // (pooling.14)
+    // What the drift of a stretch counts from: what came in at its last position, of which left_c is left.
+    A drift = A(0), anchor = A(0);
+    const auto walk = [&]<bool anchored>(Index begin, Index end) {
+      for (Index c = end - 1; c >= begin; --c) {
+        const A share = alpha[slot][c];
+        const A local = kappa[slot][c];
+        if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling.28)
+        const A all = anchored ? drift + anchor * left[slot][c] : drift;
+        d_logit_c[c] = share * (local + all);           // (pooling.13)
+        drift = beta[slot][c] * drift - share * local;  // (pooling.14)
+        if (anchored && c == begin) anchor = beta[slot][c] * all - share * local;
+      }
+    };
+    if (!in_stretches(s)) {
+      walk.template operator()<false>(0, C);
+      return;
+    }
+    for (Index end = C, begin; end > 0; end = begin) {
+      begin = (end - 1) / stretch * stretch;
+      walk.template operator()<true>(begin, end);
+      drift = A(0);
     }
   };
   for_sequences(device, s, Order::down, weights, summary, connect, rows, finish);
@@ -340,7 +521,8 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (!a.shape.causal) {
     pooling_forward_of_all(device, a);
   } else if (block_of(a.shape) < a.shape.C) {
-    pooling_forward_windowed(device, a);
+    block_of(a.shape) > many_positions ? pooling_forward_windowed<true>(device, a)
+                                       : pooling_forward_windowed<false>(device, a);
   } else {
     pooling_forward_global(device, a);
   }
@@ -351,7 +533,8 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (!a.shape.causal) {
     pooling_backward_of_all(device, a);
   } else if (block_of(a.shape) < a.shape.C) {
-    pooling_backward_windowed(device, a);
+    block_of(a.shape) > many_positions ? pooling_backward_windowed<true>(device, a)
+                                       : pooling_backward_windowed<false>(device, a);
   } else {
     pooling_backward_global(device, a);
   }

@@ -11,7 +11,7 @@ namespace {
 
 // A task is a piece of a sequence. Sums over a sequence are sums of its pieces' sums, in their order, and the pieces
 // are the same whatever the number of threads.
-constexpr Index piece_positions = 256;
+constexpr Index piece_positions = 64;
 
 struct Piece {
   Index b, begin, end;  // positions [begin, end)
@@ -27,17 +27,21 @@ void for_pieces(Device& device, const PoolingShape& s, const Body& body) {
   });
 }
 
-// sum_h = the rows of all pieces of sequence b, added up.
+// Adds up the rows of all pieces of a sequence, as a balanced tree; the sum is in that of the first piece.
 template <class T>
-void sum_of_pieces(T* sum_h, const PerSlot<T>& of_pieces, const PoolingShape& s, Index b) {
+void sum_pieces(const PerSlot<T>& of_pieces, const PoolingShape& s, Index b) {
   const Index pieces = blocks_of(s.C, piece_positions);
-  for (Index piece = 0; piece < pieces; ++piece) {
-    const T* piece_h = of_pieces[b * pieces + piece];
-    for_lanes<T>(s.H(), [&]<class L>(Index h) {
-      const L added = load<L>(piece_h + h);
-      store<L>(sum_h + h, piece == 0 ? added : load<L>(sum_h + h) + added);
-    });
+  for (Index gap = 1; gap < pieces; gap *= 2) {
+    for (Index piece = 0; piece + gap < pieces; piece += 2 * gap) {
+      T* sum_h = of_pieces[b * pieces + piece];
+      const T* added_h = of_pieces[b * pieces + piece + gap];
+      for_lanes<T>(s.H(), [=]<class L>(Index h) { store<L>(sum_h + h, load<L>(sum_h + h) + load<L>(added_h + h)); });
+    }
   }
+}
+template <class T>
+const T* sum_of_pieces(const PerSlot<T>& of_pieces, const PoolingShape& s, Index b) {
+  return of_pieces[b * blocks_of(s.C, piece_positions)];
 }
 
 template <class Device, class T>
@@ -58,13 +62,15 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
     for (Index c = 0; c < C; ++c) most = larger<A>(most, logit[c]);
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c] == minus_infinity<A>() ? logit[c] : logit[c] - most;
-    RowSum<A> powers;
-    for_lanes<A>(C, [&]<class L>(Index c) {
-      const L power = exponential<L>(load<L>(alpha_c + c));
-      powers += power;
-      store<L>(alpha_c + c, power);
-    });
-    const A sum = powers.total();
+    exponentials(alpha_c, C);
+    Longer<A> all = Longer<A>(0);
+    for (Index begin = 0; begin < C; begin += piece_positions) {
+      RowSum<A> powers;
+      for_lanes<A>(lesser(piece_positions, C - begin),
+                   [&]<class L>(Index c) { powers += load<L>(alpha_c + begin + c); });
+      all += Longer<A>(powers.total());
+    }
+    const A sum = A(all);
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       alpha_c[c] = alpha_c[c] / nonzero<A>(sum);
@@ -90,11 +96,11 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
       }
     }
   });
+  parallel_for(device, s.B, [&](Index b, Index) { sum_pieces(of_pieces, s, b); });
   for_pieces(device, s, [&](const Piece& piece, Index) {
     const Rows<T> out{a.out_bch + piece.b * C * H, H};
-    sum_of_pieces(out[piece.begin], of_pieces, s, piece.b);
-    for (Index c = piece.begin + 1; c < piece.end; ++c)
-      __builtin_memcpy(out[c], out[piece.begin], size_t(H) * sizeof(T));
+    for (Index c = piece.begin; c < piece.end; ++c)
+      __builtin_memcpy(out[c], sum_of_pieces(of_pieces, s, piece.b), size_t(H) * sizeof(T));
   });
 }
 
@@ -109,17 +115,14 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   const auto d_lse = per_slot<A>(scratch, s.B, s.N);
   const auto of_pieces = per_slot<T>(scratch, s.B * blocks_of(C, piece_positions), H);
-  const auto adjoint = per_slot<T>(scratch, s.B, H);  // of the one average
 
   // d_logit holds alpha until its own turn comes.
   parallel_for(device, s.B * s.N, [&](Index bn, Index) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
     shares_again(a.d_logit_bnc + bn * C, logit, a.max_bnc + bn * C, a.sum_bnc + bn * C, C);
-    RowSum<A> sum;
-    if (a.d_lse_bnc && C > 0 && a.sum_bnc[bn * C] != A(0)) {
-      for_lanes<A>(C, [&]<class L>(Index c) { sum += load<L>(a.d_lse_bnc + bn * C + c); });
-    }
-    d_lse[bn / s.N][bn % s.N] = sum.total();
+    Longer<A> sum = Longer<A>(0);
+    for (Index c = 0; a.d_lse_bnc && c < C && a.sum_bnc[bn * C] != A(0); ++c) sum += Longer<A>(a.d_lse_bnc[bn * C + c]);
+    d_lse[bn / s.N][bn % s.N] = A(sum);
   });
   for_pieces(device, s, [&](const Piece& piece, Index number) {
     T* sum_h = of_pieces[number];
@@ -131,11 +134,12 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
       });
     }
   });
-  parallel_for(device, C > 0 ? s.B : 0, [&](Index b, Index) { sum_of_pieces(adjoint[b], of_pieces, s, b); });
+  parallel_for(device, s.B, [&](Index b, Index) { sum_pieces(of_pieces, s, b); });
   for_pieces(device, s, [&](const Piece& piece, Index) {
     const Rows<const T> x{a.x_bch + piece.b * C * stride, stride};
     const Rows<T> d_x{a.d_x_bch + piece.b * C * d_stride, d_stride};
-    const T* out_h = a.out_bch + piece.b * C * H;  // all rows are the same
+    const T* out_h = a.out_bch + piece.b * C * H;               // all rows are the same
+    const T* adjoint_h = sum_of_pieces(of_pieces, s, piece.b);  // of the one average
     for (Index c = piece.begin; c < piece.end; ++c) {
       for (Index n = 0; n < s.N; ++n) {
         A* d_logit = a.d_logit_bnc + (piece.b * s.N + n) * C + c;
@@ -144,7 +148,7 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
         for (Index m = n; m < s.payloads * s.N; m += s.N) {
           const T* x_k = x[c] + m * s.K;
           const T* out_k = out_h + m * s.K;
-          const T* adjoint_k = adjoint[piece.b] + m * s.K;
+          const T* adjoint_k = adjoint_h + m * s.K;
           T* d_x_k = d_x[c] + m * s.K;
           RowSum<T> dot;
           for_lanes<T>(s.K, [&]<class L>(Index k) {

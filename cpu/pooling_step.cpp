@@ -6,12 +6,15 @@ namespace abh {
 
 namespace {
 
-// The state of one head over some positions, in memory: top, sum, the averages of all payloads, and with decay age.
+// The state of one head over some positions, in memory: top, sum, the averages of all payloads, what rounding left of
+// these and of the sum, and with decay age.
 template <class T>
 struct State {
   T* top;
   T* sum;
   T* average_k;
+  T* sum_rest;
+  T* rest_k;
   T* age;
 };
 
@@ -22,12 +25,16 @@ struct States {
   const PoolingShape& shape;
   bool decays;
   T* no_age;
-  Index width() const { return shape.payloads * shape.K + 2; }
+  Index width() const { return 2 * (J() + 1) + 1; }
   Index size() const { return width() + (decays ? 1 : 0); }
   State<T> operator[](Index i) const {
     T* first = memory + i * size();
-    return {first, first + 1, first + 2, decays ? first + width() : no_age};
+    T* rests = first + 2 + J();
+    return {first, first + 1, first + 2, rests, rests + 1, decays ? first + width() : no_age};
   }
+
+ private:
+  Index J() const { return shape.payloads * shape.K; }
 };
 
 // The payloads of one head, `gap` from one to the next.
@@ -36,6 +43,21 @@ struct Payloads {
   const T* x_k;
   Index gap;
 };
+
+// The average and what rounding left of it, a position later. The sum of two numbers, and what is left of that by their
+// differences, which are exact where the first is the larger one (Dekker 1971).
+template <class T>
+void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k, bool starts, T alpha, const T* x,
+                 Index size) {
+  for_lanes<T>(size, [=]<class L>(Index k) {
+    const L before = starts ? splat<L>(T(0)) : load<L>(from_k + k);
+    const L rest = starts ? splat<L>(T(0)) : load<L>(from_rest_k + k);
+    const L moved = rest + ((load<L>(x + k) - before) - rest) * alpha;  // (pooling.5)
+    const L average = before + moved;
+    store<L>(average_k + k, average);
+    store<L>(rest_k + k, moved - (average - before));
+  });
+}
 
 // to = from and one more position. to may be from; the payloads may be those of to.
 template <class T>
@@ -47,14 +69,18 @@ void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payl
   const T most = stays ? aged : logit;  // (pooling.2)
   const T keep = starts || nothing_new ? T(1) : exponential<T>(aged - most);
   const T add = nothing_new ? T(0) : exponential<T>(logit - most);
-  const T sum = *from.sum * keep + add;            // (pooling.3)
-  const T alpha = nothing_new ? T(0) : add / sum;  // (pooling.4)
+  using S = Longer<T>;
+  const S sum = (S(*from.sum) + S(*from.sum_rest)) * S(keep) + S(add);  // (pooling.3)
+  const T alpha = nothing_new ? T(0) : add / T(sum);                    // (pooling.4)
   for (Index p = 0; p < s.payloads; ++p) {
-    average_row(to.average_k + p * s.K, from.average_k + p * s.K, starts, alpha, x.x_k + p * x.gap, s.K);
+    const Index j = p * s.K;
+    average_row(to.average_k + j, to.rest_k + j, from.average_k + j, from.rest_k + j, starts, alpha, x.x_k + p * x.gap,
+                s.K);
   }
   *to.top = stays ? *from.top : logit;        // (pooling.21)
   *to.age = stays ? *from.age + T(1) : T(0);  // (pooling.21)
-  *to.sum = sum;
+  *to.sum = T(sum);
+  *to.sum_rest = T(sum - S(*to.sum));
 }
 
 // The weight of two states, a suffix that ended `distance` positions ago and what came since, and the share of the
@@ -78,9 +104,9 @@ Merged<T> merge(const State<T>& older, const State<T>& newer, T slope, Index dis
 template <class T>
 void clear(const State<T>& state, const PoolingShape& s) {
   *state.top = minus_infinity<T>();
-  *state.sum = T(0);
+  *state.sum = *state.sum_rest = T(0);
   *state.age = T(0);
-  for (Index k = 0; k < s.payloads * s.K; ++k) state.average_k[k] = T(0);
+  for (Index k = 0; k < s.payloads * s.K; ++k) state.average_k[k] = state.rest_k[k] = T(0);
 }
 
 }  // namespace

@@ -175,16 +175,21 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
 
 // sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it: a walk of multiply-adds, then
 // the divisions for neighbouring positions at once.
+// first_rest: what rounding left of the logit of the first position. Returns what it left of the last sum.
 template <class T>
-void running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order) {
-  T sum = T(0);
+T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order,
+              T first_rest = T(0)) {
+  using S = Longer<T>;
+  S sum = S(0), rest = S(first_rest);
   for_positions(C, block, order, [&](Index c, bool starts) {
-    sum = starts ? add_c[c] : sum * keep_c[c] + add_c[c];  // (pooling.3)
-    sum_c[c] = sum;
+    sum = starts ? S(add_c[c]) * (S(1) + rest) : sum * S(keep_c[c]) + S(add_c[c]);  // (pooling.3)
+    rest = S(0);
+    sum_c[c] = T(sum);
   });
   for_lanes<T>(C, [&]<class L>(Index c) {
     store<L>(alpha_c + c, load<L>(add_c + c) / nonzero<L>(load<L>(sum_c + c)));  // (pooling.4)
   });
+  return T(sum - S(T(sum)));
 }
 
 // The shares of all positions of a head once more, from what was saved.
@@ -211,6 +216,38 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
       const L before = load<L>(state + k);
       store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (pooling.5)
     }
+  });
+}
+
+// Of many positions an average moves by less and less, in the end by less than its last digit. So where there may be
+// more than this many, it is taken in stretches: since an anchor, the average at the end of the stretch before, it has
+// moved by a number of its own, which has its own digits. The same for sums that grow.
+constexpr Index many_positions = 1024;
+constexpr Index stretch = 256;
+
+// A stretch begins: the average so far is the anchor, and what has moved is what rounding left of it. goes_on: the
+// stretch before had an anchor, too; else nothing is known of that.
+template <class T>
+void begin_average(T* anchor, T* moved, const T* state, bool goes_on, Index size) {
+  for_lanes<T>(size, [=]<class L>(Index k) {
+    const L average = load<L>(state + k);
+    store<L>(moved + k, goes_on ? load<L>(moved + k) - (average - load<L>(anchor + k)) : splat<L>(T(0)));
+    store<L>(anchor + k, average);
+  });
+}
+
+// The averages of `count` neighbouring positions: out = anchor + moved. Of equal numbers nothing moves here, too.
+template <int count, class T>
+void average_block(T* out, Index out_stride, const T* anchor, T* moved, const T* alpha_c, const T* x, Index x_stride,
+                   Index size) {
+  for_lanes<T>(size, [=]<class L>(Index k) {
+    const L from = load<L>(anchor + k);
+    L by = load<L>(moved + k);
+    unrolled<count>([&](int i) {
+      by += ((load<L>(x + i * x_stride + k) - from) - by) * alpha_c[i];  // (pooling.5), less anchor
+      store<L>(out + i * out_stride + k, from + by);
+    });
+    store<L>(moved + k, by);
   });
 }
 

@@ -79,7 +79,8 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
   return sum;
 }
 
-template <class Device, class T>
+// in_stretches: whether a window has many positions.
+template <bool in_stretches, class Device, class T>
 void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.shape;
@@ -97,6 +98,8 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   const auto suffix_alpha = per_slot<A>(scratch, slots, C);
   const auto gamma = per_slot<A>(scratch, slots, C);
   const auto suffix = per_slot<T>(scratch, slots, s.payloads * s.K);
+  const auto anchor = per_slot<T>(scratch, in_stretches ? slots : 0, s.payloads * s.K);
+  const auto moved = per_slot<T>(scratch, in_stretches ? slots : 0, s.payloads * s.K);
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
@@ -136,16 +139,26 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     T* suffix_k = suffix[slot] + part.scratch;
+    // Position number i of a block, in either order.
+    const auto average = [&](T* out_k, const T* state_k, Index i, A share, const T* x_k) {
+      T *anchor_k = anchor[slot] + part.scratch, *moved_k = moved[slot] + part.scratch;
+      if (in_stretches && i > 0 && i % stretch == 0) begin_average(anchor_k, moved_k, state_k, i > stretch, part.size);
+      if (in_stretches && i >= stretch) {
+        average_block<1>(out_k, 0, static_cast<const T*>(anchor_k), moved_k, &share, x_k, 0, part.size);
+      } else {
+        average_row(out_k, state_k, i == 0, share, x_k, part.size);
+      }
+    };
     for (Index begin = 0; begin < C; begin += block) {
       // Prefix averages of this block; the row before is the state. They must all be there before the first is merged:
       // each is the state of the next.
       for (Index c = begin; c < lesser(begin + block, C); ++c) {
-        average_row(out + c * H, out + (c - 1) * H, c == begin, alpha[slot][c], x + c * stride, part.size);
+        average(out + c * H, out + (c - 1) * H, c - begin, alpha[slot][c], x + c * stride);
       }
       if (begin == 0) continue;
       // Suffix averages of the block before, each merged into the window that begins there.
       for (Index c = begin - 1; c > begin - block; --c) {
-        average_row(suffix_k, suffix_k, c == begin - 1, suffix_alpha[slot][c], x + c * stride, part.size);
+        average(suffix_k, suffix_k, begin - 1 - c, suffix_alpha[slot][c], x + c * stride);
         const Index last = c + block - 1;
         if (last >= C) continue;
         T* out_k = out + last * H;
@@ -161,16 +174,16 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   for_heads(device, s, weights, payload);
 }
 
-// Visits what a window's backward pass adds up, block by block. down(c, starts): position c and the windows that end
-// in its own block, from the last to the first. up(c, last, starts): position c and the windows that end in the next
+// Visits what a window's backward pass adds up, block by block. down(c, i): position c and the windows that end in its
+// own block, from the last, number 0, to the first. up(c, last, i): position c and the windows that end in the next
 // block, up to `last` = c + w - 1; C where that is past the end and only windows seen before are left.
 template <class Down, class Up>
 inline __attribute__((always_inline)) void for_windows(Index C, Index block, const Down& down, const Up& up) {
   for (Index begin = 0; begin < C; begin += block) {
     const Index end = lesser(begin + block, C);
-    for (Index c = end - 1; c >= begin; --c) down(c, c == end - 1);
+    for (Index c = end - 1; c >= begin; --c) down(c, end - 1 - c);
     if (end == C) break;
-    for (Index c = begin + 1; c < end; ++c) up(c, lesser(c + block - 1, C), c == begin + 1);
+    for (Index c = begin + 1; c < end; ++c) up(c, lesser(c + block - 1, C), c - begin - 1);
   }
 }
 
@@ -183,7 +196,38 @@ L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L
   return starts ? added : load<L>(state) * keep + added;  // (pooling.16)
 }
 
-template <class Device, class T>
+// The pull of many windows, in stretches: what was pulled before this one is the anchor, of which `kept` is left by
+// now, and the pull itself counts from 0.
+template <class T, bool in_stretches>
+struct PullInStretches {
+  T *pull_k, *anchor_k;
+  bool anchored = false;
+  Accum<T> kept = Accum<T>(0);
+
+  // Before window number i is added, which keeps so much of those before.
+  void keep(Index i, Accum<T> keep, Index size) {
+    if constexpr (!in_stretches) return;
+    if (i == 0) anchored = false;
+    kept *= keep;
+    if (!starts(i) || i == 0) return;
+    for_lanes<T>(size, [=, pull_k = pull_k, anchor_k = anchor_k, anchored = anchored, kept = kept]<class L>(Index k) {
+      const L sum = load<L>(pull_k + k) * keep;
+      store<L>(anchor_k + k, anchored ? sum + load<L>(anchor_k + k) * kept : sum);
+    });
+    anchored = true;
+    kept = Accum<T>(1);
+  }
+  // Whether the pull counts anew from window number i on.
+  bool starts(Index i) const { return i == 0 || (in_stretches && i % stretch == 0); }
+  // All that is pulled, from the pull since the anchor.
+  template <class L>
+  L all(const L& since, Index k) const {
+    if constexpr (!in_stretches) return since;
+    return anchored ? since + load<L>(anchor_k + k) * kept : since;
+  }
+};
+
+template <bool in_stretches, class Device, class T>
 void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.shape;
@@ -205,6 +249,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   const auto x_dot = per_slot<A>(scratch, slots, parts * C);    // x . d_x
   const auto out_dot = per_slot<A>(scratch, slots, parts * C);  // d_out . out
   const auto pull = per_slot<T>(scratch, slots, s.payloads * s.K);
+  const auto anchor = per_slot<T>(scratch, in_stretches ? slots : 0, s.payloads * s.K);
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
@@ -219,18 +264,18 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const auto exponent = [&](Index c, A highest) {
       return logit[c] == minus_infinity<A>() ? minus_infinity<A>() : logit[c] + highest;
     };
-    const auto ignore_down = [](Index, bool) {};
-    const auto ignore_up = [](Index, Index, bool) {};
+    const auto ignore_down = [](Index, Index) {};
+    const auto ignore_up = [](Index, Index, Index) {};
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
     const A slope = slope_of(a.slope_n, bn % s.N);
     running_reference(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, Order::down);
     for_windows(
-        C, block, [&](Index c, bool) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
+        C, block, [&](Index c, Index) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
 
     running_max_of_older(top[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, Order::up);
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
-    for_windows(C, block, ignore_down, [&](Index c, Index last, bool) {
+    for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
       const A highest = top[slot][lesser(last, C - 1)];
       const A decay = slope == A(0) ? A(0) : slope * A(block - c % block);  // up to the block that top counts from
       weight_up[slot][c] = exponent(c, highest - decay);                    // (pooling.24)
@@ -252,11 +297,12 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const T* d_out = head_of(a.d_out_bch, H, s, bn) + part.begin;
     T* d_x = head_of(a.d_x_bch, d_stride, s, bn) + part.begin;
     T* pull_k = pull[slot] + part.scratch;
+    PullInStretches<T, in_stretches> sum{pull_k, anchor[slot] + part.scratch};
     A* x_dot_c = x_dot[slot] + part.number * C;
     A* out_dot_c = out_dot[slot] + part.number * C;
     for_windows(
         C, block,
-        [&](Index c, bool starts) {
+        [&](Index c, Index i) {
           const A keep = keep_down[slot][c];
           const A add = add_down[slot][c];
           const A weight = weight_down[slot][c];
@@ -266,11 +312,12 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
           RowSum<T> out_sum;
+          sum.keep(i, keep, part.size);
           for_lanes<T>(part.size, [&]<class L>(Index k) {
             const L d = load<L>(d_out_k + k);
-            const L pulled = weighted_sum<L>(d, pull_k + k, starts, keep, add);
+            const L pulled = weighted_sum<L>(d, pull_k + k, sum.starts(i), keep, add);
             store<L>(pull_k + k, pulled);
-            const L gradient = pulled * weight;  // (pooling.17)
+            const L gradient = sum.template all<L>(pulled, k) * weight;  // (pooling.17)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             x_sum += load<L>(x_k + k) * gradient;
             out_sum += load<L>(out_k + k) * d;
@@ -278,13 +325,14 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
           x_dot_c[c] = x_sum.total();
           out_dot_c[c] = out_sum.total();
         },
-        [&](Index c, Index last, bool starts) {
+        [&](Index c, Index last, Index i) {
           if (last < C) {
             const A keep = keep_up[slot][last];
             const A add = add_up[slot][last];
             const T* d_out_k = d_out + last * H;
+            sum.keep(i, keep, part.size);
             for_lanes<T>(part.size, [&]<class L>(Index k) {
-              store<L>(pull_k + k, weighted_sum<L>(load<L>(d_out_k + k), pull_k + k, starts, keep, add));
+              store<L>(pull_k + k, weighted_sum<L>(load<L>(d_out_k + k), pull_k + k, sum.starts(i), keep, add));
             });
           }
           const A weight = weight_up[slot][c];
@@ -292,7 +340,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
           for_lanes<T>(part.size, [&]<class L>(Index k) {
-            const L gradient = load<L>(pull_k + k) * weight;  // (pooling.17)
+            const L gradient = sum.template all<L>(load<L>(pull_k + k), k) * weight;  // (pooling.17)
             store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
             x_sum += load<L>(x_k + k) * gradient;
           });
@@ -310,20 +358,19 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
       const A d = sum_of_parts(out_dot[slot], parts, C, c);
       return d_lse_c && sum_c[c] != A(0) ? d - d_lse_c[c] : d;  // (pooling.29)
     };
-    A pulled = A(0);
+    Longer<A> pulled = 0;
+    const auto pull_one = [&](Index c, Index i, A keep, A add) {
+      pulled = weighted_sum<Longer<A>>(Longer<A>(pulled_at(c)), &pulled, i == 0, Longer<A>(keep), Longer<A>(add));
+    };
     for_windows(
         C, block,
-        [&](Index c, bool starts) {
-          const A d = pulled_at(c);
-          pulled = weighted_sum<A>(d, &pulled, starts, keep_down[slot][c], add_down[slot][c]);
-          d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * pulled;  // (pooling.18)
+        [&](Index c, Index i) {
+          pull_one(c, i, keep_down[slot][c], add_down[slot][c]);
+          d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * A(pulled);  // (pooling.18)
         },
-        [&](Index c, Index last, bool starts) {
-          if (last < C) {
-            const A d = pulled_at(last);
-            pulled = weighted_sum<A>(d, &pulled, starts, keep_up[slot][last], add_up[slot][last]);
-          }
-          d_logit_c[c] -= weight_up[slot][c] * pulled;  // (pooling.18), the next block
+        [&](Index c, Index last, Index i) {
+          if (last < C) pull_one(last, i, keep_up[slot][last], add_up[slot][last]);
+          d_logit_c[c] -= weight_up[slot][c] * A(pulled);  // (pooling.18), the next block
         });
   };
 

@@ -8,9 +8,11 @@ namespace abh {
 //
 //   state_c = keep_c state_{c-1} + add_c in_c          keep_c = 0 where a window's block begins,
 //
-// be it an average, a suffix, an adjoint or a pull: pooling_scan.hpp runs it over tiles of the sequence. All keep_c
-// lie in [0, 1], or are e to the power of differences that add up to little more than 0, so that products of them,
-// which is what tiles need to be joined, cannot overflow.
+// be it an average, a suffix or a pull: pooling_scan.hpp runs it over tiles of the sequence. All keep_c lie in [0, 1],
+// or are e to the power of differences that add up to little more than 0, so that products of them, which is what tiles
+// need to be joined, cannot overflow. They are 1 as long as one maximum stays: an average is scanned as the weighted
+// sum above its sum of weights, and divided where it is emitted, and an adjoint as what is below, over sum_c. The form
+// beta out + alpha x would be rounded at every position, by as much at each where beta is nearly the same.
 //
 // Bytes a row of H channels, beside a few numbers a head: with C <= 256, or windows that divide 256, where no
 // tile waits for another one,
@@ -24,9 +26,9 @@ namespace abh {
 
 inline namespace ABH_BACKEND {
 
-// What scans of the payload do to a state: the average, in the form beta out + alpha x with beta = 1 - alpha, the
-// adjoint and the pulls, whose tags stand where they are started. In terms of keep and add, since that is what runs and
-// tiles are joined with; the price is that a constant payload stays constant up to rounding only.
+// What scans of the payload do to a state: weighted sums and pulls, whose tags stand where they are started. In terms
+// of keep and add, since that is what runs and tiles are joined with; the price is that a constant payload stays
+// constant up to rounding only.
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
   for (int v = 0; v < width; ++v) {
@@ -41,21 +43,26 @@ namespace {
 
 // Scans of the payload: what is made of a state.
 
-// The state itself.
+// The state itself, or its share.
 template <class Out>
 struct EmitState {
   static constexpr int dots = 0, batch = 4;
   Out* out_bch;
+  const float* share_bnc = nullptr;  // null: 1
   template <int width>
-  struct Loaded {};
+  struct Loaded {
+    float share;
+  };
   template <int width>
-  __device__ Loaded<width> fetch(const Place&) const {
-    return {};
+  __device__ Loaded<width> fetch(const Place& at) const {
+    return {share_bnc ? share_bnc[at.weight] : 1};
   }
   template <int width>
-  __device__ void finish(const Place& at, const Loaded<width>&, const Floats<width>&, const Floats<width>& state,
+  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&, const Floats<width>& state,
                          float*) const {
-    store<width>(out_bch + at.element, state);
+    Floats<width> out;
+    for (int v = 0; v < width; ++v) out.x[v] = state.x[v] * loaded.share;
+    store<width>(out_bch + at.element, out);
   }
 };
 
@@ -64,28 +71,31 @@ template <class T>
 struct EmitWindow {
   static constexpr int dots = 0, batch = 4;
   T* out_bch;
+  const float* share_bnc;
   const float* suffix_bch;
   const float* gamma_bnc;
   int block, H;
   template <int width>
   struct Loaded {
     Floats<width> suffix;
-    float gamma;
+    float share, gamma;
   };
   template <int width>
   __device__ Loaded<width> fetch(const Place& at) const {
     Loaded<width> loaded{};
+    loaded.share = share_bnc[at.weight];
     if (at.c < block) return loaded;
     loaded.gamma = gamma_bnc[at.weight];
     loaded.suffix = load<width>(suffix_bch + at.element - Index{block - 1} * H);
     return loaded;
   }
   template <int width>
-  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&,
-                         const Floats<width>& prefix, float*) const {
+  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&, const Floats<width>& sum,
+                         float*) const {
     Floats<width> out;
     for (int v = 0; v < width; ++v) {
-      out.x[v] = prefix.x[v] + loaded.gamma * (loaded.suffix.x[v] - prefix.x[v]);  // (pooling.8)
+      const float prefix = sum.x[v] * loaded.share;
+      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling.8)
     }
     store<width>(out_bch + at.element, out);
   }
@@ -118,29 +128,30 @@ PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a, Index first) {
           a.x_bch + first,   stride_or(a.x_stride, H),   a.out_bch + first};
 }
 
-// The gradient of the payload from the adjoint, and kappa.
+// The gradient of the payload from the adjoint, and kappa; or from the adjoint over the sum of weights, and kappa over
+// it, with e^(logit - max) for alpha.
 template <class T>
 struct EmitGlobalGradient {
   static constexpr int dots = 1, batch = 2;
   PayloadGradient<T> arrays;
-  const float* alpha_bnc;
+  const float* weight_bnc;
   float* dot_pbnc[1];  // kappa
   template <int width>
   struct Loaded {
     Floats<width> x, out;
-    float alpha;
+    float weight;
   };
   template <int width>
   __device__ Loaded<width> fetch(const Place& at) const {
     return {load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h), load<width>(arrays.out_bch + at.element),
-            alpha_bnc[at.weight]};
+            weight_bnc[at.weight]};
   }
   template <int width>
   __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&,
                          const Floats<width>& adjoint, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.alpha * adjoint.x[v];                      // (pooling.11)
+      d_x.x[v] = loaded.weight * adjoint.x[v];                     // (pooling.11)
       dot[0] += (loaded.x.x[v] - loaded.out.x[v]) * adjoint.x[v];  // (pooling.12)
     }
     arrays.write(at, d_x);
@@ -185,6 +196,17 @@ struct EmitWindowGradient {
   }
 };
 
+// What rounding leaves of the last row, of which sums above those of weights are known in double. Grid: a thread a
+// channel.
+template <class T>
+__global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* out_h, const float* sum_nc,
+                                 const float* sum_rest_n, int C, int K, int H) {
+  const int h = int(blockIdx.x * blockDim.x + threadIdx.x), n = h / K;
+  if (h >= H) return;
+  const double sum = double(sum_nc[Index{n} * C + C - 1]) + sum_rest_n[n];
+  rest_h[h] = sum == 0 ? 0 : float(end_h[h] / sum - double(float(out_h[h])));
+}
+
 // Pooling. What is one number a position and head is computed once; the payloads that it weighs are scanned one after
 // the other, each from its first channel on.
 
@@ -203,37 +225,49 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
   const Index window_BNC = block < C ? BN * C : 0;
   const ForwardWeights w{.max_bnc = a.max_bnc,
                          .sum_bnc = a.sum_bnc,
-                         .alpha_bnc = take(BN * C),
-                         .beta_bnc = take(BN * C),
+                         .keep_bnc = take(BN * C),
+                         .add_bnc = take(BN * C),
+                         .share_bnc = take(BN * C),
                          .suffix_max_bnc = take(window_BNC),
                          .suffix_sum_bnc = take(window_BNC),
-                         .suffix_alpha_bnc = take(window_BNC),
-                         .suffix_beta_bnc = take(window_BNC),
+                         .suffix_keep_bnc = take(window_BNC),
+                         .suffix_add_bnc = take(window_BNC),
+                         .suffix_share_bnc = take(window_BNC),
                          .gamma_bnc = take(window_BNC),
                          .logit_bnc = a.logit_bnc,
                          .slope_n = a.slope_n,
                          .mask_bc = a.mask_bc,
                          .C = C,
                          .N = N,
-                         .block = block};
+                         .block = block,
+                         .first = a.first,
+                         .last = a.last};
   launch(a.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads, 0,
          device.stream(), w);
 
   // Suffixes stay in float: they are merged before the result is rounded, once.
   float* suffix_bch = take(block < C ? s.B * C * H : 0);
   for_each_payload(s, [&](Index, Index first) {
-    // The scan runs out = beta out + alpha x, which is the average moved by alpha, as beta = 1 - alpha.
-    const Scan<T> prefixes{a.x_bch + first, stride, w.beta_bnc, w.alpha_bnc, Order::up, s.B, C, N, K, block, H};
+    // The average, as the sum of e^(logit - max) x above that of the weights.
+    const Scan<T> prefixes{a.x_bch + first, stride, w.keep_bnc, w.add_bnc, Order::up, s.B, C, N, K, block, H};
     if (block == C) {
-      scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first});  // (pooling.5)
+      typename Gpu::Scope ends(device.workspace);
+      Past<T> past;
+      if (a.first.weight_n) past = {a.x_bch + first, a.first.payload_h + first};
+      if (a.last.weight_n) past.end_h = ends.template take<double>(N * K);
+      scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},
+                          past);  // (pooling.4) (pooling.5)
+      if (!past.end_h) return;
+      launch(last_rest_kernel<T>, blocks_for(N * K, 128), 128, 0, device.stream(), a.last.payload_h + first, past.end_h,
+             a.out_bch + (C - 1) * H + first, a.sum_bnc, a.last.weight_n, C, K, N * K);
       return;
     }
-    const Scan<T> suffixes{a.x_bch + first, stride, w.suffix_beta_bnc, w.suffix_alpha_bnc, Order::down, s.B, C, N, K,
+    const Scan<T> suffixes{a.x_bch + first, stride, w.suffix_keep_bnc, w.suffix_add_bnc, Order::down, s.B, C, N, K,
                            block,           H};
-    scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first});  // (pooling.5)
+    scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first, w.suffix_share_bnc});  // (pooling.5)
     scan_payload<width>(
         device, prefixes,
-        EmitWindow<T>{a.out_bch + first, suffix_bch + first, w.gamma_bnc, block, int(H)});  // (pooling.5)
+        EmitWindow<T>{a.out_bch + first, w.share_bnc, suffix_bch + first, w.gamma_bnc, block, int(H)});  // (pooling.5)
   });
 }
 
@@ -243,19 +277,29 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
-  float* alpha_bnc = scratch.template take<float>(BNC);
-  float* passed_on_bnc = scratch.template take<float>(BNC);
+  const GlobalWeights w{.weight_bnc = scratch.template take<float>(BNC),
+                        .keep_bnc = scratch.template take<float>(BNC),
+                        .share_bnc = scratch.template take<float>(BNC),
+                        .max_bnc = a.max_bnc,
+                        .sum_bnc = a.sum_bnc,
+                        .logit_bnc = a.logit_bnc,
+                        .slope_n = a.slope_n,
+                        .mask_bc = a.mask_bc,
+                        .BNC = BNC,
+                        .C = C,
+                        .N = N};
   float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
   launch(a.slope_n ? global_weights_kernel<true> : global_weights_kernel<false>, blocks_for(BNC, 128), 128, 0,
-         device.stream(), alpha_bnc, passed_on_bnc, a.max_bnc, a.sum_bnc, a.logit_bnc, a.slope_n, a.mask_bc, BNC, C, N);
+         device.stream(), w);
   for_each_payload(s, [&](Index p, Index first) {
-    const Scan<T> adjoints{a.d_out_bch + first, H, passed_on_bnc, nullptr, Order::down, s.B, C, N, K, C, H};
-    const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
-    scan_payload<width>(device, adjoints, emit);  // (pooling.10)
+    const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, Order::down, s.B, C, N, K, C, H};
+    const EmitGlobalGradient<T> emit{payload_gradient(a, first), w.weight_bnc, {kappa_pbnc + p * parts}};
+    scan_payload<width>(device, adjoints, emit);  // (pooling.10), over sum_c
   });
   const GlobalGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
-                               .alpha_bnc = alpha_bnc,
-                               .passed_on_bnc = passed_on_bnc,
+                               .weight_bnc = w.weight_bnc,
+                               .keep_bnc = w.keep_bnc,
+                               .share_bnc = w.share_bnc,
                                .sum_bnc = a.sum_bnc,
                                .d_lse_bnc = a.d_lse_bnc,
                                .kappa = dots_of(device, kappa_pbnc, s, tile_lanes * width),

@@ -36,14 +36,14 @@ __global__ static void weights_of_all_kernel(WeightsOfAll a) {
   float most = minus_infinity;
   for (int c = int(threadIdx.x); c < C; c += scan_threads) most = fmaxf(most, logit(c));
   most = block_max(most);
-  float sum = 0;
+  double sum = 0;
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     if (logit(c) != minus_infinity) sum += expf(logit(c) - most);
   }
   sum = block_sum<scan_threads>(sum);
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     a.max_bnc[first + c] = most;
-    a.sum_bnc[first + c] = sum;
+    a.sum_bnc[first + c] = float(sum);
   }
 }
 
@@ -65,10 +65,10 @@ __global__ static void add_totals_kernel(float* sum_bh, const Step* total_bth, I
   const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (bh >= BH) return;
   const Step* total_t = total_bth + bh / H * tiles * H + bh % H;
-  float sum = 0;
+  double sum = 0;
   ABH_UNROLL(8)
   for (int t = 0; t < tiles - 1; ++t) sum += total_t[Index{t} * H].add;
-  sum_bh[bh] = sum;
+  sum_bh[bh] = float(sum);
 }
 
 inline Index tiles_of(Index C) { return (C + tile_positions - 1) / tile_positions; }
@@ -120,14 +120,14 @@ void emit_for_all(Gpu& device, const Scan<T>& s, const float* state_bh, const Em
 __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* alpha_bnc, Dots kappa,
                                              const float* d_lse_bnc, int C, int N) {
   const Index bn = blockIdx.x, first = bn * C;
-  float d_lse = 0;
+  double d_lse = 0;
   if (d_lse_bnc) {
     for (int c = int(threadIdx.x); c < C; c += scan_threads) d_lse += d_lse_bnc[first + c];
     d_lse = block_sum<scan_threads>(d_lse);
   }
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     const float alpha = alpha_bnc[first + c];  // all 0 where nothing is seen, and d_lse has no meaning
-    d_logit_bnc[first + c] = alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + d_lse);  // (pooling.27)
+    d_logit_bnc[first + c] = alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + float(d_lse));  // (pooling.27)
   }
 }
 

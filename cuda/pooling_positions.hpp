@@ -21,13 +21,21 @@ __device__ __forceinline__ Step of_lane_before(const Step& step, int distance) {
   return {__shfl_up_sync(whole_warp, step.keep, unsigned(distance)),
           __shfl_up_sync(whole_warp, step.add, unsigned(distance))};
 }
-struct Sums {
-  using State = float;
-  using Effect = Step;
-  static __device__ float start() { return 0; }
-  static __device__ Step nothing() { return {1, 0}; }
-  static __device__ float after(float state, Step step) { return step.keep * state + step.add; }
-  static __device__ Step both(Step first, Step then) {
+// Sums over a whole sequence, which are many terms beside a few large ones.
+struct LongStep {
+  double keep, add;
+};
+__device__ __forceinline__ LongStep of_lane_before(const LongStep& step, int distance) {
+  return {__shfl_up_sync(whole_warp, step.keep, unsigned(distance)),
+          __shfl_up_sync(whole_warp, step.add, unsigned(distance))};
+}
+struct LongSums {
+  using State = double;
+  using Effect = LongStep;
+  static __device__ double start() { return 0; }
+  static __device__ LongStep nothing() { return {1, 0}; }
+  static __device__ double after(double state, LongStep step) { return step.keep * state + step.add; }
+  static __device__ LongStep both(LongStep first, LongStep then) {
     return {first.keep * then.keep, then.keep * first.add + then.add};
   }
 };
@@ -235,20 +243,23 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
   }
 }
 
-// sum_c, relative to the running maximum, and in place of add_c and keep_c the shares of the newcomer and of all that
-// was there before: they add up to 1, or are 0 while nothing has been seen. beta is its own quotient, not 1 - alpha,
-// which has no digits left where alpha is close to 1.
-__device__ inline void running_sum(float* sum_c, float* beta_c, float* alpha_c, int C, Order order) {
+// sum_c, relative to the running maximum, and one over it, 0 while nothing has been seen. first_rest: what rounding
+// left of the logit of position 0. Returns what it left of the last sum in this order, to the thread that has that
+// position, and 0 to all others.
+__device__ inline float running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
+                                    Order order, float first_rest = 0) {
+  float last_rest = 0;
   scan_positions(
-      Sums{}, C, order,
+      LongSums{}, C, order,
       [&](int c) {
-        return Step{beta_c[c], alpha_c[c]};
+        return LongStep{keep_c[c], c == 0 ? add_c[c] * (1 + double(first_rest)) : add_c[c]};
       },
-      [&](int c, float before, float sum) {
-        sum_c[c] = sum;  // (pooling.3), which the scan of Step{keep, add} above has formed
-        alpha_c[c] = sum == 0 ? 0 : alpha_c[c] / sum;         // (pooling.4)
-        beta_c[c] = sum == 0 ? 0 : beta_c[c] * before / sum;  // (pooling.9)
+      [&](int c, double, double sum) {
+        sum_c[c] = float(sum);  // (pooling.3), which the scan of keep and add above has formed
+        share_c[c] = sum == 0 ? 0 : float(1 / sum);
+        if (c == (order == Order::up ? C - 1 : 0)) last_rest = float(sum - sum_c[c]);
       });
+  return last_rest;
 }
 
 }  // namespace ABH_BACKEND

@@ -140,25 +140,36 @@ __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* t
   for (int v = 0; v < width; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
 }
 
+// What comes before the first position of a scan, a number and what rounding left of it, and where the state after the
+// last one goes. One sequence.
+template <class T>
+struct Past {
+  const T* x_h = nullptr;  // null: nothing
+  const float* rest_h = nullptr;
+  double* end_h = nullptr;  // null: not wanted
+};
+
 // carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
 // they are read four tiles ahead, since nothing else hides the way to memory here.
-__global__ static void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, Order order,
-                                    Index BH, int H, int tiles) {
+template <class T>
+__global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, Order order, Index BH,
+                             int H, int tiles, Past<T> past) {
   const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (bh >= BH) return;
   const Index first = bh / H * tiles * H + bh % H;
   const auto place = [&](int t) { return first + Index{order == Order::up ? t : tiles - 1 - t} * H; };
   constexpr int ahead = 4;
-  float state = 0;
-  carry_bth[place(0)] = state;
+  double state = past.x_h ? double(float(past.x_h[bh])) + past.rest_h[bh] : 0;  // of many tiles
+  carry_bth[place(0)] = float(state);
   for (int t = 0; t < tiles - 1; t += ahead) {
     Step total[ahead];
     for (int i = 0; i < ahead; ++i) total[i] = t + i < tiles - 1 ? total_bth[place(t + i)] : Step{1, 0};
     for (int i = 0; i < ahead; ++i) {
-      state = Sums::after(state, total[i]);
-      if (t + i < tiles - 1) carry_bth[place(t + i + 1)] = state;
+      state = LongSums::after(state, {total[i].keep, total[i].add});
+      if (t + i < tiles - 1) carry_bth[place(t + i + 1)] = float(state);
     }
   }
+  if (past.end_h) past.end_h[bh] = state;
 }
 
 // What is made of a state. Every kind of Emit below names how many dot products over channels it makes and how many
@@ -258,19 +269,23 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
 
 // Runs a scan and hands its states to `emit`.
 template <int width, class T, class Emit>
-void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit) {
+void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit, const Past<T>& past = {}) {
   const Index H = Index{s.N} * s.K;
   const Index tiles = (s.C + tile_positions - 1) / tile_positions,
               h_tiles = (H + tile_lanes * width - 1) / (tile_lanes * width);
   typename Gpu::Scope scratch(device.workspace);
   float* carry_bth = nullptr;
-  if (tiles > 1 && tile_positions % s.block != 0) {
-    Step* total_bth = scratch.template take<Step>(s.B * tiles * H);  // t: tile
-    carry_bth = scratch.template take<float>(s.B * tiles * H);
-    launch(totals_kernel<T, width>, blocks_for(s.B * (tiles - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
-           total_bth, int(tiles));
-    launch(carry_kernel, blocks_for(s.B * H, 128), 128, 0, device.stream(), carry_bth, total_bth, s.order, s.B * H,
-           int(H), int(tiles));
+  if (past.x_h || past.end_h || (tiles > 1 && tile_positions % s.block != 0)) {
+    // Where the state behind the last tile is wanted, as if another one followed.
+    const Index carries = past.end_h ? tiles + 1 : tiles;
+    Step* total_bth = scratch.template take<Step>(s.B * carries * H);  // t: tile
+    carry_bth = scratch.template take<float>(s.B * carries * H);
+    if (carries > 1) {
+      launch(totals_kernel<T, width>, blocks_for(s.B * (carries - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
+             total_bth, int(carries));
+    }
+    launch(carry_kernel<T>, blocks_for(s.B * H, 128), 128, 0, device.stream(), carry_bth, total_bth, s.order, s.B * H,
+           int(H), int(carries), past);
   }
   launch(apply_kernel<T, width, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads, 0, device.stream(), s,
          carry_bth, emit, int(tiles));

@@ -10,8 +10,9 @@ namespace {
 constexpr float minus_infinity = -__builtin_inff();
 constexpr int step_threads = 64;
 
-// Numbers of the state of one head over some positions: top, sum, the averages, and with decay the age.
-Index state_width(const PoolingShape& s, bool decays) { return s.payloads * s.K + 2 + (decays ? 1 : 0); }
+// Numbers of the state of one head over some positions: top, sum, the averages, what rounding left of the sum and of
+// the averages, and with decay the age.
+Index state_width(const PoolingShape& s, bool decays) { return 2 * (s.payloads * s.K + 1) + 1 + (decays ? 1 : 0); }
 
 __global__ static void start_kernel(float* state, Index size, Index counters, Index width) {
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -21,7 +22,9 @@ __global__ static void start_kernel(float* state, Index size, Index counters, In
 // The state of one head over some positions: (top, sum, age) in registers, the averages in memory, of which each thread
 // has its own. Without decay the age is 0, the top the maximum, and a slope is not read.
 struct Running {
-  float top, sum, age;
+  float top;
+  double sum;
+  float age;
 };
 template <bool decays>
 __device__ float max_of(const Running& state, float slope) {
@@ -39,13 +42,13 @@ __device__ float push(Running& state, float logit, float slope) {
   const float most = fmaxf(aged, logit);            // (pooling.2)
   const float keep = state.sum == 0 ? 0 : expf(aged - most);
   const float add = expf(logit - most);
-  const float sum = state.sum * keep + add;  // (pooling.3)
+  const double sum = state.sum * keep + add;  // (pooling.3)
   if constexpr (decays) {
     state = logit < aged ? Running{state.top, sum, state.age} : Running{logit, sum, 0};  // (pooling.21)
   } else {
     state = {most, sum, 0};
   }
-  return add / sum;  // (pooling.4)
+  return add / float(sum);  // (pooling.4)
 }
 
 // Two states as one, and the share of the older, a suffix that ended `distance` positions ago.
@@ -56,12 +59,22 @@ template <bool decays>
 __device__ Merged merge(Running older, const Running& newer, float slope, Index distance) {
   if constexpr (decays) older.age = float(distance);
   const float max_older = max_of<decays>(older, slope), max_newer = max_of<decays>(newer, slope);  // (pooling.23)
-  if (older.sum == 0) return {max_newer, newer.sum, 0};
-  if (newer.sum == 0) return {max_older, older.sum, 1};
+  if (older.sum == 0) return {max_newer, float(newer.sum), 0};
+  if (newer.sum == 0) return {max_older, float(older.sum), 1};
   const float most = fmaxf(max_older, max_newer);
-  const float old_sum = older.sum * expf(max_older - most);
-  const float sum = old_sum + newer.sum * expf(max_newer - most);  // (pooling.6)
-  return {most, sum, old_sum / sum};                               // (pooling.7)
+  const float old_sum = float(older.sum) * expf(max_older - most);
+  const float sum = old_sum + float(newer.sum) * expf(max_newer - most);  // (pooling.6)
+  return {most, sum, old_sum / sum};                                      // (pooling.7)
+}
+
+// An average and what rounding left of it, moved by a share of the way to x.
+struct Average {
+  float average, rest;
+};
+__device__ inline Average moved(const Average& before, float share, float x) {
+  const float by = before.rest + share * ((x - before.average) - before.rest);  // (pooling.5)
+  const float average = before.average + by;
+  return {average, by - (average - before.average)};
 }
 
 // Grid: a block a head; a thread has every 64th channel of its payloads. The state is the one of cpu/pooling_step.cpp:
@@ -77,14 +90,22 @@ __global__ void step_kernel(PoolingStep<T> a) {
   const bool windowed = window > 0, writes = thread == 0;
   const Index in_block = windowed ? Index(a.state[0]) : 0;
   const bool ends = in_block + 1 == window;  // the block is the window: no suffix fills it up
-  const Index width = channels + (decays ? 3 : 2);
+  const Index width = 2 * (channels + 1) + (decays ? 2 : 1);
   float* prefix = a.state + (windowed ? 1 : 0) + n * width;
   const auto position = [&](Index r) { return prefix + (r + 1) * N * width; };
-  const auto read = [&](const float* from) { return Running{from[0], from[1], decays ? from[2 + channels] : 0}; };
+  const auto read = [&](const float* from) {
+    return Running{from[0], double(from[1]) + from[2 + channels], decays ? from[width - 1] : 0};
+  };
   const auto write = [&](float* to, const Running& running) {
     to[0] = running.top;
-    to[1] = running.sum;
-    if constexpr (decays) to[2 + channels] = running.age;
+    to[1] = float(running.sum);
+    to[2 + channels] = float(running.sum - to[1]);
+    if constexpr (decays) to[width - 1] = running.age;
+  };
+  const auto average_in = [&](const float* state, int j) { return Average{state[2 + j], state[3 + channels + j]}; };
+  const auto write_average = [&](float* state, int j, const Average& average) {
+    state[2 + j] = average.average;
+    state[3 + channels + j] = average.rest;
   };
   const bool starts = windowed && in_block == 0;
 
@@ -95,15 +116,15 @@ __global__ void step_kernel(PoolingStep<T> a) {
   const Running older = read(suffix);
   const float alpha = push<decays>(sums, logit, slope);
   const Merged merged = windowed && !ends ? merge<decays>(older, sums, slope, in_block + 1)
-                                          : Merged{max_of<decays>(sums, slope), sums.sum, 0};
+                                          : Merged{max_of<decays>(sums, slope), float(sums.sum), 0};
   for (int j = thread; j < channels; j += step_threads) {
     const int h = several ? (j / K * N + n) * K + j % K : n * K + j;
-    const float x = float(a.x_h[h]), before = starts ? 0 : prefix[2 + j];
-    const float average = before + alpha * (x - before);  // (pooling.5)
-    const float old_average = windowed && !ends ? suffix[2 + j] : average;
-    prefix[2 + j] = average;
-    a.out_h[h] = T(average + merged.share * (old_average - average));  // (pooling.8)
-    if (windowed) position(in_block)[2 + j] = logit == minus_infinity ? 0 : x;
+    const float x = float(a.x_h[h]);
+    const Average now = moved(starts ? Average{0, 0} : average_in(prefix, j), alpha, x);
+    const float old_average = windowed && !ends ? suffix[2 + j] : now.average;
+    write_average(prefix, j, now);
+    a.out_h[h] = T(now.average + merged.share * (old_average - now.average));  // (pooling.8)
+    if (windowed) write_average(position(in_block), j, {logit == minus_infinity ? 0 : x, 0});
   }
   __syncthreads();
   if (writes) {
@@ -123,8 +144,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
     if constexpr (decays) older_logit -= slope * float(window - 1 - r);  // (pooling.23)
     const float share = push<false>(single, older_logit, 0);
     for (int j = thread; j < channels; j += step_threads) {
-      const float before = position(r + 1)[2 + j];
-      position(r)[2 + j] = before + share * (position(r)[2 + j] - before);
+      write_average(position(r), j, moved(average_in(position(r + 1), j), share, position(r)[2 + j]));
     }
     __syncthreads();
     if (writes) write(position(r), single);

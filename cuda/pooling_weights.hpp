@@ -28,17 +28,19 @@ __device__ float slope_of(const float* slope_n, int n) {
 
 // Weights, forward.
 
-// Grid: one block for each head of each sequence. Reads the logits, writes max, sum and the weights: 5 floats a
-// position and head, 14 for a window, beside the K numbers of its payload.
+// Grid: one block for each head of each sequence. Reads the logits, writes max, sum and the weights: 6 floats a
+// position and head, 16 for a window, beside the K numbers of its payload.
 struct ForwardWeights {
   float *max_bnc, *sum_bnc;
-  float *alpha_bnc, *beta_bnc;  // of prefixes
+  float *keep_bnc, *add_bnc, *share_bnc;  // of prefixes; share: one over their sum
   // Only for a window: the suffixes, and their share in the merge.
-  float *suffix_max_bnc, *suffix_sum_bnc, *suffix_alpha_bnc, *suffix_beta_bnc, *gamma_bnc;
+  float *suffix_max_bnc, *suffix_sum_bnc, *suffix_keep_bnc, *suffix_add_bnc, *suffix_share_bnc, *gamma_bnc;
   const float* logit_bnc;
   const float* slope_n;
   const Token* mask_bc;
   int C, N, block;
+  PoolingRest<const float> first{};
+  PoolingRest<float> last{};
 };
 template <bool decays>
 __global__ void forward_weights_kernel(ForwardWeights a) {
@@ -47,15 +49,26 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
   const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
   float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
-  float *alpha_c = a.alpha_bnc + first, *beta_c = a.beta_bnc + first;
-  running_max<decays>(max_c, beta_c, alpha_c, logit, slope, C, a.block, Order::up);
-  running_sum(sum_c, beta_c, alpha_c, C, Order::up);
-  if (a.block == C) return;
+  float *keep_c = a.keep_bnc + first, *add_c = a.add_bnc + first;
+  running_max<decays>(max_c, keep_c, add_c, logit, slope, C, a.block, Order::up);
+  const float last_rest =
+      running_sum(sum_c, a.share_bnc + first, keep_c, add_c, C, Order::up, a.first.weight_n ? a.first.weight_n[bn] : 0);
+  if (a.block == C) {
+    // The thread that has position C - 1, in the order in which positions are shared out; and that of position 0, which
+    // stands for many and so is the state before the payload's scan, with all its digits, not one of its terms.
+    const auto has = [](int c) { return c / positions_per_thread % scan_threads == int(threadIdx.x); };
+    if (a.last.weight_n && has(C - 1)) a.last.weight_n[bn] = last_rest;
+    if (a.first.weight_n && has(0)) {
+      keep_c[0] = 1;
+      add_c[0] = 0;
+    }
+    return;
+  }
 
   float *suffix_max_c = a.suffix_max_bnc + first, *suffix_sum_c = a.suffix_sum_bnc + first;
-  float *suffix_alpha_c = a.suffix_alpha_bnc + first, *suffix_beta_c = a.suffix_beta_bnc + first;
-  running_max_of_older<decays>(suffix_max_c, suffix_beta_c, suffix_alpha_c, logit, slope, C, a.block, Order::down);
-  running_sum(suffix_sum_c, suffix_beta_c, suffix_alpha_c, C, Order::down);
+  float *suffix_keep_c = a.suffix_keep_bnc + first, *suffix_add_c = a.suffix_add_bnc + first;
+  running_max_of_older<decays>(suffix_max_c, suffix_keep_c, suffix_add_c, logit, slope, C, a.block, Order::down);
+  running_sum(suffix_sum_c, a.suffix_share_bnc + first, suffix_keep_c, suffix_add_c, C, Order::down);
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     // The suffix of the block before that fills up the window; the last position of a block needs none.
@@ -74,24 +87,32 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   }
 }
 
-// Weights, backward, global. Grid: a thread a position and head. passed_on_c is beta_{c+1}.
+// Weights, backward, global: those of a pull, which is the adjoint over sum_c, pulled_c = keep_{c+1} pulled_{c+1} +
+// d_out_c / sum_c. In place of beta, whose product over many positions would lose digits at each, it keeps
+// e^(aged_{c+1} - max_{c+1}), which is 1 as long as one maximum stays. Grid: a thread a position and head.
+struct GlobalWeights {
+  float *weight_bnc, *keep_bnc, *share_bnc;  // e^(logit - max); keep_{c+1}; one over the sum, 0 where there is none
+  const float *max_bnc, *sum_bnc, *logit_bnc;
+  const float* slope_n;
+  const Token* mask_bc;
+  Index BNC;
+  int C, N;
+};
 template <bool decays>
-__global__ void global_weights_kernel(float* alpha_bnc, float* passed_on_bnc, const float* max_bnc,
-                                      const float* sum_bnc, const float* logit_bnc, const float* slope_n,
-                                      const Token* mask_bc, Index BNC, int C, int N) {
+__global__ void global_weights_kernel(GlobalWeights a) {
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= BNC) return;
-  const Index bn = i / C;
-  const int c = int(i - bn * C);
-  const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(c);
-  const float most = max_bnc[i], sum = sum_bnc[i];
-  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most) / sum;  // (pooling.4)
-  if (c == C - 1) passed_on_bnc[i] = 0;
+  if (i >= a.BNC) return;
+  const Index bn = i / a.C;
+  const int c = int(i - bn * a.C);
+  const float logit = MaskedLogits{a.logit_bnc + bn * a.C, a.mask_bc ? a.mask_bc + bn / a.N * a.C : nullptr}(c);
+  const float most = a.max_bnc[i], sum = a.sum_bnc[i];
+  a.weight_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most);
+  a.share_bnc[i] = sum == 0 ? 0 : 1 / sum;
+  if (c == a.C - 1) a.keep_bnc[i] = 0;
   if (c == 0) return;
-  const float before = sum_bnc[i - 1];
-  float aged = max_bnc[i - 1];
-  if constexpr (decays) aged = logit < most ? most : aged - slope_n[bn % N];  // (pooling.22)
-  passed_on_bnc[i - 1] = before == 0 ? 0 : before * expf(aged - most) / sum;  // (pooling.9)
+  float aged = a.max_bnc[i - 1];
+  if constexpr (decays) aged = logit < most ? most : aged - a.slope_n[bn % a.N];  // (pooling.22)
+  a.keep_bnc[i - 1] = a.sum_bnc[i - 1] == 0 ? 0 : expf(aged - most);
 }
 
 // Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
@@ -186,9 +207,9 @@ inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int til
 // is drift_c, and after c drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own.
 struct GlobalGradient {
   float* d_logit_bnc;
-  const float *alpha_bnc, *passed_on_bnc, *sum_bnc;
+  const float *weight_bnc, *keep_bnc, *share_bnc, *sum_bnc;
   const float* d_lse_bnc;
-  Dots kappa;
+  Dots kappa;  // over sum_c
   int C, N;
 };
 template <bool has_d_lse>
@@ -198,17 +219,22 @@ __global__ void global_d_logit_kernel(GlobalGradient a) {
   // Not read where nothing has been seen.
   const auto d_lse = [&](int c) { return a.sum_bnc[first + c] == 0 ? 0 : a.d_lse_bnc[first + c]; };
   scan_positions(
-      Sums{}, a.C, Order::down,
+      LongSums{}, a.C, Order::down,
       [&](int c) {
-        const float local = a.alpha_bnc[first + c] * a.kappa(first + c, int(bn % a.N));
+        const float local = a.weight_bnc[first + c] * a.kappa(first + c, int(bn % a.N));
         d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
-        const float beta = c > 0 ? a.passed_on_bnc[first + c - 1] : 0;
-        if constexpr (has_d_lse) return Step{beta, beta * d_lse(c) - local};  // (pooling.28)
-        return Step{beta, -local};                                            // (pooling.14)
+        double beta = 0;
+        if (c > 0) {
+          const double sum = a.sum_bnc[first + c];
+          beta = sum == 0 ? 0 : a.sum_bnc[first + c - 1] * double(a.keep_bnc[first + c - 1]) / sum;  // (pooling.9)
+        }
+        if constexpr (has_d_lse) return LongStep{beta, beta * d_lse(c) - local};  // (pooling.28)
+        return LongStep{beta, -local};                                            // (pooling.14)
       },
-      [&](int c, float drift, float) {
-        if constexpr (has_d_lse) drift += d_lse(c);      // (pooling.28)
-        d_logit_c[c] += a.alpha_bnc[first + c] * drift;  // (pooling.13)
+      [&](int c, double drift, double) {
+        if constexpr (has_d_lse) drift += d_lse(c);                            // (pooling.28)
+        const float alpha = a.weight_bnc[first + c] * a.share_bnc[first + c];  // (pooling.4)
+        d_logit_c[c] += alpha * float(drift);                                  // (pooling.13)
       });
 }
 
@@ -235,21 +261,21 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
     }
   };
   scan_positions(
-      Sums{}, a.C, Order::up,
+      LongSums{}, a.C, Order::up,
       [&](int c) {
-        return Step{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
+        return LongStep{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
       },
-      [&](int c, float, float pulled) { a.pulled_up_bnc[first + c] = pulled; });  // (pooling.16), pull_out
+      [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling.16), pull_out
   __syncthreads();
   scan_positions(
-      Sums{}, a.C, Order::down,
+      LongSums{}, a.C, Order::down,
       [&](int c) {
-        return Step{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc[first + c], c)};
+        return LongStep{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc[first + c], c)};
       },
-      [&](int c, float, float pulled_down) {
+      [&](int c, double, double pulled_down) {
         const Index i = first + c;
         const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
-        const float same = a.weight_down_bnc[i] * pulled_down + a.weight_up_bnc[i] * pulled_up;
+        const float same = a.weight_down_bnc[i] * float(pulled_down) + a.weight_up_bnc[i] * pulled_up;
         a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling.18)
       });
 }

@@ -36,13 +36,11 @@ bool sees(const Arguments& a, Index b, Index c, Index s) {
 // Positions whose terms are added one after the other. Sums of tiles are added with more digits where T is float: in a
 // sum that has grown long, what rounding takes from every term would add up.
 constexpr Index tile = 64;
-template <class T>
-using Total = std::conditional_t<std::is_same_v<T, float>, double, T>;
 
 // The sum over s of S positions: add(sum, s) adds a term, or nothing.
 template <class T, class Add>
 T sum_in_tiles(Index S, const Add& add) {
-  Total<T> total(0);
+  Longer<T> total(0);
   for (Index first = 0; first < S; first += tile) {
     T sum = T(0);
     for (Index s = first; s < S && s < first + tile; ++s) add(sum, s);
@@ -56,24 +54,24 @@ T sum_in_tiles(Index S, const Add& add) {
 template <class T>
 struct TiledSums {
   View<T, 4> x;
-  Total<T>* total_ck;
+  Longer<T>* total_ck;
   Index b, n, C, K;
 
   void clear() const {
-    for_rows(0, C, [](T& sum, Total<T>& total) {
+    for_rows(0, C, [](T& sum, Longer<T>& total) {
       sum = T(0);
-      total = Total<T>(0);
+      total = Longer<T>(0);
     });
   }
   // The tile of rows [begin, end) is done.
   void set_aside(Index begin, Index end) const {
-    for_rows(begin, end, [](T& sum, Total<T>& total) {
+    for_rows(begin, end, [](T& sum, Longer<T>& total) {
       total += sum;
       sum = T(0);
     });
   }
   void finish() const {
-    for_rows(0, C, [](T& sum, Total<T>& total) { sum = T(total + sum); });
+    for_rows(0, C, [](T& sum, Longer<T>& total) { sum = T(total + sum); });
   }
   T& operator()(Index c, Index k) const { return x(b, c, n, k); }
 
@@ -137,9 +135,9 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
   const T scale = scale_of<T>(a);
 
   typename Device::Scope scratch(device.workspace);
-  Total<T>* d_query_total_ck = scratch.template take<Total<T>>(C * K);
-  Total<T>* d_key_total_sk = scratch.template take<Total<T>>(S * K);
-  Total<T>* d_value_total_sk = scratch.template take<Total<T>>(S * K);
+  Longer<T>* d_query_total_ck = scratch.template take<Longer<T>>(C * K);
+  Longer<T>* d_key_total_sk = scratch.template take<Longer<T>>(S * K);
+  Longer<T>* d_value_total_sk = scratch.template take<Longer<T>>(S * K);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {

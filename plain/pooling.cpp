@@ -47,14 +47,15 @@ Seen weights_of(T* weight_s, const Arguments& a, Index b, Index n, Index c) {
   const Seen seen = seen_by(a.shape, c);
   const T slope = slope_of(a.slope_n, n);
   const auto decayed = [&](Index s) { return logit_of<T>(a, b, n, s) - slope * T(c - s); };
-  T most = T(-infinity), total = T(0);
+  T most = T(-infinity);
+  Longer<T> total = 0;
   for (Index s = seen.first; s < seen.end; ++s) {
     if (decayed(s) > most) most = decayed(s);
   }
   // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
   for (Index s = seen.first; s < seen.end; ++s) total += power(decayed(s), most);
   for (Index s = seen.first; s < seen.end; ++s) {
-    weight_s[s] = total == T(0) ? T(0) : power(decayed(s), most) / total;
+    weight_s[s] = total == Longer<T>(0) ? T(0) : T(power(decayed(s), most) / total);
   }
   return seen;
 }
@@ -73,10 +74,11 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
       for (Index c = 0; c < C; ++c) {
         const Seen seen = weights_of(weight_s, a, b, m % N, c);
         for (Index k = 0; k < K; ++k) {
-          out(b, c, m, k) = T(0);
+          Longer<T> average = 0;
           for (Index s = seen.first; s < seen.end; ++s) {
-            out(b, c, m, k) += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling.19)
+            average += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling.19)
           }
+          out(b, c, m, k) = T(average);
         }
       }
     }
@@ -105,11 +107,11 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
         const Seen seen = weights_of(weight_s, a, b, n, c);
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
-            T out = T(0);
+            Longer<T> out = 0;
             for (Index s = seen.first; s < seen.end; ++s) out += weight_s[s] * x(b, s, m, k);
             for (Index s = seen.first; s < seen.end; ++s) {
               d_x(b, s, m, k) += weight_s[s] * d_out(b, c, m, k);
-              d_logit(b, n, s) += weight_s[s] * d_out(b, c, m, k) * (x(b, s, m, k) - out);
+              d_logit(b, n, s) += weight_s[s] * d_out(b, c, m, k) * (x(b, s, m, k) - T(out));
             }
           }
         }
@@ -126,59 +128,93 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
 namespace {
 
 // What is known of some positions of a head: the largest logit as it was and the positions since, their sum relative to
-// max = top - slope age, sum e^max being the sum of the e^logit, and the average of each payload.
+// max = top - slope age, sum e^max being the sum of the e^logit, and the average of each of J numbers of payload. Sum
+// and averages are kept as pairs, what a number is rounded to and what that left.
 template <class T>
 struct State {
-  T* numbers;  // top, sum, the averages
+  using S = Longer<T>;
+  T* numbers;  // top, sum, averages, what rounding left of the sum and of the averages
   T& age;
+  Index J;
   T& top() const { return numbers[0]; }
-  T& sum() const { return numbers[1]; }
-  T& out(Index j) const { return numbers[2 + j]; }
-  T max(T slope) const { return top() - slope * age; }
+  S sum() const { return S(numbers[1]) + S(numbers[2 + J]); }
+  S out(Index j) const { return S(numbers[2 + j]) + S(numbers[3 + J + j]); }
+  void set_sum(S sum) const { set(1, sum); }
+  void set_out(Index j, S out) const { set(2 + j, out); }
+  S max(T slope) const { return S(top()) - S(slope) * S(age); }
+
+  static Index size(Index J) { return 2 * (J + 1) + 1; }
+
+ private:
+  void set(Index i, S x) const {
+    numbers[i] = T(x);
+    numbers[i + J + 1] = T(x - S(numbers[i]));
+  }
 };
 
-// Of no position; J numbers of payload.
+// Of no position.
 template <class T>
-void start(const State<T>& state, Index J) {
+void start(const State<T>& state) {
   state.age = T(0);
   state.top() = T(-infinity);
-  state.sum() = T(0);
-  for (Index j = 0; j < J; ++j) state.out(j) = T(0);
+  state.set_sum(0);
+  for (Index j = 0; j < state.J; ++j) state.set_out(j, 0);
 }
 
 // One position more: now = before and (logit, x_j). Both may be one state. After no position sum is 0 and alpha
 // 1, whatever out held; a masked position has a power of 0, so alpha is 0 and nothing moves.
 template <class T, class Payload>
-void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x, Index J) {
-  const T aged = before.top() - slope * (before.age + T(1));  // (pooling.20)
-  const bool stays = logit < aged;
-  const T max = stays ? aged : logit;                                 // (pooling.2)
-  const T sum = before.sum() * power(aged, max) + power(logit, max);  // (pooling.3)
-  const T alpha = sum == T(0) ? T(0) : power(logit, max) / sum;       // (pooling.4)
-  for (Index j = 0; j < J; ++j) {
-    now.out(j) = before.out(j) + alpha * (x(j) - before.out(j));  // (pooling.5)
+void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x) {
+  using S = Longer<T>;
+  const S aged = S(before.top()) - S(slope) * S(before.age + T(1));  // (pooling.20)
+  const bool stays = S(logit) < aged;
+  const S max = stays ? aged : S(logit);                                 // (pooling.2)
+  const S sum = before.sum() * power(aged, max) + power(S(logit), max);  // (pooling.3)
+  const S alpha = sum == S(0) ? S(0) : power(S(logit), max) / sum;       // (pooling.4)
+  for (Index j = 0; j < now.J; ++j) {
+    now.set_out(j, before.out(j) + alpha * (S(x(j)) - before.out(j)));  // (pooling.5)
   }
   now.top() = stays ? before.top() : logit;    // (pooling.21)
   now.age = stays ? before.age + T(1) : T(0);  // (pooling.21)
-  now.sum() = sum;
+  now.set_sum(sum);
 }
 
 // Two stretches of positions become one. The average goes from the prefix towards the suffix by the suffix's share,
 // which is 0 where there is no suffix: then nothing changes, to the last bit. The suffix ended `distance` positions
 // before the prefix does, and its state is as of its end, with an age of 0.
 template <class T>
-void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance, Index J) {
-  const T max_suffix = suffix.top() - slope * T(distance), max_prefix = prefix.max(slope);  // (pooling.23)
-  const T max = max_suffix > max_prefix ? max_suffix : max_prefix;
-  const T older = suffix.sum() * power(max_suffix, max);
-  const T sum = older + prefix.sum() * power(max_prefix, max);  // (pooling.6)
-  const T gamma = sum == T(0) ? T(0) : older / sum;             // (pooling.7)
-  for (Index j = 0; j < J; ++j) {
-    both.out(j) = prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j));  // (pooling.8)
+void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance) {
+  using S = Longer<T>;
+  const S max_suffix = S(suffix.top()) - S(slope) * S(distance), max_prefix = prefix.max(slope);  // (pooling.23)
+  const S max = max_suffix > max_prefix ? max_suffix : max_prefix;
+  const S older = suffix.sum() * power(max_suffix, max);
+  const S sum = older + prefix.sum() * power(max_prefix, max);  // (pooling.6)
+  const S gamma = sum == S(0) ? S(0) : older / sum;             // (pooling.7)
+  for (Index j = 0; j < both.J; ++j) {
+    both.set_out(j, prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j)));  // (pooling.8)
   }
-  both.top() = max;
+  both.top() = T(max);
   both.age = T(0);
-  both.sum() = sum;
+  both.set_sum(sum);
+}
+
+// A state of one position that stands for many, with what rounding left of its logit and payload; and what it left of a
+// state.
+template <class T>
+void add_rest(const State<T>& state, const PoolingRest<const T>& rest, Index n, const PoolingShape& s) {
+  using S = Longer<T>;
+  state.set_sum(state.sum() * (S(1) + S(rest.weight_n[n])));  // e^rest, of next to nothing
+  for (Index j = 0; j < state.J; ++j) {
+    state.set_out(j, state.out(j) + S(array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
+  }
+}
+template <class T>
+void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, const PoolingShape& s) {
+  using S = Longer<T>;
+  rest.weight_n[n] = T(state.sum() - S(T(state.sum())));
+  for (Index j = 0; j < state.J; ++j) {
+    array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
+  }
 }
 
 // A global window is one block, whose prefixes are the result. The reference takes the way of a window there, too: its
@@ -186,7 +222,7 @@ void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix,
 template <class Device, class T>
 void forward_causal(Device& device, const PoolingForward<T>& a) {
   const Index B = a.shape.B, C = a.shape.C, N = a.shape.N, K = a.shape.K, payloads = a.shape.payloads;
-  const Index w = window_of(a.shape), J = payloads * K, width = J + 2;
+  const Index w = window_of(a.shape), J = payloads * K, width = State<T>::size(J);
   const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
@@ -194,11 +230,11 @@ void forward_causal(Device& device, const PoolingForward<T>& a) {
   T* prefixes = scratch.template take<T>(C * width);
   T* suffixes = scratch.template take<T>(C * width);
   T* ages = scratch.template take<T>(2 * C + 2);
-  const auto prefix = [&](Index c) { return State<T>{&array(prefixes, width)(c, 0), ages[c]}; };
-  const auto suffix = [&](Index c) { return State<T>{&array(suffixes, width)(c, 0), ages[C + c]}; };
-  const State<T> none{scratch.template take<T>(width), ages[2 * C]};
-  const State<T> merged{scratch.template take<T>(width), ages[2 * C + 1]};
-  start(none, J);
+  const auto prefix = [&](Index c) { return State<T>{&array(prefixes, width)(c, 0), ages[c], J}; };
+  const auto suffix = [&](Index c) { return State<T>{&array(suffixes, width)(c, 0), ages[C + c], J}; };
+  const State<T> none{scratch.template take<T>(width), ages[2 * C], J};
+  const State<T> merged{scratch.template take<T>(width), ages[2 * C + 1], J};
+  start(none);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
@@ -209,22 +245,24 @@ void forward_causal(Device& device, const PoolingForward<T>& a) {
       };
       for (Index c = 0; c < C; ++c) {
         const bool starts = c % w == 0;
-        push(prefix(c), starts ? none : prefix(c - 1), logit_of<T>(a, b, n, c), slope, payload(c), J);
+        push(prefix(c), starts ? none : prefix(c - 1), logit_of<T>(a, b, n, c), slope, payload(c));
+        if (c == 0 && a.first.weight_n) add_rest(prefix(c), a.first, n, a.shape);
       }
       // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
       for (Index c = C - 1; c >= 0; --c) {
         const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
         const T logit = logit_of<T>(a, b, n, c) - slope * T(end - c);  // (pooling.23)
-        push(suffix(c), c == end ? none : suffix(c + 1), logit, T(0), payload(c), J);
+        push(suffix(c), c == end ? none : suffix(c + 1), logit, T(0), payload(c));
       }
       for (Index c = 0; c < C; ++c) {
         const Index first = c - w + 1;
         // Then the prefix is the window. The suffix from `first` would be the same block again, and count it twice.
         const bool in_one_block = first < 0 || first % w == 0;
-        merge(merged, in_one_block ? none : suffix(first), prefix(c), slope, c % w + 1, J);
+        merge(merged, in_one_block ? none : suffix(first), prefix(c), slope, c % w + 1);
         max(b, n, c) = merged.top();
-        sum(b, n, c) = merged.sum();
-        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = merged.out(j);
+        sum(b, n, c) = T(merged.sum());
+        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = T(merged.out(j));
+        if (c == C - 1 && a.last.weight_n) write_rest(a.last, merged, n, a.shape);
       }
     }
   }
@@ -233,30 +271,32 @@ void forward_causal(Device& device, const PoolingForward<T>& a) {
 // One average for all positions.
 template <class Device, class T>
 void forward_of_all(Device&, const PoolingForward<T>& a) {
+  using S = Longer<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.shape;
   const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      T most = T(-infinity), total = T(0);
+      T most = T(-infinity);
+      S total = S(0);
       for (Index c = 0; c < C; ++c) {
         const T logit = logit_of<T>(a, b, n, c);
         if (logit > most) most = logit;
       }
-      for (Index c = 0; c < C; ++c) total += power(logit_of<T>(a, b, n, c), most);
+      for (Index c = 0; c < C; ++c) total += S(power(logit_of<T>(a, b, n, c), most));
       for (Index c = 0; c < C; ++c) {
         max(b, n, c) = most;
-        sum(b, n, c) = total;
+        sum(b, n, c) = T(total);
       }
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) {
-          T average = T(0);
+          S average = S(0);
           for (Index c = 0; c < C; ++c) {
-            const T alpha = total == T(0) ? T(0) : power(logit_of<T>(a, b, n, c), most) / total;
-            average += alpha * x(b, c, m, k);  // (pooling.25)
+            const S alpha = total == S(0) ? S(0) : S(power(logit_of<T>(a, b, n, c), most)) / total;
+            average += alpha * S(x(b, c, m, k));  // (pooling.25)
           }
-          for (Index c = 0; c < C; ++c) out(b, c, m, k) = average;
+          for (Index c = 0; c < C; ++c) out(b, c, m, k) = T(average);
         }
       }
     }
@@ -284,38 +324,40 @@ void backward_global(Device& device, const PoolingBackward<T>& a) {
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  using S = Longer<T>;
   typename Device::Scope scratch(device.workspace);
-  const auto adjoint = array(scratch.template take<T>(payloads * N * K), K);
+  const auto adjoint = array(scratch.template take<S>(payloads * N * K), K);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       const T slope = slope_of(a.slope_n, n);
-      T drift = T(0), beta_next = T(0);  // drift_c and beta_{c+1}: nothing follows the last position
+      S drift = 0, beta_next = 0;  // drift_c and beta_{c+1}: nothing follows the last position
       for (Index m = n; m < payloads * N; m += N) {
-        for (Index k = 0; k < K; ++k) adjoint(m, k) = T(0);
+        for (Index k = 0; k < K; ++k) adjoint(m, k) = 0;
       }
       for (Index c = C - 1; c >= 0; --c) {
         // alpha is not saved: (pooling.4) again. Of nothing seen so far every share is 0, not 0/0.
-        const bool nothing = sum(b, n, c) == T(0);
-        const T share = nothing ? T(0) : T(1) / sum(b, n, c);
-        const T logit = logit_of<T>(a, b, n, c);
-        const T alpha = power(logit, max(b, n, c)) * share;
-        T beta = T(0);
+        const S total = S(sum(b, n, c)), most = S(max(b, n, c));
+        const bool nothing = total == S(0);
+        const S share = nothing ? S(0) : S(1) / total;
+        const S logit = S(logit_of<T>(a, b, n, c));
+        const S alpha = power(logit, most) * share;
+        S beta = 0;
         if (c > 0) {
-          const T aged = logit < max(b, n, c) ? max(b, n, c) : max(b, n, c - 1) - slope;  // (pooling.22)
-          beta = sum(b, n, c - 1) * power(aged, max(b, n, c)) * share;                    // (pooling.9)
+          const S aged = logit < most ? most : S(max(b, n, c - 1)) - S(slope);  // (pooling.22)
+          beta = S(sum(b, n, c - 1)) * power(aged, most) * share;               // (pooling.9)
         }
-        T kappa = T(0);
+        S kappa = 0;
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
-            adjoint(m, k) = d_out(b, c, m, k) + beta_next * adjoint(m, k);                      // (pooling.10)
-            d_x(b, c, m, k) = alpha * adjoint(m, k) + (a.accumulate ? d_x(b, c, m, k) : T(0));  // (pooling.11)
-            kappa += (x(b, c, m, k) - out(b, c, m, k)) * adjoint(m, k);                         // (pooling.12)
+            adjoint(m, k) = S(d_out(b, c, m, k)) + beta_next * adjoint(m, k);                      // (pooling.10)
+            d_x(b, c, m, k) = T(alpha * adjoint(m, k)) + (a.accumulate ? d_x(b, c, m, k) : T(0));  // (pooling.11)
+            kappa += (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint(m, k);                      // (pooling.12)
           }
         }
-        if (a.d_lse_bnc && !nothing) drift += array(a.d_lse_bnc, N, C)(b, n, c);  // (pooling.28)
-        d_logit(b, n, c) = alpha * (kappa + drift);                               // (pooling.13)
-        drift = beta * drift - alpha * kappa;                                     // (pooling.14)
+        if (a.d_lse_bnc && !nothing) drift += S(array(a.d_lse_bnc, N, C)(b, n, c));  // (pooling.28)
+        d_logit(b, n, c) = T(alpha * (kappa + drift));                               // (pooling.13)
+        drift = beta * drift - alpha * kappa;                                        // (pooling.14)
         beta_next = beta;
       }
     }
@@ -330,9 +372,10 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  using S = Longer<T>;
   typename Device::Scope scratch(device.workspace);
-  const auto pull = array(scratch.template take<T>(payloads * N * K), K);
-  const auto pulled = array(scratch.template take<T>(payloads * N * K), K);
+  const auto pull = array(scratch.template take<S>(payloads * N * K), K);
+  const auto pulled = array(scratch.template take<S>(payloads * N * K), K);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
@@ -341,47 +384,48 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
         // The windows that c lies in: down those that end in its block, up those that end in the next, [first, end).
         const Index seen_until = c + w < C ? c + w : C;
         const Index block_end = (c / w + 1) * w < seen_until ? (c / w + 1) * w : seen_until;
-        T from_out = T(0);  // d_out . out in the place of d_out
+        S from_out = 0;  // d_out . out in the place of d_out
         for (Index m = n; m < payloads * N; m += N) {
-          for (Index k = 0; k < K; ++k) pulled(m, k) = T(0);
+          for (Index k = 0; k < K; ++k) pulled(m, k) = 0;
         }
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
           const auto against = [&, b = b, n = n](Index s) { return -max(b, n, s) - slope * T(s - c); };  // (pooling.24)
-          T top = T(-infinity), pull_out = T(0);
+          T top = T(-infinity);
+          S pull_out = 0;
           for (Index m = n; m < payloads * N; m += N) {
-            for (Index k = 0; k < K; ++k) pull(m, k) = T(0);
+            for (Index k = 0; k < K; ++k) pull(m, k) = 0;
           }
           for (Index s = first; s < end; ++s) {
             if (sum(b, n, s) != T(0) && against(s) > top) top = against(s);  // (pooling.15)
           }
           for (Index s = first; s < end; ++s) {
             if (sum(b, n, s) == T(0)) continue;  // a window that sees nothing has no say
-            const T weight = exp(against(s) - top) / sum(b, n, s);
+            const S weight = S(exp(against(s) - top)) / S(sum(b, n, s));
             for (Index m = n; m < payloads * N; m += N) {
               for (Index k = 0; k < K; ++k) {
-                pull(m, k) += weight * d_out(b, s, m, k);                  // (pooling.16)
-                pull_out += weight * d_out(b, s, m, k) * out(b, s, m, k);  // (pooling.16)
+                pull(m, k) += weight * S(d_out(b, s, m, k));                     // (pooling.16)
+                pull_out += weight * S(d_out(b, s, m, k)) * S(out(b, s, m, k));  // (pooling.16)
               }
             }
-            if (a.d_lse_bnc) pull_out -= weight * array(a.d_lse_bnc, N, C)(b, n, s);  // (pooling.29)
+            if (a.d_lse_bnc) pull_out -= weight * S(array(a.d_lse_bnc, N, C)(b, n, s));  // (pooling.29)
           }
           // At most 1: logit_c is among the logits of each of these windows, so -top, the least of their maxima, is no
           // less. 0 for a masked position, and where no window is on this side.
-          const T weight = exp(logit_of<T>(a, b, n, c) + top);
+          const S weight = S(exp(logit_of<T>(a, b, n, c) + top));
           for (Index m = n; m < payloads * N; m += N) {
             for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling.17)
           }
           from_out += weight * pull_out;
         }
-        T from_x = T(0);
+        S from_x = 0;
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
-            from_x += x(b, c, m, k) * pulled(m, k);
-            d_x(b, c, m, k) = pulled(m, k) + (a.accumulate ? d_x(b, c, m, k) : T(0));
+            from_x += S(x(b, c, m, k)) * pulled(m, k);
+            d_x(b, c, m, k) = T(pulled(m, k)) + (a.accumulate ? d_x(b, c, m, k) : T(0));
           }
         }
-        d_logit(b, n, c) = from_x - from_out;  // (pooling.18)
+        d_logit(b, n, c) = T(from_x - from_out);  // (pooling.18)
       }
     }
   }
@@ -395,30 +439,31 @@ void backward_of_all(Device&, const PoolingBackward<T>& a) {
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  using S = Longer<T>;
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      T d_lse = T(0);
+      S d_lse = 0;
       for (Index c = 0; c < C; ++c) {
         d_logit(b, n, c) = T(0);
-        if (a.d_lse_bnc) d_lse += array(a.d_lse_bnc, N, C)(b, n, c);
+        if (a.d_lse_bnc) d_lse += S(array(a.d_lse_bnc, N, C)(b, n, c));
       }
       const auto alpha_of = [&, b = b, n = n](Index c) {
-        return sum(b, n, c) == T(0) ? T(0) : power(logit_of<T>(a, b, n, c), max(b, n, c)) / sum(b, n, c);
+        return sum(b, n, c) == T(0) ? S(0) : S(power(logit_of<T>(a, b, n, c), max(b, n, c))) / S(sum(b, n, c));
       };
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) {
-          T adjoint = T(0);
-          for (Index c = 0; c < C; ++c) adjoint += d_out(b, c, m, k);
+          S adjoint = 0;
+          for (Index c = 0; c < C; ++c) adjoint += S(d_out(b, c, m, k));
           for (Index c = 0; c < C; ++c) {
-            const T alpha = alpha_of(c);
-            d_x(b, c, m, k) = alpha * adjoint + (a.accumulate ? d_x(b, c, m, k) : T(0));  // (pooling.26)
-            d_logit(b, n, c) += alpha * (x(b, c, m, k) - out(b, c, m, k)) * adjoint;      // (pooling.27)
+            const S alpha = alpha_of(c);
+            d_x(b, c, m, k) = T(alpha * adjoint) + (a.accumulate ? d_x(b, c, m, k) : T(0));    // (pooling.26)
+            d_logit(b, n, c) += T(alpha * (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint);  // (pooling.27)
           }
         }
       }
       for (Index c = 0; c < C; ++c) {
-        const T alpha = alpha_of(c);
-        if (alpha != T(0)) d_logit(b, n, c) += alpha * d_lse;  // (pooling.27)
+        const S alpha = alpha_of(c);
+        if (alpha != S(0)) d_logit(b, n, c) += T(alpha * d_lse);  // (pooling.27)
       }
     }
   }
@@ -443,13 +488,13 @@ namespace {
 
 // The state: one a head of all that is seen; with a window, before it where in the ring the next position goes, and
 // behind it a ring of the last w positions, a state each. `place` 0 is the former, 1 + r position r of the ring. The
-// age stands behind the averages; a state without decay has none, and uses that of a step.
+// age stands last; a state without decay has none, and uses that of a step.
 template <class T>
 State<T> state_of(T* state, Index place, Index n, const PoolingShape& s, bool decays, T& age_of_step) {
   T* states = s.window > 0 ? state + 1 : state;
-  const Index width = s.payloads * s.K + 2;
+  const Index J = s.payloads * s.K, width = State<T>::size(J);
   T* numbers = &array(states, s.N, width + (decays ? 1 : 0))(place, n, 0);
-  return {numbers, decays ? numbers[width] : age_of_step};
+  return {numbers, decays ? numbers[width] : age_of_step, J};
 }
 
 }  // namespace
@@ -459,7 +504,7 @@ void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays)
   T age_of_step = T(0);
   if (s.window > 0) state[0] = T(0);
   for (Index place = 0; place < s.window + 1; ++place) {
-    for (Index n = 0; n < s.N; ++n) start(state_of<T>(state, place, n, s, decays, age_of_step), s.payloads * s.K);
+    for (Index n = 0; n < s.N; ++n) start(state_of<T>(state, place, n, s, decays, age_of_step));
   }
 }
 
@@ -479,21 +524,20 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     if (w > 0) {
       const State<T> here = place(1 + newest);
       here.top() = a.logit_n[n];
-      for (Index j = 0; j < J; ++j) here.out(j) = payload(j);
-      start(seen, J);
+      for (Index j = 0; j < J; ++j) here.set_out(j, payload(j));
+      start(seen);
       // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
       // The oldest first. Places that nothing has filled yet have a logit of -infinity.
       for (Index r = 1; r <= w; ++r) {
         const State<T> position = place(1 + (newest + r) % w);
-        push(
-            seen, seen, position.top(), slope, [&](Index j) { return position.out(j); }, J);
+        push(seen, seen, position.top(), slope, [&](Index j) { return position.out(j); });
       }
     } else {
-      push(seen, seen, a.logit_n[n], slope, payload, J);
+      push(seen, seen, a.logit_n[n], slope, payload);
     }
-    for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = seen.out(j);
-    a.max_n[n] = seen.max(slope);
-    a.sum_n[n] = seen.sum();
+    for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = T(seen.out(j));
+    a.max_n[n] = T(seen.max(slope));
+    a.sum_n[n] = T(seen.sum());
   }
   if (w > 0) a.state[0] = T((newest + 1) % w);
 }

@@ -6,11 +6,16 @@ namespace abh {
 // Pooling, what lies behind a chunk of a sequence.
 
 template <class Device, class T>
-void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N) {
+void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
+                  Accum<T>* rest_n) {
+  using S = Longer<T>;
   const auto max = array(max_nc, C), sum = array(sum_nc, C);
   for (Index n = 0; n < N; ++n) {
-    const bool sees = sum(n, C - 1) > T(0);
-    zeta_n[n] = sees ? max(n, C - 1) + log(sum(n, C - 1)) : T(pooling_nothing);  // (pooling.30)
+    const S all = S(sum(n, C - 1)) + (rest_n ? S(rest_n[n]) : S(0));
+    const bool sees = all > S(0);
+    const S zeta = sees ? S(max(n, C - 1)) + log(all) : S(pooling_nothing);  // (pooling.30)
+    zeta_n[n] = T(zeta);
+    if (rest_n) rest_n[n] = sees ? T(zeta - S(zeta_n[n])) : T(0);
   }
 }
 

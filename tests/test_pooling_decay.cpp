@@ -281,9 +281,9 @@ TEST_CASE("pooling: step by step with decay and several payloads", "[pooling]") 
       }
     }
   }
-  CHECK(pooling_state_size({1, 64, 4, 8}, true) == 4 * 11);
-  CHECK(pooling_state_size({1, 64, 4, 8, 3}, true) == 1 + 4 * 44);
-  CHECK(pooling_state_size({1, 64, 4, 8, 0, true, 2}) == 4 * 18);
+  CHECK(pooling_state_size({1, 64, 4, 8}, true) == 4 * 20);
+  CHECK(pooling_state_size({1, 64, 4, 8, 3}, true) == 1 + 4 * 80);
+  CHECK(pooling_state_size({1, 64, 4, 8, 0, true, 2}) == 4 * 35);
 }
 
 }  // namespace

@@ -24,4 +24,17 @@ struct AccumOf {
 template <class T>
 using Accum = typename AccumOf<T>::type;
 
+// What sums over a whole sequence are kept in, with more digits than their terms: beside one large term many small ones
+// are all rounded the same way.
+template <class T>
+struct LongerOf {
+  using type = T;
+};
+template <>
+struct LongerOf<float> {
+  using type = double;
+};
+template <class T>
+using Longer = typename LongerOf<T>::type;
+
 }  // namespace abh

@@ -44,7 +44,9 @@ class Pooling {
                                         .x_stride = in.x.stride,
                                         .slope_n = slope_n_,
                                         .mask_bc = in.mask_bc,
-                                        .shape = shape(in.B, in.C)});
+                                        .shape = shape(in.B, in.C),
+                                        .first = in.first,
+                                        .last = in.last});
     past_.leave(device, in, max_bnc_, sum_bnc_, all_out(pass), pass);
     past_.split(device, chunk_max_nc_, max_bnc_, pass);
     past_.split(device, chunk_sum_nc_, sum_bnc_, pass);
@@ -87,6 +89,9 @@ class Pooling {
     for (Index p = 0; p < past_.positions(step_at(positions)); ++p) {
       const T* x_h = past_.position(device, logit_n, p);
       step(device, logit_n, x_h);
+    }
+    if (const PoolingRest<const Accum<T>> rest = past_.rest(); rest.weight_n && positions > 0) {
+      pooling_put_rest<Device, T>(device, state_, rest, shape(1, 1), decays_);
     }
   }
 

@@ -29,6 +29,8 @@ class PoolingPast {
     most_ = global_ ? 1 : shape.window - 1;
     logit_np_ = layout.template carried<Accum<T>>(N_ * most_);
     x_ph_ = layout.template carried<T>(most_ * H_);
+    rest_n_ = layout.template carried<Accum<T>>(global_ ? N_ : 0);
+    rest_h_ = layout.template carried<Accum<T>>(global_ ? H_ : 0);
     one_ = layout.template constant<Token>(1, [](Index) { return 1; });
   }
 
@@ -42,6 +44,8 @@ class PoolingPast {
     Payload<const T> x;
     const Token* mask_bc;
     Index B, C;
+    PoolingRest<const Accum<T>> first{};
+    PoolingRest<Accum<T>> last{};
   };
   // The past and the chunk, one after the other.
   template <class Scope>
@@ -52,7 +56,10 @@ class PoolingPast {
     const To joined = take(scratch, C);
     place(device, joined, {logit_np_.value, most_, x_ph_.value, H_}, P);
     place(device, at(joined, P), {logit_bnc, pass.C, x.x_bch, stride_or(x.stride, H_)}, pass.C);
-    return {joined.logit_np, {joined.x_ph}, join_masks(device, scratch, P, pass), 1, C};
+    Input all{joined.logit_np, {joined.x_ph}, join_masks(device, scratch, P, pass), 1, C};
+    if (global_ && P > 0) all.first = {rest_n_.value, rest_h_.value};
+    if (global_) all.last = {scratch.template take<Accum<T>>(N_), scratch.template take<Accum<T>>(H_)};
+    return all;
   }
 
   // What stands before the next chunk, after pooling. `all`: the past and the chunk, as are the others.
@@ -60,8 +67,10 @@ class PoolingPast {
              const Pass& pass) const {
     if (!in_chunks_) return;
     if (global_) {
-      pooling_zeta<Device, T>(device, logit_np_.value, max_nc, sum_nc, all.C, N_);
+      pooling_zeta<Device, T>(device, logit_np_.value, max_nc, sum_nc, all.C, N_, all.last.weight_n);
       device.copy(x_ph_.value, out_ch + (all.C - 1) * H_, H_);
+      device.copy(rest_n_.value, static_cast<const Accum<T>*>(all.last.weight_n), N_);
+      device.copy(rest_h_.value, static_cast<const Accum<T>*>(all.last.payload_h), H_);
     } else {
       const Index P = positions_after(pass);
       const From last = at(From{all.logit_bnc, all.C, all.x.x_bch, H_}, all.C - P);
@@ -74,6 +83,11 @@ class PoolingPast {
     const From all{logit_np_.value, most_, x_ph_.value, H_};
     for (Index n = 0; n < N_; ++n) device.copy(logit_n + n, all.logit_np + n * most_ + p, 1);
     return all.x_ph + p * H_;
+  }
+
+  // What rounding left of them, where one stands for many; null: nothing.
+  PoolingRest<const Accum<T>> rest() const {
+    return global_ ? PoolingRest<const Accum<T>>{rest_n_.value, rest_h_.value} : PoolingRest<const Accum<T>>{};
   }
 
   // What the backward pass of pooling writes and reads.
@@ -181,6 +195,8 @@ class PoolingPast {
   Index most_ = 0;
   Carried<Accum<T>> logit_np_;
   Carried<T> x_ph_;
+  // Of a global past, what rounding left of its logit and payload: thousands of chunks would add up.
+  Carried<Accum<T>> rest_n_, rest_h_;
   const Token* one_ = nullptr;
 };
 

@@ -107,6 +107,14 @@ struct PoolingShape {
 // a position and head (not a channel). Windowed: 9 flops an element whatever the window, x read twice, the second time
 // from cache when a block fits there. Not causal: 2 flops, x read once. max_bnc and sum_bnc hold every position's
 // logarithm of the sum of weights as max + log sum; not causal, all positions of a head hold the same.
+//
+// A first position that stands for many (B = 1, global) has more digits than a float: `first` is what rounding left of
+// its logit and payload, `last` where to write what it left of the last position's sum and average. Null: none.
+template <class Element>
+struct PoolingRest {
+  Element* weight_n = nullptr;
+  Element* payload_h = nullptr;
+};
 template <class T>
 struct PoolingForward {
   T* out_bch;  // rows touch; not x
@@ -118,6 +126,8 @@ struct PoolingForward {
   const Accum<T>* slope_n = nullptr;  // decay a position, at least 0; null: none
   const Token* mask_bc = nullptr;     // 1: real, 0: left out; null: all real
   PoolingShape shape;
+  PoolingRest<const Accum<T>> first{};
+  PoolingRest<Accum<T>> last{};
 };
 template <class Device, class T>
 void pooling_forward(Device&, const PoolingForward<T>&);
@@ -155,23 +165,41 @@ template <class Device, class T>
 void pooling_definition_backward(Device&, const PoolingBackward<T>&);
 
 // (pooling.30) of C positions of one sequence, from what pooling_forward saved. Where the last position sees nothing
-// zeta is so low that it weighs nothing beside any logit.
+// zeta is so low that it weighs nothing beside any logit. rest_n: what rounding left of the sums, and then of zeta;
+// null: nothing is known of it.
 inline constexpr double pooling_nothing = -1e30;
 template <class Device, class T>
-void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N);
+void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
+                  Accum<T>* rest_n = nullptr);
 
 // Step-by-step inference for one sequence, causal. Shape's B and C are not read, so that only a window of 0 is global
-// here. The state is an array of (top, sum, payloads * K numbers), with decay also the age, for every head: one running
-// state, and for a window w of them plus a counter. It is constant, however long the sequence becomes: a float counts
-// an age up to 2^24, and an age starts anew with every new top.
-inline Index pooling_state_size(const PoolingShape& shape, bool decays = false) {
-  const Index states = shape.N * (shape.payloads * shape.K + 2 + (decays ? 1 : 0));
+// here. The state is an array of (top, sum, payloads * K averages, and what rounding left of the sum and of each
+// average), with decay also the age, for every head: one running state, and for a window w of them plus a counter. It
+// is constant, however long the sequence becomes: a float counts an age up to 2^24, and an age starts anew with every
+// new top.
+constexpr Index pooling_state_size(const PoolingShape& shape, bool decays = false) {
+  const Index states = shape.N * (2 * (shape.payloads * shape.K + 1) + 1 + (decays ? 1 : 0));
   return shape.window > 0 ? 1 + (shape.window + 1) * states : states;
 }
 
 // The state before the first position.
 template <class Device, class T>
 void pooling_start(Device&, Accum<T>* state, const PoolingShape&, bool decays = false);
+
+// What rounding left of the logit and payload of the one position that a global state has seen, if it stands for many:
+// into the places of a state for that. The sum of one position is 1.
+template <class Device, class T>
+void pooling_put_rest(Device& device, Accum<T>* state, const PoolingRest<const Accum<T>>& rest,
+                      const PoolingShape& shape, bool decays = false) {
+  const Index size = pooling_state_size({.B = 1, .C = 1, .N = 1, .K = shape.K, .payloads = shape.payloads}, decays);
+  for (Index n = 0; n < shape.N; ++n) {
+    Accum<T>* rests = state + n * size + 2 + shape.payloads * shape.K;
+    device.copy(rests, rest.weight_n + n, 1);
+    for (Index p = 0; p < shape.payloads; ++p) {
+      device.copy(rests + 1 + p * shape.K, rest.payload_h + (p * shape.N + n) * shape.K, shape.K);
+    }
+  }
+}
 
 // One position: reads logit_n and x_h, updates the state, writes out_h, max_n and sum_n. 3 flops a number of the
 // payload for a global window, about 9 on average for any other; the step that completes a block of w positions pays

@@ -89,17 +89,18 @@ void weights(int C, int K, int window) {
 void states(int K, int window, int c) {
   const abh::PoolingShape shape{1, 1, 1, K, 0};
   const auto seen = [&](double* state, int from, int to, int by) {
-    double out_k[most_k], max, sum;
-    abh::pooling_start<abh::PlainDevice, double>(device(), state, shape);
+    double out_k[most_k], max, sum, running[abh::pooling_state_size({1, 1, 1, most_k})];
+    abh::pooling_start<abh::PlainDevice, double>(device(), running, shape);
     for (int s = from; s != to; s += by) {
       abh::pooling_step<abh::PlainDevice, double>(device(), {.out_h = out_k,
                                                              .max_n = &max,
                                                              .sum_n = &sum,
-                                                             .state = state,
+                                                             .state = running,
                                                              .logit_n = logit_c + s,
                                                              .x_h = x_ck + s * K,
                                                              .shape = shape});
     }
+    for (int i = 0; i < 2 + K; ++i) state[i] = running[i];
   };
   const int block = c / window * window, first = c - window + 1;
   double *suffix = states_of, *prefix = suffix + 2 + K, *both = prefix + 2 + K;
