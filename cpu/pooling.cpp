@@ -163,7 +163,12 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
   if (!state_h) {
     Chunk first = chunk;
     first.end = lesser(chunk.end, chunk.begin + (first_h ? 1 : stretch));
-    average_rows<T>(out, x, nullptr, alpha, first, N, K, M);
+    if (first_h) {
+      // All of it: its weight, with what rounding left of its logit, is the sum so far.
+      __builtin_memcpy(out[chunk.begin], x[chunk.begin], size_t(H) * sizeof(T));
+    } else {
+      average_rows<T>(out, x, nullptr, alpha, first, N, K, M);
+    }
     state_h = out[first.end - 1];
     chunk.begin = first.end;
     begin_average(rows.anchor_h, rows.since_h, state_h, false, H);

@@ -253,7 +253,7 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
     if (block == C) {
       typename Gpu::Scope ends(device.workspace);
       Past<T> past;
-      if (a.first.weight_n) past = {a.x_bch + first, a.first.payload_h + first};
+      if (a.first.weight_n) past = {a.x_bch + first, a.first.payload_h + first, a.first.weight_n, K};
       if (a.last.weight_n) past.end_h = ends.template take<double>(N * K);
       scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},
                           past);  // (pooling.4) (pooling.5)

@@ -140,12 +140,14 @@ __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* t
   for (int v = 0; v < width; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
 }
 
-// What comes before the first position of a scan, a number and what rounding left of it, and where the state after the
-// last one goes. One sequence.
+// What comes before the first position of a scan, an average and what rounding left of it and of the logarithm of its
+// weight, which is 1, and where the state after the last one goes. One sequence.
 template <class T>
 struct Past {
   const T* x_h = nullptr;  // null: nothing
   const float* rest_h = nullptr;
+  const float* weight_rest_n = nullptr;
+  int K = 1;
   double* end_h = nullptr;  // null: not wanted
 };
 
@@ -159,7 +161,8 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
   const Index first = bh / H * tiles * H + bh % H;
   const auto place = [&](int t) { return first + Index{order == Order::up ? t : tiles - 1 - t} * H; };
   constexpr int ahead = 4;
-  double state = past.x_h ? double(float(past.x_h[bh])) + past.rest_h[bh] : 0;  // of many tiles
+  double state = 0;  // of many tiles
+  if (past.x_h) state = (double(float(past.x_h[bh])) + past.rest_h[bh]) * (1 + double(past.weight_rest_n[bh / past.K]));
   carry_bth[place(0)] = float(state);
   for (int t = 0; t < tiles - 1; t += ahead) {
     Step total[ahead];

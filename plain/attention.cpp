@@ -1,7 +1,6 @@
 #include "layers/attention.hpp"
 
 #include <cstdlib>
-#include <type_traits>
 
 #include "plain/view.hpp"
 

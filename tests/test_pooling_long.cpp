@@ -144,5 +144,58 @@ TEST_CASE("pooling: one large weight and many steps", "[pooling][long][gpu]") {
   }
 }
 
+// In chunks, each behind one position that stands for all before it: what rounding leaves of that goes with it.
+TEST_CASE("pooling: one large weight and many small ones, in a thousand chunks", "[pooling][chunks][long][gpu]") {
+  for (const double lead : {5.0, 13.8}) {
+    for (const Index chunk : {1, 64, 300}) {
+      const Index chunks = chunk == 300 ? 100 : 1024;
+      INFO("chunks of " << chunk << ", lead " << lead);
+      for_each_device(2, [&](auto& device, const std::string& name) {
+        using Device = std::decay_t<decltype(device)>;
+        INFO(name);
+        Array<float> logit_c(size(chunk + 1)), x_ck(size((chunk + 1) * K)), out_ck(size((chunk + 1) * K));
+        Array<float> max_c(size(chunk + 1)), sum_c(size(chunk + 1));
+        Array<float> rest_n(1), rest_k(size(K)), left_n(1), left_k(size(K));
+        double error_k[K] = {}, most_k[K] = {};
+        for (Index i = 0; i < chunks; ++i) {
+          const Index P = i > 0 ? 1 : 0, C = P + chunk;
+          for (Index c = P; c < C; ++c) {
+            const bool first = i == 0 && c == 0;
+            logit_c[size(c)] = first ? float(lead) : 0;
+            x_ck[size(c * K)] = first ? 0 : 1;
+            x_ck[size(c * K + 1)] = first ? 1 : 0;
+            x_ck[size(c * K + 2)] = 3;
+          }
+          PoolingForward<float> pass{.out_bch = out_ck.data(),
+                                     .max_bnc = max_c.data(),
+                                     .sum_bnc = sum_c.data(),
+                                     .logit_bnc = logit_c.data(),
+                                     .x_bch = x_ck.data(),
+                                     .shape = {1, C, 1, K}};
+          if (i > 0) pass.first = {rest_n.data(), rest_k.data()};
+          pass.last = {left_n.data(), left_k.data()};
+          pooling_forward<Device, float>(device, pass);
+          pooling_zeta<Device, float>(device, logit_c.data(), max_c.data(), sum_c.data(), C, 1, left_n.data());
+          wait_for(device);
+          rest_n = left_n;
+          rest_k = left_k;
+          const Index last = i * chunk + chunk - 1;
+          const double others = double(last) / (std::exp(double(float(lead))) + double(last));
+          const double expected_k[K] = {others, 1 - others, 3};
+          for (Index k = 0; k < K; ++k) {
+            x_ck[size(k)] = out_ck[size((C - 1) * K + k)];
+            error_k[k] = at_least(error_k[k], std::abs(double(x_ck[size(k)]) - expected_k[k]));
+            most_k[k] = std::max(most_k[k], expected_k[k]);
+          }
+        }
+        for (Index k = 0; k < K; ++k) {
+          INFO("channel " << k << ": error " << error_k[k] / most_k[k]);
+          CHECK_FALSE(!(error_k[k] <= 5e-6 * most_k[k]));
+        }
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace abh
