@@ -377,7 +377,7 @@ template <int W, int KP>
 __device__ __forceinline__ void multiply_rows(Part<float, W>& sum_rc, const Left<float, KP>& left_rk,
                                               const Tile<float, KP>& right_ck, int first) {
   using P = Part<float, W>;
-  for (int k = 0; k < KP; k += 4) {
+  const auto multiply_channels = [&](int k) {
     Floats<4> left[P::rows], right[P::columns];
     for (int r = 0; r < P::rows; ++r) left[r] = load<4>(left_rk.own->row[P::row(r)] + k);
     for (int c = 0; c < P::columns; ++c) right[c] = load<4>(right_ck.row[first + P::column(c)] + k);
@@ -386,6 +386,12 @@ __device__ __forceinline__ void multiply_rows(Part<float, W>& sum_rc, const Left
         for (int c = 0; c < P::columns; ++c) sum_rc.at(r, c) = fmaf(left[r].x[i], right[c].x[i], sum_rc.at(r, c));
       }
     }
+  };
+  if constexpr (KP == 16) {  // four steps alone would all be unrolled, for which the registers are too few
+    ABH_UNROLL(1)
+    for (int k = 0; k < KP; k += 4) multiply_channels(k);
+  } else {
+    for (int k = 0; k < KP; k += 4) multiply_channels(k);
   }
 }
 
@@ -448,6 +454,7 @@ __device__ __forceinline__ bool in_sections(const Range& met) {
 template <int KP, class Each>
 __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C, int K, const Each& each) {
   using P = Part<float, KP>;
+  asm volatile("" : "+r"(first));  // or a compiler works the places out before the tiles, and keeps them in registers
   for (int r = 0; r < P::rows; ++r) {
     const int c = first + P::row(r);
     for (int k = 0; k < P::columns && c < C; ++k) {
