@@ -1,9 +1,9 @@
 // What is known of characters: against known ones, and against what Python knows.
 
 #include <cstdio>
-#include <initializer_list>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/unicode.hpp"
 #include "base/utf8.hpp"
@@ -27,7 +27,7 @@ std::string output_of(const std::string& command) {
 }  // namespace
 
 TEST_CASE("unicode: known characters", "[unicode]") {
-  const std::map<CharacterKind, std::initializer_list<char32_t>> known = {
+  const std::map<CharacterKind, std::vector<char32_t>> known = {
       // NUL, tab, line break, escape, delete, CSI; line and paragraph; surrogate; private; not assigned, nor ever
       {CharacterKind::hidden,
        {0,      9,      10,     0x1B,    0x1F,     0x7F,  0x80,   0x9B,   0x9F,   0x2028,  0x2029,  0xD800,
