@@ -289,8 +289,8 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   for (const char* words :
        {"2700 tokens for training", "300 for validation", "1 layers", "8 channels", "2 heads", "context 8",
         "mixer additive", "9 steps of 2 x 8 tokens", "learning rate 0.003", "parameters: ", "memory: ",
-        // 3 x 8 numbers of the convolution, 2 x (4 + 2) of either pooling, each rounded up to 64 bytes.
-        "inference: 256 bytes kept from position to position, with room for 8 positions", "step 3/9, train ",
+        // 3 x 8 numbers of the convolution, 2 x (2 x 4 + 3) of either pooling, each rounded up to 64 bytes.
+        "inference: 384 bytes kept from position to position, with room for 8 positions", "step 3/9, train ",
         "step 4/9, train ", "step 9/9, train "}) {
     INFO(words << " in:\n" << outcome.out);
     CHECK(outcome.out.find(words) != std::string::npos);
