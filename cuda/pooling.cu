@@ -69,7 +69,7 @@ struct EmitState {
 // A prefix merged with the suffix that fills up its window.
 template <class T>
 struct EmitWindow {
-  static constexpr int dots = 0, batch = 4;
+  static constexpr int dots = 0, batch = 2;
   T* out_bch;
   const float* share_bnc;
   const float* suffix_bch;
