@@ -43,7 +43,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
     const Index M = s.payloads * s.N;
     if (precise) {
       average_rows_in_stretches<T>(out, x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, M, rows_of_stretch(chunk),
-                                   chunk.begin == 0 ? a.first.payload_h : nullptr,
+                                   rows_in_cache<T>(s), chunk.begin == 0 ? a.first.payload_h : nullptr,
                                    chunk.end == C ? a.last.payload_h : nullptr);
     } else {
       average_rows<T>(out, x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, M);

@@ -23,6 +23,12 @@ Index chunks_of(const Shape& s) {
   return lesser(enough_chunks / s.B, s.C / least_chunk);
 }
 
+// Whether the rows of a pass may be expected in a cache that its threads share.
+template <class T>
+bool rows_in_cache(const Shape& s) {
+  return 2 * s.B * s.C * s.H() * Index{sizeof(T)} <= Index{16} << 20;
+}
+
 // Whether sums over positions are taken in stretches. A chunk then begins with one.
 bool in_stretches(const Shape& s) { return s.C > many_positions; }
 
@@ -150,12 +156,12 @@ void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<
   }
 }
 
-// The same in stretches. What a row takes beside its own numbers is in registers for several of them. first_h: what
-// rounding left of the first row of a sequence; last_h: what it leaves of the last row, where the chunk has that; null:
-// none.
+// The same in stretches. Where rows are in cache, what a row takes beside its own numbers stays in registers for
+// several of them; memory is written one row after the other. first_h: what rounding left of the first row of a
+// sequence; last_h: what it leaves of the last row, where the chunk has that; null: none.
 template <class T>
 void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk,
-                               Index N, Index K, Index M, StretchRows<T> rows, const Accum<T>* first_h,
+                               Index N, Index K, Index M, StretchRows<T> rows, bool in_cache, const Accum<T>* first_h,
                                Accum<T>* last_h) {
   const Index H = M * K;
   bool goes_on = false;
@@ -175,6 +181,7 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
     goes_on = true;
   }
   constexpr Index at_once = 4;
+  const bool several = in_cache || out.stride == 0;
   const auto run = [=]<int count>(Constant<count>, Index c) {
     for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {
       average_block<count>(out[c] + m * K, out.stride, rows.anchor_h + m * K, rows.since_h + m * K,
@@ -186,11 +193,14 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
     if (begin > chunk.begin || !goes_on) begin_average(rows.anchor_h, rows.since_h, state_h, goes_on, H);
     goes_on = true;
     Index c = begin;
-    for (; c + at_once <= end; c += at_once) {
+    for (; several && c + at_once <= end; c += at_once) {
       for (Index ahead = c + at_once; ahead < lesser(c + 2 * at_once, chunk.end); ++ahead) prefetch_row(x[ahead], H);
       run(Constant<int(at_once)>{}, c);
     }
-    for (; c < end; ++c) run(Constant<1>{}, c);
+    for (; c < end; ++c) {
+      if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], H);
+      run(Constant<1>{}, c);
+    }
     state_h = out[end - 1];
   }
   if (!last_h) return;
