@@ -53,7 +53,7 @@ inline constexpr bool by_element = false;
 // Before a loop no turn of which reads or writes what another one writes. A compiler that does not see that may compile
 // the loop twice, as vectors and one by one, and choose at run time by whether arrays overlap. The two may round
 // differently, as a product and a sum are one rounding in one of them alone, and bits would hang on where arrays lie.
-// So the build forbids it (CMakeLists.txt, tools/check_loops.sh), and without this mark such a loop is one of scalars.
+// So the build forbids it (CMakeLists.txt, tools/check_loops.py), and without this mark such a loop is one of scalars.
 // For clang++ there is no mark that does not also force vectors.
 #if defined(__clang__)
 #define ABH_INDEPENDENT_TURNS

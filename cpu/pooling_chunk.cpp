@@ -6,25 +6,6 @@ namespace abh {
 
 // Pooling, what lies behind a chunk of a sequence.
 
-namespace {
-
-template <class S>
-constexpr bool is_double = false;
-template <>
-constexpr bool is_double<double> = true;
-
-// Of a sum with more digits.
-template <class S>
-S long_log(const S& sum) {
-  if constexpr (is_double<S>) {
-    return __builtin_log(sum);
-  } else {
-    return natural_log(sum);
-  }
-}
-
-}  // namespace
-
 template <class Device, class T>
 void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
                   Accum<T>* rest_n) {
@@ -33,7 +14,7 @@ void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, cons
     for (Index n = 0; n < N; ++n) {
       const S sum = S(sum_nc[(n + 1) * C - 1]) + (rest_n ? S(rest_n[n]) : S(0));
       const bool sees = sum > S(0);
-      const S zeta = sees ? S(max_nc[(n + 1) * C - 1]) + long_log(sum) : S(pooling_nothing);  // (pooling.30)
+      const S zeta = sees ? S(max_nc[(n + 1) * C - 1]) + natural_log(sum) : S(pooling_nothing);  // (pooling.30)
       zeta_n[n] = T(zeta);
       if (rest_n) rest_n[n] = sees ? T(zeta - S(zeta_n[n])) : T(0);
     }

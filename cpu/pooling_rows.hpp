@@ -164,7 +164,6 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
                                Index N, Index K, Index M, StretchRows<T> rows, bool in_cache, const Accum<T>* first_h,
                                Accum<T>* last_h) {
   const Index H = M * K;
-  bool goes_on = false;
   if (!state_h) {
     Chunk first = chunk;
     first.end = lesser(chunk.end, chunk.begin + (first_h ? 1 : stretch));
@@ -176,10 +175,9 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
     }
     state_h = out[first.end - 1];
     chunk.begin = first.end;
-    begin_average(rows.anchor_h, rows.since_h, state_h, false, H);
-    if (first_h) __builtin_memcpy(rows.since_h, first_h, size_t(H) * sizeof(T));
-    goes_on = true;
   }
+  begin_average(rows.anchor_h, rows.since_h, state_h, false, H);
+  if (first_h) __builtin_memcpy(rows.since_h, first_h, size_t(H) * sizeof(T));
   constexpr Index at_once = 4;
   const bool several = in_cache || out.stride == 0;
   const auto run = [=]<int count>(Constant<count>, Index c) {
@@ -190,8 +188,7 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
   };
   for (Index begin = chunk.begin; begin < chunk.end; begin += stretch) {
     const Index end = lesser(chunk.end, begin + stretch);
-    if (begin > chunk.begin || !goes_on) begin_average(rows.anchor_h, rows.since_h, state_h, goes_on, H);
-    goes_on = true;
+    if (begin > chunk.begin) begin_average(rows.anchor_h, rows.since_h, state_h, true, H);
     Index c = begin;
     for (; several && c + at_once <= end; c += at_once) {
       for (Index ahead = c + at_once; ahead < lesser(c + 2 * at_once, chunk.end); ++ahead) prefetch_row(x[ahead], H);

@@ -244,11 +244,9 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
 }
 
 // sum_c, relative to the running maximum, and one over it, 0 while nothing has been seen. first_rest: what rounding
-// left of the logit of position 0. Returns what it left of the last sum in this order, to the thread that has that
-// position, and 0 to all others.
-__device__ inline float running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
-                                    Order order, float first_rest = 0) {
-  float last_rest = 0;
+// left of the logit of position 0. last_rest: where to write what it left of the sum of position C - 1; null: nowhere.
+__device__ inline void running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
+                                   Order order, float first_rest = 0, float* last_rest = nullptr) {
   scan_positions(
       LongSums{}, C, order,
       [&](int c) {
@@ -257,9 +255,8 @@ __device__ inline float running_sum(float* sum_c, float* share_c, const float* k
       [&](int c, double, double sum) {
         sum_c[c] = float(sum);  // (pooling.3), which the scan of keep and add above has formed
         share_c[c] = sum == 0 ? 0 : float(1 / sum);
-        if (c == (order == Order::up ? C - 1 : 0)) last_rest = float(sum - sum_c[c]);
+        if (last_rest && c == C - 1) *last_rest = float(sum - sum_c[c]);
       });
-  return last_rest;
 }
 
 }  // namespace ABH_BACKEND

@@ -51,19 +51,15 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
   float *keep_c = a.keep_bnc + first, *add_c = a.add_bnc + first;
   running_max<decays>(max_c, keep_c, add_c, logit, slope, C, a.block, Order::up);
-  const float last_rest =
-      running_sum(sum_c, a.share_bnc + first, keep_c, add_c, C, Order::up, a.first.weight_n ? a.first.weight_n[bn] : 0);
-  if (a.block == C) {
-    // The thread that has position C - 1, in the order in which positions are shared out; and that of position 0, which
-    // stands for many and so is the state before the payload's scan, with all its digits, not one of its terms.
-    const auto has = [](int c) { return c / positions_per_thread % scan_threads == int(threadIdx.x); };
-    if (a.last.weight_n && has(C - 1)) a.last.weight_n[bn] = last_rest;
-    if (a.first.weight_n && has(0)) {
-      keep_c[0] = 1;
-      add_c[0] = 0;
-    }
-    return;
+  running_sum(sum_c, a.share_bnc + first, keep_c, add_c, C, Order::up, a.first.weight_n ? a.first.weight_n[bn] : 0,
+              a.last.weight_n ? a.last.weight_n + bn : nullptr);
+  // A first position that stands for many is the state before the payload's scan, with all its digits, not one of its
+  // terms. Thread 0 has it in the scans above.
+  if (a.first.weight_n && threadIdx.x == 0) {
+    keep_c[0] = 1;
+    add_c[0] = 0;
   }
+  if (a.block == C) return;
 
   float *suffix_max_c = a.suffix_max_bnc + first, *suffix_sum_c = a.suffix_sum_bnc + first;
   float *suffix_keep_c = a.suffix_keep_bnc + first, *suffix_add_c = a.suffix_add_bnc + first;

@@ -2,6 +2,7 @@
 # Runs data/tinyshakespeare.sh through its branches, offline: on a copy that expects the checksum of a stand-in text,
 # with stand-ins for curl, cmake and the corpus program first on PATH. Prints `N passed, N failed`; status 1 if one failed.
 set -u
+. "$(dirname -- "$0")/checks.sh"
 
 script=$(cd "$(dirname -- "$0")/../data" && pwd)/tinyshakespeare.sh
 folder=$(mktemp -d)
@@ -43,8 +44,6 @@ PATH=$folder/bin:$PATH
 export PATH FAKE_HOST=none FAKE_ANSWER="$folder/right.txt"
 unset TINYSHAKESPEARE FAKE_CMAKE_FAILS
 
-passed=0
-failed=0
 lines() { [ "$(wc -l <err)" -eq "$1" ]; }
 # expect WHAT STATUS STDOUT STDERR_PART: checks the last `run`. An empty part stands for a silent standard error.
 expect() {
@@ -54,17 +53,6 @@ expect() {
     failed=$((failed + 1))
     printf 'FAILED: %s: status %s, output "%s", errors:\n' "$1" "$status" "$(cat out)"
     cat err
-  fi
-}
-# check WHAT CONDITION...
-check() {
-  what=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n' "$what"
   fi
 }
 run() {

@@ -4,18 +4,7 @@
 # that bench's JSON fits. The last line counts the checks.
 set -u
 build=$1
-passed=0
-failed=0
-check() {
-  what=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $what"
-  fi
-}
+. "$(dirname -- "$0")/checks.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 raw=$folder/report/raw

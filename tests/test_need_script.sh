@@ -2,6 +2,7 @@
 # Runs tools/need.sh with stand-ins for apt-get, id and sleep first on PATH: it waits for whoever else installs, and
 # gives up where waiting does not help. Prints `N passed, N failed`; status 1 if one failed.
 set -u
+. "$(dirname -- "$0")/checks.sh"
 
 script=$(cd "$(dirname -- "$0")/../tools" && pwd)/need.sh
 folder=$(mktemp -d)
@@ -36,18 +37,9 @@ PATH=$folder/bin:$PATH
 export PATH FAKE_UPDATES_FAIL=0
 export FAKE_MESSAGE='E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)'
 
-passed=0
-failed=0
-check() {
-  what=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s: status %s\n' "$what" "$status"
-    cat calls err
-  fi
+explain() {
+  echo "status $status"
+  cat calls err
 }
 run() {
   rm -f lists sleeps calls bin/wanted-tool

@@ -102,12 +102,6 @@ struct PoolingShape {
   Index H() const { return payloads * N * K; }
 };
 
-// Saved for backward: max_bnc, sum_bnc, the logits, x and out. Any finite logits will do; no finite logit overflows.
-// Global: 3 flops an element, x read once (twice on a CPU with few long sequences), out written once, two exponentials
-// a position and head (not a channel). Windowed: 9 flops an element whatever the window, x read twice, the second time
-// from cache when a block fits there. Not causal: 2 flops, x read once. max_bnc and sum_bnc hold every position's
-// logarithm of the sum of weights as max + log sum; not causal, all positions of a head hold the same.
-//
 // A first position that stands for many (B = 1, global) has more digits than a float: `first` is what rounding left of
 // its logit and payload, `last` where to write what it left of the last position's sum and average. Null: none.
 template <class Element>
@@ -115,6 +109,12 @@ struct PoolingRest {
   Element* weight_n = nullptr;
   Element* payload_h = nullptr;
 };
+
+// Saved for backward: max_bnc, sum_bnc, the logits, x and out. Any finite logits will do; no finite logit overflows.
+// Global: 3 flops an element, x read once (twice on a CPU with few long sequences), out written once, two exponentials
+// a position and head (not a channel). Windowed: 9 flops an element whatever the window, x read twice, the second time
+// from cache when a block fits there. Not causal: 2 flops, x read once. max_bnc and sum_bnc hold every position's
+// logarithm of the sum of weights as max + log sum; not causal, all positions of a head hold the same.
 template <class T>
 struct PoolingForward {
   T* out_bch;  // rows touch; not x
