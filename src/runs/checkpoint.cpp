@@ -16,6 +16,12 @@
 
 namespace abh {
 
+const std::set<std::string>& keys_beside_settings() {
+  static const std::set<std::string> keys = {"tokenizer",       "vocabulary",        "step",
+                                             "validation_loss", "validation_tokens", "format"};
+  return keys;
+}
+
 namespace {
 
 using Metadata = std::map<std::string, std::string>;
@@ -106,11 +112,9 @@ Metadata model_metadata(const SafetensorsFile& file) {
     require({"tokenizer", "vocabulary", "layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
     return metadata;
   }
-  const std::set<std::string> others = {"tokenizer",       "vocabulary",        "step",
-                                        "validation_loss", "validation_tokens", "format"};
   const Metadata settings = ModelConfig().metadata();
   for (const auto& [key, value] : metadata) {
-    const std::string hint = settings.count(key) || others.count(key) ? "" : did_you_mean(key);
+    const std::string hint = settings.count(key) || keys_beside_settings().count(key) ? "" : did_you_mean(key);
     if (!hint.empty()) throw Error(file.path() + ": metadata " + one_line(key) + ": no setting of a model" + hint);
   }
   const std::string position = "embedding.position_cd";

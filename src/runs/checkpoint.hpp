@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "tasks/text/tokenizer.hpp"
 
 namespace abh {
+
+// Keys of a model's metadata that are none of its settings: nothing of what it computes hangs on them.
+const std::set<std::string>& keys_beside_settings();
 
 // A model as it is stored in RUN/model.safetensors: the weights as F32 under their names, and in __metadata__ the
 // configuration, the tokenizer and where the weights come from.

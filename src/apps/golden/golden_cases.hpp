@@ -23,6 +23,7 @@
 #include "network/mixers.hpp"
 #include "network/network.hpp"
 #include "program/flags.hpp"
+#include "runs/checkpoint.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -103,12 +104,10 @@ class GoldenCases {
   // it does not. A network takes every setting, and what else the metadata of a checkpoint says.
   void require_settings(const std::set<std::string>& own, bool is_network) const {
     static const std::set<std::string> of_files = {"case",  "source",      "tolerance_float", "format",
-                                                   "crc32", "abh_version", "abh_crc32"},
-                                       of_models = {"tokenizer", "vocabulary", "step", "validation_loss",
-                                                    "validation_tokens"};
+                                                   "crc32", "abh_version", "abh_crc32"};
     const std::map<std::string, std::string> without = ModelConfig::from_metadata({}, file_.path()).metadata();
     for (const auto& [key, value] : file_.metadata()) {
-      if (own.count(key) || of_files.count(key) || (is_network && of_models.count(key))) continue;
+      if (own.count(key) || of_files.count(key) || (is_network && keys_beside_settings().count(key))) continue;
       const auto setting = without.find(key);
       if (setting != without.end() &&
           (is_network ||
