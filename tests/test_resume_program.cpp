@@ -150,7 +150,9 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   const std::string average = GENERATE("0", "3");
-  const Arguments flags = place.flags(words("--steps 8 --eval-every 4 --log-every 3 --checkpoint-every 4 --batch 8")) +
+  // An evaluation takes more than a second, where the program says five times a second how far it is.
+  const Arguments flags = place.flags(words("--steps 8 --eval-every 4 --log-every 3 --checkpoint-every 4 --batch 8 "
+                                            "--layers 2 --channels 64")) +
                           Arguments{"--weight-average", average};
   const std::string expected = place / "uninterrupted";
   require_success(train(with(flags, {"--out", expected})));
