@@ -153,28 +153,28 @@ class WithScript(unittest.TestCase):
 
     def test_click_on_an_equation_brings_its_lines(self) -> None:
         self.browser.resize(1280)
-        self.browser.open("layers/pooling.html")
-        self.browser.point("figure[data-t='11'] .math", click=True)
+        self.browser.open("layers/causal_conv.html")
+        self.browser.point("figure[data-t='3'] .math", click=True)
         for listing in ("cpu", "cuda"):
-            self.assertTrue(self.browser.run(VISIBLE, f"#{listing} li[data-t~='11']"), listing)
-        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='11']"))
+            self.assertTrue(self.browser.run(VISIBLE, f"#{listing} li[data-t~='3']"), listing)
+        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"))
 
     def test_click_on_a_line_brings_its_equation(self) -> None:
         self.browser.resize(1280)
-        self.browser.open("layers/pooling.html")
-        self.browser.run("document.querySelector('#cuda li[data-t~=\"12\"]').scrollIntoView({block: 'center'})")
-        self.browser.point("#cuda li[data-t~='12']", click=True)
-        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='12']"))
-        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='12']"))
-        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "12"))
+        self.browser.open("layers/causal_conv.html")
+        self.browser.run("document.querySelector('#cuda li[data-t~=\"3\"]').scrollIntoView({block: 'center'})")
+        self.browser.point("#cuda li[data-t~='3']", click=True)
+        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"))
+        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='3']"))
+        self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "3"))
 
     def test_listings_follow_reading_unless_told_not_to(self) -> None:
         self.browser.resize(1280)
-        self.browser.open("layers/pooling.html")
-        top = "window.scrollTo(0, document.querySelector('figure[data-t=\"12\"]').offsetTop)"
+        self.browser.open("layers/causal_conv.html")
+        top = "window.scrollTo(0, document.querySelector('figure[data-t=\"3\"]').offsetTop)"
         self.browser.run(top)
         self.browser.run(SETTLE)
-        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='12']"))
+        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='3']"))
         self.browser.run("window.scrollTo(0, 0)")
         self.browser.run(SETTLE)
         self.browser.run("document.querySelector('.Listings').click()")
