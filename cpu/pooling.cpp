@@ -51,7 +51,16 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   };
   const auto summary = [&](const Chunk& chunk) {
     if (chunk.end == C) return;
-    average({left_by(chunk), 0}, nullptr, chunk);
+    const Index M = s.payloads * s.N;
+    if (!precise) {
+      average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K, M);
+      return;
+    }
+    for (Index n = 0; n < s.N; ++n) {
+      const Index slot = chunk.slot + n;
+      shares_in_chunk(keep[slot], add[slot], a.sum_bnc + (chunk.b * s.N + n) * C, chunk.begin, chunk.end);
+    }
+    weighted_sum_of_rows<T>(left_by(chunk), rows_of_stretch(chunk), x_of(chunk.b), keep, chunk, s.N, s.K, M);
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;
@@ -100,28 +109,34 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
     shares_again(alpha[slot], logit, max_c, sum_c, C);
     if (C > 0) beta_c[0] = A(0);
-    // What the maximum has come down to, in the place of kappa, which is not there yet.
+    // In the place of kappa, which is not there yet: what the maximum has come down to, then e to that less the next.
     A* aged_c = kappa[slot];
     for (Index c = 1; c < C && slope != A(0); ++c) {
       aged_c[c - 1] = logit[c] < max_c[c] ? max_c[c] : max_c[c - 1] - slope;  // (pooling.22)
     }
-    const A* before_c = slope == A(0) ? max_c : aged_c;
-    for_lanes<A>(C - 1, [=]<class L>(Index i) {
-      const Index c = i + 1;
-      const L before = load<L>(before_c + c - 1);
-      const L kept = exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c));
-      store<L>(beta_c + c, load<L>(sum_c + c - 1) * kept / nonzero<L>(load<L>(sum_c + c)));  // (pooling.9)
+    A* keep_c = kappa[slot];
+    kept_of_maxima(keep_c, slope == A(0) ? max_c : aged_c, max_c, C);
+    for_lanes<A>(C - 1, [=]<class L>(Index c) {
+      const L kept = load<L>(sum_c + c) * load<L>(keep_c + c);
+      store<L>(beta_c + c + 1, kept / nonzero<L>(load<L>(sum_c + c + 1)));  // (pooling.9)
     });
-    if (in_stretches(s)) shares_of_stretches(left[slot], before_c, max_c, sum_c, C);
+    if (in_stretches(s)) shares_of_stretches(left[slot], keep_c, sum_c, C);
   };
 
   const auto d_out_of = [&](Index b) { return rows_of(a.d_out_bch, H, s, b); };
   const auto summary = [&](const Chunk& chunk) {
     if (chunk.begin == 0) return;
     T* adjoint_h = entering(chunk) - adjoint.size;
-    clear_row(adjoint_h);
-    for_stretches_down(rows_of_stretch(chunk), adjoint_h, beta, left, chunk, s, false,
-                       [&](const Chunk& part, const T*) { adjoint_rows(adjoint_h, d_out_of(chunk.b), beta, part, s); });
+    if (!in_stretches(s)) {
+      clear_row(adjoint_h);
+      last_adjoint(adjoint_h, d_out_of(chunk.b), beta, chunk, s);
+      return;
+    }
+    for (Index n = 0; n < s.N; ++n) {
+      shares_of_first(kappa[chunk.slot + n], a.sum_bnc + (chunk.b * s.N + n) * C, chunk.begin, chunk.end);
+    }
+    weighted_sum_of_rows<T>(adjoint_h, rows_of_stretch(chunk), d_out_of(chunk.b), kappa, chunk, s.N, s.K,
+                            s.payloads * s.N);
   };
   const auto connect = [&](const Chunk& chunk) {
     if (chunk.begin == 0 || chunk.end == C) return;

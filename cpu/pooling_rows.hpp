@@ -125,7 +125,8 @@ Rows<T> rows_of(T* array, Index stride, const Shape& s, Index b) {
   return {array + b * s.C * stride, stride};
 }
 
-// Rows are asked for before they are needed (prefetch_row), this many ahead.
+// Rows that are slices of wider ones are asked for before they are needed (prefetch_row), this many ahead; those that
+// touch the machine foresees, and asking costs time.
 constexpr Index rows_ahead = 4;
 
 // What the row loops below read again and again they take by value: it stays in registers.
@@ -146,7 +147,7 @@ void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<
   for (Index c = chunk.begin; c < chunk.end; ++c) {
     T* out_h = out[c];
     const T* x_h = x[c];
-    if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], M * K);
+    if (x.stride != M * K && c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], M * K);
     for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {
       const Accum<T> share = alpha[chunk.slot + n][c];
       const T* state_k = state_h ? state_h + m * K : nullptr;
@@ -179,7 +180,7 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
   begin_average(rows.anchor_h, rows.since_h, state_h, false, H);
   if (first_h) __builtin_memcpy(rows.since_h, first_h, size_t(H) * sizeof(T));
   constexpr Index at_once = 4;
-  const bool several = in_cache || out.stride == 0;
+  const bool slices = x.stride != H;
   const auto run = [=]<int count>(Constant<count>, Index c) {
     for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {
       average_block<count>(out[c] + m * K, out.stride, rows.anchor_h + m * K, rows.since_h + m * K,
@@ -190,12 +191,14 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
     const Index end = lesser(chunk.end, begin + stretch);
     if (begin > chunk.begin) begin_average(rows.anchor_h, rows.since_h, state_h, true, H);
     Index c = begin;
-    for (; several && c + at_once <= end; c += at_once) {
-      for (Index ahead = c + at_once; ahead < lesser(c + 2 * at_once, chunk.end); ++ahead) prefetch_row(x[ahead], H);
+    for (; in_cache && c + at_once <= end; c += at_once) {
+      for (Index ahead = c + at_once; slices && ahead < lesser(c + 2 * at_once, chunk.end); ++ahead) {
+        prefetch_row(x[ahead], H);
+      }
       run(Constant<int(at_once)>{}, c);
     }
     for (; c < end; ++c) {
-      if (c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], H);
+      if (slices && c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], H);
       run(Constant<1>{}, c);
     }
     state_h = out[end - 1];
@@ -204,6 +207,37 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
   for_lanes<T>(H, [=]<class L>(Index h) {
     store<L>(last_h + h, load<L>(rows.since_h + h) - (load<L>(state_h + h) - load<L>(rows.anchor_h + h)));
   });
+}
+
+// The sum of the rows of a chunk, each with its weight. A few go into one sum, and these into a pair, which has the
+// digits for any number of them (add_to_pair). scratch: the sum of a few, and the low part of the pair.
+template <class T>
+void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, PerSlot<Accum<T>> weight, Chunk chunk,
+                          Index N, Index K, Index M) {
+  constexpr Index few = 32;
+  T* few_h = scratch.since_h;
+  T* low_h = scratch.anchor_h;
+  for (Index begin = chunk.begin; begin < chunk.end; begin += few) {
+    const Index end = lesser(begin + few, chunk.end);
+    for (Index c = begin; c < end; ++c) {
+      if (x.stride != M * K && c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], M * K);
+      for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {
+        const Accum<T> share = weight[chunk.slot + n][c];
+        const T* x_k = x[c] + m * K;
+        T* few_k = few_h + m * K;
+        for_lanes<T>(K, [=]<class L>(Index k) {
+          store<L>(few_k + k, (c == begin ? L{} : load<L>(few_k + k)) + load<L>(x_k + k) * share);
+        });
+      }
+    }
+    for_lanes<T>(M * K, [=]<class L>(Index h) {
+      L sum = begin == chunk.begin ? L{} : load<L>(sum_h + h);
+      L low = begin == chunk.begin ? L{} : load<L>(low_h + h);
+      add_to_pair(sum, low, load<L>(few_h + h));
+      store<L>(sum_h + h, end == chunk.end ? sum + low : sum);
+      store<L>(low_h + h, low);
+    });
+  }
 }
 
 // The rows of a chunk, of as many as work at the same time; none where they are not `wanted`.
@@ -281,30 +315,61 @@ void for_stretches_down(StretchRows<T> rows, T* adjoint_h, PerSlot<Accum<T>> bet
   }
 }
 
-// left_c: the share that what was seen up to c has in what was seen up to the last position of its stretch, as the
-// product of all beta between. before_c[c]: what the maximum of c has come down to at c + 1.
+// keep_c[c]: what a sum relative to the maximum of c is multiplied with at c + 1. before_c[c]: what that maximum has
+// come down to there. May be the same.
 template <class A>
-void shares_of_stretches(A* left_c, const A* before_c, const A* max_c, const A* sum_c, Index C) {
+void kept_of_maxima(A* keep_c, const A* before_c, const A* max_c, Index C) {
   for_lanes<A>(C - 1, [=]<class L>(Index c) {
     const L before = load<L>(before_c + c);
-    store<L>(left_c + c, exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c + 1)));
+    store<L>(keep_c + c, exponential<L>(before == minus_infinity<A>() ? before : before - load<L>(max_c + c + 1)));
   });
+}
+
+// Shares of positions, which are products of all beta between: of keep_c, and once of the sums. An exponential each of
+// the distance would be as good, but not to the rounding of the sums, which is the same one at every position.
+
+// left_c: what was seen up to c, in what was seen up to the last position of its stretch.
+template <class A>
+void shares_of_stretches(A* left_c, const A* keep_c, const A* sum_c, Index C) {
   A keep = A(1), of_all = A(0);
   for (Index c = C - 1; c >= 0; --c) {
     const bool last = c == C - 1 || (c + 1) % stretch == 0;
-    keep = last ? A(1) : keep * left_c[c];
+    keep = last ? A(1) : keep * keep_c[c];
     if (last) of_all = A(1) / nonzero<A>(sum_c[c]);
     left_c[c] = keep * (sum_c[c] * of_all);
   }
 }
 
-// The adjoints of the positions of a stretch, for the first of them. adjoint_h: 0 at first.
+// The newcomer c, in all up to the last position of a chunk. In the place of keep_c, as running_max() left it.
+template <class A>
+void shares_in_chunk(A* keep_c, const A* add_c, const A* sum_c, Index begin, Index end) {
+  Longer<A> left = Longer<A>(1) / Longer<A>(nonzero<A>(sum_c[end - 1]));
+  for (Index c = end - 1; c >= begin; --c) {
+    const Longer<A> kept = left * Longer<A>(c > begin ? keep_c[c] : A(0));
+    keep_c[c] = A(left * Longer<A>(add_c[c]));
+    left = kept;
+  }
+}
+
+// What was seen up to the first position of a chunk, in what was seen up to c. In the place of keep_c, as
+// kept_of_maxima() left it.
+template <class A>
+void shares_of_first(A* keep_c, const A* sum_c, Index begin, Index end) {
+  Longer<A> left = Longer<A>(sum_c[begin]);
+  for (Index c = begin; c < end; ++c) {
+    const Longer<A> kept = left * Longer<A>(c + 1 < end ? keep_c[c] : A(0));
+    keep_c[c] = A(left) / nonzero<A>(sum_c[c]);
+    left = kept;
+  }
+}
+
+// The adjoints of the positions of a chunk, for the first of them. adjoint_h: 0 at first.
 template <class T>
-void adjoint_rows(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk part, Shape s) {
+void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
   const Index M = s.payloads * s.N;
-  for (Index c = part.end - 1; c >= part.begin; --c) {
+  for (Index c = chunk.end - 1; c >= chunk.begin; --c) {
     for (Index m = M - 1, n = s.N - 1; m >= 0; --m, n = n > 0 ? n - 1 : s.N - 1) {
-      const Accum<T> kept = passed_on(beta[part.slot + n], c, s.C);
+      const Accum<T> kept = passed_on(beta[chunk.slot + n], c, s.C);
       T* adjoint_k = adjoint_h + m * s.K;
       const T* d_out_k = d_out[c] + m * s.K;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
@@ -322,7 +387,7 @@ void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<cons
                    const T* anchor_h, PerSlot<Accum<T>> left) {
   const Index M = s.payloads * s.N;
   for (Index c = part.end - 1; c >= part.begin; --c) {
-    if (c - rows_ahead >= part.begin) {
+    if (x.stride != M * s.K && c >= rows_ahead) {
       prefetch_row(x[c - rows_ahead], M * s.K);
       prefetch_row<T>(d_x[c - rows_ahead], M * s.K);
     }

@@ -79,6 +79,39 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
   return sum;
 }
 
+// Runs body(begin, end) for the stretches of a block of n positions; without stretches, for all of it.
+template <class Body>
+inline __attribute__((always_inline)) void for_stretches(Index n, bool in_stretches, const Body& body) {
+  for (Index begin = 0, end; begin < n; begin = end) {
+    end = in_stretches ? lesser(begin + stretch, n) : n;
+    body(begin, end);
+  }
+}
+
+// The average of a window, from that of its newer part and that of its older one.
+template <class L>
+L merged(const L& prefix, const L& suffix, ScalarOf<L> share) {
+  return prefix + (suffix - prefix) * share;  // (pooling.8)
+}
+
+// The suffix averages of `count` neighbouring positions, from the last to the first, as average_block() takes averages;
+// each is merged into a row of out. Pointers are to the last.
+template <int count, class T>
+void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T* anchor, T* moved, const T* alpha_c,
+                 const T* x, Index x_stride, Index size) {
+  for_lanes<T>(size, [=]<class L>(Index k) {
+    const L from = load<L>(anchor + k);
+    L by = load<L>(moved + k);
+    unrolled<count>([&](int i) {
+      by += ((load<L>(x - i * x_stride + k) - from) - by) * alpha_c[-i];  // (pooling.5), less anchor
+      T* out_k = out - i * out_stride + k;
+      store<L>(out_k, merged<L>(load<L>(out_k), from + by, gamma_c[-i]));
+    });
+    store<L>(moved + k, by);
+    store<L>(suffix + k, from + by);
+  });
+}
+
 // in_stretches: whether a window has many positions.
 template <bool in_stretches, class Device, class T>
 void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
@@ -139,35 +172,57 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     T* suffix_k = suffix[slot] + part.scratch;
-    // Position number i of a block, in either order.
-    const auto average = [&](T* out_k, const T* state_k, Index i, A share, const T* x_k) {
-      T *anchor_k = anchor[slot] + part.scratch, *moved_k = moved[slot] + part.scratch;
-      if (in_stretches && i > 0 && i % stretch == 0) begin_average(anchor_k, moved_k, state_k, i > stretch, part.size);
-      if (in_stretches && i >= stretch) {
-        average_block<1>(out_k, 0, static_cast<const T*>(anchor_k), moved_k, &share, x_k, 0, part.size);
-      } else {
-        average_row(out_k, state_k, i == 0, share, x_k, part.size);
-      }
+    T *anchor_k = anchor[slot] + part.scratch, *moved_k = moved[slot] + part.scratch;
+    constexpr Index at_once = 4;
+    const auto merge = [=](T* out_k, A share) {
+      for_lanes<T>(part.size, [=]<class L>(Index k) {
+        store<L>(out_k + k, merged<L>(load<L>(out_k + k), load<L>(suffix_k + k), share));
+      });
     };
     for (Index begin = 0; begin < C; begin += block) {
       // Prefix averages of this block; the row before is the state. They must all be there before the first is merged:
       // each is the state of the next.
-      for (Index c = begin; c < lesser(begin + block, C); ++c) {
-        average(out + c * H, out + (c - 1) * H, c - begin, alpha[slot][c], x + c * stride);
-      }
+      for_stretches(lesser(block, C - begin), in_stretches, [&](Index i, Index end) {
+        Index c = begin + i;
+        end += begin;
+        if (i == 0) {
+          for (; c < end; ++c) {
+            average_row(out + c * H, out + (c - 1) * H, c == begin, alpha[slot][c], x + c * stride, part.size);
+          }
+          return;
+        }
+        begin_average<T>(anchor_k, moved_k, out + (c - 1) * H, i > stretch, part.size);
+        const auto run = [&]<int count>(Constant<count>) {
+          average_block<count, T>(out + c * H, H, anchor_k, moved_k, alpha[slot] + c, x + c * stride, stride,
+                                  part.size);
+        };
+        for (; c + at_once <= end; c += at_once) run(Constant<int(at_once)>{});
+        for (; c < end; ++c) run(Constant<1>{});
+      });
       if (begin == 0) continue;
-      // Suffix averages of the block before, each merged into the window that begins there.
-      for (Index c = begin - 1; c > begin - block; --c) {
-        average(suffix_k, suffix_k, begin - 1 - c, suffix_alpha[slot][c], x + c * stride);
-        const Index last = c + block - 1;
-        if (last >= C) continue;
-        T* out_k = out + last * H;
-        const A share = gamma[slot][last];
-        for_lanes<T>(part.size, [&]<class L>(Index k) {
-          const L prefix = load<L>(out_k + k);
-          store<L>(out_k + k, prefix + (load<L>(suffix_k + k) - prefix) * share);  // (pooling.8)
-        });
-      }
+      // Suffix averages of the block before, each merged into the window that begins there: `ahead` further on.
+      const Index ahead = block - 1;
+      for_stretches(block - 1, in_stretches, [&](Index i, Index end) {
+        Index c = begin - 1 - i;
+        end = begin - 1 - end;
+        if (i == 0) {
+          for (; c > end; --c) {
+            average_row(suffix_k, suffix_k, c == begin - 1, suffix_alpha[slot][c], x + c * stride, part.size);
+            if (c + ahead < C) merge(out + (c + ahead) * H, gamma[slot][c + ahead]);
+          }
+          return;
+        }
+        begin_average<T>(anchor_k, moved_k, suffix_k, i > stretch, part.size);
+        for (; c > end && c + ahead >= C; --c) {
+          average_block<1, T>(suffix_k, 0, anchor_k, moved_k, suffix_alpha[slot] + c, x + c * stride, 0, part.size);
+        }
+        const auto run = [&]<int count>(Constant<count>) {
+          merge_block<count, T>(suffix_k, out + (c + ahead) * H, H, gamma[slot] + c + ahead, anchor_k, moved_k,
+                                suffix_alpha[slot] + c, x + c * stride, stride, part.size);
+        };
+        for (; c - at_once >= end; c -= at_once) run(Constant<int(at_once)>{});
+        for (; c > end; --c) run(Constant<1>{});
+      });
     }
   };
 
