@@ -1,14 +1,10 @@
 #pragma once
 
+#include "device/isa.hpp"
 #include "device/memory.hpp"
 #include "device/threads.hpp"
 
 namespace abh {
-
-// Instruction sets that the layers in cpu/ are compiled for, each in object files of its own; the widest that the
-// machine has is chosen when a program starts. `scalar` computes with lanes of width 1: the reference of the tests.
-// `neon` has the lanes of `baseline`, but tiles for the 32 registers of 64-bit ARM.
-enum class Isa { scalar, baseline, avx2, avx512, neon };
 
 // A device is a template argument of every layer, block and network: the CPU with one of its instruction sets.
 template <Isa isa>

@@ -41,12 +41,18 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
   const TargetShare<T> q(a.label_smoothing, V);
   parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
     a.loss_bc[bc] = a.lse_bc[bc] = T(0);
+    if (a.best_bc) a.best_bc[bc] = ignored_target;
     const Token target = a.targets_bc[bc];
     if (target == ignored_target) return;
     const T* logits_v = a.logits_bcv + bc * V;
 
     // The second look at the row finds it in the first-level cache.
     const T max = largest_of_row<T>(logits_v, V);
+    if (a.best_bc) {
+      Index best = 0;
+      while (best + 1 < V && logits_v[best] < max) ++best;  // (cross_entropy.6)
+      a.best_bc[bc] = static_cast<Token>(best);
+    }
     RowSum<T> sum_exp;
     RowSum<T> sum_shifted;
     for_lanes<T>(V, [&]<class L>(Index v) {

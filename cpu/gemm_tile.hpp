@@ -4,7 +4,7 @@
 // floats only.
 
 #include "cpu/lanes.hpp"
-#include "layers/linear.hpp"
+#include "layers/products.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

@@ -67,6 +67,16 @@ __device__ ShiftedSums sums_of_row(const T* logits_v, int V, int lane) {
   return {sums.max, warp_sum(sums.sum_exp), warp_sum(sums.sum_shifted), float(V)};
 }
 
+// The first v whose logit is the largest of its row, the same in every lane; each lane looks at every 32nd.
+template <class T>
+__device__ Token best_of_row(const T* logits_v, int V, int lane, float max) {
+  int best = V;
+  for (int v = lane; v < V && best == V; v += warp_size) {
+    if (!(float(logits_v[v]) < max)) best = v;
+  }
+  return Token(-warp_max(float(-best)));  // as a float exact: a vocabulary has at most 2^21 tokens
+}
+
 // Rows of one block: four, or as many more as keep the blocks below 4,096, whose partial sums one block then adds.
 Index rows_per_block(Index BC) {
   const Index rows = (BC + 4095) / 4096;
@@ -84,6 +94,7 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
   for (Index bc = first + threadIdx.x / warp_size; bc < end; bc += rows_at_a_time) {
     const Token target = a.targets_bc[bc];
     float loss = 0, lse = 0;
+    Token best = ignored_target;
     if (target != ignored_target) {
       const T* logits_v = a.logits_bcv + bc * a.V;
       const ShiftedSums sums = sums_of_row<width>(logits_v, int(a.V), lane);
@@ -91,10 +102,12 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
       lse = sums.max + log_sum;                                             // (cross_entropy.2)
       loss = log_sum - q.on_target * (float(logits_v[target]) - sums.max);  // (cross_entropy.3)
       // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;  // (cross_entropy.3), the share of all
+      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;                // (cross_entropy.3), the share of all
+      if (a.best_bc) best = best_of_row(logits_v, int(a.V), lane, sums.max);  // (cross_entropy.6)
       ++count_of_warp;
     }
     if (lane == 0) {
+      if (a.best_bc) a.best_bc[bc] = best;
       a.loss_bc[bc] = loss;
       a.lse_bc[bc] = lse;
     }

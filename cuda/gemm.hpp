@@ -2,7 +2,7 @@
 
 #include "base/types.hpp"
 #include "cuda/gpu.hpp"
-#include "layers/linear.hpp"
+#include "layers/products.hpp"
 
 namespace abh {
 

@@ -29,6 +29,9 @@ MemorySource gpu_memory();
 // Memory that the host and a GPU share, page by page as it is touched: for tests.
 MemorySource managed_memory();
 
+template <Backend backend>
+class GpuSums;  // cuda/gpu_sums.hpp
+
 // A device of layers, blocks and networks: one stream of one GPU. Work is done in the order in which it was asked
 // for, but later: the host sees results after copy_to_host or synchronize. Every member throws Error, with what CUDA
 // says, when a call of its runtime fails.
@@ -36,6 +39,7 @@ template <Backend backend>
 class GpuDevice {
  public:
   using Scope = Workspace::Scope;
+  using Sums = GpuSums<backend>;  // of the gradients of several processes
 
   // Of the GPUs of this machine it is the one with this number, as it is for all that the thread does afterwards.
   explicit GpuDevice(GemmChoice gemm = GemmChoice::library, Work work = Work::done, Index gpu = 0);

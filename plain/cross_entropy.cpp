@@ -21,10 +21,14 @@ void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
   T total = T(0);
   for (Index bc = 0; bc < a.BC; ++bc) {
     a.loss_bc[bc] = a.lse_bc[bc] = T(0);
+    if (a.best_bc) a.best_bc[bc] = ignored_target;
     if (a.targets_bc[bc] == ignored_target) continue;
     T max = T(-infinity), sum = T(0), hit = T(0);
     // With the maximum taken out, no exponential overflows and one of them is 1, so that the sum has a logarithm.
     for (Index v = 0; v < a.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;
+    for (Index v = a.V - 1; v >= 0 && a.best_bc; --v) {
+      if (!(logits(bc, v) < max)) a.best_bc[bc] = static_cast<Token>(v);  // (cross_entropy.6)
+    }
     for (Index v = 0; v < a.V; ++v) sum += exp(logits(bc, v) - max);
     a.lse_bc[bc] = max + log(sum);  // (cross_entropy.2)
     for (Index v = 0; v < a.V; ++v) {

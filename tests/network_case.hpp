@@ -119,27 +119,29 @@ Device device_of(Index threads) {
 template <class Device, class T>
 class Built {
  public:
-  explicit Built(const NetworkCase& network, const Array<double>& weights, Index threads = 1)
+  explicit Built(const NetworkCase& network, const Array<double>& weights, Index threads = 1,
+                 Processes& processes = one_process())
       : case_(network),
         tokens_(network.tokens_bc()),
         targets_(network.targets_bc()),
         mask_(network.mask_bc()),
         device(device_of<Device>(threads)),
         net(device, network.config, {.B = network.B, .C = network.C, .training = true, .recompute = network.recompute},
-            network.dropout) {
-    for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = static_cast<T>(weights[i]);
+            network.dropout, processes) {
+    for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = static_cast<T>(weights[i]);
   }
+  DeviceBatch batch() const { return {tokens_.data(), targets_.data()}; }
   Pass pass() const {
     return {case_.B, case_.C, case_.masked ? mask_.data() : nullptr, case_.dropout > 0 ? &case_.state : nullptr};
   }
   T forward() {
-    net.forward(tokens_.data(), pass());
-    return *net.loss(targets_.data(), case_.label_smoothing, pass()).mean;
+    net.forward(batch(), pass());
+    return *net.loss(batch(), case_.label_smoothing, pass()).mean;
   }
-  void backward() { net.backward(tokens_.data(), targets_.data(), case_.label_smoothing, pass()); }
+  void backward() { net.backward(batch(), case_.label_smoothing, pass()); }
   Array<double> gradients() {
     Array<double> all;
-    for (Index i = 0; i < net.weight_count(); ++i) all.push_back(static_cast<double>(net.gradients()[i]));
+    for (Index i = 0; i < net.weights().count(); ++i) all.push_back(static_cast<double>(net.weights().gradients()[i]));
     return all;
   }
 

@@ -9,7 +9,9 @@
 
 #include "base/random.hpp"
 #include "network/devices.hpp"
+#include "network/initial_weights.hpp"
 #include "network/model.hpp"
+#include "tests/heard_sums.hpp"
 #include "tests/network_case.hpp"
 #include "tests/program.hpp"
 
@@ -84,7 +86,8 @@ std::vector<NetworkCase> chunk_cases() {
 template <class Device, class T>
 class InChunks {
  public:
-  InChunks(Device& device, const NetworkCase& network, Index chunk, bool truncated = false)
+  InChunks(Device& device, const NetworkCase& network, Index chunk, bool truncated = false,
+           Processes& processes = one_process())
       : case_(network),
         device_(device),
         state_(1, network.state),
@@ -96,7 +99,7 @@ class InChunks {
              .recompute = network.recompute,
              .chunk = chunk,
              .truncated = truncated},
-            network.dropout) {
+            network.dropout, processes) {
     const std::vector<Token> tokens = network.tokens_bc(), targets = network.targets_bc();
     tokens_.assign(tokens.begin(), tokens.end());
     targets_.assign(targets.begin(), targets.end());
@@ -109,8 +112,9 @@ class InChunks {
   }
 
   void set_weights(const Array<double>& weights) {
-    net.write_weights(std::vector<Accum<T>>(weights.begin(), weights.end()));
+    net.weights().write(std::vector<Accum<T>>(weights.begin(), weights.end()));
   }
+  DeviceBatch batch() const { return {tokens_.data(), targets_.data()}; }
   Pass pass() const {
     return {.B = case_.B,
             .C = case_.C,
@@ -122,16 +126,15 @@ class InChunks {
   // A gradient, and what was seen on the way.
   void differentiate() {
     start();
-    abh::differentiate(net, tokens_.data(), targets_.data(), case_.label_smoothing, pass(), seen(),
-                       [&](Index begin, Index end) { completed += end - begin; });
-    gradients.resize(static_cast<std::size_t>(net.weight_count()));
+    abh::differentiate(net, batch(), case_.label_smoothing, pass(), seen());
+    gradients.resize(static_cast<std::size_t>(net.weights().count()));
     Array<Accum<T>> host(gradients.size());
-    device_.copy_to_host(host.data(), net.gradients(), net.weight_count());
+    device_.copy_to_host(host.data(), net.weights().gradients(), net.weights().count());
     gradients.assign(host.begin(), host.end());
   }
   void run() {
     start();
-    run_in_chunks(net, tokens_.data(), targets_.data(), case_.label_smoothing, pass(), seen());
+    run_in_chunks(net, batch(), case_.label_smoothing, pass(), seen());
   }
   // The loss of a single sequence with other weights, where what enters each chunk is that of these.
   double loss_with(const Array<double>& other, const Array<double>& these) {
@@ -139,11 +142,10 @@ class InChunks {
     const Chunks chunks(pass(), net.extent().chunk);
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
       set_weights(these);
-      for (Index i = 0; i < j; ++i) net.run_blocks(tokens_.data() + chunks.first(0, i), chunks.pass(0, i));
+      for (Index i = 0; i < j; ++i) net.run_blocks(chunks.part(batch(), 0, i), chunks.pass(0, i));
       set_weights(other);
-      net.forward(tokens_.data() + chunks.first(0, j), chunks.pass(0, j));
-      seen()(0, j, chunks.pass(0, j),
-             net.loss(targets_.data() + chunks.first(0, j), case_.label_smoothing, chunks.pass(0, j)));
+      net.forward(chunks.part(batch(), 0, j), chunks.pass(0, j));
+      seen()(0, j, chunks.pass(0, j), net.loss(chunks.part(batch(), 0, j), case_.label_smoothing, chunks.pass(0, j)));
     }
     return loss;
   }
@@ -151,7 +153,6 @@ class InChunks {
  private:
   void start() {
     loss = 0;
-    completed = 0;
     logits.assign(static_cast<std::size_t>(case_.B * case_.C * case_.config.vocabulary), std::nan(""));
   }
   auto seen() {
@@ -178,7 +179,6 @@ class InChunks {
   Network<Device, T> net;
   double loss = 0;
   Array<double> logits, gradients;
-  Index completed = 0;  // weights that were said to be complete
 };
 
 std::string text_of(const NetworkCase& network) {
@@ -217,7 +217,6 @@ void check_chunks(Device& device) {
       CHECK_FALSE(!(std::abs(parts.loss - whole.loss) <= 1e-12));
       parts.differentiate();
       CHECK_FALSE(!(std::abs(parts.loss - whole.loss) <= 1e-12));
-      CHECK(parts.completed == parts.net.weight_count());
       require_same_step(network, parts.logits, parts.gradients, whole.logits, whole.gradients, 1e-12);
     }
   }
@@ -228,6 +227,23 @@ TEST_CASE("chunks: loss, logits and every gradient are those of the sequence at 
   check_chunks(plain);
   CpuDevice<Isa::baseline> cpu(2);
   check_chunks(cpu);
+}
+
+TEST_CASE("chunks: every weight is finished once", "[chunks]") {
+  CpuDevice<Isa::baseline> device(1);
+  for (const NetworkCase& network : chunk_cases()) {
+    const std::vector<MixerProperties> mixers = mixer_properties(network.config);
+    const bool truncates = std::all_of(mixers.begin(), mixers.end(), [](const auto& mixer) { return mixer.truncates; });
+    for (const bool truncated : {false, true}) {
+      if (truncated && !truncates) continue;
+      HeardSums sums;
+      Index finished = 0;
+      sums.heard = [&](const float*, Index count) { finished += count; };
+      InChunks<CpuDevice<Isa::baseline>, float> parts(device, network, 7, truncated, sums);
+      parts.differentiate();
+      CHECK(finished == parts.net.weights().count());
+    }
+  }
 }
 
 TEST_CASE("chunks: in float on a GPU", "[chunks][gpu]") {
@@ -260,7 +276,6 @@ TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][he
     exact.differentiate();
     truncated.differentiate();
     CHECK_FALSE(!(std::abs(truncated.loss - exact.loss) <= 1e-12));
-    CHECK(truncated.completed == truncated.net.weight_count());
 
     InChunks<PlainDevice, double> moved(device, network, chunk);
     const Array<double> weights = network.weights();
@@ -293,12 +308,12 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
     const std::vector<Token> host = network.tokens_bc();
     const Array<Token> tokens(host.begin(), host.begin() + C);
     Built<PlainDevice, double> whole(network, weights);
-    whole.net.forward(tokens.data(), {1, C});
+    whole.net.forward({tokens.data()}, {1, C});
     const double* expected_cv = whole.net.logits_bcv();
     for (const Index chunk : chunks) {
       Network<Device, T> reading(device, network.config,
                                  {.C = chunk, .positions = C, .chunk = chunk, .sequence = network.config.context});
-      reading.write_weights(std::vector<Accum<T>>(weights.begin(), weights.end()));
+      reading.weights().write(std::vector<Accum<T>>(weights.begin(), weights.end()));
       for (const Index prompt : {Index{1}, Index{2}, Index{6}, Index{11}, C}) {
         CAPTURE(network.config.mixer, network.config.window, network.config.positions, chunk, prompt);
         Array<T> logits_v(static_cast<std::size_t>(V));
@@ -316,7 +331,7 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
         Pass pass{};
         for (Index j = 0; j < parts.of_sequence(); ++j) {
           pass = parts.pass(0, j);
-          reading.run_blocks(tokens.data() + pass.first_c, pass);
+          reading.run_blocks({tokens.data() + pass.first_c}, pass);
         }
         check(reading.go_on(pass), prompt - 1);
         for (Index c = prompt; c < C; ++c) check(reading.step(tokens.data() + c, c), c);
@@ -394,9 +409,10 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
   TrainingConfig training{.batch = B, .steps = 20, .learning_rate = 1e-3, .warmup = 2, .dropout = 0.1};
   const auto expected = model_of(training, "cpu");
   std::vector<Model::StepResult> steps;
-  const Model::LossSum first_sum = expected->evaluate(tokens, targets);
-  const std::vector<float> first_losses = expected->losses(tokens, targets);
-  for (Index step = 0; step < 4; ++step) steps.push_back(expected->train_step(tokens, targets, training, step));
+  const Batch batch = batch_of_sequences(C, tokens, targets);
+  const Score first_sum = expected->evaluate(batch);
+  const std::vector<float> first_losses = expected->losses(batch);
+  for (Index step = 0; step < 4; ++step) steps.push_back(expected->train_step(batch, training, step));
   std::vector<std::string> devices = {"cpu", "plain"};
 #if defined(ABH_EMULATOR)
   devices.push_back("emulated");
@@ -409,10 +425,13 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
         training.chunk = chunk;
         const auto model = model_of(training, device);
         if (shards == 1) {
-          const Model::LossSum sum = model->evaluate(tokens, targets);
+          const Score sum = model->evaluate(batch);
           CHECK(sum.count == first_sum.count);
-          CHECK_FALSE(!(std::abs(sum.sum - first_sum.sum) <= 1e-5 * first_sum.sum));
-          const std::vector<float> losses = model->losses(tokens, targets);
+          CHECK(sum.hits == first_sum.hits);
+          CHECK(sum.asked == first_sum.asked);
+          CHECK(sum.right == first_sum.right);
+          CHECK_FALSE(!(std::abs(sum.loss_sum - first_sum.loss_sum) <= 1e-5 * first_sum.loss_sum));
+          const std::vector<float> losses = model->losses(batch);
           REQUIRE(losses.size() == first_losses.size());
           for (std::size_t i = 0; i < losses.size(); ++i) {
             CHECK_FALSE(!(std::abs(losses[i] - first_losses[i]) <= 1e-4));
@@ -420,7 +439,7 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
           }
         }
         for (Index step = 0; step < 4; ++step) {
-          const Model::StepResult result = model->train_step(tokens, targets, training, step);
+          const Model::StepResult result = model->train_step(batch, training, step);
           const Model::StepResult& wanted = steps[static_cast<std::size_t>(step)];
           CHECK_FALSE(!(std::abs(result.loss - wanted.loss) <= 1e-5 * wanted.loss));
           CHECK_FALSE(!(std::abs(result.gradient_norm - wanted.gradient_norm) <= 1e-4 * wanted.gradient_norm));

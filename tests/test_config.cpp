@@ -5,6 +5,9 @@
 #include "files/safetensors.hpp"
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
+#include "settings/presets.hpp"
+#include "settings/schedule.hpp"
+#include "settings/setting_flags.hpp"
 #include "tests/catch.hpp"
 
 namespace abh {

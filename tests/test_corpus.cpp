@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "data/built_in_corpus.hpp"
+#include "tasks/text/built_in_corpus.hpp"
 
 using namespace abh;
 using namespace abh::corpus;

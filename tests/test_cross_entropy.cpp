@@ -226,6 +226,33 @@ TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_e
   });
 }
 
+TEST_CASE("cross_entropy: the answer is the first of the largest logits", "[cross_entropy][gpu]") {
+  for (const Index V : {1, 2, 31, 32, 33, 65, 300, 1030}) {
+    const Index BC = 9;
+    const Array<Token> targets_bc = some_targets(BC, V);
+    Array<float> logits_bcv;
+    for (const double logit : random_logits(BC * V)) logits_bcv.push_back(std::round(4 * static_cast<float>(logit)));
+    for (Index v = 0; v < V; ++v) logits_bcv[static_cast<std::size_t>(v)] = -std::numeric_limits<float>::infinity();
+    logits_bcv[static_cast<std::size_t>(V - 1)] = -7;  // of row 0, the only one that can occur
+    Array<Token> expected_bc;
+    for (Index bc = 0; bc < BC; ++bc) {
+      const auto row = logits_bcv.begin() + bc * V;
+      const bool ignored = targets_bc[static_cast<std::size_t>(bc)] == ignored_target;
+      expected_bc.push_back(ignored ? ignored_target : static_cast<Token>(std::max_element(row, row + V) - row));
+    }
+    for_each_device(2, [&](auto& device, const std::string& name) {
+      INFO(name << ", V " << V);
+      Array<Token> best_bc(static_cast<std::size_t>(BC), -1);
+      Array<Index> count(1);
+      const CrossEntropyCase layer{BC, V, targets_bc.data(), count.data(), 0, best_bc.data()};
+      CaseArrays<float> a = arrays_of(layer, Values<float>{logits_bcv});
+      layer.forward(device, a);
+      wait_for(device);
+      CHECK((best_bc == expected_bc));
+    });
+  }
+}
+
 TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
   // The entropy of the target distribution, reached by its own logarithms as logits.
   const Index V = 21;

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "device/choice.hpp"
 #include "error_of.hpp"
+#include "network/initial_weights.hpp"
 #include "network/model.hpp"
 #include "runs/by_character.hpp"
 #include "runs/evaluation.hpp"

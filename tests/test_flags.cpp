@@ -19,10 +19,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "captured.hpp"
 #include "catch.hpp"
 #include "folder.hpp"
 #include "program/flags.hpp"
+#include "program/run_program.hpp"
 
 using namespace abh;
 

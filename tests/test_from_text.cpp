@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "catch.hpp"
 #include "environment.hpp"
 #include "folder.hpp"
-#include "program/flags.hpp"
 
 using namespace abh;
 

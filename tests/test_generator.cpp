@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "catch.hpp"
+#include "network/initial_weights.hpp"
 #include "runs/generator.hpp"
 
 using namespace abh;

@@ -7,9 +7,11 @@
 
 #include "base/random.hpp"
 #include "catch.hpp"
+#include "network/initial_weights.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "settings/config.hpp"
+#include "settings/presets.hpp"
 #include "tests/layer_case.hpp"
 #if defined(ABH_EMULATOR)
 #include "cuda/emulator/emulator.hpp"
@@ -77,7 +79,7 @@ Model::StepResult train(Model& model, const Setting& s, Index step) {
   std::vector<Token> tokens = tokens_of_step(s, step), targets(tokens.begin() + 1, tokens.end());
   tokens.pop_back();
   targets[3] = -100;
-  return model.train_step(tokens, targets, s.training, step);
+  return model.train_step(batch_of_sequences(s.model.context, tokens, targets), s.training, step);
 }
 
 // Losses of a GPU, and how far they and the norms of the gradients are from the CPU's, relative to these.
@@ -235,9 +237,9 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
         const auto model = model_on(each, s);
         std::vector<Token> tokens = tokens_of_step(s, 7), targets(tokens.begin() + 1, tokens.end());
         tokens.pop_back();
-        const Model::LossSum sum = model->evaluate(tokens, targets);
+        const Score sum = model->evaluate(batch_of_sequences(s.model.context, tokens, targets));
         CHECK(sum.count == static_cast<Index>(targets.size()));
-        losses.push_back(sum.sum);
+        losses.push_back(sum.loss_sum);
         const auto stepping = make_model({.device = each, .threads = 1}, s.model, {.positions = s.model.context});
         stepping->write(Model::Arena::weights, model->read(Model::Arena::weights));
         std::vector<float>& steps = logits.emplace_back();

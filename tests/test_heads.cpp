@@ -32,14 +32,15 @@ template <class Device>
 double loss_of(Device& device, const Classifier& c, const Array<double>& weights, Array<double>* gradients = nullptr,
                Array<double>* logits_bo = nullptr) {
   Network<Device, double> net(device, c.config, {.B = c.B, .C = c.C, .training = true});
-  for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = weights[i];
+  for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = weights[i];
   const Pass pass{.B = c.B, .C = c.C, .mask_bc = c.mask_bc.data()};
-  net.forward(c.tokens_bc.data(), pass);
+  const DeviceBatch batch{c.tokens_bc.data(), c.labels_b.data()};
+  net.forward(batch, pass);
   if (logits_bo) logits_bo->assign(net.logits_bcv(), net.logits_bcv() + c.B * c.config.classes);
-  const double loss = *net.loss(c.labels_b.data(), 0.1, pass).mean;
+  const double loss = *net.loss(batch, 0.1, pass).mean;
   if (gradients) {
-    net.backward(c.tokens_bc.data(), c.labels_b.data(), 0.1, pass);
-    gradients->assign(net.gradients(), net.gradients() + net.weight_count());
+    net.backward(batch, 0.1, pass);
+    gradients->assign(net.weights().gradients(), net.weights().gradients() + net.weights().count());
   }
   return loss;
 }

@@ -12,6 +12,7 @@
 
 #include "catch.hpp"
 #include "error_of.hpp"
+#include "network/initial_weights.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "pattern.hpp"

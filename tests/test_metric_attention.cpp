@@ -1,4 +1,4 @@
-#include "blocks/residual.hpp"
+#include "blocks/parts/residual.hpp"
 #include "cases/attention.hpp"
 #include "cases/metric_attention.hpp"
 #include "layers/attention.hpp"

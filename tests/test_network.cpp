@@ -1,3 +1,4 @@
+#include "settings/presets.hpp"
 #include "tests/network_case.hpp"
 #include "tests/red_zones.hpp"
 
@@ -28,9 +29,9 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
       for (Index i = 0; i < count; ++i) {
         const Index draw = philox_word(31, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(slots.size()), 0);
         const Index element = parameter.offset + (count < 64 ? i : draw % parameter.count);
-        dual.net.weights()[element].derivative = 1;
+        dual.net.weights().values()[element].derivative = 1;
         by_dual.back().push_back(dual.forward().derivative);
-        dual.net.weights()[element].derivative = 0;
+        dual.net.weights().values()[element].derivative = 0;
         got.back().push_back(gradients[static_cast<std::size_t>(element)]);
       }
     }
@@ -44,7 +45,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
       double expected = 0;
       for (std::size_t i = 0; i < gradients.size(); ++i) {
         const double step = normal_number(51, i, direction, 1000);
-        dual.net.weights()[i].derivative = step;
+        dual.net.weights().values()[i].derivative = step;
         expected += step * gradients[i];
       }
       const double error = std::abs(dual.forward().derivative - expected) / norm;
@@ -119,8 +120,8 @@ TEST_CASE("network: dropout is off without a state", "[network]") {
   network.state.step += 1;
   CHECK((Built<Reference, double>(network, network.weights()).forward()) != noisy);
   const Pass evaluation{network.B, network.C};
-  built.net.forward(network.tokens_bc().data(), evaluation);
-  CHECK(*built.net.loss(network.targets_bc().data(), 0, evaluation).mean == quiet);
+  built.net.forward(built.batch(), evaluation);
+  CHECK(*built.net.loss(built.batch(), 0, evaluation).mean == quiet);
 }
 
 TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
@@ -140,7 +141,7 @@ TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
   Built<Reference, double> built(network, weights);
   built.forward();
   const std::vector<Token> tokens = network.tokens_bc();
-  const double* token_vd = built.net.weights() + parameters[0].offset;
+  const double* token_vd = built.net.weights().values() + parameters[0].offset;
   for (Index bc = 0; bc < network.B * network.C; ++bc) {
     for (Index v = 0; v < V; ++v) {
       double sum = 0;
@@ -184,7 +185,7 @@ TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") 
       const std::vector<Token> tokens = network.tokens_bc();
       const Index V = network.config.vocabulary;
       const auto logits_of = [&](const std::vector<Token>& any) {
-        built.net.forward(any.data(), built.pass());
+        built.net.forward({any.data()}, built.pass());
         return std::vector<float>(built.net.logits_bcv(), built.net.logits_bcv() + network.B * network.C * V);
       };
       const std::vector<float> logits = logits_of(tokens);
@@ -218,11 +219,11 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
   const Index V = network.config.vocabulary;
   const std::vector<Slot> slots = {activation("logits_cv", {network.C * V})};
   Built<Reference, double> parallel(network, weights);
-  parallel.net.forward(tokens.data(), {1, network.C});
+  parallel.net.forward({tokens.data()}, {1, network.C});
   const Values<double> logits = {{parallel.net.logits_bcv(), parallel.net.logits_bcv() + network.C * V}};
 
   Network<Device, T> stepping(device, network.config, {.positions = network.C});
-  for (std::size_t i = 0; i < weights.size(); ++i) stepping.weights()[i] = static_cast<T>(weights[i]);
+  for (std::size_t i = 0; i < weights.size(); ++i) stepping.weights().values()[i] = static_cast<T>(weights[i]);
   for (int time = 0; time < 2; ++time) {  // the second time after a new start
     stepping.start();
     Values<double> stepped(1);
@@ -282,7 +283,7 @@ TEST_CASE("network: sinusoidal positions are added to the tokens, at any positio
   }
   Reference device(1);
   Network<Reference, double> stepping(device, network.config, {.positions = 3});
-  stepping.write_weights({weights.begin(), weights.end()});
+  stepping.weights().write({weights.begin(), weights.end()});
   stepping.start();
   for (const Index c : {Index{0}, Index{1}, Index{2}, Index{3}, Index{70'000}})
     check(stepping.step(&tokens[1], c), tokens[1], c);
@@ -313,21 +314,23 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
           StepState state{.seed = 3, .step = step, .learning_rate = 1e-2f};
           set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
           const Pass pass{network.B, network.C, nullptr, &state};
-          built.net.forward(network.tokens_bc().data(), pass);
-          result.push_back(*built.net.loss(network.targets_bc().data(), 0.1, pass).mean);
-          built.net.backward(network.tokens_bc().data(), network.targets_bc().data(), 0.1, pass);
-          built.net.measure_gradient(training, &state);
+          built.net.forward(built.batch(), pass);
+          result.push_back(*built.net.loss(built.batch(), 0.1, pass).mean);
+          built.net.backward(built.batch(), 0.1, pass);
+          built.net.optimizer().measure_gradient(training, &state);
           CHECK(state.gradient_norm > 0);
-          built.net.update(training, &state);
+          built.net.optimizer().update(training, &state);
           result.push_back(static_cast<float>(state.gradient_norm));
         }
-        const Index count = built.net.weight_count();
+        const Index count = built.net.weights().count();
         Index not_zero = 0;
-        for (Index i = 0; i < count; ++i) not_zero += !(built.net.gradients()[i] == 0);
+        for (Index i = 0; i < count; ++i) not_zero += !(built.net.weights().gradients()[i] == 0);
         CHECK(not_zero == 0);
-        result.insert(result.end(), built.net.weights(), built.net.weights() + count);
-        result.insert(result.end(), built.net.first_moments(), built.net.first_moments() + count);
-        result.insert(result.end(), built.net.second_moments(), built.net.second_moments() + count);
+        result.insert(result.end(), built.net.weights().values(), built.net.weights().values() + count);
+        result.insert(result.end(), built.net.optimizer().first_moments(),
+                      built.net.optimizer().first_moments() + count);
+        result.insert(result.end(), built.net.optimizer().second_moments(),
+                      built.net.optimizer().second_moments() + count);
       }
       INFO(isa);
       for (std::size_t run = 1; run < trained.size(); ++run) CHECK(trained[run] == trained[0]);
@@ -357,8 +360,8 @@ TEST_CASE("network: training is bitwise the same wherever scratch memory lies", 
           Built<Device, float> built(network, weights, threads);
           std::vector<float> result{built.forward()};
           built.backward();
-          const Index count = built.net.weight_count();
-          result.insert(result.end(), built.net.gradients(), built.net.gradients() + count);
+          const Index count = built.net.weights().count();
+          result.insert(result.end(), built.net.weights().gradients(), built.net.weights().gradients() + count);
           return result;
         };
         std::vector<float> expected;

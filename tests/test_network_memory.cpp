@@ -4,7 +4,9 @@
 #include <limits>
 #include <new>
 
+#include "device/available.hpp"
 #include "network/model.hpp"
+#include "settings/presets.hpp"
 #include "tests/error_of.hpp"
 #include "tests/network_case.hpp"
 #include "tests/red_zones.hpp"
@@ -30,8 +32,8 @@ template <class T, class Device>
 std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0) {
   Network<Device, T> net(device, config, extent, dropout);
   std::vector<Accum<T>> weights;
-  for (Index i = 0; i < net.weight_count(); ++i) weights.push_back(0.01f * static_cast<float>(i % 7));
-  net.write_weights(weights);
+  for (Index i = 0; i < net.weights().count(); ++i) weights.push_back(0.01f * static_cast<float>(i % 7));
+  net.weights().write(weights);
   const std::vector<Token> host_tokens(static_cast<std::size_t>(extent.B * extent.C), 1);
   const StepState host_state{.seed = 1, .learning_rate = 1e-3f};
   const DeviceMemory tokens(device.memory(), host_tokens.size() * sizeof(Token));
@@ -41,11 +43,10 @@ std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const Netw
   const Pass pass{extent.B, extent.C, nullptr, state.as<StepState>()};
   TrainingConfig training;
   training.optimizer = extent.muon ? "muon" : "adamw";
-  differentiate(
-      net, tokens.as<Token>(), tokens.as<Token>(), 0.1, pass, [](Index, Index, const Pass&, const auto&) {},
-      [](Index, Index) {});
-  net.measure_gradient(training, state.as<StepState>());
-  net.update(training, state.as<StepState>());
+  differentiate(net, {tokens.as<Token>(), tokens.as<Token>()}, 0.1, pass,
+                [](Index, Index, const Pass&, const auto&) {});
+  net.optimizer().measure_gradient(training, state.as<StepState>());
+  net.optimizer().update(training, state.as<StepState>());
   wait_for(device);
   return device.workspace.peak();
 }
@@ -63,7 +64,7 @@ void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index 
   {
     const Network<Device, float> net(device, config, extent);
     CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
-    CHECK(memory.weights == net.weight_count());
+    CHECK(memory.weights == net.weights().count());
   }
   const std::size_t peak = peak_of_a_step<float>(device, config, extent);
   CHECK(peak > 0);

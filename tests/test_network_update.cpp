@@ -20,10 +20,11 @@ TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other we
     set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
     built.forward();
     built.backward();
-    built.net.measure_gradient(training, &state);
-    built.net.update(training, &state);
-    updated.emplace_back(built.net.weights(), built.net.weights() + built.net.weight_count());
-    second_moments.emplace_back(built.net.second_moments(), built.net.second_moments() + built.net.weight_count());
+    built.net.optimizer().measure_gradient(training, &state);
+    built.net.optimizer().update(training, &state);
+    updated.emplace_back(built.net.weights().values(), built.net.weights().values() + built.net.weights().count());
+    second_moments.emplace_back(built.net.optimizer().second_moments(),
+                                built.net.optimizer().second_moments() + built.net.weights().count());
   }
   Index linear_maps = 0;
   for (const Parameter& parameter : network.parameters()) {
@@ -59,21 +60,21 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
   // So small that epsilon, 1e-8, counts.
   double squares = 0;
   Array<double> gradients;
-  for (Index i = 0; i < built.net.weight_count(); ++i) {
+  for (Index i = 0; i < built.net.weights().count(); ++i) {
     gradients.push_back(1e-8 * normal_number(3, static_cast<std::uint64_t>(i), 0, 1000));
-    built.net.gradients()[i] = gradients.back();
+    built.net.weights().gradients()[i] = gradients.back();
     squares += gradients.back() * gradients.back();
   }
   StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
   set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
-  built.net.measure_gradient(training, &state);
+  built.net.optimizer().measure_gradient(training, &state);
   CHECK_FALSE(!(std::abs(state.gradient_norm - std::sqrt(squares)) <= 1e-14 * std::sqrt(squares)));
-  built.net.update(training, &state);
+  built.net.optimizer().update(training, &state);
   double error = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const double g = gradients[i], moved = built.net.weights()[i] - weights[i];
-    error = at_least(error, std::abs(built.net.first_moments()[i] / g - 0.25));
-    error = at_least(error, std::abs(built.net.second_moments()[i] / (g * g) - 0.125));
+    const double g = gradients[i], moved = built.net.weights().values()[i] - weights[i];
+    error = at_least(error, std::abs(built.net.optimizer().first_moments()[i] / g - 0.25));
+    error = at_least(error, std::abs(built.net.optimizer().second_moments()[i] / (g * g) - 0.125));
     error = at_least(error, std::abs(moved + 0.125 * g / (std::abs(g) + 1e-8)));
   }
   CHECK_FALSE(!(error <= 1e-12));
@@ -83,10 +84,11 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
   for (const Index rounds : {1, 2}) {
     training.muon_rounds = rounds;
     Built<Reference, double> with_muon(network, weights);
-    for (std::size_t i = 0; i < gradients.size(); ++i) with_muon.net.gradients()[i] = gradients[i];
-    with_muon.net.measure_gradient(training, &state);
-    with_muon.net.update(training, &state);
-    updated.emplace_back(with_muon.net.weights(), with_muon.net.weights() + with_muon.net.weight_count());
+    for (std::size_t i = 0; i < gradients.size(); ++i) with_muon.net.weights().gradients()[i] = gradients[i];
+    with_muon.net.optimizer().measure_gradient(training, &state);
+    with_muon.net.optimizer().update(training, &state);
+    updated.emplace_back(with_muon.net.weights().values(),
+                         with_muon.net.weights().values() + with_muon.net.weights().count());
   }
   CHECK(updated[0] != updated[1]);
 
@@ -120,8 +122,8 @@ TEST_CASE("network: weight decay is for matrices alone", "[network]") {
   training.optimizer = GENERATE("adamw", "muon");
   StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
   set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
-  built.net.measure_gradient(training, &state);
-  built.net.update(training, &state);
+  built.net.optimizer().measure_gradient(training, &state);
+  built.net.optimizer().update(training, &state);
   for (const Parameter& parameter : network.parameters()) {
     // A matrix is what has two dimensions or more and is neither a table of positions nor a set of pooling vectors.
     const bool matrix = parameter.shape.size() >= 2 && parameter.name.find("position") == std::string::npos &&
@@ -129,7 +131,8 @@ TEST_CASE("network: weight decay is for matrices alone", "[network]") {
     const double factor = matrix ? 1 - 0.125 * 0.5 : 1;
     double error = 0;
     for (Index i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
-      error = std::max(error, std::abs(built.net.weights()[i] - factor * weights[static_cast<std::size_t>(i)]));
+      error =
+          std::max(error, std::abs(built.net.weights().values()[i] - factor * weights[static_cast<std::size_t>(i)]));
     }
     INFO(parameter.name << ", error " << error);
     CHECK_FALSE(!(error <= 1e-15));

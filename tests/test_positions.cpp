@@ -1,4 +1,4 @@
-#include "blocks/positions.hpp"
+#include "blocks/parts/positions.hpp"
 #include "tests/network_case.hpp"
 
 namespace abh {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "base/utf8.hpp"
 #include "catch.hpp"
 #include "files/safetensors.hpp"
@@ -18,6 +19,7 @@
 #include "runs/log.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
+#include "settings/schedule.hpp"
 
 using namespace abh;
 

@@ -1,4 +1,4 @@
-#include "blocks/positions.hpp"
+#include "blocks/parts/positions.hpp"
 #include "cases/rotary.hpp"
 #include "layers/rotary.hpp"
 #include "tests/layer_case.hpp"

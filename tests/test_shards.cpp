@@ -9,7 +9,10 @@
 
 #include "base/random.hpp"
 #include "network/devices.hpp"
+#include "network/initial_weights.hpp"
 #include "network/model.hpp"
+#include "settings/schedule.hpp"
+#include "tests/heard_sums.hpp"
 #include "tests/network_case.hpp"
 #include "tests/program.hpp"
 
@@ -45,18 +48,18 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
         std::vector<Array<float>> gradients;
         for (Index shard = 0; shard < shards; ++shard) {
           Array<float>& gradient = gradients.emplace_back();
-          for (Index i = 0; i < net.weight_count(); ++i) {
+          for (Index i = 0; i < net.weights().count(); ++i) {
             const auto site = static_cast<std::uint32_t>(shard + 100 * step);
             const double number = normal_number(3, static_cast<std::uint64_t>(i), 0, site);
             gradient.push_back(static_cast<float>(number * std::pow(10, (i + 3 * shard) % 7)));
           }
-          device.copy_from_host(net.gradients(), gradient.data(), net.weight_count());
-          for (const auto& [begin, end] : {std::pair<Index, Index>{7, net.weight_count()}, {0, 7}}) {
-            net.add_shard(shard, begin, end);
+          device.copy_from_host(net.weights().gradients(), gradient.data(), net.weights().count());
+          for (const auto& [begin, end] : {std::pair<Index, Index>{7, net.weights().count()}, {0, 7}}) {
+            net.weights().add_shard(shard, begin, end);
           }
         }
         Array<float> sum(gradients[0].size());
-        device.copy_to_host(sum.data(), net.gradients(), net.weight_count());
+        device.copy_to_host(sum.data(), net.weights().gradients(), net.weights().count());
         CHECK((sum == tree_of(gradients, 0, gradients.size())));
         Array<float> in_order = gradients[0];
         for (std::size_t s = 1; s < gradients.size(); ++s) {
@@ -77,7 +80,7 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
                             {.B = B, .C = C, .training = true, .recompute = network.recompute, .shards = shards},
                             network.dropout);
   const Array<double> weights = network.weights();
-  for (std::size_t i = 0; i < weights.size(); ++i) net.weights()[i] = static_cast<T>(weights[i]);
+  for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = static_cast<T>(weights[i]);
   const std::vector<Token> tokens = network.tokens_bc(), targets = network.targets_bc(), mask = network.mask_bc();
   const Index count = network.B * C - std::count(targets.begin(), targets.end(), ignored_target);
   for (Index shard = 0; shard < shards; ++shard) {
@@ -88,12 +91,13 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
                     .state = network.dropout > 0 ? &network.state : nullptr,
                     .first_b = shard * B,
                     .count = &count};
-    net.forward(tokens.data() + first, pass);
-    net.loss(targets.data() + first, network.label_smoothing, pass);
-    net.backward(tokens.data() + first, targets.data() + first, network.label_smoothing, pass);
-    net.add_shard(shard, 0, net.weight_count());
+    net.weights().begin_shard(shard);
+    const DeviceBatch batch{tokens.data() + first, targets.data() + first};
+    net.forward(batch, pass);
+    net.loss(batch, network.label_smoothing, pass);
+    net.backward(batch, network.label_smoothing, pass);
   }
-  return copied(net.gradients(), net.weight_count());
+  return copied(net.weights().gradients(), net.weights().count());
 }
 
 // Every mixer with all its dropouts: a mask that began anew in each shard would be another gradient, and so would a
@@ -118,23 +122,23 @@ TEST_CASE("shards: backward tells once of every weight, when its gradient is com
     for (NetworkCase network : all_cases()) {
       network.config.channels = channels;
       CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, channels);
-      Built<Reference, float> built(network, network.weights());
+      HeardSums sums;
+      Built<Reference, float> built(network, network.weights(), 1, sums);
       built.forward();
-      const std::vector<Token> tokens = network.tokens_bc(), targets = network.targets_bc();
-      const Index count = built.net.weight_count();
+      const Index count = built.net.weights().count();
       Array<float> told(static_cast<std::size_t>(count), std::nanf(""));
       Index weights = 0, pieces = 0, last = count;
-      built.net.backward(tokens.data(), targets.data(), network.label_smoothing, built.pass(),
-                         [&](Index begin, Index end) {
-                           for (Index i = begin; i < end; ++i)
-                             told[static_cast<std::size_t>(i)] = built.net.gradients()[i];
-                           weights += end - begin;
-                           ++pieces;
-                           if (begin > 0 && end < count) CHECK(end <= last);  // backwards
-                           last = begin;
-                         });
+      sums.heard = [&](const float* values, Index size) {
+        const Index begin = values - built.net.weights().gradients(), end = begin + size;
+        for (Index i = begin; i < end; ++i) told[static_cast<std::size_t>(i)] = built.net.weights().gradients()[i];
+        weights += size;
+        ++pieces;
+        if (begin > 0 && end < count) CHECK(end <= last);  // backwards
+        last = begin;
+      };
+      built.backward();
       CHECK(weights == count);
-      CHECK((told == copied(built.net.gradients(), count)));
+      CHECK((told == copied(built.net.weights().gradients(), count)));
       CHECK((pieces > 2) == (channels == 96));
     }
   }
@@ -158,16 +162,13 @@ TrainingConfig odd_training(Index shards) {
           .label_smoothing = 0.1};
 }
 
-struct Batch {
-  std::vector<Token> tokens_bc, targets_bc;
-};
 // Shards differ in how many of their targets count.
 Batch batch_of(Index step) {
-  Batch batch;
+  Batch batch{.B = B, .C = C};
   for (Index i = 0; i < B * C; ++i) {
     const std::uint32_t word = philox_word(8, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(step), 901);
-    batch.tokens_bc.push_back(static_cast<Token>(word % 11));
-    batch.targets_bc.push_back(i < 2 * C || word % 5 == 0 ? ignored_target : static_cast<Token>((3 * word + 1) % 11));
+    batch.token_bc.push_back(static_cast<Token>(word % 11));
+    batch.target_r.push_back(i < 2 * C || word % 5 == 0 ? ignored_target : static_cast<Token>((3 * word + 1) % 11));
   }
   return batch;
 }
@@ -185,7 +186,7 @@ std::unique_ptr<Model> model_in_shards(Index shards, const std::string& device =
 template <class Device>
 struct Recomputed {
   explicit Recomputed(Index shards) : device(1), shards_(shards), net(device, odd_model(), extent()) {
-    net.write_weights(initial_weights(parameter_table(odd_model()), odd_model(), 0.1, 1));
+    net.weights().write(initial_weights(parameter_table(odd_model()), odd_model(), 0.1, 1));
   }
   Model::StepResult step(const Batch& batch, Index step) {
     const TrainingConfig training = odd_training(shards_);
@@ -193,25 +194,25 @@ struct Recomputed {
                     .step = static_cast<std::uint32_t>(step),
                     .learning_rate = static_cast<float>(learning_rate_at(training, step))};
     set_adamw_corrections(state, {training.beta1, training.beta2});
-    const Index count = B * C - std::count(batch.targets_bc.begin(), batch.targets_bc.end(), ignored_target);
+    const Index count = B * C - std::count(batch.target_r.begin(), batch.target_r.end(), ignored_target);
     std::vector<Array<float>> gradients;
     std::vector<Array<double>> losses;
     for (Index shard = 0; shard < shards_; ++shard) {
       Network<Device, float> part(device, odd_model(), extent(), training.dropout);
-      part.write_weights(net.read_weights());
+      part.weights().write(net.weights().read());
       const Index first = shard * B / shards_ * C;
       const Pass pass{.B = B / shards_, .C = C, .state = &state, .first_b = shard * B / shards_, .count = &count};
-      const Token *tokens = batch.tokens_bc.data() + first, *targets = batch.targets_bc.data() + first;
-      part.forward(tokens, pass);
-      const auto loss = part.loss(targets, training.label_smoothing, pass);
+      const DeviceBatch shard_batch{batch.token_bc.data() + first, batch.target_r.data() + first};
+      part.forward(shard_batch, pass);
+      const auto loss = part.loss(shard_batch, training.label_smoothing, pass);
       losses.push_back({static_cast<double>(*loss.mean) * static_cast<double>(*loss.count)});
-      part.backward(tokens, targets, training.label_smoothing, pass);
-      gradients.push_back(copied(part.gradients(), part.weight_count()));
+      part.backward(shard_batch, training.label_smoothing, pass);
+      gradients.push_back(copied(part.weights().gradients(), part.weights().count()));
     }
     const Array<float> gradient = tree_of(gradients, 0, gradients.size());
-    device.copy(net.gradients(), gradient.data(), net.weight_count());
-    net.measure_gradient(training, &state);
-    net.update(training, &state);
+    device.copy(net.weights().gradients(), gradient.data(), net.weights().count());
+    net.optimizer().measure_gradient(training, &state);
+    net.optimizer().update(training, &state);
     return {tree_of(losses, 0, losses.size())[0] / static_cast<double>(count), state.gradient_norm};
   }
   NetworkExtent extent() const { return {.B = B / shards_, .C = C, .training = true}; }
@@ -235,13 +236,12 @@ TEST_CASE("shards: losses and weights are those of an independent computation, b
           const Batch batch = batch_of(step);
           const Model::StepResult wanted = expected.step(batch, step);
           for (Model* model : {one_thread.get(), three_threads.get()}) {
-            const Model::StepResult got =
-                model->train_step(batch.tokens_bc, batch.targets_bc, odd_training(static_cast<Index>(shards)), step);
+            const Model::StepResult got = model->train_step(batch, odd_training(static_cast<Index>(shards)), step);
             CHECK(got.loss == wanted.loss);
             CHECK(got.gradient_norm == wanted.gradient_norm);
           }
         }
-        weights.push_back(expected.net.read_weights());
+        weights.push_back(expected.net.weights().read());
         CHECK((one_thread->read(Model::Arena::weights) == weights.back()));
         CHECK((three_threads->read(Model::Arena::weights) == weights.back()));
       }
@@ -263,13 +263,13 @@ TEST_CASE("shards: losses and weights are those of an independent computation, b
 TEST_CASE("shards: a batch without targets has a loss of 0, and a shard that breaks breaks the step", "[shards]") {
   const auto model = model_in_shards(4);
   Batch batch = batch_of(0);
-  std::fill(batch.targets_bc.begin(), batch.targets_bc.end(), ignored_target);
-  CHECK(model->train_step(batch.tokens_bc, batch.targets_bc, odd_training(4), 0).loss == 0);
+  std::fill(batch.target_r.begin(), batch.target_r.end(), ignored_target);
+  CHECK(model->train_step(batch, odd_training(4), 0).loss == 0);
   std::vector<float> weights = model->read(Model::Arena::weights);
   // One row of the table of positions: a NaN in every shard, or in none that looks there.
   weights[0] = std::numeric_limits<float>::quiet_NaN();
   model->write(Model::Arena::weights, weights);
-  const Model::StepResult result = model->train_step(batch_of(0).tokens_bc, batch_of(0).targets_bc, odd_training(4), 0);
+  const Model::StepResult result = model->train_step(batch_of(0), odd_training(4), 0);
   CHECK_FALSE(std::isfinite(result.loss));
   CHECK_FALSE(std::isfinite(result.gradient_norm));
 }
@@ -281,9 +281,7 @@ TEST_CASE("shards: on the emulated device as on the CPU, to its roundings", "[sh
     const auto cpu = model_in_shards(shards), emulated = model_in_shards(shards, "emulated");
     for (Index step = 0; step < 4; ++step) {
       const Batch batch = batch_of(step);
-      const auto train = [&](Model& model) {
-        return model.train_step(batch.tokens_bc, batch.targets_bc, odd_training(shards), step);
-      };
+      const auto train = [&](Model& model) { return model.train_step(batch, odd_training(shards), step); };
       const Model::StepResult expected = train(*cpu), got = train(*emulated);
       CHECK_FALSE(!(std::abs(got.loss - expected.loss) <= 1e-4 * expected.loss));
       CHECK_FALSE(!(std::abs(got.gradient_norm - expected.gradient_norm) <= 1e-3 * expected.gradient_norm));

@@ -16,6 +16,7 @@
 #include "pattern.hpp"
 #include "program.hpp"
 #include "runs/training.hpp"
+#include "settings/schedule.hpp"
 
 using namespace abh;
 

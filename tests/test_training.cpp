@@ -13,9 +13,11 @@
 
 #include "catch.hpp"
 #include "folder.hpp"
+#include "network/initial_weights.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "runs/training.hpp"
+#include "settings/schedule.hpp"
 
 using namespace abh;
 
@@ -36,19 +38,15 @@ std::unique_ptr<Model> new_model(const ModelConfig& config, const TrainingConfig
   return model;
 }
 
-struct Batch {
-  std::vector<Token> tokens_bc, targets_bc;
-};
-
 // Sequences in which each token follows from the one before: t -> 3 t + 1 mod V.
 Batch some_batch(Index first) {
-  Batch batch;
+  Batch batch{.B = B, .C = C};
   for (Index b = 0; b < B; ++b) {
     Token token = static_cast<Token>((first + 5 * b) % V);
     for (Index c = 0; c < C; ++c) {
-      batch.tokens_bc.push_back(token);
+      batch.token_bc.push_back(token);
       token = static_cast<Token>((3 * token + 1) % V);
-      batch.targets_bc.push_back(token);
+      batch.target_r.push_back(token);
     }
   }
   return batch;
@@ -65,16 +63,16 @@ TEST_CASE("training: a model with small weights knows nothing, and learns a rule
     double loss = 0;
     for (Index step = 0; step < training.steps; ++step) {
       const Batch batch = some_batch(step);
-      const Model::StepResult result = model->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+      const Model::StepResult result = model->train_step(batch, training, step);
       loss = result.loss;
       CHECK_FALSE(!(result.gradient_norm > 0));
       if (step == 0) CHECK_FALSE(!(std::abs(loss - std::log(static_cast<double>(V))) <= 0.1));
     }
     CHECK_FALSE(!(loss <= 0.3));
     const Batch batch = some_batch(2);
-    const Model::LossSum sum = model->evaluate(batch.tokens_bc, batch.targets_bc);
+    const Score sum = model->evaluate(batch);
     CHECK(sum.count == B * C);
-    CHECK_FALSE(!(sum.sum <= 0.3 * B * C));
+    CHECK_FALSE(!(sum.loss_sum <= 0.3 * B * C));
   }
 }
 
@@ -90,7 +88,7 @@ TEST_CASE("training: a step has the learning rate, the corrections and the clip 
     INFO("step " << step);
     const auto model = new_model(config, training);
     const std::vector<float> before = model->read(Model::Arena::weights);
-    const Model::StepResult result = model->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+    const Model::StepResult result = model->train_step(batch, training, step);
     const std::vector<float> after = model->read(Model::Arena::weights);
     float furthest = 0;
     for (std::size_t i = 0; i < before.size(); ++i) furthest = std::max(furthest, std::abs(after[i] - before[i]));
@@ -114,7 +112,7 @@ TEST_CASE("training: every step and every seed drops something else", "[training
   const Batch batch = some_batch(0);
   const auto loss_of = [&](std::uint64_t seed, Index step) {
     training.seed = seed;
-    return new_model(config, training)->train_step(batch.tokens_bc, batch.targets_bc, training, step).loss;
+    return new_model(config, training)->train_step(batch, training, step).loss;
   };
   const double loss = loss_of(5, 3);
   CHECK(loss_of(5, 3) == loss);
@@ -132,7 +130,7 @@ TEST_CASE("training: weights do not depend on the number of threads", "[training
     const auto model = new_model(small_model("additive,metric"), training, threads);
     for (Index step = 0; step < 8; ++step) {
       const Batch batch = some_batch(step);
-      model->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+      model->train_step(batch, training, step);
     }
     if (threads == 1) expected = model->read(Model::Arena::weights);
     CHECK((model->read(Model::Arena::weights) == expected));
@@ -201,62 +199,63 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
   training.label_smoothing = 0.3;
   const auto model = new_model(small_model("dot"), training);
   const Batch batch = some_batch(0);
-  model->train_step(batch.tokens_bc, batch.targets_bc, training, 0);
+  model->train_step(batch, training, 0);
   const std::vector<float> weights = model->read(Model::Arena::weights);
-  const double first = model->evaluate(batch.tokens_bc, batch.targets_bc).sum;
-  CHECK(model->evaluate(batch.tokens_bc, batch.targets_bc).sum == first);
+  const double first = model->evaluate(batch).loss_sum;
+  CHECK(model->evaluate(batch).loss_sum == first);
   CHECK((model->read(Model::Arena::weights) == weights));
 
   TrainingConfig plain = small_training();
   const auto same = new_model(small_model("dot"), plain);
   same->write(Model::Arena::weights, weights);
-  CHECK(same->evaluate(batch.tokens_bc, batch.targets_bc).sum == first);
+  CHECK(same->evaluate(batch).loss_sum == first);
 
   // Without dropout and smoothing the loss of a step is that of an evaluation before it.
-  const double loss = same->train_step(batch.tokens_bc, batch.targets_bc, plain, 1).loss;
+  const double loss = same->train_step(batch, plain, 1).loss;
   CHECK_FALSE(!(std::abs(loss - first / (B * C)) <= 1e-6));
 }
 
 TEST_CASE("training: the losses of an evaluation are there target by target", "[training]") {
   const auto model = new_model(small_model("additive,dot"), small_training());
   Batch batch = some_batch(0);
-  batch.targets_bc[3] = ignored_target;
-  const Model::LossSum whole = model->evaluate(batch.tokens_bc, batch.targets_bc);
-  const std::vector<float> loss_bc = model->losses(batch.tokens_bc, batch.targets_bc);
+  batch.target_r[3] = ignored_target;
+  const Score whole = model->evaluate(batch);
+  const std::vector<float> loss_bc = model->losses(batch);
   REQUIRE(loss_bc.size() == static_cast<std::size_t>(B * C));
   double sum = 0;
   for (const float loss : loss_bc) sum += static_cast<double>(loss);
-  CHECK_FALSE(!(std::abs(sum - whole.sum) <= 1e-5 * whole.sum));
+  CHECK_FALSE(!(std::abs(sum - whole.loss_sum) <= 1e-5 * whole.loss_sum));
   CHECK(loss_bc[3] == 0);
   CHECK(std::count(loss_bc.begin(), loss_bc.end(), 0.0f) == 1);
   // Each is the loss of a batch in which it is the only target.
   Batch alone = batch;
-  std::fill(alone.targets_bc.begin(), alone.targets_bc.end(), ignored_target);
-  alone.targets_bc[21] = batch.targets_bc[21];
-  const double of_one = model->evaluate(alone.tokens_bc, alone.targets_bc).sum;
+  std::fill(alone.target_r.begin(), alone.target_r.end(), ignored_target);
+  alone.target_r[21] = batch.target_r[21];
+  const double of_one = model->evaluate(alone).loss_sum;
   CHECK_FALSE(!(std::abs(of_one - static_cast<double>(loss_bc[21])) <= 1e-6));
 }
 
 TEST_CASE("training: targets that are ignored do not count in an evaluation", "[training]") {
   const auto model = new_model(small_model("additive"), small_training());
   Batch batch = some_batch(0);
-  const auto half = batch.targets_bc.begin() + B * C / 2;
-  const double whole = model->evaluate(batch.tokens_bc, batch.targets_bc).sum;
+  const auto half = batch.target_r.begin() + B * C / 2;
+  const double whole = model->evaluate(batch).loss_sum;
   Batch first = batch, second = batch;
-  std::fill(first.targets_bc.begin() + B * C / 2, first.targets_bc.end(), -100);
-  std::fill(second.targets_bc.begin(), second.targets_bc.begin() + (half - batch.targets_bc.begin()), -100);
-  const Model::LossSum a = model->evaluate(first.tokens_bc, first.targets_bc);
-  const Model::LossSum b = model->evaluate(second.tokens_bc, second.targets_bc);
+  std::fill(first.target_r.begin() + B * C / 2, first.target_r.end(), -100);
+  std::fill(second.target_r.begin(), second.target_r.begin() + (half - batch.target_r.begin()), -100);
+  const Score a = model->evaluate(first);
+  const Score b = model->evaluate(second);
   CHECK(a.count == B * C / 2);
   CHECK(b.count == B * C / 2);
-  CHECK_FALSE(!(std::abs(a.sum + b.sum - whole) <= 1e-4 * whole));
+  CHECK_FALSE(!(std::abs(a.loss_sum + b.loss_sum - whole) <= 1e-4 * whole));
 
   // Fewer sequences than the model has room for.
-  first.tokens_bc.resize(B * C / 2);
-  first.targets_bc.resize(B * C / 2);
-  const Model::LossSum alone = model->evaluate(first.tokens_bc, first.targets_bc);
+  first.B = B / 2;
+  first.token_bc.resize(B * C / 2);
+  first.target_r.resize(B * C / 2);
+  const Score alone = model->evaluate(first);
   CHECK(alone.count == B * C / 2);
-  CHECK_FALSE(!(std::abs(alone.sum - a.sum) <= 1e-4 * whole));
+  CHECK_FALSE(!(std::abs(alone.loss_sum - a.loss_sum) <= 1e-4 * whole));
 }
 
 TEST_CASE("training: a loss that is no number leaves the weights alone", "[training]") {
@@ -266,7 +265,7 @@ TEST_CASE("training: a loss that is no number leaves the weights alone", "[train
   weights[0] = HUGE_VALF;
   model->write(Model::Arena::weights, weights);
   Batch batch = some_batch(0);
-  const Model::StepResult result = model->train_step(batch.tokens_bc, batch.targets_bc, training, 0);
+  const Model::StepResult result = model->train_step(batch, training, 0);
   CHECK_FALSE(std::isfinite(result.loss));
   CHECK_FALSE(std::isfinite(result.gradient_norm));
   CHECK((model->read(Model::Arena::weights) == weights));
@@ -280,7 +279,7 @@ TEST_CASE("training: weights and moments are all that a run needs to go on", "[t
   const auto steps = [&](Model& model, Index begin, Index end) {
     for (Index step = begin; step < end; ++step) {
       const Batch batch = some_batch(step);
-      model.train_step(batch.tokens_bc, batch.targets_bc, training, step);
+      model.train_step(batch, training, step);
     }
   };
   const auto whole = new_model(config, training);
@@ -314,10 +313,10 @@ TEST_CASE("training: the average is that of the weights after every step", "[tra
     std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
     for (Index step = 0; step < 9; ++step) {
       const Batch batch = some_batch(step);
-      model->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+      model->train_step(batch, training, step);
       if (N == 1) {
         training.weight_average = 0;
-        without->train_step(batch.tokens_bc, batch.targets_bc, training, step);
+        without->train_step(batch, training, step);
         training.weight_average = N;
       }
       const std::vector<float> weights = model->read(Model::Arena::weights);

@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "error_of.hpp"
+#include "network/initial_weights.hpp"
 #include "network/model.hpp"
 #include "runs/warm_start.hpp"
 

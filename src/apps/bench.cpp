@@ -18,13 +18,22 @@
 #include "apps/bench/timing.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
+#include "device/available.hpp"
+#include "device/choice.hpp"
 #include "device/peaks.hpp"
 #include "device/threads.hpp"
 #include "files/atomic_file.hpp"
 #include "network/devices.hpp"
+#include "network/initial_weights.hpp"
+#include "network/mixer_flags.hpp"
 #include "network/mixers.hpp"
 #include "program/flags.hpp"
+#include "program/machine_flags.hpp"
+#include "program/run_program.hpp"
 #include "settings/config.hpp"
+#include "settings/presets.hpp"
+#include "settings/setting_flags.hpp"
 
 namespace abh {
 namespace {
@@ -72,14 +81,15 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
     model->write(Model::Arena::weights,
                  initial_weights(parameter_table(one), one, s.training.init_std, s.training.seed));
     const Index tokens = s.training.batch * one.context;
-    std::vector<Token> tokens_bc(static_cast<std::size_t>(tokens));
-    for (std::size_t i = 0; i < tokens_bc.size(); ++i) {
-      tokens_bc[i] = static_cast<Token>(philox_word(s.training.seed, i, 0, sites::batch) % one.vocabulary);
+    std::vector<Token> token_bc(static_cast<std::size_t>(tokens));
+    for (std::size_t i = 0; i < token_bc.size(); ++i) {
+      token_bc[i] = static_cast<Token>(philox_word(s.training.seed, i, 0, sites::batch) % one.vocabulary);
     }
+    const Batch batch = batch_of_sequences(one.context, token_bc, token_bc);
     Index step = 0;
     long faults_before = 0;
     const auto make_step = [&] {
-      model->train_step(tokens_bc, tokens_bc, s.training, step % s.training.steps);
+      model->train_step(batch, s.training, step % s.training.steps);
       if (++step == 1) faults_before = page_faults();
     };
     const double flops = training_flops(one, tokens);

@@ -5,9 +5,13 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/choice.hpp"
 #include "files/atomic_file.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
+#include "program/machine_flags.hpp"
+#include "program/run_program.hpp"
 #include "runs/by_character.hpp"
 #include "runs/checkpoint.hpp"
 #include "runs/evaluation.hpp"

@@ -5,7 +5,10 @@
 #include <iterator>
 
 #include "base/error.hpp"
+#include "device/choice.hpp"
 #include "program/flags.hpp"
+#include "program/machine_flags.hpp"
+#include "program/run_program.hpp"
 #include "runs/checkpoint.hpp"
 #include "runs/generator.hpp"
 #include "runs/stop_text.hpp"

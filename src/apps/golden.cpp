@@ -1,5 +1,5 @@
 #include "apps/golden/golden.hpp"
 
-#include "program/flags.hpp"
+#include "program/run_program.hpp"
 
 int main(int argc, char** argv) { return abh::run_program("golden", argc, argv, abh::golden_main); }

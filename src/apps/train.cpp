@@ -14,14 +14,23 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/available.hpp"
+#include "device/choice.hpp"
 #include "device/processes.hpp"
+#include "network/mixer_flags.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
+#include "program/machine_flags.hpp"
+#include "program/run_program.hpp"
 #include "runs/generator.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
 #include "runs/warm_start.hpp"
+#include "settings/presets.hpp"
+#include "settings/schedule.hpp"
+#include "settings/setting_flags.hpp"
 #include "tasks/text/plain_text.hpp"
 
 namespace abh {

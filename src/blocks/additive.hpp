@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "blocks/linear.hpp"
-#include "blocks/norm.hpp"
-#include "blocks/pooling_core.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/pooling_core.hpp"
 #include "layers/gate.hpp"
 #include "settings/config.hpp"
 

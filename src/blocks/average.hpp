@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "blocks/norm.hpp"
-#include "blocks/pooling.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/pooling.hpp"
+#include "blocks/parts/residual.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

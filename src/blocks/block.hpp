@@ -18,6 +18,7 @@ struct Pass {
   const Index* count = nullptr;  // targets of the batch that count, in device memory; null: those of this pass
   Index first_c = 0;             // positions of the sequences before these
   Index sequence = 0;            // positions of the sequence that this is a chunk of; 0: of none, C is all
+  bool last = true;              // no other pass adds to the gradients of the weights after this one
   Index BC() const { return B * C; }
 };
 
@@ -73,6 +74,10 @@ struct BlockOptions {
 };
 
 // x_out = block(x): it owns its norm, projections, dropout and residual, and only calls layers.
+//
+// The order in which a block claims its weights, which is that of its members, is their order in the table: the row of
+// a weight decides its initial values, and its place in the arena that of its gradient in every sum over all of them.
+// To move a member is to change every run (tests/test_weight_order.cpp).
 template <class Device, class T>
 class Block {
  public:

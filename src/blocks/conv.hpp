@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "blocks/norm.hpp"
-#include "blocks/past_rows.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/past_rows.hpp"
+#include "blocks/parts/residual.hpp"
 #include "layers/causal_conv.hpp"
 #include "settings/config.hpp"
 

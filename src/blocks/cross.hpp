@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "blocks/attention_core.hpp"
-#include "blocks/linear.hpp"
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/linear.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

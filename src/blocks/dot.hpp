@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "blocks/attention_core.hpp"
-#include "blocks/linear.hpp"
-#include "blocks/norm.hpp"
-#include "blocks/rescale.hpp"
-#include "blocks/residual.hpp"
-#include "blocks/rotary.hpp"
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/rescale.hpp"
+#include "blocks/parts/residual.hpp"
+#include "blocks/parts/rotary.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "blocks/linear.hpp"
-#include "blocks/norm.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/residual.hpp"
 #include "layers/gelu.hpp"
 #include "settings/config.hpp"
 

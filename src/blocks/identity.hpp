@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "blocks/norm.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/residual.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <string>
 
-#include "blocks/linear.hpp"
-#include "blocks/norm.hpp"
-#include "blocks/pooling.hpp"
-#include "blocks/positions.hpp"
-#include "blocks/rescale.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/pooling.hpp"
+#include "blocks/parts/positions.hpp"
+#include "blocks/parts/rescale.hpp"
+#include "blocks/parts/residual.hpp"
 #include "layers/leap_gate.hpp"
 #include "layers/leap_logits.hpp"
 #include "settings/config.hpp"

@@ -6,12 +6,14 @@
 namespace abh {
 
 // loss = mean of loss_bc over the rows that count. Backward begins with a gradient of 1 of the loss. The device reads
-// targets_bc, and keeps the number of rows that count in `count`.
+// targets_bc, and keeps the number of rows that count in `count`, and in best_bc where there is one what would have
+// been the answer.
 struct CrossEntropyCase {
   Index BC, V;
   const Token* targets_bc;
   Index* count;
   double label_smoothing = 0;
+  Token* best_bc = nullptr;
 
   std::vector<Slot> inputs() const { return {activation("logits_bcv", {BC, V})}; }
   std::vector<Slot> outputs() const {
@@ -28,6 +30,7 @@ struct CrossEntropyCase {
                                               .loss_bc = a.out[1].data(),
                                               .lse_bc = a.saved[0].data(),
                                               .count = count,
+                                              .best_bc = best_bc,
                                               .logits_bcv = a.in[0].data(),
                                               .targets_bc = targets_bc,
                                               .label_smoothing = label_smoothing,

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "blocks/residual.hpp"
 #include "cases/case.hpp"
+#include "layers/dropout.hpp"
 #include "layers/layernorm.hpp"
 
 namespace abh {

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.hpp"
+
 namespace abh {
 
 namespace {
@@ -164,6 +166,16 @@ Index available_threads(const std::string& root) {
 
 std::size_t available_memory(const std::string& root) {
   return std::min(memory_of_machine(root), memory_of_groups(root));
+}
+
+void require_memory(std::size_t wanted, std::size_t taken, bool in_chunks) {
+  const std::size_t free = available_memory(), most = std::numeric_limits<std::size_t>::max();
+  const std::size_t available = free > most - taken ? most : free + taken;
+  if (wanted <= available) return;
+  const auto megabytes = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  throw Error("out of memory: this needs " + megabytes(wanted) + ", available are " + megabytes(available) +
+              "; a smaller --batch, --context or --channels needs less, and so " +
+              (in_chunks ? "do --recompute 1 and a short --chunk" : "does --recompute 1"));
 }
 
 }  // namespace abh

@@ -21,4 +21,8 @@ Index available_threads(const std::string& root = "");
 // that is unknown nothing is refused.
 std::size_t available_memory(const std::string& root = "");
 
+// Error, naming the sizes and what makes them smaller, if `wanted` bytes, of which this process has `taken` already,
+// are more than available. in_chunks: --chunk is among that.
+void require_memory(std::size_t wanted, std::size_t taken = 0, bool in_chunks = false);
+
 }  // namespace abh

@@ -45,7 +45,7 @@ const char* isa_name(Isa isa) {
   return "unknown";
 }
 
-std::string isa_choices() { return "baseline, avx2, avx512 or neon"; }
+const char* isa_choices() { return "baseline, avx2, avx512 or neon"; }
 
 Isa best_isa() {
   constexpr Isa choices[] = {Isa::avx512, Isa::avx2, Isa::neon, Isa::baseline};
@@ -55,7 +55,7 @@ Isa best_isa() {
       if (isa_available(isa)) return isa;
       throw Error("ATTENTION_ISA: this build or this machine has no " + std::string(wanted));
     }
-    throw Error("ATTENTION_ISA: expected " + isa_choices() + ", found \"" + std::string(wanted) + "\"");
+    throw Error(std::string("ATTENTION_ISA: expected ") + isa_choices() + ", found \"" + std::string(wanted) + "\"");
   }
   for (Isa isa : choices) {
     if (isa_available(isa)) return isa;

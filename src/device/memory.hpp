@@ -104,10 +104,13 @@ class Workspace {
   std::size_t chunk_ = 0, used_ = 0, in_use_ = 0, peak_ = 0, expected_ = 0;
 };
 
+class HostSums;  // device/processes.hpp
+
 // What a device has that shares one memory with the host; it has a copy() of its own.
 template <class Device>
 struct SharesHostMemory {
   using Scope = Workspace::Scope;
+  using Sums = HostSums;  // of the gradients of several processes
 
   // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
   struct Recording {

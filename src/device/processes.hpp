@@ -36,6 +36,19 @@ class Processes {
   Index rank_ = 0, size_ = 1, rank_here_ = 0;
 };
 
+// How processes add up their gradients, while backward goes on with others, on devices that compute in the memory of
+// the host. A GPU has its own (cuda/gpu_sums.hpp).
+class HostSums {
+ public:
+  template <class Device>
+  HostSums(Device&, Processes& processes) : processes_(processes) {}
+  void begin_sum(float* values, Index count) { processes_.begin_sum(values, count); }
+  void finish_sums() { processes_.finish_sums(); }
+
+ private:
+  Processes& processes_;
+};
+
 // This process alone.
 Processes& one_process();
 

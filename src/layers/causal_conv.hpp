@@ -25,9 +25,6 @@ struct CausalConvShape {
   Index B, C, D, groups, kernel;
 };
 
-// From this many channels in a group on, the convolution is done as a matrix product.
-inline constexpr Index causal_conv_gemm_width = 8;
-
 // out_bcd, in_bcd: (B, C, D), not the same array. 2 B C D G J flops; reads and writes each array about once (for
 // a matrix product a group goes through a copy J times as large, on a CPU one group at a time).
 template <class Device, class T>

@@ -17,6 +17,10 @@ namespace abh {
 //
 //   d_logits_bcv = 1/count (exp(logits_bcv - lse_bc) - q_bcv)                                  (cross_entropy.5)
 //
+// And, where it is asked for, what the logits would have answered:
+//
+//   best_bc      = the first v with logits_bcv = max_bc                                        (cross_entropy.6)
+//
 // Both sums of (cross_entropy.3) are formed from logits less max_bc, which changes nothing as q sums to 1 and keeps the
 // digits when the logits are large. Rows whose target is ignored_target take no part: loss and gradient are 0 there,
 // and count is the number of the others. A NaN or +infinity among the logits of a row that counts makes its loss NaN.
@@ -26,10 +30,11 @@ namespace abh {
 // once from memory.
 template <class T>
 struct CrossEntropyForward {
-  Accum<T>* loss;     // one number: the mean over the rows that count, 0 when there are none
-  Accum<T>* loss_bc;  // (BC)
-  Accum<T>* lse_bc;   // (BC), saved for backward; 0 for ignored rows
-  Index* count;       // one number, saved for backward
+  Accum<T>* loss;            // one number: the mean over the rows that count, 0 when there are none
+  Accum<T>* loss_bc;         // (BC)
+  Accum<T>* lse_bc;          // (BC), saved for backward; 0 for ignored rows
+  Index* count;              // one number, saved for backward
+  Token* best_bc = nullptr;  // (BC), ignored_target for ignored rows; null: nobody asks
   const T* logits_bcv;
   const Token* targets_bc;
   double label_smoothing = 0;

@@ -37,6 +37,13 @@ struct Dropout {
 template <class Device, class T>
 void dropout_forward(Device&, T* out, const T* in, const T* residual, const Dropout&, Index count);
 
+// out = a + b, element by element; b is left out when null. out may be a or b. The layer that adds is this one, with
+// nothing to drop.
+template <class Device, class T>
+void add(Device& device, T* out, const T* a, const T* b, Index count) {
+  dropout_forward<Device, T>(device, out, a, b, Dropout{}, count);
+}
+
 // d_in: overwritten, may be d_out. The mask is that of forward. The gradient of the residual is d_out itself, which the
 // caller has. Costs what the forward pass costs.
 template <class Device, class T>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "blocks/block.hpp"
+#include "network/batch.hpp"
 
 namespace abh {
 
@@ -16,8 +17,12 @@ class Chunks {
   Index sequences() const { return S_ ? whole_.B : 1; }
   Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
 
-  // Where chunk j of sequence b begins among the tokens of the whole.
+  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it.
   Index first(Index b, Index j) const { return b * whole_.C + j * S_; }
+  DeviceBatch part(const DeviceBatch& batch, Index b, Index j) const {
+    const Index begin = first(b, j);
+    return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr};
+  }
   Pass pass(Index b, Index j) const {
     if (!S_) return whole_;
     Pass chunk = whole_;
@@ -37,14 +42,15 @@ class Chunks {
 
 // Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
 template <class Network, class Seen>
-void run_in_chunks(Network& network, const Token* tokens_bc, const Token* targets_bc, double label_smoothing,
-                   const Pass& whole, const Seen& seen) {
+void run_in_chunks(Network& network, const DeviceBatch& batch, double label_smoothing, const Pass& whole,
+                   const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   for (Index b = 0; b < chunks.sequences(); ++b) {
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
       const Pass pass = chunks.pass(b, j);
-      network.forward(tokens_bc + chunks.first(b, j), pass);
-      seen(b, j, pass, network.loss(targets_bc + chunks.first(b, j), label_smoothing, pass));
+      const DeviceBatch part = chunks.part(batch, b, j);
+      network.forward(part, pass);
+      seen(b, j, pass, network.loss(part, label_smoothing, pass, true));
     }
   }
 }
@@ -52,45 +58,45 @@ void run_in_chunks(Network& network, const Token* tokens_bc, const Token* target
 // The gradient of a pass: loss and backward of the network, chunk by chunk where it was built for that. On the way
 // forward only what enters each chunk is kept; on the way back, from the last chunk to the first, a chunk is computed
 // again from that, with its loss, and is differentiated. Truncated there is one way: every chunk is differentiated as
-// it comes. seen: as above, before the logits are overwritten. complete: as for Network::backward. whole.count is
-// needed where there is more than one chunk.
-template <class Network, class Seen, class Complete>
-void differentiate(Network& network, const Token* tokens_bc, const Token* targets_bc, double label_smoothing,
-                   const Pass& whole, const Seen& seen, const Complete& complete) {
+// it comes. seen: as above, before the logits are overwritten. whole.count is needed where there is more than one
+// chunk.
+template <class Network, class Seen>
+void differentiate(Network& network, const DeviceBatch& batch, double label_smoothing, const Pass& whole,
+                   const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   const bool truncated = network.extent().truncated;
   const Index J = chunks.of_sequence();
+  auto& arenas = network.arenas();
   // A chunk, after what entered it. Backward wants that again, and when it is done the next chunk wants what has left.
   const auto differentiate_chunk = [&](Index b, Index j, bool last) {
-    const Pass pass = chunks.pass(b, j);
-    const Token *tokens = tokens_bc + chunks.first(b, j), *targets = targets_bc + chunks.first(b, j);
-    network.forward(tokens, pass);
-    seen(b, j, pass, network.loss(targets, label_smoothing, pass));
+    Pass pass = chunks.pass(b, j);
+    pass.last = last;
+    const DeviceBatch part = chunks.part(batch, b, j);
+    network.forward(part, pass);
+    seen(b, j, pass, network.loss(part, label_smoothing, pass));
     const bool goes_on = truncated && j + 1 < J;
-    if (goes_on) network.keep_border(1);
-    if (j > 0) network.restore_border(truncated ? 0 : j - 1);
-    network.backward(tokens, targets, label_smoothing, pass, [&](Index begin, Index end) {
-      if (last) complete(begin, end);
-    });
-    if (goes_on) network.restore_border(1);
+    if (goes_on) arenas.keep_border(1);
+    if (j > 0) arenas.restore_border(truncated ? 0 : j - 1);
+    network.backward(part, label_smoothing, pass);
+    if (goes_on) arenas.restore_border(1);
   };
   for (Index b = 0; b < chunks.sequences(); ++b) {
     const bool last = b + 1 == chunks.sequences();
     if (truncated) {
       for (Index j = 0; j < J; ++j) {
-        if (j > 0) network.keep_border(0);
-        network.forget_adjoints();
+        if (j > 0) arenas.keep_border(0);
+        arenas.forget_adjoints();
         differentiate_chunk(b, j, last && j + 1 == J);
       }
       continue;
     }
     for (Index j = 0; j + 1 < J; ++j) {
-      network.run_blocks(tokens_bc + chunks.first(b, j), chunks.pass(b, j));
-      network.keep_border(j);
+      network.run_blocks(chunks.part(batch, b, j), chunks.pass(b, j));
+      arenas.keep_border(j);
     }
-    network.forget_adjoints();
+    arenas.forget_adjoints();
     for (Index j = J; j-- > 0;) {
-      if (j > 0) network.restore_border(j - 1);
+      if (j > 0) arenas.restore_border(j - 1);
       differentiate_chunk(b, j, last && j == 0);
     }
   }

@@ -4,11 +4,13 @@
 
 #include "base/bf16.hpp"
 #include "cpu/cpu.hpp"
+#include "device/choice.hpp"
 #include "device/isa.hpp"
 #include "network/model.hpp"
 #include "plain/plain.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu.hpp"
+#include "cuda/gpu_sums.hpp"
 #endif
 
 namespace abh {

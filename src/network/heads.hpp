@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "blocks/block.hpp"
-#include "blocks/linear.hpp"
-#include "blocks/norm.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
 #include "layers/masked_mean.hpp"
 #include "settings/config.hpp"
 

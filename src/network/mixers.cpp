@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 
@@ -89,20 +88,6 @@ void check_training(const ModelConfig& model, const TrainingConfig& training) {
     fault = fault_of_mixers(model, "--truncated", "keep keys and values apart", &MixerProperties::truncates);
   }
   if (!fault.empty()) throw UsageError(fault);
-}
-
-void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only) {
-  const auto replace = [](std::string& text, const std::string& word, const std::string& by) {
-    if (const std::size_t at = text.find(word); at != std::string::npos) text.replace(at, word.size(), by);
-  };
-  add_model_flags(
-      flags, model,
-      [&](std::string text) {
-        replace(text, "{mixers}", listed_mixers());
-        replace(text, "{windowed}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_window; }));
-        return text;
-      },
-      only);
 }
 
 }  // namespace abh

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.hpp"
 #include "blocks/additive.hpp"
 #include "blocks/average.hpp"
 #include "blocks/dot.hpp"
@@ -64,8 +65,5 @@ std::string fault_of_chunks(const ModelConfig& model);
 // UsageError if such a network cannot be trained so: in chunks where these cannot be, or truncated where more is left
 // of what was before than a layer keeps.
 void check_training(const ModelConfig& model, const TrainingConfig& training);
-
-// The flags of a model, with what the registry knows in their help.
-void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only = {});
 
 }  // namespace abh

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "blocks/layout.hpp"
-#include "device/available.hpp"
+#include "device/choice.hpp"
 #include "device/processes.hpp"
-#include "program/flags.hpp"
+#include "network/batch.hpp"
+#include "network/extent.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -30,26 +30,20 @@ class Model {
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;
 
-  // One step on a batch of training.batch x C tokens, in as many shards one after the other as the model was built for:
-  // loss, gradient, clipping, optimizer. The update is not made when the norm of the gradient is not finite. From the
-  // second step of a model on, `training` may not change but for what learning_rate_at makes of it: a GPU replays a
-  // recording.
+  // One step on a batch of training.batch sequences of C tokens, in as many shards one after the other as the model was
+  // built for: loss, gradient, clipping, optimizer. The update is not made when the norm of the gradient is not finite.
+  // From the second step of a model on, `training` may not change but for what learning_rate_at makes of it, nor
+  // whether batches have a mask: a GPU replays a recording.
   struct StepResult {
     double loss;           // mean, nats per token, label smoothing included
     double gradient_norm;  // before clipping
   };
-  virtual StepResult train_step(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc,
-                                const TrainingConfig& training, Index step) = 0;
+  virtual StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step) = 0;
 
-  // Sum of the losses over the targets that count, without dropout or smoothing, and how many these are; for at most as
-  // many sequences as a shard has.
-  struct LossSum {
-    double sum;
-    Index count;
-  };
-  virtual LossSum evaluate(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) = 0;
-  // The same loss target by target, (BC); 0 where a target does not count.
-  virtual std::vector<float> losses(const std::vector<Token>& tokens_bc, const std::vector<Token>& targets_bc) = 0;
+  // Without dropout or smoothing; for at most as many sequences as a shard has.
+  virtual Score evaluate(const Batch& batch) = 0;
+  // The same loss target by target; 0 where a target does not count.
+  virtual std::vector<float> losses(const Batch& batch) = 0;
 
   // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
   virtual void start() = 0;
@@ -58,32 +52,6 @@ class Model {
   virtual std::span<const float> read(std::span<const Token> tokens) = 0;
   virtual std::span<const float> step(Token token, Index position) = 0;
 };
-
-// Where to compute.
-struct DeviceChoice {
-  std::string device =
-      "auto";  // plain, cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
-  Index threads = available_threads();  // of the CPU device
-  std::string gemm = "library";         // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
-  Index gpu = 0;                        // of the CUDA device: which one of this machine
-};
-void add_machine_flags(Flags& flags, DeviceChoice& choice);
-
-// How many of the CPU device's threads are worth starting: more than there are processors wait for each other.
-Index working_threads(const DeviceChoice& choice);
-
-// The device and how it computes, for people: "cpu (avx512), float, 2 threads".
-std::string machine_text(const DeviceChoice& choice, const std::string& type);
-
-// The name of the device that `auto` stands for, any other as it is.
-std::string resolved_device(const std::string& device);
-
-// Whether several processes can train together on such devices: on GPUs only where this build has NCCL.
-bool joins_processes(const DeviceChoice& choice);
-
-// Error if this build or this machine does not have the device, or it does not compute in `type`: float, or bf16 on
-// cuda and emulated. Status 2 where the command line alone says so.
-void require_device(const DeviceChoice& choice, const std::string& type);
 
 // On a device that require_device accepts.
 // One of several processes computes its part of every batch that train_step is given.
@@ -103,13 +71,5 @@ NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config
 
 // How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.
 std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
-
-// Error, naming the sizes and what makes them smaller, if `wanted` bytes, of which this process has `taken` already,
-// are more than available. in_chunks: --chunk is among that.
-void require_memory(std::size_t wanted, std::size_t taken = 0, bool in_chunks = false);
-
-// Draws the weights of a new model. Weight i of table row p is number i of the normal sequence of (seed, step p).
-std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,
-                                   std::uint64_t seed);
 
 }  // namespace abh

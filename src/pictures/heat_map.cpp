@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "pictures/xml_text.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.hpp"
 #include "base/types.hpp"
 #include "pictures/xml_text.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 namespace {

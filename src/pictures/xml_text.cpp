@@ -1,7 +1,7 @@
 #include "pictures/xml_text.hpp"
 
+#include "base/text.hpp"
 #include "base/utf8.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -113,65 +110,7 @@ class Flags {
 // flag or its value is missing. It judges nothing: errors are left to Flags::parse.
 std::optional<std::string> peek_flag(int argc, const char* const* argv, std::string_view name);
 
-// The shortest text that reads back as the same number, in no locale.
-template <class Number>
-std::string to_text(Number value) {
-  char buffer[32];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
-}
-
-// A number with so many digits after its point, in no locale.
-inline std::string fixed_text(double value, int decimals) {
-  char buffer[400];  // the largest double has 309 digits before the point
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, decimals).ptr;
-  return std::string(buffer, end);
-}
-
-// from_text<double> where std::from_chars reads whole numbers only, as that of libc++: the same texts, the same
-// numbers.
-std::optional<double> real_from_text(std::string_view text);
-
-// The whole text as one number, nothing where it is not one. std::from_chars takes no white space, no plus and no
-// locale, and detects overflow.
-template <class Number>
-std::optional<Number> from_text(std::string_view text) {
-#if defined(__cpp_lib_to_chars)
-  constexpr bool by_library = true;
-#else
-  constexpr bool by_library = std::is_integral_v<Number>;
-#endif
-  if constexpr (by_library) {
-    Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-  } else {
-    return real_from_text(text);
-  }
-}
-
-// Edits between two names: insert, drop or replace a character, or swap two neighbours (optimal string alignment).
-// Takes time and memory of the product of their lengths.
-std::size_t edit_distance(std::string_view from, std::string_view to);
-
-// The text with a space for everything that a line does not survive, control characters, separators of lines and turns
-// of direction, and cut at 4,000 bytes: safe to print as part of one line.
-std::string one_line(std::string text);
-
-// A text, a path say, as one word of a shell's command line: as it is where that works, else in quotes. It stays on one
-// line, and what cannot be seen stands in it as $'\n' or $'\302\205' (bash, zsh, ksh).
-std::string shell_word(std::string_view text);
-
 // `--name value`, to be pasted behind a program's name.
 std::string pasted_flag(const std::string& name, std::string_view value);
-
-// Writes out what is buffered for standard output. Error if that, or any earlier write, failed. A program that streams
-// calls it now and then: SIGPIPE is ignored, so nothing else would stop it once its reader has gone.
-void flush_standard_output();
-
-// The common main: runs body(argc, argv) and returns its status. An exception becomes the line `name: message` on
-// standard error and the status of the Error, or 1. Standard output is flushed and checked at the end. Writes beyond
-// the file size limit and into a closed pipe fail with an error instead of a signal.
-int run_program(const char* name, int argc, char** argv, int (*body)(int, char**));
 
 }  // namespace abh

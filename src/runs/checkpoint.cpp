@@ -9,10 +9,11 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "files/safetensors.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
-#include "program/flags.hpp"
+#include "settings/setting_flags.hpp"
 
 namespace abh {
 

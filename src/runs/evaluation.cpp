@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "base/utf8.hpp"
+#include "device/available.hpp"
 #include "network/mixers.hpp"
-#include "program/flags.hpp"
 #include "runs/progress.hpp"
 #include "tasks/text/dataset.hpp"
 
@@ -62,6 +63,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
   const ModelConfig& config = checkpoint.config;
   const Tokenizer& tokenizer = checkpoint.tokenizer;
   if (!config.causal) throw Error("this model sees later positions: its loss says nothing of how well it predicts");
+  if (config.classes) throw Error("this model tells classes apart: it does not predict a text");
   if (config.has_position_table() && cut.context > config.context) {
     throw Error("--context: expected at most " + to_text(config.context) +
                 ", the rows of this model's position table, found " + to_text(cut.context));
@@ -83,14 +85,14 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
   Evaluation evaluation;
   Characters characters(text, tokenizer.kind() == "byte", each);
   characters.add_token(std::nullopt);
-  std::vector<Token> tokens, tokens_bc, targets_bc;  // what is gathered for a batch, and the batch
+  std::vector<Token> tokens;  // what is gathered for a batch
   const auto evaluate_batch = [&] {
     const Index count = static_cast<Index>(tokens.size()) - 1, rows = (count + C - 1) / C;
-    tokens_bc.resize(static_cast<std::size_t>(rows * C));
-    targets_bc.resize(tokens_bc.size());
-    lay_windows(tokens_bc.data(), targets_bc.data(), rows, C, 0, count,
-                [&](Token* to, Index begin, Index size) { std::copy_n(tokens.begin() + begin, size, to); });
-    const std::vector<float> loss_bc = model->losses(tokens_bc, targets_bc);
+    const auto size = static_cast<std::size_t>(rows * C);
+    Batch batch = batch_of_sequences(C, std::vector<Token>(size), std::vector<Token>(size));
+    lay_windows(batch.token_bc.data(), batch.target_r.data(), rows, C, 0, count,
+                [&](Token* to, Index begin, Index length) { std::copy_n(tokens.begin() + begin, length, to); });
+    const std::vector<float> loss_bc = model->losses(batch);
     for (Index i = 0; i < count; ++i) {
       const auto nats = static_cast<double>(loss_bc[static_cast<std::size_t>(i)]);
       if (!std::isfinite(nats)) throw Error("the model computed a loss that is not finite: its weights are broken");

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/choice.hpp"
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
 

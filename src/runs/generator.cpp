@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "device/available.hpp"
+#include "device/choice.hpp"
 #include "network/mixers.hpp"
 
 namespace abh {
@@ -60,6 +62,7 @@ NetworkExtent generation_extent(const ModelConfig& config) {
 
 Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
   const ModelConfig& config = checkpoint.config;
+  if (config.classes) throw Error("this model tells classes apart: it cannot write a text");
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
   const NetworkExtent extent = generation_extent(config);
   limit_ = extent.sequence == unlimited ? 0 : extent.sequence;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "device/choice.hpp"
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
 #include "tasks/text/tokenizer.hpp"

@@ -14,8 +14,8 @@
 
 #include "base/crc32.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "files/atomic_file.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 namespace {

@@ -8,7 +8,7 @@
 #include <numbers>
 #include <utility>
 
-#include "program/flags.hpp"
+#include "base/text.hpp"
 
 namespace abh {
 namespace {

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "base/types.hpp"
 #include "files/atomic_file.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 namespace {

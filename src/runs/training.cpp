@@ -17,14 +17,17 @@
 
 #include "base/crc32.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "device/isa.hpp"
 #include "files/atomic_file.hpp"
+#include "network/initial_weights.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 #include "runs/generator.hpp"
 #include "runs/log.hpp"
 #include "runs/progress.hpp"
 #include "runs/run_folder.hpp"
+#include "settings/schedule.hpp"
 
 namespace abh {
 
@@ -112,8 +115,7 @@ class Trainer {
         model_(make_model(run.device, run.model,
                           training_extent(run.model, run.training, run.recompute, processes.size()),
                           run.training.dropout, run.training.type, processes)),
-        tokens_bc_(static_cast<std::size_t>(run.training.batch * C_)),
-        targets_bc_(tokens_bc_.size()),
+        batch_(empty_batch(run.training.batch)),
         progress_(run.training.steps, processes.size() == 1 && Progress::on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {
     if (processes_.leads()) {
@@ -155,7 +157,7 @@ class Trainer {
     while (complete && state_.step < training.steps && !received_signal()) {
       watch_.start();
       draw_batch();
-      const Model::StepResult result = model_->train_step(tokens_bc_, targets_bc_, training, state_.step);
+      const Model::StepResult result = model_->train_step(batch_, training, state_.step);
       watch_.stop();
       require_finite(result);
       recent_losses_.push_back(result.loss);
@@ -187,7 +189,7 @@ class Trainer {
   // The batch of the next step.
   void draw_batch() {
     const TrainingConfig& training = run_.training;
-    data_.training_batch(tokens_bc_.data(), targets_bc_.data(), training.batch, C_, training.seed,
+    data_.training_batch(batch_.token_bc.data(), batch_.target_r.data(), training.batch, C_, training.seed,
                          static_cast<std::uint32_t>(state_.step));
   }
 
@@ -270,23 +272,26 @@ class Trainer {
     require(finite(state_.weights) && finite(state_.average), "a weight");
     require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
     draw_batch();
-    const auto shard = [&](Token* tokens_bc, Token* targets_bc, Index i) {
-      std::copy_n(tokens_bc_.data() + i * shard_size(), shard_size(), tokens_bc);
-      std::copy_n(targets_bc_.data() + i * shard_size(), shard_size(), targets_bc);
+    const auto shard = [&](Batch& batch, Index i) {
+      const Index size = batch.B * C_;
+      std::copy_n(batch_.token_bc.data() + i * size, size, batch.token_bc.data());
+      std::copy_n(batch_.target_r.data() + i * size, size, batch.target_r.data());
     };
     const auto always = [](Index) { return true; };
     require(std::isfinite(*sum_of_losses(run_.training.shards, shard, always)), "the next loss");
   }
 
-  // Tokens of a shard of a batch.
-  Index shard_size() const { return run_.training.batch / run_.training.shards * C_; }
+  Batch empty_batch(Index B) const {
+    const auto size = static_cast<std::size_t>(B * C_);
+    return batch_of_sequences(C_, std::vector<Token>(size), std::vector<Token>(size));
+  }
 
   // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order.
-  // draw(tokens_bc, targets_bc, i) writes batch i. The processes share them out. Now and then go_on(done) is asked, by
+  // draw(batch, i) fills batch i. The processes share them out. Now and then go_on(done) is asked, by
   // all of them after the same batches; where it says no, there is no sum.
   template <class Draw, class GoOn>
   std::optional<double> sum_of_losses(Index batches, const Draw& draw, const GoOn& go_on) {
-    std::vector<Token> tokens_bc(static_cast<std::size_t>(shard_size())), targets_bc(tokens_bc.size());
+    Batch batch = empty_batch(run_.training.batch / run_.training.shards);
     std::vector<double> sums(static_cast<std::size_t>(batches));
     const Index P = processes_.size();
     Index rounds = 1;
@@ -294,8 +299,8 @@ class Trainer {
       end = std::min(batches, first + rounds * P);
       const Clock::time_point begin = Clock::now();
       for (Index i = first + processes_.rank(); i < end; i += P) {
-        draw(tokens_bc.data(), targets_bc.data(), i);
-        sums[static_cast<std::size_t>(i)] = model_->evaluate(tokens_bc, targets_bc).sum;
+        draw(batch, i);
+        sums[static_cast<std::size_t>(i)] = model_->evaluate(batch).loss_sum;
       }
       if (end == batches) break;
       const bool is_short = processes_.largest(Clock::now() - begin >= shortest_stretch) == 0;
@@ -324,15 +329,16 @@ class Trainer {
       evaluation_watch_.start();
     };
     evaluation_watch_.start();
-    const std::optional<double> sum = sum_of_losses((rows + B - 1) / B,
-                                                    [&](Token* tokens, Token* targets_bc, Index i) {
-                                                      data_.validation_batch(tokens, targets_bc, B, C_, i * B, rows);
-                                                    },
-                                                    [&](Index batches) {
-                                                      count(batches * B * C_);
-                                                      show(evaluated, evaluated.before + counted);
-                                                      return received_signal() == 0;
-                                                    });
+    const std::optional<double> sum =
+        sum_of_losses((rows + B - 1) / B,
+                      [&](Batch& batch, Index i) {
+                        data_.validation_batch(batch.token_bc.data(), batch.target_r.data(), B, C_, i * B, rows);
+                      },
+                      [&](Index batches) {
+                        count(batches * B * C_);
+                        show(evaluated, evaluated.before + counted);
+                        return received_signal() == 0;
+                      });
     if (!sum) return std::nullopt;
     count(targets);
     evaluation_watch_.stop();
@@ -479,8 +485,8 @@ class Trainer {
   const Dataset& data_;
   Index C_;
   std::unique_ptr<Model> model_;
-  std::vector<Token> tokens_bc_, targets_bc_;  // the batch at work
-  std::optional<RunLog> log_;                  // of the process that writes
+  Batch batch_;                // at work
+  std::optional<RunLog> log_;  // of the process that writes
   Progress progress_;
   RunState state_;
   std::deque<double> recent_losses_;

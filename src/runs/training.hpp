@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/choice.hpp"
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
 #include "settings/config.hpp"

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.hpp"
+#include "network/initial_weights.hpp"
 #include "network/model.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,8 +8,6 @@
 #include "base/types.hpp"
 
 namespace abh {
-
-class Flags;
 
 // The largest sizes that are accepted anywhere. Within them no product of sizes overflows an Index, and whatever is too
 // large for a machine is found when its memory is counted.
@@ -127,37 +124,7 @@ struct TrainingConfig {
                                       Index file_version = 0);
 };
 
-// Registers the flags of a configuration, in the order of the table (settings/table.hpp), or of those named in `only`.
-// `help` turns what the table says into what --help shows.
-using HelpText = std::function<std::string(const std::string&)>;
-void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
-void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
-
-// Whether a flag is one of add_model_flags.
-bool is_model_flag(const std::string& flag);
-
-// "; did you mean KEY?", where a key of metadata is no model's but nearly one: misspelt, or the name of its flag. Else
-// empty.
-std::string did_you_mean(const std::string& key);
-
-// "shared or own", "a, b or c".
-std::string listed(const std::vector<std::string>& names);
-
 // UsageError, naming the flag, if so many parts do not divide the channels.
 void require_divides(const char* flag, Index parts, Index channels);
-
-// The presets, and what they set. UsageError for another name.
-inline const std::vector<std::string> preset_names = {"tiny", "baby", "shakespeare", "fastformer"};
-void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training);
-
-// The preset that a command line asks for, read before the flags whose defaults it sets; the first where it asks for
-// none. A name that is none counts as not asked for: errors are left to Flags::parse.
-std::string peek_preset(int argc, const char* const* argv);
-
-// Learning rate of step `step` (from 0). It rises linearly for `warmup` steps, then, of the highest rate:
-//   cosine        falls along half a cosine to 10 % at the last step
-//   linear        falls evenly, to zero after the last step
-//   inverse-sqrt  falls as ((warmup + 1) / (step + 1))^(1/2), whatever the number of steps (Vaswani et al. 2017, 5.3)
-double learning_rate_at(const TrainingConfig& training, Index step);
 
 }  // namespace abh

@@ -11,7 +11,7 @@ namespace abh {
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
 // flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
 // `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
-// number whose key a file of any version has only where it is not 0, its default.
+// number, or a choice, whose key a file of any version has only where it is not 0, or not the first, its default.
 inline constexpr Index left_out = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
@@ -81,6 +81,8 @@ void visit_model(Visitor&& visit, Config& m) {
                        "of alibi where heads are no power of two: the paper's, or as its authors' code and BLOOM", 3},
                       {"formula", "interleaved"}},
         m.alibi_slopes);
+  visit(WholeSetting{{"classes", "", "", "", left_out}, 0, largest_vocabulary}, m.classes);
+  visit(ChoiceSetting{{"pooling", "", "", "", left_out}, {"mean", "cls"}}, m.class_pooling);
 }
 
 template <class Visitor, class Config>

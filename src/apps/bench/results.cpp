@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "program/flags.hpp"
+#include "base/text.hpp"
 
 namespace abh {
 namespace {

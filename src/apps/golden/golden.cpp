@@ -15,8 +15,10 @@
 
 #include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "network/networks.hpp"
 #include "program/flags.hpp"
+#include "program/run_program.hpp"
 
 namespace abh {
 

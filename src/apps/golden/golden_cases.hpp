@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/golden/golden.hpp"
+#include "base/text.hpp"
 #include "blocks/cross.hpp"
 #include "cases/cross_entropy.hpp"
 #include "cases/device_arrays.hpp"
@@ -22,9 +23,9 @@
 #include "device/memory.hpp"
 #include "network/mixers.hpp"
 #include "network/network.hpp"
-#include "program/flags.hpp"
 #include "runs/checkpoint.hpp"
 #include "settings/config.hpp"
+#include "settings/setting_flags.hpp"
 
 namespace abh {
 

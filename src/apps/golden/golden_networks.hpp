@@ -119,7 +119,7 @@ void GoldenCases<Device, T>::language_model(Index chunk, bool truncated) {
   const Index B = tokens[0], C = tokens[1], V = config.vocabulary;
   Network<Device, T> network(device_, config,
                              {.B = B, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
-  read_weights(network.weights(), network.parameters());
+  read_weights(network.weights().values(), network.parameters());
   Array<Token> tokens_bc(device_, file_.tokens("input.tokens_bc", tokens, 0, last_token(V), 0));
   Array<Token> mask_bc = read_mask(B, C);
   const bool learns = goes_back("input.targets_bc") || file_.has("output.loss");
@@ -141,11 +141,11 @@ void GoldenCases<Device, T>::language_model(Index chunk, bool truncated) {
     loss_sum += static_cast<double>(mean) * static_cast<double>(of_part);
   };
   if (learns) {
-    differentiate(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen, [](Index, Index) {});
+    differentiate(network, {tokens_bc.data(), targets_bc.data()}, smoothing, pass, seen);
     results_["output.loss"] = {{}, {counted > 0 ? loss_sum / static_cast<double>(counted) : 0}};
-    give_gradients(network.gradients(), network.parameters());
+    give_gradients(network.weights().gradients(), network.parameters());
   } else {
-    run_in_chunks(network, tokens_bc.data(), targets_bc.data(), smoothing, pass, seen);
+    run_in_chunks(network, {tokens_bc.data(), targets_bc.data()}, smoothing, pass, seen);
   }
   results_["output.logits_bcv"] = {{B, C, V}, std::vector<double>(logits_bcv.begin(), logits_bcv.end())};
 }
@@ -158,7 +158,7 @@ void GoldenCases<Device, T>::classifier() {
   const Shape tokens = file_.shape("input.tokens_bc", 2);
   const Index B = tokens[0], first = config.has_cls() ? 1 : 0, C = tokens[1] + first, O = config.classes;
   Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
-  read_weights(network.weights(), network.parameters());
+  read_weights(network.weights().values(), network.parameters());
   const auto with_first = [&](std::vector<Token> rows, Token token) {
     for (Index b = B; first && b-- > 0;) rows.insert(rows.begin() + b * tokens[1], token);
     return rows;
@@ -169,13 +169,14 @@ void GoldenCases<Device, T>::classifier() {
   if (file_.has("input.mask_bc")) mask = with_first(file_.tokens("input.mask_bc", tokens, 0, 1, 0), 1);
   Array<Token> mask_bc(device_, mask);
   const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
-  network.forward(tokens_bc.data(), pass);
+  network.forward({tokens_bc.data()}, pass);
   give("output.logits_bo", {B, O}, network.logits_bcv());
   if (!goes_back("input.labels_b") && !file_.has("output.loss")) return;
   Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
-  give("output.loss", {}, network.loss(labels_b.data(), smoothing, pass).mean);
-  network.backward(tokens_bc.data(), labels_b.data(), smoothing, pass);
-  give_gradients(network.gradients(), network.parameters());
+  const DeviceBatch batch{tokens_bc.data(), labels_b.data()};
+  give("output.loss", {}, network.loss(batch, smoothing, pass).mean);
+  network.backward(batch, smoothing, pass);
+  give_gradients(network.weights().gradients(), network.parameters());
 }
 
 }  // namespace abh

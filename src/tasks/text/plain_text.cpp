@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "base/unicode.hpp"
 #include "base/utf8.hpp"
-#include "program/flags.hpp"
 
 namespace abh {
 

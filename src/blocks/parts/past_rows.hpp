@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "blocks/block.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/residual.hpp"
 
 namespace abh {
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "blocks/pooling.hpp"
-#include "blocks/positions.hpp"
+#include "blocks/parts/pooling.hpp"
+#include "blocks/parts/positions.hpp"
 #include "layers/pooling_logits.hpp"
 #include "settings/config.hpp"
 

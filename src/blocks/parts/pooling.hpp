@@ -1,6 +1,6 @@
 #pragma once
 
-#include "blocks/pooling_past.hpp"
+#include "blocks/parts/pooling_past.hpp"
 #include "layers/pooling.hpp"
 
 namespace abh {

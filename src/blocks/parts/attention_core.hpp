@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "blocks/block.hpp"
-#include "blocks/positions.hpp"
-#include "blocks/residual.hpp"
+#include "blocks/parts/positions.hpp"
+#include "blocks/parts/residual.hpp"
 #include "layers/attention.hpp"
 #include "layers/place.hpp"
 #include "settings/config.hpp"

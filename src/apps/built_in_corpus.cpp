@@ -1,6 +1,6 @@
 // built_in_corpus FILE: writes the built-in corpus, the same bytes on every machine, and prints its entropy.
 
-#include "data/built_in_corpus.hpp"
+#include "tasks/text/built_in_corpus.hpp"
 
 #include <cstdio>
 #include <exception>

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "blocks/block.hpp"
-#include "blocks/positions.hpp"
+#include "blocks/parts/positions.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "blocks/block.hpp"
-#include "blocks/positions.hpp"
+#include "blocks/parts/positions.hpp"
 #include "layers/rotary.hpp"
 #include "settings/config.hpp"
 

@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/choice.hpp"
 #include "device/processes.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu_sums.hpp"
+#include "program/run_program.hpp"
 #endif
 
 namespace abh {

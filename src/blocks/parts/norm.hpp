@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "blocks/residual.hpp"
+#include "blocks/parts/residual.hpp"
 #include "layers/layernorm.hpp"
 
 namespace abh {

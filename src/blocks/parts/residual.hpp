@@ -5,13 +5,6 @@
 
 namespace abh {
 
-// out = a + b, element by element; b is left out when null. out may be a or b. The layer that adds is dropout, here
-// with nothing to drop.
-template <class Device, class T>
-void add(Device& device, T* out, const T* a, const T* b, Index count) {
-  dropout_forward<Device, T>(device, out, a, b, Dropout{}, count);
-}
-
 // How most blocks end: dropout on what they computed, then the sum with their input, unless the block stands alone.
 template <class Device, class T>
 class Residual {

@@ -1,0 +1,68 @@
+#include "device/choice.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/isa.hpp"
+#if defined(ABH_CUDA)
+#include "cuda/gpu.hpp"
+#include "cuda/gpu_sums.hpp"
+#endif
+
+namespace abh {
+
+Index working_threads(const DeviceChoice& choice) { return std::min(choice.threads, available_threads()); }
+
+std::string machine_text(const DeviceChoice& choice, const std::string& type) {
+  const std::string device = resolved_device(choice.device);
+  if (device == "cuda") return device + ", " + type + ", " + choice.gemm + " matrix products";
+  if (device != "cpu") return device + ", " + type;
+  const Index working = working_threads(choice);
+  std::string text = device + " (" + isa_name(best_isa()) + "), " + type + ", " + to_text(working) +
+                     (working == 1 ? " thread" : " threads");
+  if (working < choice.threads) {
+    text += " (" + to_text(choice.threads) + " asked for; more than there are processors only wait for each other)";
+  }
+  return text;
+}
+
+std::string resolved_device(const std::string& device) {
+  if (device != "auto") return device;
+#if defined(ABH_CUDA)
+  if (gpu_available<Backend::cuda>()) return "cuda";
+#endif
+  return "cpu";
+}
+
+bool joins_processes([[maybe_unused]] const DeviceChoice& choice) {
+#if defined(ABH_CUDA)
+  if (resolved_device(choice.device) == "cuda") return has_gpu_sums<Backend::cuda>();
+#endif
+  return true;
+}
+
+void require_device(const DeviceChoice& choice, const std::string& type) {
+  const std::string device = resolved_device(choice.device);
+#if defined(ABH_CUDA)
+  if (device == "cuda" && !gpu_available<Backend::cuda>()) {
+    throw Error("--device cuda: this machine has no GPU that CUDA can use");
+  }
+#else
+  if (device == "cuda") {
+    throw Error("--device cuda: this build has no CUDA device; build it with cmake -DBUILD_CUDA=ON");
+  }
+#endif
+#if !defined(ABH_EMULATOR)
+  if (device == "emulated") {
+    throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
+  }
+#endif
+  if ((device == "cpu" || device == "plain") && type != "float") {
+    // Unless the device is what `auto` found.
+    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
+                choice.device == device ? 2 : 1);
+  }
+}
+
+}  // namespace abh

@@ -1,0 +1,82 @@
+#pragma once
+
+// The matrix products by which fast devices compute linear maps, and other layers.
+
+#include "layers/linear.hpp"
+
+namespace abh {
+
+// A matrix product as a device takes it: out_mn = scale (a_mk b_kn + bias_n), or the same added to out_mn. Element
+// (m, k) of `a` stands at a_mk[m * a_row + k * a_col], so that a transposed matrix is one with its strides exchanged.
+template <class T, class Out = T>
+struct Gemm {
+  Out* out_mn;
+  const T* a_mk;
+  const T* b_kn;
+  const T* bias_n = nullptr;
+  Index M, N, K;
+  Index out_row;
+  Index a_row, a_col;  // one of them is 1
+  Index b_row, b_col;  // one of them is 1
+  Accum<T> scale = Accum<T>(1);
+  bool accumulate = false;
+  Out* row_sum_m = nullptr;  // CPU: as another column of `out`, with a column of ones in `b`; only where a_row is 1
+  Index batches = 1;         // GPU: batch i works on out_mn + i out_batch, a_mk + i a_batch, b_kn + i b_batch
+  Index out_batch = 0, a_batch = 0, b_batch = 0;
+};
+
+template <class T>
+Gemm<T> output_product(const LinearForward<T>& a) {
+  return {.out_mn = a.out_bco,
+          .a_mk = a.in_bci,
+          .b_kn = a.weight_oi,
+          .bias_n = a.bias_o,
+          .M = a.BC,
+          .N = a.O,
+          .K = a.I,
+          .out_row = stride_or(a.out_stride, a.O),
+          .a_row = stride_or(a.in_stride, a.I),
+          .a_col = 1,
+          .b_row = 1,
+          .b_col = a.I,
+          .scale = Accum<T>(a.scale)};
+}
+
+template <class T>
+Gemm<T> input_gradient_product(const LinearBackwardInput<T>& a) {
+  return {.out_mn = a.d_in_bci,
+          .a_mk = a.d_out_bco,
+          .b_kn = a.weight_oi,
+          .M = a.BC,
+          .N = a.I,
+          .K = a.O,
+          .out_row = stride_or(a.in_stride, a.I),
+          .a_row = stride_or(a.out_stride, a.O),
+          .a_col = 1,
+          .b_row = a.I,
+          .b_col = 1,
+          .scale = Accum<T>(a.scale),
+          .accumulate = a.accumulate};
+}
+
+template <class T>
+Gemm<T, Accum<T>> weight_gradient_product(const LinearBackwardWeight<T>& a) {
+  return {.out_mn = a.d_weight_oi,
+          .a_mk = a.d_out_bco,
+          .b_kn = a.in_bci,
+          .M = a.O,
+          .N = a.I,
+          .K = a.BC,
+          .out_row = a.I,
+          .a_row = 1,
+          .a_col = stride_or(a.out_stride, a.O),
+          .b_row = stride_or(a.in_stride, a.I),
+          .b_col = 1,
+          .scale = Accum<T>(a.scale),
+          .accumulate = true};
+}
+
+// From this many channels in a group on, the causal convolution is done as a matrix product.
+inline constexpr Index causal_conv_gemm_width = 8;
+
+}  // namespace abh

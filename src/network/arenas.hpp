@@ -1,0 +1,58 @@
+#pragma once
+
+#include "blocks/layout.hpp"
+#include "device/memory.hpp"
+#include "network/extent.hpp"
+#include "network/weights.hpp"
+
+namespace abh {
+
+// The memory of a network beside its weights: what forward saves for backward, what a step keeps for the next, and what
+// a chunk hands to the next (docs/chunks.md), with the borders between chunks that are kept.
+template <class Device, class T>
+class Arenas {
+ public:
+  Arenas(Device& device, const Layout<T>& measured, const NetworkExtent& extent)
+      : device_(device),
+        carried_size_(static_cast<Index>(measured.carried_bytes())),
+        adjoint_size_(extent.training ? static_cast<Index>(measured.adjoint_bytes()) : 0),
+        activations_(device.memory(), measured.activation_bytes()),
+        states_(device.memory(), measured.state_bytes()),
+        carried_(device.memory(), measured.carried_bytes()),
+        adjoints_(device.memory(), static_cast<std::size_t>(adjoint_size_)),
+        borders_(device.memory(), static_cast<std::size_t>(extent.kept_borders()) * measured.carried_bytes()) {}
+
+  // The layout of a network on this memory. `measured`: its layout without.
+  Layout<T> layout(const Layout<T>& measured, Weights<Device, T>& weights) const {
+    return {measured,
+            weights.values(),
+            weights.gradients(),
+            activations_.as<std::byte>(),
+            states_.as<std::byte>(),
+            carried_.as<std::byte>(),
+            adjoints_.as<std::byte>()};
+  }
+
+  // What the blocks carry from the chunk of the last pass to the next, kept as border i, and the other way round.
+  void keep_border(Index i) { device_.copy(border(i), carried_.as<std::byte>(), carried_size_); }
+  void restore_border(Index i) { device_.copy(carried_.as<std::byte>(), border(i), carried_size_); }
+  // Nothing follows the next chunk whose gradient could come back.
+  void forget_adjoints() { device_.set_zero(adjoints_.as<std::byte>(), adjoint_size_); }
+
+  // Adds what it takes to the memory of a network that is not built.
+  static void count_memory(NetworkMemory& memory, const Layout<T>& measured, const NetworkExtent& extent) {
+    memory.activation_bytes = measured.activation_bytes();
+    memory.state_bytes = measured.state_bytes();
+    const auto borders = static_cast<std::size_t>(1 + extent.kept_borders());
+    memory.border_bytes = borders * measured.carried_bytes() + (extent.training ? measured.adjoint_bytes() : 0);
+  }
+
+ private:
+  std::byte* border(Index i) { return borders_.as<std::byte>() + i * carried_size_; }
+
+  Device& device_;
+  Index carried_size_, adjoint_size_;
+  DeviceMemory activations_, states_, carried_, adjoints_, borders_;
+};
+
+}  // namespace abh

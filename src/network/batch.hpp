@@ -1,0 +1,50 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// What a network is given at once, on the host: B sequences of C tokens, and what its head is asked about them.
+struct Batch {
+  Index B = 0, C = 0;
+  std::vector<Token> token_bc{};
+  std::vector<Token> mask_bc{};   // 1: real, 0: padding; empty: all real
+  std::vector<Token> target_r{};  // one a row of logits: (BC), of a classifier (B); ignored_target: not asked
+};
+
+// Sequences that are real from end to end, with a target a token.
+inline Batch batch_of_sequences(Index C, std::vector<Token> token_bc, std::vector<Token> target_bc) {
+  const Index B = C > 0 ? static_cast<Index>(token_bc.size()) / C : 0;
+  return {.B = B, .C = C, .token_bc = std::move(token_bc), .target_r = std::move(target_bc)};
+}
+
+// The same in the memory of a device. The mask is the business of a pass.
+struct DeviceBatch {
+  const Token* token_bc = nullptr;
+  const Token* target_r = nullptr;
+};
+
+// What a network answered. A target is hit where its logit is the largest of its row, the first of several; a sequence
+// is right where all its targets are. As each is asked with the ones before it given, a sequence is right exactly when
+// it is what a greedy answer would have been.
+struct Score {
+  double loss_sum = 0;  // over the targets that count
+  Index count = 0;      // of them
+  Index hits = 0;       // of them
+  Index asked = 0;      // sequences with a target that counts
+  Index right = 0;      // of them
+
+  Score& operator+=(const Score& other) {
+    loss_sum += other.loss_sum;
+    count += other.count;
+    hits += other.hits;
+    asked += other.asked;
+    right += other.right;
+    return *this;
+  }
+};
+
+}  // namespace abh

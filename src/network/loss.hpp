@@ -1,0 +1,69 @@
+#pragma once
+
+#include "blocks/block.hpp"
+#include "layers/cross_entropy.hpp"
+#include "network/heads.hpp"
+
+namespace abh {
+
+// The logits of a head and their loss: cross entropy with a target a row, averaged over the targets that count.
+template <class Device, class T>
+class Loss {
+ public:
+  Loss(Layout<T>& layout, const Head<Device, T>& head, const BlockExtent& extent)
+      : V_(head.columns()),
+        logits_rv_(layout.template activation<T>(head.rows({extent.B, extent.C}) * V_)),
+        mean_(layout.template activation<Accum<T>>(1)),
+        each_r_(layout.template activation<Accum<T>>(head.rows({extent.B, extent.C}))),
+        lse_r_(layout.template activation<Accum<T>>(head.rows({extent.B, extent.C}))),
+        count_(layout.template activation<Index>(1)),
+        best_r_(layout.template activation<Token>(head.rows({extent.B, extent.C}))) {}
+
+  // Filled by the head, and overwritten by backward with their gradient.
+  T* logits_rv() const { return logits_rv_; }
+
+  // The mean over the targets that count, how many these are, and the loss of each, 0 where it does not count; in
+  // device memory. Where it is looked for, the index of the largest logit of each row that counts.
+  struct Result {
+    const Accum<T>* mean;
+    const Index* count;
+    const Accum<T>* each_r;
+    const Token* best_r;
+  };
+  Result forward(Device& device, const Token* target_r, double label_smoothing, Index rows, bool finds_best) {
+    cross_entropy_forward<Device, T>(device, {.loss = mean_,
+                                              .loss_bc = each_r_,
+                                              .lse_bc = lse_r_,
+                                              .count = count_,
+                                              .best_bc = finds_best ? best_r_ : nullptr,
+                                              .logits_bcv = logits_rv_,
+                                              .targets_bc = target_r,
+                                              .label_smoothing = label_smoothing,
+                                              .BC = rows,
+                                              .V = V_});
+    return {mean_, count_, each_r_, best_r_};
+  }
+
+  // count: by how many targets the losses are divided; null: by those of forward.
+  void backward(Device& device, const Token* target_r, double label_smoothing, Index rows, const Index* count) {
+    cross_entropy_backward<Device, T>(device, {.d_logits_bcv = logits_rv_,
+                                               .logits_bcv = logits_rv_,
+                                               .lse_bc = lse_r_,
+                                               .count = count ? count : count_,
+                                               .targets_bc = target_r,
+                                               .label_smoothing = label_smoothing,
+                                               .BC = rows,
+                                               .V = V_});
+  }
+
+ private:
+  Index V_;
+  T* logits_rv_;
+  Accum<T>* mean_;
+  Accum<T>* each_r_;
+  Accum<T>* lse_r_;
+  Index* count_;
+  Token* best_r_;
+};
+
+}  // namespace abh

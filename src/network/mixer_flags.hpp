@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "settings/setting_flags.hpp"
+
+namespace abh {
+
+// The flags of a model, with what the registry of mixers knows in their help.
+void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only = {});
+
+}  // namespace abh

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "blocks/layout.hpp"
+#include "device/memory.hpp"
+#include "layers/adamw.hpp"
+#include "layers/global_norm.hpp"
+#include "layers/muon.hpp"
+#include "layers/weight_average.hpp"
+#include "network/extent.hpp"
+#include "network/weights.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// What makes new weights of gradients, with what it keeps for each of them: two moments and, where a network is built
+// with one, the average of its weights. Nothing where there is no training.
+template <class Device, class T>
+class Optimizer {
+ public:
+  Optimizer(Device& device, Weights<Device, T>& weights, const Layout<T>& measured, const NetworkExtent& extent)
+      : device_(device),
+        weights_(weights),
+        parameters_(measured.parameters()),
+        linear_maps_(linear_maps(parameters_)),
+        first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(weights.count()) : 0),
+        second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(weights.count()) : 0),
+        averages_(device.memory(), extent.average ? bytes_of<Accum<T>>(weights.count()) : 0) {
+    if (!extent.training) return;
+    device_.set_zero(first_moments(), weights.count());
+    device_.set_zero(second_moments(), weights.count());
+    if (averages()) device_.set_zero(averages(), weights.count());
+  }
+
+  Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
+  Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
+  Accum<T>* averages() { return averages_.as<Accum<T>>(); }  // null: there is none
+
+  // The norm of the accumulated gradients and the scale that clips them, into `state`.
+  void measure_gradient(const TrainingConfig& training, StepState* state) {
+    global_norm<Device, T>(device_, state, weights_.gradients(), training.clip, weights_.count());
+  }
+
+  // One step on the accumulated gradients, which are then zero again; after measure_gradient, whose norm must be finite
+  // for the weights to change. The average of the weights, where there is one, follows them.
+  void update(const TrainingConfig& training, StepState* state) {
+    AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
+    const Index decayed = weights_.decayed_count();
+    if (training.optimizer == "muon") {
+      update_linear_maps(training, state);
+      for (const Parameter& parameter : parameters_) {
+        if (parameter.kind == Kind::decayed) update_range(parameter.offset, parameter.count, settings, state);
+      }
+    } else {
+      update_range(0, decayed, settings, state);
+    }
+    settings.weight_decay = 0;
+    update_range(decayed, weights_.count() - decayed, settings, state);
+    if (averages()) {
+      weight_average_update<Device, T>(device_, averages(), weights_.exact(), state, weights_.count());
+    }
+    device_.set_zero(weights_.gradients(), weights_.count());
+  }
+
+  // Adds what it keeps for so many weights to the memory of a network that is not built.
+  static void count_memory(NetworkMemory& memory, Index count, const NetworkExtent& extent) {
+    if (extent.training) memory.moment_bytes = (extent.average ? 3 : 2) * bytes_of<Accum<T>>(count);
+  }
+
+ private:
+  void update_range(Index begin, Index count, const AdamwSettings& settings, const StepState* state) {
+    Accum<T>* const masters = weights_.masters();
+    adamw_update<Device, T>(device_, {.weight = weights_.values() + begin,
+                                      .master = masters ? masters + begin : nullptr,
+                                      .first_moment = first_moments() + begin,
+                                      .second_moment = second_moments() + begin,
+                                      .d_weight = weights_.gradients() + begin,
+                                      .settings = settings,
+                                      .state = state,
+                                      .count = count});
+  }
+
+  // The matrices of linear maps, those of one shape together: where each begins in its arena.
+  struct LinearMaps {
+    Index O, I;
+    std::vector<Index> offset_m;
+  };
+  static std::vector<LinearMaps> linear_maps(const std::vector<Parameter>& parameters) {
+    std::vector<LinearMaps> all;
+    for (const Parameter& parameter : parameters) {
+      if (parameter.kind != Kind::linear) continue;
+      const Index O = parameter.shape[0], I = parameter.shape[1];
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const auto& maps) { return maps.O == O && maps.I == I; });
+      LinearMaps& maps = same != all.end() ? *same : all.emplace_back(LinearMaps{O, I, {}});
+      maps.offset_m.push_back(parameter.offset);
+    }
+    return all;
+  }
+
+  void update_linear_maps(const TrainingConfig& training, const StepState* state) {
+    for (const LinearMaps& maps : linear_maps_) {
+      muon_update<Device, T>(device_,
+                             {.weight = weights_.values(),
+                              .master = weights_.masters(),
+                              .first_moment = first_moments(),
+                              .d_weight = weights_.gradients(),
+                              .offset_m = maps.offset_m.data(),
+                              .matrices = static_cast<Index>(maps.offset_m.size()),
+                              .O = maps.O,
+                              .I = maps.I,
+                              .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
+                              .state = state});
+    }
+  }
+
+  Device& device_;
+  Weights<Device, T>& weights_;
+  std::vector<Parameter> parameters_;
+  std::vector<LinearMaps> linear_maps_;
+  DeviceMemory first_moments_, second_moments_, averages_;
+};
+
+}  // namespace abh

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blocks/block.hpp"
+#include "blocks/conv.hpp"
+#include "blocks/ffn.hpp"
+#include "network/mixers.hpp"
+#include "network/weights.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// Blocks in their order, and the stream of rows that passes through them:
+//
+//   x_bcd = conv(x_bcd), mixer(x_bcd), ffn(x_bcd)     for each layer; the convolution is optional
+template <class Device, class T>
+class Stack {
+ public:
+  // prefix: "blocks.", of the names of the weights.
+  Stack(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+        double dropout)
+      : D_(config.channels) {
+    const std::vector<std::size_t> mixers = mixers_of(config);
+    const std::vector<Index> windows = config.windows();
+    for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+      const std::string name = prefix + std::to_string(layer) + ".";
+      const BlockOptions options{.causal = config.causal,
+                                 .window = windows[layer],
+                                 .dropout = dropout,
+                                 .layer = static_cast<std::uint32_t>(layer)};
+      if (config.conv_kernel) {
+        begin_.push_back(layout.decayed_count());
+        blocks_.push_back(std::make_unique<ConvBlock<Device, T>>(layout, name + "conv.", config, extent, options));
+      }
+      begin_.push_back(layout.decayed_count());
+      blocks_.push_back(Mixers::make<Device, T>(mixers[layer], layout, name + "mixer.", config, extent, options));
+      begin_.push_back(layout.decayed_count());
+      blocks_.push_back(std::make_unique<FfnBlock<Device, T>>(layout, name + "ffn.", config, extent, options));
+    }
+    for (std::size_t i = 0; i <= blocks_.size(); ++i) {
+      x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
+    }
+  }
+
+  // Where the rows go that enter the first block, and those that have left the last one.
+  T* in_bcd() { return x_bcd_.front(); }
+  const T* out_bcd() const { return x_bcd_.back(); }
+
+  void forward(Device& device, const Pass& pass) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->forward(device, x_bcd_[i + 1], x_bcd_[i], pass);
+  }
+
+  // d_x_bcd: the gradient of out_bcd, overwritten with that of in_bcd. Adds to the weights' gradients and, where no
+  // pass follows, says which are finished, from the last block to the first, in pieces that are worth it. end: of the
+  // weights that decay, behind this stack's and those after it. Returns where the finished ones begin.
+  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>& weights, Index end) {
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      blocks_[i]->backward(device, d_x_bcd, x_bcd_[i], pass);
+      if (end - begin_[i] < smallest_piece) continue;
+      if (pass.last) weights.finished(begin_[i], end);
+      end = begin_[i];
+    }
+    return end;
+  }
+  static constexpr Index smallest_piece = 1 << 16;
+
+  // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
+  // many, the last of which were those of the chunk that forward has just computed.
+  void start(Device& device) {
+    for (const auto& block : blocks_) block->start(device);
+  }
+  void go_on(Device& device, Index positions) {
+    for (const auto& block : blocks_) block->go_on(device, positions);
+  }
+  void step(Device& device, Index position) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->step(device, x_bcd_[i + 1], x_bcd_[i], position);
+  }
+
+ private:
+  Index D_;
+  std::vector<Index> begin_;  // of the weights of each block that decay, in their arena
+  std::vector<std::unique_ptr<Block<Device, T>>> blocks_;
+  std::vector<T*> x_bcd_;  // x_bcd_[i] enters block i, the last one leaves the last block
+};
+
+}  // namespace abh

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "blocks/layout.hpp"
+#include "device/memory.hpp"
+#include "device/processes.hpp"
+#include "layers/dropout.hpp"
+#include "network/extent.hpp"
+
+namespace abh {
+
+// The weights of a network and, where it trains, their gradients: of a pass, summed over the shards of a step and over
+// the processes of a run. All of one kind in one array, the arena, in the order of the layout.
+template <class Device, class T>
+class Weights {
+ public:
+  Weights(Device& device, const Layout<T>& measured, const NetworkExtent& extent, Processes& processes)
+      : device_(device),
+        count_(measured.weight_count()),
+        decayed_count_(measured.decayed_count()),
+        shards_(extent.shards),
+        values_(device.memory(), bytes_of<T>(count_)),
+        masters_(device.memory(), extent.training && narrow ? bytes_of<Accum<T>>(count_) : 0),
+        gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(count_) : 0),
+        partial_sums_(device.memory(), extent.training ? partial_sum_bytes(count_, extent) : 0) {
+    device_.set_zero(values(), count_);
+    if (!extent.training) return;
+    device_.set_zero(gradients(), count_);
+    if constexpr (std::is_same_v<Accum<T>, float>) {
+      sums_ = std::make_unique<typename Device::Sums>(device, processes);
+    }
+  }
+
+  // Where T is narrower than Accum<T> (bf16), training keeps the weights in full precision too: the optimizer updates
+  // these, and what the layers read is their rounded copy.
+  static constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
+
+  Index count() const { return count_; }
+  // How many decay; they come first.
+  Index decayed_count() const { return decayed_count_; }
+  T* values() { return values_.as<T>(); }
+  Accum<T>* masters() { return masters_.as<Accum<T>>(); }
+  Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }  // null: there is no training
+  // What the optimizer updates.
+  const Accum<T>* exact() {
+    if constexpr (narrow) {
+      return masters();
+    } else {
+      return values();
+    }
+  }
+
+  // All of them, from and to the host.
+  std::vector<Accum<T>> read() {
+    std::vector<Accum<T>> host(static_cast<std::size_t>(count_));
+    if constexpr (narrow) {
+      if (!masters()) {
+        std::vector<T> rounded(host.size());
+        device_.copy_to_host(rounded.data(), values(), count_);
+        host.assign(rounded.begin(), rounded.end());
+        return host;
+      }
+    }
+    device_.copy_to_host(host.data(), exact(), count_);
+    return host;
+  }
+  void write(const std::vector<Accum<T>>& host) {
+    std::vector<T> rounded;
+    rounded.reserve(host.size());
+    for (Accum<T> weight : host) rounded.push_back(T(weight));
+    device_.copy_from_host(values(), rounded.data(), count_);
+    if (masters()) device_.copy_from_host(masters(), host.data(), count_);
+  }
+
+  // Backward passes add to the gradients from here on; they are of this shard of a step.
+  void begin_shard(Index shard) { shard_ = shard; }
+  // Nothing is added to the gradients of weights begin ... end - 1 any more, by any pass of this shard: they join those
+  // of the shards before and, with the last one, those of other processes, beside what backward goes on with.
+  void finished(Index begin, Index end) {
+    add_shard(shard_, begin, end);
+    if (shard_ + 1 < shards_) return;
+    if constexpr (std::is_same_v<Accum<T>, float>) sums_->begin_sum(gradients() + begin, end - begin);
+  }
+  // After the last shard: gradients() holds the sum over all of them, and over the processes.
+  void finish_sums() {
+    if constexpr (std::is_same_v<Accum<T>, float>) sums_->finish_sums();
+  }
+
+  // Shards are added up as a balanced binary tree. A sum waits for that of as many shards more, as the digits of a
+  // binary counter do: the sum of shards 4 and 5, say, for that of 6 and 7, and that of 0 to 3 for both.
+  void add_shard(Index shard, Index begin, Index end) {
+    Accum<T>* const gradient = gradients() + begin;
+    const Index count = end - begin;
+    Index level = 0;
+    for (; shard >> level & 1; ++level) {
+      add<Device, Accum<T>>(device_, gradient, partial_sum(level) + begin, gradient, count);
+    }
+    if (shard + 1 == shards_) return;
+    device_.copy(partial_sum(level) + begin, gradient, count);
+    device_.set_zero(gradient, count);
+  }
+
+  // Adds what so many weights take to the memory of a network that is not built.
+  static void count_memory(NetworkMemory& memory, Index count, const NetworkExtent& extent) {
+    memory.weights = count;
+    memory.weight_bytes = bytes_of<T>(count);
+    if (!extent.training) return;
+    memory.gradient_bytes = bytes_of<Accum<T>>(count) + partial_sum_bytes(count, extent);
+    if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(count);
+  }
+
+ private:
+  // The sum of 2^level shards.
+  Accum<T>* partial_sum(Index level) {
+    const std::size_t begin = static_cast<std::size_t>(level) * bytes_of<Accum<T>>(count_);
+    return reinterpret_cast<Accum<T>*>(partial_sums_.as<std::byte>() + begin);
+  }
+  static std::size_t partial_sum_bytes(Index count, const NetworkExtent& extent) {
+    return static_cast<std::size_t>(extent.partial_sums()) * bytes_of<Accum<T>>(count);
+  }
+
+  Device& device_;
+  Index count_, decayed_count_, shards_, shard_ = 0;
+  DeviceMemory values_, masters_, gradients_, partial_sums_;
+  std::unique_ptr<typename Device::Sums> sums_;  // of processes; null: there is no training
+};
+
+}  // namespace abh

@@ -1,0 +1,118 @@
+#include "settings/setting_flags.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/text.hpp"
+#include "program/flags.hpp"
+#include "settings/presets.hpp"
+#include "settings/table.hpp"
+
+namespace abh {
+
+namespace {
+
+struct FlagAdder {
+  Flags& flags;
+  const std::vector<std::string>& only;
+  HelpText help = [](const std::string& text) { return text; };
+
+  void operator()(const WholeSetting& s, Index& value) const {
+    if (wanted(s)) flags.integer(s.flag, value, s.unit, s.help, s.low, s.high);
+  }
+  void operator()(const RealSetting& s, double& value) const {
+    if (wanted(s)) flags.real(s.flag, value, s.unit, s.help, {s.low, s.high});
+  }
+  void operator()(const ChoiceSetting& s, std::string& value) const {
+    if (wanted(s)) flags.choice(s.flag, value, s.choices, s.help);
+  }
+  void operator()(const Setting& s, std::string& value) const {
+    if (wanted(s)) flags.text(s.flag, value, s.unit, help(s.help));
+  }
+  void operator()(const Setting& s, bool& value) const {
+    if (wanted(s)) flags.toggle(s.flag, value, s.help);
+  }
+  void operator()(const Setting& s, std::uint64_t& value) const {
+    if (wanted(s)) flags.seed(s.flag, value, s.help);
+  }
+  void operator()(const Setting&, double&) const {}  // no flag
+
+  bool wanted(const Setting& s) const {
+    return !s.flag.empty() && (only.empty() || std::find(only.begin(), only.end(), s.flag) != only.end());
+  }
+};
+
+// Our flags, and what nanoGPT, llm.c, PyTorch's trainers and llama.cpp call them.
+constexpr std::pair<const char*, const char*> other_words[] = {
+    {"learning-rate", "lr max-lr"},
+    {"steps", "epochs epoch num-epochs iterations iters max-iters max-steps num-steps"},
+    {"layers", "n-layer n-layers num-layers depth"},
+    {"heads", "n-head n-heads num-heads"},
+    {"channels", "n-embd embd d-model dim hidden-size width"},
+    {"context", "block-size sequence-length seq-len ctx-size"},
+    {"batch", "batch-size bs"},
+    {"shards", "grad-accum grad-accum-steps gradient-accumulation-steps"},
+    {"clip", "grad-clip max-grad-norm"},
+    {"weight-decay", "wd"},
+    {"weight-average", "ema ema-decay swa"},
+    {"warmup", "warmup-iters warmup-steps"},
+    {"eval-every", "eval-interval"},
+    {"eval-tokens", "eval-iters eval-steps max-eval-steps"},
+    {"log-every", "log-interval"},
+    {"checkpoint-every", "save-every"},
+    {"optimizer", "optim"},
+    {"type", "dtype precision"},
+    {"mixer", "attention"},
+    {"init-from", "finetune"},
+    {"resume", "continue"},
+    {"overwrite", "force"}};
+
+}  // namespace
+
+void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only) {
+  visit_model(FlagAdder{flags, only, help}, model);
+  for (const auto& [flag, words] : other_words) {
+    std::istringstream in(words);
+    for (std::string word; in >> word;) flags.also_called(word, flag);
+  }
+}
+bool is_model_flag(const std::string& flag) {
+  bool found = false;
+  ModelConfig model;
+  visit_model([&](const Setting& setting, const auto&) { found = found || setting.flag == flag; }, model);
+  return found;
+}
+std::string did_you_mean(const std::string& key) {
+  std::string word = key;
+  std::transform(word.begin(), word.end(), word.begin(), [](char c) {
+    return c == '-' ? '_' : 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  std::string meant;
+  if (word.size() > 40) return meant;
+  std::size_t nearest = 3;
+  const auto compare = [&](const Setting& setting, const auto&) {
+    std::string flag = setting.flag;
+    std::replace(flag.begin(), flag.end(), '-', '_');
+    for (const std::string& name : {std::string(setting.key), flag}) {
+      const std::size_t distance = edit_distance(word, name);
+      if (distance >= nearest || distance > name.size() / 3) continue;
+      nearest = distance;
+      meant = setting.key;
+    }
+  };
+  ModelConfig model;
+  visit_model(compare, model);
+  return meant.empty() || meant == key ? "" : "; did you mean " + meant + "?";
+}
+void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only) {
+  visit_training(FlagAdder{flags, only}, training);
+}
+
+std::string peek_preset(int argc, const char* const* argv) {
+  const std::string wanted = peek_flag(argc, argv, "preset").value_or("");
+  const bool known = std::find(preset_names.begin(), preset_names.end(), wanted) != preset_names.end();
+  return known ? wanted : preset_names.front();
+}
+
+}  // namespace abh

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "settings/config.hpp"
+
+namespace abh {
+
+class Flags;
+
+// Registers the flags of a configuration, in the order of the table (settings/table.hpp), or of those named in `only`.
+// `help` turns what the table says into what --help shows.
+using HelpText = std::function<std::string(const std::string&)>;
+void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
+void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
+
+// Whether a flag is one of add_model_flags.
+bool is_model_flag(const std::string& flag);
+
+// "; did you mean KEY?", where a key of metadata is no model's but nearly one: misspelt, or the name of its flag. Else
+// empty.
+std::string did_you_mean(const std::string& key);
+
+// The preset that a command line asks for, read before the flags whose defaults it sets; the first where it asks for
+// none. A name that is none counts as not asked for: errors are left to Flags::parse.
+std::string peek_preset(int argc, const char* const* argv);
+
+}  // namespace abh
