@@ -1,0 +1,75 @@
+#include <map>
+#include <string>
+
+#include "network/mixers.hpp"
+#include "network/model.hpp"
+#include "tests/catch.hpp"
+
+namespace abh {
+namespace {
+
+std::string joined(const std::vector<Parameter>& table) {
+  std::string names;
+  for (const Parameter& parameter : table) names += (names.empty() ? "" : " ") + parameter.name;
+  return names;
+}
+
+// The order in which weights are claimed is that of their rows, from which initial values are drawn, and that of the
+// arena. Whoever changes it changes every run, and which tensor of an old checkpoint's moments is which.
+TEST_CASE("weights: their order is the one that runs so far have had", "[network]") {
+  const std::string before =
+      "embedding.token_vd embedding.position_cd embedding.norm_weight_d embedding.norm_bias_d "
+      "blocks.0.conv.norm_weight_d blocks.0.conv.norm_bias_d blocks.0.conv.weight_dgj";
+  const std::string after =
+      "blocks.0.ffn.norm_weight_d blocks.0.ffn.norm_bias_d blocks.0.ffn.up_fd blocks.0.ffn.up_bias_f "
+      "blocks.0.ffn.down_df blocks.0.ffn.down_bias_d final_norm.weight_d final_norm.bias_d logit_bias_v";
+  const std::map<std::string, std::string> of_mixer = {
+      {"additive",
+       "norm_weight_d norm_bias_d mid_norm_weight_d mid_norm_bias_d query_dd key_dd value_dd mix_dd query_pool_nk "
+       "key_pool_nk"},
+      {"metric", "norm_weight_d norm_bias_d project_hd metric_nl output_dh"},
+      {"quadratic", "norm_weight_d norm_bias_d project_hd metric_nkk output_dh"},
+      {"dot",
+       "norm_weight_d norm_bias_d query_hd key_hd value_hd query_bias_h key_bias_h value_bias_h output_dh "
+       "output_bias_d"},
+      {"leap", "norm_weight_d norm_bias_d query_dd focus_dd key_dd value_dd"},
+      {"average", "norm_weight_d norm_bias_d"},
+      {"identity", "norm_weight_d norm_bias_d"},
+  };
+  for (const MixerProperties& mixer : Mixers::properties) {
+    CAPTURE(mixer.name);
+    ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name};
+    config.conv_kernel = 2;
+    config.embedding_norm = config.logit_bias = config.ffn_bias = config.attention_bias = true;
+    config.additive_values = "own";
+    config.additive_projection = config.normed_values = true;
+    config.rescale = 3;
+    REQUIRE(of_mixer.count(mixer.name) == 1);
+    std::string expected = before;
+    std::string names = of_mixer.at(mixer.name) + " ";
+    for (std::size_t end; (end = names.find(' ')) != names.npos; names.erase(0, end + 1)) {
+      expected += " blocks.0.mixer." + names.substr(0, end);
+    }
+    CHECK(joined(parameter_table(config)) == expected + " " + after);
+  }
+}
+
+// What decays comes first, then the rest, each in the order of the table and without gaps.
+TEST_CASE("weights: their places in the arena follow from their order", "[network]") {
+  for (const MixerProperties& mixer : Mixers::properties) {
+    CAPTURE(mixer.name);
+    const ModelConfig config{
+        .layers = 2, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name, .conv_kernel = 3};
+    Index end = 0;
+    for (const bool decays : {true, false}) {
+      for (const Parameter& parameter : parameter_table(config)) {
+        if ((parameter.kind != Kind::undecayed) != decays) continue;
+        CHECK(parameter.offset == end);
+        end += parameter.count;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace abh
