@@ -9,6 +9,7 @@
 #include "folder.hpp"
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
+#include "tasks/text/text_task.hpp"
 
 using namespace abh;
 
@@ -52,13 +53,13 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 Checkpoint some_checkpoint() {
   const ModelConfig config = small_model();
-  return {config, letters, numbers(weight_count(config), 1), 123, 1.7976931348623157};
+  return {config, metadata_of(letters), numbers(weight_count(config), 1), 123, 1.7976931348623157};
 }
 
 RunState some_state() {
   RunState state;
   state.config = small_model();
-  state.tokenizer = letters;
+  state.task = metadata_of(letters);
   state.training.steps = 400;
   state.training.learning_rate = 0.1 + 0.2;
   state.training.seed = 0xffff'ffff'ffff'ffff;
@@ -89,8 +90,8 @@ TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkp
     write_checkpoint(path, written);
     const Checkpoint read = read_checkpoint(path);
     CHECK(read.config.metadata() == written.config.metadata());
-    CHECK(read.tokenizer.kind() == "char");
-    CHECK(read.tokenizer.vocabulary() == letters.vocabulary());
+    CHECK((read.task == metadata_of(letters)));
+    CHECK((read.task == metadata_of(letters)));
     CHECK(read.step == 123);
     CHECK(read.validation_loss == written.validation_loss);
     CHECK(read.validation_tokens == written.validation_tokens);
@@ -135,7 +136,7 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
     CHECK(read.config.metadata() == written.config.metadata());
     CHECK(read.training.metadata() == written.training.metadata());
     CHECK(read.training.learning_rate == written.training.learning_rate);
-    CHECK(read.tokenizer.vocabulary() == letters.vocabulary());
+    CHECK((read.task == metadata_of(letters)));
     CHECK(read.data_fingerprint == written.data_fingerprint);
     CHECK(read.step == 7);
     CHECK(same_bits(read.weights, written.weights));

@@ -14,8 +14,8 @@
 #include "error_of.hpp"
 #include "network/initial_weights.hpp"
 #include "network/model.hpp"
-#include "runs/by_character.hpp"
-#include "runs/evaluation.hpp"
+#include "tasks/text/by_character.hpp"
+#include "tasks/text/evaluation.hpp"
 
 using namespace abh;
 
@@ -24,13 +24,13 @@ namespace {
 const DeviceChoice one_thread{.device = "cpu", .threads = 1};
 
 // A model that knows nothing of the text, but has its opinions.
-Checkpoint some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
-                      const std::string& mixer = "additive,dot") {
+TextModel some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
+                     const std::string& mixer = "additive,dot") {
   ModelConfig config{.layers = 2, .channels = 16, .heads = 2, .context = 8, .vocabulary = tokenizer.size()};
   config.mixer = mixer;
   config.conv_kernel = 2;
   config.positions = positions;
-  return {config, tokenizer, initial_weights(parameter_table(config), config, 0.3, 7), 5, std::nullopt};
+  return {config, tokenizer, initial_weights(parameter_table(config), config, 0.3, 7), 5};
 }
 
 // A text without regularity of `count` of these characters.
@@ -45,7 +45,7 @@ std::string mixed_text(const std::vector<std::string>& characters, Index count) 
 }
 
 // The loss of each token but the first, from the logits of step-by-step inference that begins anew at each window.
-std::vector<double> stepwise(const Checkpoint& checkpoint, const std::string& text, Index C) {
+std::vector<double> stepwise(const TextModel& checkpoint, const std::string& text, Index C) {
   const auto model = make_model(one_thread, checkpoint.config, {.B = 1, .C = 1, .training = false, .positions = C});
   model->write(Model::Arena::weights, checkpoint.weights);
   const std::vector<Token> tokens = checkpoint.tokenizer.encode(text, "text");
@@ -66,7 +66,7 @@ struct Shown {
   std::vector<std::optional<double>> nats;
 };
 
-std::pair<Evaluation, Shown> evaluate(const Checkpoint& checkpoint, const std::string& text, const Cut& cut,
+std::pair<Evaluation, Shown> evaluate(const TextModel& checkpoint, const std::string& text, const Cut& cut,
                                       const DeviceChoice& device = one_thread) {
   Shown shown;
   const auto each = [&](std::string_view character, std::optional<double> nats) {
@@ -89,7 +89,7 @@ TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a
       if ((positions == "learned" && C > 8) || (positions != "none" && C > 1000)) continue;
       CAPTURE(positions, size, C);
       const std::string text = mixed_text(letters, size);
-      const Checkpoint model = some_model(Tokenizer::of_characters("ab\n\xc3\xa9\xe2\x82\xac", "x"), positions);
+      const TextModel model = some_model(Tokenizer::of_characters("ab\n\xc3\xa9\xe2\x82\xac", "x"), positions);
       const std::vector<double> expected = stepwise(model, text, C);
       const auto& [evaluation, shown] = evaluate(model, text, {C});
       CHECK(evaluation.characters == size - 1);
@@ -117,7 +117,7 @@ TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once",
   const std::string text = mixed_text({"a", "b", "\n", "\xc3\xa9"}, size);
   for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
     for (const std::string mixer : {"additive,dot", "leap,additive", "quadratic,metric"}) {
-      Checkpoint model = some_model(Tokenizer::of_characters(letters, "x"), positions, mixer);
+      TextModel model = some_model(Tokenizer::of_characters(letters, "x"), positions, mixer);
       // Many windows, a few, and one that is longer than the text.
       for (const Index C : {7, 100, 5000}) {
         if (positions == "learned" && C > 8) continue;
@@ -149,7 +149,7 @@ TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once",
 }
 
 TEST_CASE("evaluation: bytes are put together to characters where the text is UTF-8", "[evaluation]") {
-  const Checkpoint model = some_model(Tokenizer::of_bytes());
+  const TextModel model = some_model(Tokenizer::of_bytes());
   const std::string text = "\xc3\xa9 costs 3 \xe2\x82\xac.\n";
   const std::vector<double> expected = stepwise(model, text, 8);
   const auto& [evaluation, shown] = evaluate(model, text, {8});
@@ -177,7 +177,7 @@ TEST_CASE("evaluation: bytes are put together to characters where the text is UT
 }
 
 TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
-  Checkpoint model = some_model(Tokenizer::of_characters("ab\n", "x"));
+  TextModel model = some_model(Tokenizer::of_characters("ab\n", "x"));
   const auto error = [&](const std::string& text, Index C, Index chunk = 0) {
     return error_of([&] { return evaluate(model, text, {C, chunk}); });
   };

@@ -10,14 +10,14 @@
 #include "base/error.hpp"
 #include "catch.hpp"
 #include "network/initial_weights.hpp"
-#include "runs/generator.hpp"
+#include "tasks/text/generator.hpp"
 
 using namespace abh;
 
 namespace {
 
-Checkpoint some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
-                           const std::string& window = "0", Index context = 8) {
+TextModel some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
+                          const std::string& window = "0", Index context = 8) {
   const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
   ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = context, .vocabulary = tokenizer.size()};
   config.mixer = mixer;
@@ -26,10 +26,10 @@ Checkpoint some_checkpoint(const std::string& mixer, const std::string& position
   config.conv_kernel = 3;
   config.conv_groups = 0;
   // Large weights, so that every token seen makes a difference that can be measured.
-  return {config, tokenizer, initial_weights(parameter_table(config), config, 0.5, 7), 0, std::nullopt};
+  return {config, tokenizer, initial_weights(parameter_table(config), config, 0.5, 7), 0};
 }
 
-std::unique_ptr<Model> stepwise_model(const Checkpoint& checkpoint) {
+std::unique_ptr<Model> stepwise_model(const TextModel& checkpoint) {
   const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = checkpoint.config.context};
   std::unique_ptr<Model> model = make_model({.device = "cpu", .threads = 1}, checkpoint.config, extent);
   model->write(Model::Arena::weights, checkpoint.weights);
@@ -153,7 +153,7 @@ TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
 TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
   for (const char* mixer : {"additive", "metric", "quadratic", "dot", "dot,additive"}) {
     INFO(mixer);
-    const Checkpoint checkpoint = some_checkpoint(mixer);
+    const TextModel checkpoint = some_checkpoint(mixer);
     const auto model = stepwise_model(checkpoint);
     Generator generator({.device = "cpu", .threads = 1}, checkpoint);
     generator.feed(3);
@@ -172,7 +172,7 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
         std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}, std::pair{"dot", "sinusoidal"},
         std::pair{"dot,additive", "rotary"}, std::pair{"metric", "rotary"}, std::pair{"quadratic", "alibi"}}) {
     INFO(mixer << ", positions " << positions);
-    const Checkpoint checkpoint = some_checkpoint(mixer, positions);
+    const TextModel checkpoint = some_checkpoint(mixer, positions);
     const auto model = stepwise_model(checkpoint);
     const std::vector<Token> text = {0, 5, 2, 9, 1, 7, 3, 8, 4, 6, 10, 2, 5, 5, 1, 0, 9, 3, 3, 7};
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -192,7 +192,7 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
 TEST_CASE("generator: of a long prompt no more is read than the model can remember", "[generator]") {
   for (const Index context : {1, 2, 5, 8}) {
     for (const char* positions : {"learned", "none"}) {
-      const Checkpoint checkpoint = some_checkpoint("additive,dot", positions, "0", context);
+      const TextModel checkpoint = some_checkpoint("additive,dot", positions, "0", context);
       std::vector<Token> prompt;
       for (Index count = 1; count < 30; ++count) {
         prompt.push_back(static_cast<Token>((count * count + 3) % 11));
@@ -209,7 +209,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
   for (const auto& [mixer, window] : {std::pair{"additive", "0"}, {"additive", "5,300"}, {"leap,average", "0,7"}}) {
     for (const char* positions : {"none", "sinusoidal"}) {
       INFO(mixer << ", window " << window << ", " << positions);
-      const Checkpoint checkpoint = some_checkpoint(mixer, positions, window);
+      const TextModel checkpoint = some_checkpoint(mixer, positions, window);
       std::vector<Token> prompt;
       for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
       Generator at_once({.device = "cpu", .threads = 2}, checkpoint),
@@ -224,7 +224,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
     }
   }
   // Five million tokens in the time of a few.
-  const Checkpoint checkpoint = some_checkpoint("additive", "learned");
+  const TextModel checkpoint = some_checkpoint("additive", "learned");
   Generator generator({.device = "cpu", .threads = 1}, checkpoint);
   const auto begin = std::chrono::steady_clock::now();
   generator.feed(std::vector<Token>(5'000'000, 3));
@@ -240,7 +240,7 @@ TEST_CASE("generator: without a table of positions a recurrent model never forge
                                           {"5", "alibi"},
                                           {"0", "rotary"}}) {
     INFO("window " << window << ", positions " << positions);
-    const Checkpoint checkpoint = some_checkpoint("additive", positions, window);
+    const TextModel checkpoint = some_checkpoint("additive", positions, window);
     const auto model = stepwise_model(checkpoint);
     Generator generator({.device = "cpu", .threads = 1}, checkpoint);
     generator.feed(2);
@@ -279,7 +279,7 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
 }
 
 TEST_CASE("generator: a text starts with its prompt and has the length that was asked for", "[generator]") {
-  const Checkpoint checkpoint = some_checkpoint("additive");
+  const TextModel checkpoint = some_checkpoint("additive");
   const auto always = [] { return true; };
   const auto text_of = [&](Index threads, std::uint64_t seed) {
     return generate_text({.device = "cpu", .threads = threads}, checkpoint, "abc", 50, {.seed = seed}, always).value();

@@ -18,6 +18,7 @@
 #include "pattern.hpp"
 #include "program.hpp"
 #include "runs/checkpoint.hpp"
+#include "tasks/text/text_task.hpp"
 
 using namespace abh;
 
@@ -138,7 +139,7 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     write_as_others_do(folder / "model", tensors, with_notes);
     CHECK(read_checkpoint(folder / "model").config.metadata() == config.metadata());
     CHECK((read.weights == weights));
-    CHECK(read.tokenizer.vocabulary() == letters.vocabulary());
+    CHECK(read.task.at("vocabulary") == letters.vocabulary());
 
     const auto error_with = [&](const auto& change) {
       std::vector<SafetensorsOutput> changed = tensors;
@@ -276,7 +277,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     }
   }
   paths.push_back(folder / "ours");
-  write_checkpoint(paths.back(), {valid("leap"), letters,
+  write_checkpoint(paths.back(), {valid("leap"), metadata_of(letters),
                                   initial_weights(parameter_table(valid("leap")), valid("leap"), 0.1, 1), 7, 2.5});
   const std::vector<std::string> lines = read_in_python(paths);
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -87,8 +87,8 @@ TEST_CASE("programs: characters that the new text lacks stay in the model", "[pr
   std::replace(text.begin(), text.end(), 't', 'n');
   write_bytes(place.data, text);
   require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "2"}));
-  CHECK(read_checkpoint(place.run + "/model.safetensors").tokenizer.vocabulary() ==
-        read_checkpoint(model + "/model.safetensors").tokenizer.vocabulary());
+  CHECK(read_checkpoint(place.run + "/model.safetensors").task.at("vocabulary") ==
+        read_checkpoint(model + "/model.safetensors").task.at("vocabulary"));
   require_success(generate({"--checkpoint", place.run, "--prompt", "the t", "--tokens", "5"}));
 }
 

@@ -130,12 +130,3 @@ TEST_CASE("only a terminal that can rewrite a line gets a live one", "[progress]
   CHECK(!with(file, "xterm"));
   for (const int fd : {master, terminal, file}) ::close(fd);
 }
-
-TEST_CASE("the final line has its agreed form", "[progress]") {
-  CHECK(final_line("hamlet", "char", 2000, 1.23456, 1.5, 1.4321, 1800, 123456) ==
-        "final: corpus hamlet, step 2000, train 1.2346, val 1.5000 nats/char (2.1640 bits/char), best 1.4321 at step "
-        "1800, 123456 tokens/s");
-  CHECK(final_line("a\nb", "byte", 0, std::nullopt, 4.0, 4.0, 0, 0) ==
-        "final: corpus a b, step 0, train -, val 4.0000 nats/byte (5.7708 bits/byte), best 4.0000 at step 0, "
-        "0 tokens/s");
-}

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "catch.hpp"
-#include "runs/stop_text.hpp"
+#include "tasks/text/stop_text.hpp"
 
 using namespace abh;
 

@@ -1,9 +1,6 @@
 // Training through the Model interface. Whole runs into a folder are tested in test_train_program.cpp,
 // test_train_files.cpp and test_resume_program.cpp.
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,6 +15,8 @@
 #include "network/model.hpp"
 #include "runs/training.hpp"
 #include "settings/schedule.hpp"
+#include "tasks/text/text_task.hpp"
+#include "tests/silence.hpp"
 
 using namespace abh;
 
@@ -341,25 +340,6 @@ namespace {
 
 volatile std::sig_atomic_t heard = 0;
 
-// Standard output goes nowhere while it lives.
-class Silence {
- public:
-  Silence() : output_(::dup(STDOUT_FILENO)) {
-    std::fflush(stdout);
-    const int nowhere = ::open("/dev/null", O_WRONLY);
-    ::dup2(nowhere, STDOUT_FILENO);
-    ::close(nowhere);
-  }
-  ~Silence() {
-    std::fflush(stdout);
-    ::dup2(output_, STDOUT_FILENO);
-    ::close(output_);
-  }
-
- private:
-  int output_;
-};
-
 }  // namespace
 
 TEST_CASE("training: a signal stops the run that it was sent to, and no later one", "[training]") {
@@ -369,7 +349,7 @@ TEST_CASE("training: a signal stops the run that it was sent to, and no later on
   const Tokenizer tokenizer = Tokenizer::of_characters(text, "text");
   ModelConfig config = small_model("average");
   config.vocabulary = tokenizer.size();
-  const Dataset data("text", text, tokenizer, C);
+  const TextTask task("text", text, tokenizer, C);
   const auto status_of = [&](const std::string& name, Index steps) {
     TrainingRun run;
     run.model = config;
@@ -382,7 +362,7 @@ TEST_CASE("training: a signal stops the run that it was sent to, and no later on
     run.device = {.device = "cpu", .threads = 1};
     std::filesystem::create_directory(run.run);
     const Silence silence;
-    return train(run, data, tokenizer, fingerprint(text));
+    return train(run, task);
   };
   struct sigaction own {
   }, before{};

@@ -9,13 +9,13 @@
 #include "error_of.hpp"
 #include "network/initial_weights.hpp"
 #include "network/model.hpp"
-#include "runs/warm_start.hpp"
+#include "tasks/text/warm_start.hpp"
 
 using namespace abh;
 
 namespace {
 
-Checkpoint old_model(const Tokenizer& tokenizer) {
+TextModel old_model(const Tokenizer& tokenizer) {
   ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 6, .vocabulary = tokenizer.size()};
   config.mixer = "metric";
   config.conv_kernel = 2;
@@ -25,7 +25,7 @@ Checkpoint old_model(const Tokenizer& tokenizer) {
   for (const Parameter& parameter : parameter_table(config))
     weights.resize(weights.size() + static_cast<std::size_t>(parameter.count));
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 100 + static_cast<float>(i);  // each another
-  return {config, tokenizer, weights, 12, 1.5};
+  return {config, tokenizer, weights, 12};
 }
 
 using Weights = std::map<std::string, std::vector<float>>;
@@ -47,7 +47,7 @@ std::vector<float> row(const std::vector<float>& table, Index index, Index width
 
 TEST_CASE("warm start: rows go by character, what is new is that of a new model, the rest stays", "[warm_start]") {
   const Tokenizer letters = Tokenizer::of_characters("\nbdx", "x");
-  const Checkpoint old = old_model(letters);
+  const TextModel old = old_model(letters);
   // It lacks d and x, and has a, c and the euro sign besides.
   const std::string text = "b\na\ncab\xe2\x82\xac";
   for (const Index context : {Index{6}, Index{4}, Index{9}}) {
@@ -88,7 +88,7 @@ TEST_CASE("warm start: rows go by character, what is new is that of a new model,
 
 TEST_CASE("warm start: bytes and a text without anything new leave the model as it is", "[warm_start]") {
   for (const Tokenizer& tokenizer : {Tokenizer::of_bytes(), Tokenizer::of_characters("abc", "x")}) {
-    const Checkpoint old = old_model(tokenizer);
+    const TextModel old = old_model(tokenizer);
     const WarmStart start = warm_start(old, 6, "cab", "text.txt", 0.1, 3);
     CHECK(start.tokenizer.vocabulary() == tokenizer.vocabulary());
     CHECK((start.weights == old.weights));

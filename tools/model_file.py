@@ -150,6 +150,7 @@ SETTINGS = {
     "logit_scale": (Real(), "1"),
     "positions": (OneOf(*POSITIONS), "seen"),
     "alibi_slopes": (OneOf("formula", "interleaved"), "formula"),
+    "task": (OneOf("text"), "text"),
 }
 
 # Of files (src/files/safetensors.hpp): which keys their writer knew.

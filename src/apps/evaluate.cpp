@@ -12,11 +12,11 @@
 #include "program/flags.hpp"
 #include "program/machine_flags.hpp"
 #include "program/run_program.hpp"
-#include "runs/by_character.hpp"
 #include "runs/checkpoint.hpp"
-#include "runs/evaluation.hpp"
 #include "runs/progress.hpp"
+#include "tasks/text/by_character.hpp"
 #include "tasks/text/dataset.hpp"
+#include "tasks/text/evaluation.hpp"
 #include "tasks/text/plain_text.hpp"
 
 namespace abh {
@@ -58,9 +58,11 @@ int body(int argc, char** argv) {
 
   const std::string model_file = checkpoint_path(run_or_file, flags.given("checkpoint"));
   const Checkpoint checkpoint = read_checkpoint(model_file);
-  if (cut.context == 0) cut.context = checkpoint.config.context;
+  const TextModel model =
+      text_model(checkpoint.config, checkpoint.task, checkpoint.weights, checkpoint.step, model_file);
+  if (cut.context == 0) cut.context = model.config.context;
   std::string text = read_text_file(path);
-  const std::vector<std::string> notes = prepare_text(text, path, path, &checkpoint.tokenizer);
+  const std::vector<std::string> notes = prepare_text(text, path, path, &model.tokenizer);
   const std::string name = corpus_name(path);
   // A picture that cannot be written is found now, not when it is drawn.
   if (svg.empty()) svg = std::filesystem::path(model_file).replace_filename("evaluate.svg").string();
@@ -70,7 +72,7 @@ int body(int argc, char** argv) {
 
   for (const std::string& note : notes) std::cout << one_line(note) << "\n";
   std::cout << "model: " << one_line(model_file) << ", step " << checkpoint.step << "; windows of " << cut.context
-            << " " << checkpoint.tokenizer.unit() << "s" << (cut.chunk ? ", in chunks of " + to_text(cut.chunk) : "")
+            << " " << model.tokenizer.unit() << "s" << (cut.chunk ? ", in chunks of " + to_text(cut.chunk) : "")
             << "; device " << resolved_device(device.device) << ", " << type << "\n";
   std::optional<ByCharacter> rows;
   if (by_character) rows.emplace(Progress::on_terminal() && Progress::colour_wanted());
@@ -79,7 +81,7 @@ int body(int argc, char** argv) {
     rows->add(character, nats);
     if (character == "\n") flush_standard_output();  // whoever reads may have gone
   };
-  const Evaluation evaluation = evaluate_text(device, type, checkpoint, cut, text, path, show);
+  const Evaluation evaluation = evaluate_text(device, type, model, cut, text, path, show);
   const std::string line = evaluation_line(name, evaluation);
   if (rows) {
     rows->finish();

@@ -10,9 +10,9 @@
 #include "program/machine_flags.hpp"
 #include "program/run_program.hpp"
 #include "runs/checkpoint.hpp"
-#include "runs/generator.hpp"
-#include "runs/stop_text.hpp"
+#include "tasks/text/generator.hpp"
 #include "tasks/text/plain_text.hpp"
+#include "tasks/text/stop_text.hpp"
 
 namespace abh {
 namespace {
@@ -49,20 +49,22 @@ int body(int argc, char** argv) {
   if (flags.given("stop") && stop.empty()) throw UsageError("--stop: expected a text, found \"\"");
   require_device(device, type);
 
-  const Checkpoint checkpoint = read_checkpoint(checkpoint_path(run_or_file, flags.given("checkpoint")));
+  const std::string path = checkpoint_path(run_or_file, flags.given("checkpoint"));
+  const Checkpoint checkpoint = read_checkpoint(path);
+  const TextModel model = text_model(checkpoint.config, checkpoint.task, checkpoint.weights, checkpoint.step, path);
   if (prompt == "-") {
     prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
     if (std::ferror(stdin)) throw Error("standard input: cannot be read");
   }
-  if (!flags.given("prompt")) prompt = opening_of_text(checkpoint.tokenizer);
+  if (!flags.given("prompt")) prompt = opening_of_text(model.tokenizer);
   // What it has to say of the prompt has no place: standard output is for the text.
-  prepare_text(prompt, "prompt", "", &checkpoint.tokenizer);
-  std::vector<Token> prompt_tokens = checkpoint.tokenizer.encode(prompt, "prompt");
+  prepare_text(prompt, "prompt", "", &model.tokenizer);
+  std::vector<Token> prompt_tokens = model.tokenizer.encode(prompt, "prompt");
   // One that could never come would be a mistake.
-  checkpoint.tokenizer.encode(stop, "--stop", [](Token) {});
-  Generator generator(device, checkpoint, type);
+  model.tokenizer.encode(stop, "--stop", [](Token) {});
+  Generator generator(device, model, type);
   if (prompt_tokens.empty()) {
-    prompt_tokens = checkpoint.tokenizer.encode(opening_of_text(checkpoint.tokenizer), "prompt");
+    prompt_tokens = model.tokenizer.encode(opening_of_text(model.tokenizer), "prompt");
   }
   const auto print = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); };
   for (Index sample = 0; sample < samples; ++sample, ++settings.seed) {
@@ -74,7 +76,7 @@ int body(int argc, char** argv) {
     generator.feed(prompt_tokens);
     StopText until(stop);
     for (Index i = 0; i < tokens && !until.found(); ++i) {
-      print(until.add(checkpoint.tokenizer.decode(generator.next(settings))));
+      print(until.add(model.tokenizer.decode(generator.next(settings))));
       flush_standard_output();
     }
     print(until.held_back());

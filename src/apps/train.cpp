@@ -24,14 +24,15 @@
 #include "program/flags.hpp"
 #include "program/machine_flags.hpp"
 #include "program/run_program.hpp"
-#include "runs/generator.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
-#include "runs/warm_start.hpp"
 #include "settings/presets.hpp"
 #include "settings/schedule.hpp"
 #include "settings/setting_flags.hpp"
+#include "tasks/text/generator.hpp"
 #include "tasks/text/plain_text.hpp"
+#include "tasks/text/text_task.hpp"
+#include "tasks/text/warm_start.hpp"
 
 namespace abh {
 namespace {
@@ -104,7 +105,7 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
   Arguments stored;
   stored.preset = given.preset;
   stored.out = stored.resume = given.resume;
-  stored.tokenizer = state.tokenizer.kind();
+  stored.tokenizer = tokenizer_of(state.task, resume_path(given.resume)).kind();
   stored.model = state.config;
   stored.training = state.training;
   Flags again("train", "");
@@ -118,7 +119,7 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
 // The shape of a model that training begins with stands in its file. The command line may say it again; another context
 // is given to the new run.
 void require_same_model(int argc, char** argv, const Flags& flags, const Arguments& given, const std::string& path,
-                        const Checkpoint& start) {
+                        const TextModel& start) {
   const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
     throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
                 "; with --init-from, the model is that of the file but for --context");
@@ -233,7 +234,7 @@ void go_on_with(const RunState& state, const Flags& flags, Arguments& a) {
   a.out = a.resume;
   a.model = state.config;
   a.training = training;
-  a.tokenizer = state.tokenizer.kind();
+  a.tokenizer = tokenizer_of(state.task, resume_path(a.resume)).kind();
   if (!flags.given("data")) a.data = remembered_data(a.resume).value_or(a.data);
   if (training.steps < state.step) {
     throw Error("--steps: the run in " + a.resume + " has made " + to_text(state.step) +
@@ -298,7 +299,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
   std::optional<RunLock> lock;
-  std::optional<Checkpoint> start;
+  std::optional<TextModel> start;
   const std::string start_path = checkpoint_path(a.init_from);
   if (flags.given("resume") && flags.given("init-from")) {
     throw UsageError("--init-from: expected a new run, found --resume, which goes on with weights of its own");
@@ -313,11 +314,13 @@ int train_in(Processes& processes, int argc, char** argv) {
     go_on_with(*run.resume, flags, a);
   } else if (flags.given("init-from")) {
     if (a.init_from.empty()) throw UsageError("--init-from: expected a run folder or a file, found \"\"");
-    start = read_checkpoint(start_path);
+    const Checkpoint stored = read_checkpoint(start_path);
+    start = text_model(stored.config, stored.task, stored.weights, stored.step, start_path);
     std::error_code ignored;
     if (a.overwrite && std::filesystem::equivalent(std::filesystem::path(start_path).parent_path(), a.out, ignored)) {
       throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
     }
+    if (start->config.classes) throw Error(start_path + ": this model tells classes apart: it cannot learn to write");
     if (!start->config.causal) throw Error(start_path + ": this model sees later positions: it cannot learn to write");
     require_same_model(argc, argv, flags, a, start_path, *start);
     const Index context = flags.given("context") ? a.model.context : start->config.context;
@@ -339,17 +342,16 @@ int train_in(Processes& processes, int argc, char** argv) {
     const Tokenizer bytes = Tokenizer::of_bytes();
     notes = prepare_text(text, a.data, a.data, start ? &start->tokenizer : a.tokenizer == "byte" ? &bytes : nullptr);
   }
-  const std::string data_fingerprint = fingerprint(text);
   WarmStart warm;
   if (start) warm = warm_start(*start, a.model.context, text, a.data, a.training.init_std, a.training.seed);
-  const Tokenizer tokenizer = run.resume              ? run.resume->tokenizer
+  const Tokenizer tokenizer = run.resume              ? tokenizer_of(run.resume->task, resume_path(a.resume))
                               : start                 ? warm.tokenizer
                               : a.tokenizer == "byte" ? Tokenizer::of_bytes()
                                                       : Tokenizer::of_characters(text, a.data);
   a.model.vocabulary = tokenizer.size();
   check_model(a.model);
   check_training(a.model, a.training);
-  const Dataset data(a.data, text, tokenizer, a.model.context);
+  const TextTask task(a.data, text, tokenizer, a.model.context);
   std::string().swap(text);  // its tokens are all that is needed
   for (const std::string& note : notes) std::cout << one_line(note) << "\n";
 
@@ -357,8 +359,8 @@ int train_in(Processes& processes, int argc, char** argv) {
       a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
   const NetworkMemory sampling = model_memory({.device = "cpu"}, a.model, generation_extent(a.model));
   const std::size_t copies = (start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
-  const OtherMemory other{.text = data.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
-  print_settings(a, data, memory, sampling.state_bytes, other);
+  const OtherMemory other{.text = task.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
+  print_settings(a, task.data(), memory, sampling.state_bytes, other);
   print_unused(flags, a.model);
   if (start) std::cout << one_line("init: from " + start_path + ", " + warm.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.text + other.files, other.text, fault_of_chunks(a.model).empty());
@@ -370,7 +372,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   run.data = a.data;
   run.device = a.device;
   run.recompute = a.recompute;
-  require_same_everywhere(run, data_fingerprint, processes);
+  require_same_everywhere(run, task.fingerprint(), processes);
   if (run.resume) {
     std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps << ", on "
               << one_line(a.data) << std::endl;
@@ -378,7 +380,7 @@ int train_in(Processes& processes, int argc, char** argv) {
   } else if (processes.leads()) {
     lock.emplace(claim_run_folder(a.out, a.data, a.overwrite));
   }
-  return train(run, data, tokenizer, data_fingerprint, processes);
+  return train(run, task, processes);
 }
 
 int body(int argc, char** argv) {

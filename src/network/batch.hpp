@@ -21,6 +21,20 @@ inline Batch batch_of_sequences(Index C, std::vector<Token> token_bc, std::vecto
   return {.B = B, .C = C, .token_bc = std::move(token_bc), .target_r = std::move(target_bc)};
 }
 
+// Sequences first_b ... first_b + B - 1 of a batch.
+inline Batch part_of(const Batch& batch, Index first_b, Index B) {
+  const auto rows = [&](const std::vector<Token>& of_all) {
+    const Index of_sequence = static_cast<Index>(of_all.size()) / batch.B;
+    const auto begin = of_all.begin() + first_b * of_sequence;
+    return std::vector<Token>(begin, begin + B * of_sequence);
+  };
+  return {.B = B,
+          .C = batch.C,
+          .token_bc = rows(batch.token_bc),
+          .mask_bc = rows(batch.mask_bc),
+          .target_r = rows(batch.target_r)};
+}
+
 // The same in the memory of a device. The mask is the business of a pass.
 struct DeviceBatch {
   const Token* token_bc = nullptr;

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <tuple>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -18,14 +19,15 @@
 namespace abh {
 
 const std::set<std::string>& keys_beside_settings() {
-  static const std::set<std::string> keys = {"tokenizer",       "vocabulary",        "step",
-                                             "validation_loss", "validation_tokens", "format"};
-  return keys;
+  static const std::set<std::string> all = [] {
+    std::set<std::string> keys = {"task", "step", "validation_loss", "validation_tokens", "format"};
+    for (const TaskKind& kind : task_kinds()) keys.insert(kind.keys.begin(), kind.keys.end());
+    return keys;
+  }();
+  return all;
 }
 
 namespace {
-
-using Metadata = std::map<std::string, std::string>;
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -99,9 +101,11 @@ const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::s
 // The metadata of a model, complete. What is missing and cannot be seen is named all at once.
 Metadata model_metadata(const SafetensorsFile& file) {
   Metadata metadata = file.metadata();
-  const auto require = [&](const std::vector<const char*>& keys) {
-    std::vector<std::string> missing;
-    for (const char* key : keys) {
+  const TaskKind& task = kind_of_task(metadata, file.path());
+  const auto require = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> keys = task.keys, missing;
+    keys.insert(keys.end(), settings.begin(), settings.end());
+    for (const std::string& key : keys) {
       if (!metadata.count(key)) missing.push_back(key);
     }
     if (!missing.empty()) {
@@ -110,7 +114,7 @@ Metadata model_metadata(const SafetensorsFile& file) {
     }
   };
   if (!is_from_elsewhere(file)) {
-    require({"tokenizer", "vocabulary", "layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
+    require({"layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
     return metadata;
   }
   const Metadata settings = ModelConfig().metadata();
@@ -121,8 +125,8 @@ Metadata model_metadata(const SafetensorsFile& file) {
   const std::string position = "embedding.position_cd";
   if (file.has(position)) metadata.try_emplace("context", to_text(matrix_shape(file, position)[0]));
   metadata.try_emplace("positions", file.has(position) ? "learned" : "none");
-  if (metadata.count("tokenizer") && metadata["tokenizer"] == "byte") metadata.try_emplace("vocabulary", "");
-  require({"tokenizer", "vocabulary", "layers", "heads", "mixer", "context"});
+  task.complete(metadata);
+  require({"layers", "heads", "mixer", "context"});
   const std::vector<Index>& token = matrix_shape(file, "embedding.token_vd");
   metadata.try_emplace("vocabulary_size", to_text(token[0]));
   metadata.try_emplace("channels", to_text(token[1]));
@@ -148,17 +152,12 @@ std::optional<Number> optional_number_of(const SafetensorsFile& file, const std:
   return number_of<Number>(file, key);
 }
 
-Metadata common_metadata(const ModelConfig& config, const Tokenizer& tokenizer, Index step) {
+Metadata common_metadata(const ModelConfig& config, const Metadata& task, Index step) {
   Metadata metadata = config.metadata();
   metadata["format"] = "pt";  // what readers of the format expect of row-major tensors
-  metadata["tokenizer"] = tokenizer.kind();
-  metadata["vocabulary"] = tokenizer.vocabulary();
+  metadata.insert(task.begin(), task.end());
   metadata["step"] = to_text(step);
   return metadata;
-}
-
-Tokenizer read_tokenizer(const Metadata& metadata, const std::string& path) {
-  return Tokenizer::from_metadata(metadata.at("tokenizer"), metadata.at("vocabulary"), path);
 }
 
 // Metadata that a program's own flags would not accept.
@@ -190,18 +189,19 @@ void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConf
   }
 }
 
-ModelConfig read_config(const SafetensorsFile& file, const Metadata& metadata, const Tokenizer& tokenizer) {
+// The network, and what the metadata say of the task, which has looked at both.
+std::pair<ModelConfig, Metadata> read_network(const SafetensorsFile& file, const Metadata& metadata) {
   ModelConfig config = ModelConfig::from_metadata(metadata, file.path(), file.version());
   check_read(file.path(), [&] {
     config.check();
     if (is_from_elsewhere(file)) see_widths(file, metadata, config);
     check_model(config);
   });
-  if (config.vocabulary != tokenizer.size()) {
-    throw Error(file.path() + ": metadata vocabulary_size: expected the " + std::to_string(tokenizer.size()) +
-                " of the tokenizer, found " + std::to_string(config.vocabulary));
-  }
-  return config;
+  const TaskKind& kind = kind_of_task(metadata, file.path());
+  kind.check(metadata, config, file.path());
+  Metadata task = {{"task", kind.name}};
+  for (const std::string& key : kind.keys) task[key] = metadata.at(key);
+  return {config, task};
 }
 
 }  // namespace
@@ -220,7 +220,7 @@ std::string checkpoint_path(const std::string& run_or_file, bool given) {
 }
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  Metadata metadata = common_metadata(checkpoint.config, checkpoint.tokenizer, checkpoint.step);
+  Metadata metadata = common_metadata(checkpoint.config, checkpoint.task, checkpoint.step);
   if (checkpoint.validation_loss) metadata["validation_loss"] = to_text(*checkpoint.validation_loss);
   if (checkpoint.validation_tokens) metadata["validation_tokens"] = to_text(checkpoint.validation_tokens);
   std::vector<SafetensorsOutput> outputs;
@@ -234,14 +234,13 @@ Checkpoint read_checkpoint(const std::string& path) {
     throw Error(path + ": holds what a run needs to go on, expected a model, the model.safetensors beside it");
   }
   const Metadata metadata = model_metadata(file);
-  const Tokenizer tokenizer = read_tokenizer(metadata, path);
-  const ModelConfig config = read_config(file, metadata, tokenizer);
+  auto [config, task] = read_network(file, metadata);
   std::set<std::string> known;
   std::vector<float> weights = read_arena(file, parameter_table(config), "", known);
   require_only(file, known);
   const bool counts_steps = !is_from_elsewhere(file) || file.metadata().count("step");
   return {config,
-          tokenizer,
+          task,
           std::move(weights),
           counts_steps ? number_of<Index>(file, "step") : 0,
           optional_number_of<double>(file, "validation_loss"),
@@ -249,7 +248,7 @@ Checkpoint read_checkpoint(const std::string& path) {
 }
 
 void write_run_state(const std::string& path, const RunState& state) {
-  Metadata metadata = common_metadata(state.config, state.tokenizer, state.step);
+  Metadata metadata = common_metadata(state.config, state.task, state.step);
   for (const auto& [key, value] : state.training.metadata()) metadata["training." + key] = value;
   metadata["data"] = state.data_fingerprint;
   metadata["log"] = state.log_position;
@@ -276,8 +275,7 @@ RunState read_run_state(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::read(path);
   RunState state;
   const Metadata metadata = model_metadata(file);
-  state.tokenizer = read_tokenizer(metadata, path);
-  state.config = read_config(file, metadata, state.tokenizer);
+  std::tie(state.config, state.task) = read_network(file, metadata);
   state.data_fingerprint = text_of(file, "data");
   state.log_position = text_of(file, "log");
   Metadata training;

@@ -8,7 +8,7 @@
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
 #include "settings/config.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/task.hpp"
 
 namespace abh {
 
@@ -16,10 +16,10 @@ namespace abh {
 const std::set<std::string>& keys_beside_settings();
 
 // A model as it is stored in RUN/model.safetensors: the weights as F32 under their names, and in __metadata__ the
-// configuration, the tokenizer and where the weights come from.
+// configuration, the task (Task::metadata) and where the weights come from.
 struct Checkpoint {
   ModelConfig config;
-  Tokenizer tokenizer;
+  Metadata task;
   std::vector<float> weights;             // in the order of the arena, see parameter_table
   Index step = 0;                         // optimizer steps behind these weights
   std::optional<double> validation_loss;  // nats per token; none if it was never measured
@@ -33,7 +33,7 @@ inline constexpr Index recent_steps = 50;
 struct RunState {
   ModelConfig config;
   TrainingConfig training;
-  Tokenizer tokenizer = Tokenizer::of_bytes();
+  Metadata task;
   std::string data_fingerprint;
   std::string log_position;  // of RUN/log.csv, see RunLog::position
   Index step = 0;            // optimizer steps done

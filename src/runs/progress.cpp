@@ -98,16 +98,4 @@ void Progress::finish(std::string_view text) {
   out_ << (live ? "\r\x1b[K" : "") << text << '\n' << std::flush;
 }
 
-std::string loss_text(double nats, const std::string& token) {
-  return fixed_text(nats, 4) + " nats/" + token + " (" + fixed_text(nats / std::numbers::ln2, 4) + " bits/" + token +
-         ")";
-}
-
-std::string final_line(std::string_view corpus, const std::string& token, Index step, std::optional<double> train_loss,
-                       double val_loss, double best_loss, Index best_step, Index tokens_per_s) {
-  return "final: corpus " + one_line(std::string(corpus)) + ", step " + to_text(step) + ", train " +
-         (train_loss ? fixed_text(*train_loss, 4) : "-") + ", val " + loss_text(val_loss, token) + ", best " +
-         fixed_text(best_loss, 4) + " at step " + to_text(best_step) + ", " + to_text(tokens_per_s) + " tokens/s";
-}
-
 }  // namespace abh

@@ -60,13 +60,4 @@ class Progress {
   std::string live_;  // the live line as printed; empty if there is none
 };
 
-// "1.5000 nats/char (2.1640 bits/char)"; `token` is what the loss is for, char or byte.
-std::string loss_text(double nats, const std::string& token);
-
-// The last line of a run's output, without the line break:
-// `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
-// A run of no steps has no training loss: `train -`.
-std::string final_line(std::string_view corpus, const std::string& token, Index step, std::optional<double> train_loss,
-                       double val_loss, double best_loss, Index best_step, Index tokens_per_s);
-
 }  // namespace abh

@@ -23,7 +23,6 @@
 #include "network/initial_weights.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
-#include "runs/generator.hpp"
 #include "runs/log.hpp"
 #include "runs/progress.hpp"
 #include "runs/run_folder.hpp"
@@ -98,7 +97,6 @@ class Stopwatch {
   double seconds_ = 0;
 };
 
-constexpr Index sample_length = 1000;
 constexpr auto longest_sample_of_stopped = std::chrono::seconds(2);
 
 // Between two looks for a signal, so that the processes need not wait for each other after every batch.
@@ -106,16 +104,14 @@ constexpr auto shortest_stretch = std::chrono::milliseconds(50);
 
 class Trainer {
  public:
-  Trainer(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& fingerprint,
-          Processes& processes)
+  Trainer(const TrainingRun& run, const Task& task, Processes& processes)
       : run_(run),
         processes_(processes),
-        data_(data),
+        task_(task),
         C_(run.model.context),
         model_(make_model(run.device, run.model,
                           training_extent(run.model, run.training, run.recompute, processes.size()),
                           run.training.dropout, run.training.type, processes)),
-        batch_(empty_batch(run.training.batch)),
         progress_(run.training.steps, processes.size() == 1 && Progress::on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {
     if (processes_.leads()) {
@@ -136,8 +132,8 @@ class Trainer {
       model_->write(Model::Arena::second_moments, state_.second_moments);
       if (averages()) model_->write(Model::Arena::average, state_.average);
     } else {
-      state_.tokenizer = tokenizer;
-      state_.data_fingerprint = fingerprint;
+      state_.task = task.metadata();
+      state_.data_fingerprint = task.fingerprint();
       const std::vector<float> weights =
           !run.weights.empty()
               ? run.weights
@@ -187,11 +183,7 @@ class Trainer {
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
 
   // The batch of the next step.
-  void draw_batch() {
-    const TrainingConfig& training = run_.training;
-    data_.training_batch(batch_.token_bc.data(), batch_.target_r.data(), training.batch, C_, training.seed,
-                         static_cast<std::uint32_t>(state_.step));
-  }
+  void draw_batch() { batch_ = task_.training_batch(run_.training.batch, run_.training.seed, state_.step); }
 
   // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is. False if a
   // signal came before the evaluation was done: all of it is still due, to a run that goes on.
@@ -200,7 +192,7 @@ class Trainer {
     const bool last = state_.step == training.steps;
     std::optional<double> val_loss;
     if (last || due(state_.step, training.eval_every)) {
-      val_loss = evaluate(last ? data_.validation_rows(C_) : rows_on_the_way());
+      val_loss = evaluate(last ? task_.validation_rows() : rows_on_the_way());
       state_.pending_gradient_norm = val_loss ? std::nullopt : std::optional(gradient_norm);
       if (!val_loss) return false;
     }
@@ -219,7 +211,7 @@ class Trainer {
   }
 
   // Windows of an evaluation that is not the last.
-  Index rows_on_the_way() const { return data_.evaluation_rows(C_, run_.training.eval_tokens); }
+  Index rows_on_the_way() const { return task_.evaluation_rows(run_.training.eval_tokens); }
 
   // An estimate, from what steps and evaluations took so far, NaN before any: the steps to come and the evaluations
   // among and after them. Before the first evaluation a target counts as a third of a token of a step.
@@ -238,8 +230,9 @@ class Trainer {
     if (state_.step == steps) return 0;
     const Index on_the_way = every > 0 ? (steps - 1) / every - state_.step / every : 0;
     // The last one measures the best weights anew where they were measured on less.
-    const bool again = rows < data_.validation_rows(C_) && (on_the_way > 0 || state_.best_loss);
-    return on_the_way * data_.evaluation_targets(C_, rows) + (again ? 2 : 1) * data_.validation_targets();
+    const bool again = rows < task_.validation_rows() && (on_the_way > 0 || state_.best_loss);
+    return on_the_way * task_.evaluation_targets(rows) +
+           (again ? 2 : 1) * task_.evaluation_targets(task_.validation_rows());
   }
 
   void append_to_log(const LogRow& row) {
@@ -272,26 +265,17 @@ class Trainer {
     require(finite(state_.weights) && finite(state_.average), "a weight");
     require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
     draw_batch();
-    const auto shard = [&](Batch& batch, Index i) {
-      const Index size = batch.B * C_;
-      std::copy_n(batch_.token_bc.data() + i * size, size, batch.token_bc.data());
-      std::copy_n(batch_.target_r.data() + i * size, size, batch.target_r.data());
-    };
+    const Index B = run_.training.batch / run_.training.shards;
+    const auto shard = [&](Index i) { return part_of(batch_, i * B, B); };
     const auto always = [](Index) { return true; };
     require(std::isfinite(*sum_of_losses(run_.training.shards, shard, always)), "the next loss");
   }
 
-  Batch empty_batch(Index B) const {
-    const auto size = static_cast<std::size_t>(B * C_);
-    return batch_of_sequences(C_, std::vector<Token>(size), std::vector<Token>(size));
-  }
-
   // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order.
-  // draw(batch, i) fills batch i. The processes share them out. Now and then go_on(done) is asked, by
+  // draw(i) gives batch i. The processes share them out. Now and then go_on(done) is asked, by
   // all of them after the same batches; where it says no, there is no sum.
   template <class Draw, class GoOn>
   std::optional<double> sum_of_losses(Index batches, const Draw& draw, const GoOn& go_on) {
-    Batch batch = empty_batch(run_.training.batch / run_.training.shards);
     std::vector<double> sums(static_cast<std::size_t>(batches));
     const Index P = processes_.size();
     Index rounds = 1;
@@ -299,8 +283,7 @@ class Trainer {
       end = std::min(batches, first + rounds * P);
       const Clock::time_point begin = Clock::now();
       for (Index i = first + processes_.rank(); i < end; i += P) {
-        draw(batch, i);
-        sums[static_cast<std::size_t>(i)] = model_->evaluate(batch).loss_sum;
+        sums[static_cast<std::size_t>(i)] = model_->evaluate(draw(i)).loss_sum;
       }
       if (end == batches) break;
       const bool is_short = processes_.largest(Clock::now() - begin >= shortest_stretch) == 0;
@@ -320,7 +303,7 @@ class Trainer {
 
   // Mean loss over so many windows of the validation split, without dropout or label smoothing; none if a signal came.
   std::optional<double> validation_loss(Index rows, Evaluated& evaluated) {
-    const Index B = run_.training.batch / run_.training.shards, targets = data_.evaluation_targets(C_, rows);
+    const Index B = run_.training.batch / run_.training.shards, targets = task_.evaluation_targets(rows);
     Index counted = 0;
     const auto count = [&](Index done) {
       evaluation_watch_.stop();
@@ -330,10 +313,7 @@ class Trainer {
     };
     evaluation_watch_.start();
     const std::optional<double> sum =
-        sum_of_losses((rows + B - 1) / B,
-                      [&](Batch& batch, Index i) {
-                        data_.validation_batch(batch.token_bc.data(), batch.target_r.data(), B, C_, i * B, rows);
-                      },
+        sum_of_losses((rows + B - 1) / B, [&](Index i) { return task_.validation_batch(i * B, B, rows); },
                       [&](Index batches) {
                         count(batches * B * C_);
                         show(evaluated, evaluated.before + counted);
@@ -370,8 +350,8 @@ class Trainer {
       if (std::isfinite(loss)) return;
       throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");
     };
-    const bool whole = rows == data_.validation_rows(C_);
-    const Index targets = data_.evaluation_targets(C_, rows), tokens = whole ? 0 : targets;
+    const bool whole = rows == task_.validation_rows();
+    const Index targets = task_.evaluation_targets(rows), tokens = whole ? 0 : targets;
     const bool again = state_.best_loss && state_.best_tokens != tokens;
     Evaluated evaluated{.targets = (again ? 2 : 1) * targets};
     const std::optional<double> loss = averages()
@@ -419,17 +399,17 @@ class Trainer {
     write_run_state(resume_path(run_.run), state_);
     std::optional<LossPoint> best_point;
     if (state_.best_loss) best_point = {static_cast<double>(state_.best_step), *state_.best_loss};
-    write_file_atomically(run_.run + "/loss.svg", loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
-                                                                 losses(log_->rows(), &LogRow::val_loss), "Loss",
-                                                                 state_.tokenizer.unit(), best_point));
+    write_file_atomically(run_.run + "/loss.svg",
+                          loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
+                                         losses(log_->rows(), &LogRow::val_loss), "Loss", task_.unit(), best_point));
   }
 
   Checkpoint best() const {
     if (!state_.best_loss) {
       const std::vector<float>& now = averages() ? state_.average : state_.weights;
-      return {run_.model, state_.tokenizer, now, state_.step, std::nullopt};
+      return {run_.model, state_.task, now, state_.step, std::nullopt};
     }
-    return {run_.model, state_.tokenizer, state_.best_weights, state_.best_step, state_.best_loss, state_.best_tokens};
+    return {run_.model, state_.task, state_.best_weights, state_.best_step, state_.best_loss, state_.best_tokens};
   }
 
   void stop() {
@@ -442,27 +422,29 @@ class Trainer {
   // False if a signal came before the last evaluation was done.
   bool finish() {
     // A run of no steps, or one that was stopped and is to end there, has none yet.
-    if (!state_.last_loss && !evaluate(data_.validation_rows(C_))) return false;
+    if (!state_.last_loss && !evaluate(task_.validation_rows())) return false;
     save();
     write_sample();
     progress_.finish();
-    std::printf("%s\n", final_line(data_.name(), state_.tokenizer.kind(), state_.step, recent_loss(), *state_.last_loss,
-                                   *state_.best_loss, state_.best_step, tokens_per_second())
-                            .c_str());
+    const RunResult result{.step = state_.step,
+                           .train_loss = recent_loss(),
+                           .val_loss = *state_.last_loss,
+                           .best_loss = *state_.best_loss,
+                           .best_step = state_.best_step,
+                           .tokens_per_s = tokens_per_second()};
+    std::printf("%s\n", task_.final_line(result).c_str());
     return true;
   }
 
-  // What the best weights write. One token at a time, the CPU is as quick as any. Who stops the run does not wait long
-  // for it, and another model's sample does not stay.
+  // What the best weights make of the task. Who stops the run does not wait long for it, and another model's sample
+  // does not stay.
   void write_sample() {
     if (!processes_.leads()) return;
     const Checkpoint checkpoint = best();
-    const std::string prompt = opening_of_text(checkpoint.tokenizer);
-    const SamplingSettings settings{.temperature = 0.8, .seed = run_.training.seed};
     const Clock::time_point begin = Clock::now();
     const auto go_on = [&] { return stop_signal == 0 || Clock::now() - begin < longest_sample_of_stopped; };
     const std::optional<std::string> text =
-        generate_text({.device = "cpu", .threads = 1}, checkpoint, prompt, sample_length, settings, go_on);
+        task_.sample(checkpoint.config, checkpoint.weights, run_.training.seed, go_on);
     const std::string path = run_.run + "/sample.txt";
     if (text) return write_file_atomically(path, *text);
     std::filesystem::remove(path);
@@ -482,7 +464,7 @@ class Trainer {
 
   const TrainingRun& run_;
   Processes& processes_;
-  const Dataset& data_;
+  const Task& task_;
   Index C_;
   std::unique_ptr<Model> model_;
   Batch batch_;                // at work
@@ -518,10 +500,9 @@ void require_same_everywhere(const TrainingRun& run, const std::string& data_fin
   processes.largest(0);
 }
 
-int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& data_fingerprint,
-          Processes& processes) {
+int train(const TrainingRun& run, const Task& task, Processes& processes) {
   if (processes.leads()) require_writable(run.run);
-  Trainer trainer(run, data, tokenizer, data_fingerprint, processes);
+  Trainer trainer(run, task, processes);
   if (processes.leads()) remember_data(run.run, run.data);
   return trainer.train();
 }

@@ -8,8 +8,7 @@
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
 #include "settings/config.hpp"
-#include "tasks/text/dataset.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/task.hpp"
 
 namespace abh {
 
@@ -18,7 +17,7 @@ struct TrainingRun {
   ModelConfig model;
   TrainingConfig training;
   std::string run;   // the folder, which this program has locked
-  std::string data;  // where the text lies: kept in RUN/data.txt
+  std::string data;  // where the data lie: kept in RUN/data.txt
   DeviceChoice device;
   bool recompute = false;          // of NetworkExtent; changes no result, so it is no part of the run and not stored
   std::optional<RunState> resume;  // go on from here
@@ -33,7 +32,6 @@ void require_same_everywhere(const TrainingRun& run, const std::string& data_fin
 // the last line of it is the result. Returns the program's status: 0, or 129, 130 or 143 after SIGHUP, Ctrl-C or
 // SIGTERM, which save first. Error if a loss is not finite (the last good checkpoint stays), or a file cannot be
 // written. Of several processes, all with the same run, the first one writes; what ends one of them ends all.
-int train(const TrainingRun& run, const Dataset& data, const Tokenizer& tokenizer, const std::string& data_fingerprint,
-          Processes& processes = one_process());
+int train(const TrainingRun& run, const Task& task, Processes& processes = one_process());
 
 }  // namespace abh

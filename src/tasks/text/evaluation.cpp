@@ -1,4 +1,4 @@
-#include "runs/evaluation.hpp"
+#include "tasks/text/evaluation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 #include "base/utf8.hpp"
 #include "device/available.hpp"
 #include "network/mixers.hpp"
-#include "runs/progress.hpp"
 #include "tasks/text/dataset.hpp"
+#include "tasks/text/text_task.hpp"
 
 namespace abh {
 
@@ -58,10 +58,10 @@ class Characters {
 
 }  // namespace
 
-Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const Checkpoint& checkpoint,
+Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const TextModel& text_model,
                          const Cut& cut, std::string_view text, const std::string& path, const EachCharacter& each) {
-  const ModelConfig& config = checkpoint.config;
-  const Tokenizer& tokenizer = checkpoint.tokenizer;
+  const ModelConfig& config = text_model.config;
+  const Tokenizer& tokenizer = text_model.tokenizer;
   if (!config.causal) throw Error("this model sees later positions: its loss says nothing of how well it predicts");
   if (config.classes) throw Error("this model tells classes apart: it does not predict a text");
   if (config.has_position_table() && cut.context > config.context) {
@@ -80,7 +80,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
   const NetworkExtent extent{.B = B, .C = C, .chunk = cut.chunk};
   require_memory(host_bytes(device, model_memory(device, config, extent, type)), 0, fault.empty());
   const std::unique_ptr<Model> model = make_model(device, config, extent, 0, type);
-  model->write(Model::Arena::weights, checkpoint.weights);
+  model->write(Model::Arena::weights, text_model.weights);
 
   Evaluation evaluation;
   Characters characters(text, tokenizer.kind() == "byte", each);

@@ -1,4 +1,4 @@
-#include "runs/stop_text.hpp"
+#include "tasks/text/stop_text.hpp"
 
 #include <utility>
 

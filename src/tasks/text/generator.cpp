@@ -1,4 +1,4 @@
-#include "runs/generator.hpp"
+#include "tasks/text/generator.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -60,15 +60,15 @@ NetworkExtent generation_extent(const ModelConfig& config) {
   return {.B = 1, .C = chunk, .training = false, .positions = config.context, .chunk = chunk, .sequence = sequence};
 }
 
-Generator::Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type) {
-  const ModelConfig& config = checkpoint.config;
+Generator::Generator(const DeviceChoice& device, const TextModel& text_model, const std::string& type) {
+  const ModelConfig& config = text_model.config;
   if (config.classes) throw Error("this model tells classes apart: it cannot write a text");
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
   const NetworkExtent extent = generation_extent(config);
   limit_ = extent.sequence == unlimited ? 0 : extent.sequence;
   require_memory(host_bytes(device, model_memory(device, config, extent, type)));
   model_ = make_model(device, config, extent, 0, type);
-  model_->write(Model::Arena::weights, checkpoint.weights);
+  model_->write(Model::Arena::weights, text_model.weights);
   start();
 }
 
@@ -130,15 +130,15 @@ std::string opening_of_text(const Tokenizer& tokenizer) {
   return has_line_break ? "\n" : tokenizer.decode(0);
 }
 
-std::optional<std::string> generate_text(const DeviceChoice& device, const Checkpoint& checkpoint,
+std::optional<std::string> generate_text(const DeviceChoice& device, const TextModel& text_model,
                                          const std::string& prompt, Index count, const SamplingSettings& settings,
                                          const std::function<bool()>& go_on) {
-  Generator generator(device, checkpoint);
-  generator.feed(checkpoint.tokenizer.encode(prompt, "prompt"));
+  Generator generator(device, text_model);
+  generator.feed(text_model.tokenizer.encode(prompt, "prompt"));
   std::string text = prompt;
   for (Index i = 0; i < count; ++i) {
     if (!go_on()) return std::nullopt;
-    text += checkpoint.tokenizer.decode(generator.next(settings));
+    text += text_model.tokenizer.decode(generator.next(settings));
   }
   return text;
 }

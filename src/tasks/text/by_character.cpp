@@ -1,4 +1,4 @@
-#include "runs/by_character.hpp"
+#include "tasks/text/by_character.hpp"
 
 #include <algorithm>
 #include <string>

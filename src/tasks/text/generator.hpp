@@ -10,7 +10,7 @@
 
 #include "device/choice.hpp"
 #include "network/model.hpp"
-#include "runs/checkpoint.hpp"
+#include "tasks/text/text_model.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 namespace abh {
@@ -35,7 +35,7 @@ NetworkExtent generation_extent(const ModelConfig& config);
 // context; with recurrent mixers and no learned positions there is no such limit.
 class Generator {
  public:
-  Generator(const DeviceChoice& device, const Checkpoint& checkpoint, const std::string& type = "float");
+  Generator(const DeviceChoice& device, const TextModel& text_model, const std::string& type = "float");
 
   // Reads one token of the prompt, or all of them: the same up to rounding, but at the beginning of a text they go
   // through the network together, and what the model will have forgotten is not read.
@@ -65,7 +65,7 @@ std::string opening_of_text(const Tokenizer& tokenizer);
 
 // A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary; none if go_on, asked before
 // every token, says no.
-std::optional<std::string> generate_text(const DeviceChoice& device, const Checkpoint& checkpoint,
+std::optional<std::string> generate_text(const DeviceChoice& device, const TextModel& text_model,
                                          const std::string& prompt, Index count, const SamplingSettings& settings,
                                          const std::function<bool()>& go_on);
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runs/checkpoint.hpp"
+#include "tasks/text/text_model.hpp"
 
 namespace abh {
 
@@ -20,7 +20,7 @@ struct WarmStart {
 // Every character of `old` keeps its row in the token table and the logit bias, also one that `text` lacks, and so do
 // the positions that both contexts have. What is new is that of a new model, from init_std and seed. `text` is what
 // read_text_file(path) gave. Error if it is no text for the tokenizer of `old`.
-WarmStart warm_start(const Checkpoint& old, Index context, const std::string& text, const std::string& path,
+WarmStart warm_start(const TextModel& old, Index context, const std::string& text, const std::string& path,
                      double init_std, std::uint64_t seed);
 
 }  // namespace abh

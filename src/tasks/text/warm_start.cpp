@@ -1,4 +1,4 @@
-#include "runs/warm_start.hpp"
+#include "tasks/text/warm_start.hpp"
 
 #include <algorithm>
 #include <map>
@@ -25,7 +25,7 @@ std::vector<Token> source_rows(const Parameter& parameter, const ModelConfig& ol
 
 }  // namespace
 
-WarmStart warm_start(const Checkpoint& old, Index context, const std::string& text, const std::string& path,
+WarmStart warm_start(const TextModel& old, Index context, const std::string& text, const std::string& path,
                      double init_std, std::uint64_t seed) {
   WarmStart start{old.config, old.tokenizer.extended_by(text, path), {}, {}};
   start.config.context = context;

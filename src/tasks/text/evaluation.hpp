@@ -7,7 +7,7 @@
 
 #include "device/choice.hpp"
 #include "network/model.hpp"
-#include "runs/checkpoint.hpp"
+#include "tasks/text/text_model.hpp"
 
 namespace abh {
 
@@ -32,7 +32,7 @@ struct Cut {
 // in chunks for one chunk and what enters it, beside the text. Error if the text is shorter than two tokens or holds a
 // character outside the vocabulary, if the windows are longer than the model's position table, if the model sees later
 // positions, or in chunks if it cannot be computed so.
-Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const Checkpoint& checkpoint,
+Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const TextModel& text_model,
                          const Cut& cut, std::string_view text, const std::string& path, const EachCharacter& each);
 
 // The last line of evaluate's output, without the line break:

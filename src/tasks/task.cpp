@@ -1,0 +1,25 @@
+#include "tasks/task.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "tasks/text/text_task.hpp"
+
+namespace abh {
+
+const std::vector<TaskKind>& task_kinds() {
+  static const std::vector<TaskKind> kinds = {text_kind()};
+  return kinds;
+}
+
+const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source) {
+  const auto entry = metadata.find("task");
+  const std::string name = entry == metadata.end() ? task_kinds().front().name : entry->second;
+  std::vector<std::string> known;
+  for (const TaskKind& kind : task_kinds()) {
+    if (kind.name == name) return kind;
+    known.push_back(kind.name);
+  }
+  throw Error(source + ": metadata task: expected " + listed(known) + ", found \"" + one_line(name) + "\"");
+}
+
+}  // namespace abh

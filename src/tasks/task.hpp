@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "network/batch.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+using Metadata = std::map<std::string, std::string>;
+
+// What a run came to, for its last line.
+struct RunResult {
+  Index step = 0;
+  std::optional<double> train_loss;  // nats a target; none of a run of no steps
+  double val_loss = 0, best_loss = 0;
+  Index best_step = 0;
+  Index tokens_per_s = 0;
+};
+
+// What is learned: the data, what a network is asked about them, and how that is shown to people. It knows nothing of
+// devices.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // Of a checkpoint: its name and what it takes to make it again, but for the data.
+  virtual Metadata metadata() const = 0;
+  // Of the data: a run that goes on has the same.
+  virtual std::string fingerprint() const = 0;
+  // Bytes of memory that the data take.
+  virtual std::size_t bytes() const = 0;
+
+  // The batch of a step: B sequences, drawn by the seed, the same in every process.
+  virtual Batch training_batch(Index B, std::uint64_t seed, Index step) const = 0;
+
+  // The validation set has so many rows, each a sequence with its targets. An evaluation on about so many tokens takes
+  // some of them, spread evenly (0: all), and counts so many targets.
+  virtual Index validation_rows() const = 0;
+  virtual Index evaluation_rows(Index tokens) const = 0;
+  virtual Index evaluation_targets(Index rows) const = 0;
+  // Rows first ... first + B - 1 of the `rows` of an evaluation; behind the last one nothing is asked.
+  virtual Batch validation_batch(Index first, Index B, Index rows) const = 0;
+
+  // What a target is, for people: "character".
+  virtual std::string unit() const = 0;
+  // The last line of a run's output, without the line break.
+  virtual std::string final_line(const RunResult& result) const = 0;
+  // What a network with these weights makes of the task, for RUN/sample.txt; none if go_on, asked now and then, says
+  // no.
+  virtual std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights,
+                                            std::uint64_t seed, const std::function<bool()>& go_on) const = 0;
+};
+
+// What is known of a task before there is one.
+struct TaskKind {
+  const char* name;     // of --task, and in checkpoints
+  const char* summary;  // one line
+  // Error, which names `source`, if the metadata of a checkpoint are none of this task with such a network.
+  void (*check)(const Metadata& metadata, const ModelConfig& config, const std::string& source);
+  // Those of the checkpoint's metadata that are the task's, and what of them files from elsewhere need not say.
+  std::vector<std::string> keys;
+  void (*complete)(Metadata& metadata);
+};
+
+// Every task. A line here is all that programs know of one.
+const std::vector<TaskKind>& task_kinds();
+
+// The kind of task that a checkpoint is of: that of its key `task`; without one, as files were written before there
+// were several, text. Error, which names `source`, for one that is not known.
+const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source);
+
+}  // namespace abh

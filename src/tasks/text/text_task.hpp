@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "tasks/task.hpp"
+#include "tasks/text/dataset.hpp"
+#include "tasks/text/tokenizer.hpp"
+
+namespace abh {
+
+// Texts, token after token: at every position of a window the next token is asked for.
+class TextTask : public Task {
+ public:
+  // Errors as of Dataset. The fingerprint is that of the bytes of the text.
+  TextTask(const std::string& path, std::string_view text, Tokenizer tokenizer, Index context);
+
+  const Dataset& data() const { return data_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+  Metadata metadata() const override;
+  std::string fingerprint() const override { return fingerprint_; }
+  std::size_t bytes() const override { return data_.bytes(); }
+  Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
+  Index validation_rows() const override { return data_.validation_rows(C_); }
+  Index evaluation_rows(Index tokens) const override { return data_.evaluation_rows(C_, tokens); }
+  Index evaluation_targets(Index rows) const override { return data_.evaluation_targets(C_, rows); }
+  Batch validation_batch(Index first, Index B, Index rows) const override;
+  std::string unit() const override { return tokenizer_.unit(); }
+  // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
+  // A run of no steps has no training loss: `train -`.
+  std::string final_line(const RunResult& result) const override;
+  // What the network writes after a line break. One token at a time, the CPU is as quick as any.
+  std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
+                                    const std::function<bool()>& go_on) const override;
+
+ private:
+  Batch empty_batch(Index B) const;
+
+  std::string fingerprint_;
+  Tokenizer tokenizer_;
+  Index C_;
+  Dataset data_;
+};
+
+TaskKind text_kind();
+
+// What a checkpoint says of a task of texts with this tokenizer.
+Metadata metadata_of(const Tokenizer& tokenizer);
+// The tokenizer of a checkpoint; Error as of Tokenizer::from_metadata.
+Tokenizer tokenizer_of(const Metadata& metadata, const std::string& source);
+
+// "1.5000 nats/char (2.1640 bits/char)"; `token` is what the loss is for, char or byte.
+std::string loss_text(double nats, const std::string& token);
+
+}  // namespace abh

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace abh {
+
+// Standard output goes nowhere while it lives.
+class Silence {
+ public:
+  Silence() : output_(::dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    const int nowhere = ::open("/dev/null", O_WRONLY);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::close(nowhere);
+  }
+  ~Silence() {
+    std::fflush(stdout);
+    ::dup2(output_, STDOUT_FILENO);
+    ::close(output_);
+  }
+
+ private:
+  int output_;
+};
+
+}  // namespace abh
