@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ namespace abh {
 namespace {
 
 struct Arguments {
+  std::string task = "text";
   std::string data = "data/tinyshakespeare.txt";
   std::string tokenizer = "char";
   std::string preset;
@@ -53,18 +55,38 @@ struct Arguments {
 
 // What may be other in a resumed run: its end, what it measures and writes on the way, where its text lies, and how the
 // machine computes. Of all this the end alone changes a weight that the run makes: the learning rate falls towards it.
-constexpr std::pair<const char*, Index TrainingConfig::*> changeable_settings[] = {
-    {"steps", &TrainingConfig::steps},
-    {"eval-every", &TrainingConfig::eval_every},
-    {"eval-tokens", &TrainingConfig::eval_tokens},
-    {"checkpoint-every", &TrainingConfig::checkpoint_every},
-    {"log-every", &TrainingConfig::log_every}};
-const std::vector<std::string> changeable = {
-    "--data",      "--steps",  "--eval-every", "--eval-tokens", "--checkpoint-every",
-    "--log-every", "--device", "--threads",    "--gemm",        "--recompute"};
+const std::vector<std::string>& changeable() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> flags = {"--data"};
+    for (const auto& [flag, key] : changeable_settings()) flags.push_back("--" + flag);
+    flags.insert(flags.end(), {"--device", "--threads", "--gemm", "--recompute"});
+    return flags;
+  }();
+  return all;
+}
+
+// `stored`, with what may change as `given` has it, where wanted(flag).
+template <class Wanted>
+TrainingConfig changed(const TrainingConfig& stored, const TrainingConfig& given, const Wanted& wanted) {
+  std::map<std::string, std::string> settings = stored.metadata();
+  const std::map<std::string, std::string> others = given.metadata();
+  for (const auto& [flag, key] : changeable_settings()) {
+    if (!wanted(flag)) continue;
+    settings.erase(key);
+    if (const auto other = others.find(key); other != others.end()) settings.insert(*other);
+  }
+  return TrainingConfig::from_metadata(settings, "--resume");
+}
 
 void add_flags(Flags& flags, Arguments& a) {
   flags.section("Data and output");
+  std::vector<std::string> tasks;
+  std::string summaries;
+  for (const TaskKind& kind : task_kinds()) {
+    tasks.push_back(kind.name);
+    summaries += (summaries.empty() ? "" : "; ") + std::string(kind.name) + ": " + kind.summary;
+  }
+  flags.choice("task", a.task, tasks, "what is learned; " + summaries);
   flags.text("data", a.data, "FILE",
              "text in UTF-8 to train on; its last 10 % are the validation split; --resume knows where the run's was");
   flags.choice("tokenizer", a.tokenizer, {"char", "byte"}, "one token a Unicode character, or a byte, of any file");
@@ -74,7 +96,7 @@ void add_flags(Flags& flags, Arguments& a) {
       "to RUN.1, RUN.2, ...");
   flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
   flags.text("resume", a.resume, "RUN",
-             "go on in this folder, with its settings; only " + listed(changeable) + " may differ");
+             "go on in this folder, with its settings; only " + listed(changeable()) + " may differ");
   flags.text("init-from", a.init_from, "RUN|FILE",
              "begin with the weights of this model, whose shape but for --context is that of the run");
   flags.section("Model");
@@ -91,13 +113,12 @@ void add_flags(Flags& flags, Arguments& a) {
 void require_same_run(int argc, char** argv, const Flags& flags, const Arguments& given, const RunState& state) {
   const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {
     throw UsageError("--" + name + ": cannot change in a resumed run, expected " + expected + ", found " + found +
-                     "; only " + listed(changeable) + " can");
+                     "; only " + listed(changeable()) + " can");
   };
   if (flags.given("preset")) {
     ModelConfig model = given.model;
     model.vocabulary = state.config.vocabulary;
-    TrainingConfig training = given.training;
-    for (const auto& [name, setting] : changeable_settings) training.*setting = state.training.*setting;
+    const TrainingConfig training = changed(given.training, state.training, [](const std::string&) { return true; });
     if (model.metadata() != state.config.metadata() || training.metadata() != state.training.metadata()) {
       refuse("preset", "that of the run", given.preset);
     }
@@ -105,6 +126,7 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
   Arguments stored;
   stored.preset = given.preset;
   stored.out = stored.resume = given.resume;
+  stored.task = state.task.at("task");
   stored.tokenizer = tokenizer_of(state.task, resume_path(given.resume)).kind();
   stored.model = state.config;
   stored.training = state.training;
@@ -112,7 +134,8 @@ void require_same_run(int argc, char** argv, const Flags& flags, const Arguments
   add_flags(again, stored);
   again.parse(argc, argv);
   for (const auto& [name, expected, found] : again.changes()) {
-    if (std::find(changeable.begin(), changeable.end(), "--" + name) == changeable.end()) refuse(name, expected, found);
+    const bool may = std::find(changeable().begin(), changeable().end(), "--" + name) != changeable().end();
+    if (!may) refuse(name, expected, found);
   }
 }
 
@@ -227,10 +250,8 @@ void print_settings(const Arguments& a, const Dataset& data, const NetworkMemory
 
 // Takes the settings of a run that goes on, but for those that the command line changes.
 void go_on_with(const RunState& state, const Flags& flags, Arguments& a) {
-  TrainingConfig training = state.training;
-  for (const auto& [name, setting] : changeable_settings) {
-    if (flags.given(name)) training.*setting = a.training.*setting;
-  }
+  const TrainingConfig training =
+      changed(state.training, a.training, [&](const std::string& flag) { return flags.given(flag); });
   a.out = a.resume;
   a.model = state.config;
   a.training = training;

@@ -77,6 +77,16 @@ void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, con
     for (std::string word; in >> word;) flags.also_called(word, flag);
   }
 }
+std::vector<std::pair<std::string, std::string>> changeable_settings() {
+  std::vector<std::pair<std::string, std::string>> names;
+  TrainingConfig training;
+  visit_training(
+      [&](const Setting& setting, const auto&) {
+        if (setting.changeable) names.emplace_back(setting.flag, setting.key);
+      },
+      training);
+  return names;
+}
 bool is_model_flag(const std::string& flag) {
   bool found = false;
   ModelConfig model;

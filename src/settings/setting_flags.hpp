@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "settings/config.hpp"
@@ -15,6 +16,9 @@ class Flags;
 using HelpText = std::function<std::string(const std::string&)>;
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
+
+// Those of training that may be other in a run that goes on: flag and key.
+std::vector<std::pair<std::string, std::string>> changeable_settings();
 
 // Whether a flag is one of add_model_flags.
 bool is_model_flag(const std::string& flag);

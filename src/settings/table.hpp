@@ -17,6 +17,7 @@ struct Setting {
   const char* key;
   std::string flag = "", unit = "", help = "";
   Index since = 1;
+  bool changeable = false;  // in a run that goes on: what it is made of, and the weights on the way, are the same
 };
 struct WholeSetting : Setting {
   Index low, high;
@@ -87,7 +88,7 @@ void visit_model(Visitor&& visit, Config& m) {
 
 template <class Visitor, class Config>
 void visit_training(Visitor&& visit, Config& t) {
-  visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps"}, 0, largest_steps}, t.steps);
+  visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps", 1, true}, 0, largest_steps}, t.steps);
   visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences a step"}, 1, largest_batch}, t.batch);
   visit(WholeSetting{{"shards", "shards", "N", "parts of a batch, one after the other: less memory; a power of two"},
                      1,
@@ -129,18 +130,21 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(RealSetting{{"init_std", "init-std", "STD", "standard deviation of initial matrices"}, 0, 1e6}, t.init_std);
   visit(ChoiceSetting{{"type", "type", "", "number type; bf16 on GPU devices only"}, {"float", "bf16"}}, t.type);
   visit(Setting{"seed", "seed", "", "of weights, batches, dropout and sample"}, t.seed);
-  visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.eval_every);
+  visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
+        t.eval_every);
   visit(
       WholeSetting{
           {"eval_tokens", "eval-tokens", "TOKENS",
            "evaluate on about so many, spread over the validation split; the last time on all; 0: always on all",
-           left_out},
+           left_out, true},
           0,
           largest_eval_tokens},
       t.eval_tokens);
-  visit(WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end"}, 0, largest_steps},
-        t.checkpoint_every);
-  visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end"}, 0, largest_steps}, t.log_every);
+  visit(
+      WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
+      t.checkpoint_every);
+  visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
+        t.log_every);
 }
 
 }  // namespace abh
