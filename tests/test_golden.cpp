@@ -227,6 +227,61 @@ bool is_compared(const std::string& name) {
   return name.starts_with("output.") || name.starts_with("grad_input.") || name.starts_with("grad_weight.");
 }
 
+// The same with everything that the network or block shows.
+Content with_activations(Content content) {
+  content.reals["activation.any"] = {{1}, {0}};
+  content = with_own_results(std::move(content));
+  content.reals.erase("activation.any");
+  return content;
+}
+
+// Files with activations of a network and of two blocks: on every device they are there, and where one differs the
+// first place is named, though all that comes after it, and before it in the file, may be wrong, too.
+TEST_CASE("activations are compared in the order of computation, and the first that differs is named", "[golden]") {
+  const Content network = with_activations(network_inputs());
+  const Content contents[] = {network, with_activations(additive_inputs()), with_activations(dot_inputs())};
+  for (const Content& content : contents) {
+    INFO(content.metadata.at("case"));
+    for (const std::string device : {"cpu", "plain"}) {
+      for (const std::string type : {"double", "float"}) {
+        const Run run = run_golden_on(content, {"--device", device, "--type", type});
+        INFO(run.out << run.err);
+        CHECK(run.status == 0);
+      }
+    }
+    for (const auto& [tensor, reals] : content.reals) {
+      if (!tensor.starts_with("activation.")) continue;
+      CAPTURE(tensor);
+      CHECK(reals.values.size() == static_cast<std::size_t>(element_count(reals.shape)));
+      Content changed = content;
+      changed.reals[tensor].values[reals.values.size() / 2] += 1e-3;
+      const Run run = run_golden_on(changed);
+      CHECK(run.status == 1);
+      CHECK(run.out.find(", the first " + tensor + ": FAIL\n") != std::string::npos);
+    }
+  }
+  for (const char* shown :
+       {"x_bcd", "blocks.0.conv.out_bcd", "blocks.0.mixer.query_bch", "blocks.0.mixer.key_bch", "blocks.0.mixer.p_bch",
+        "blocks.0.mixer.lse_bnc", "blocks.0.mixer.t_bch", "blocks.0.ffn.up_bcf", "blocks.1.mixer.q_bcd",
+        "blocks.1.mixer.a_bnc", "blocks.1.mixer.P_bcd", "blocks.1.mixer.u_bcd", "blocks.1.ffn.out_bcd"}) {
+    CHECK(network.reals.count(std::string("activation.") + shown) == 1);
+  }
+  // Another network, whose weights of one map are other ones: what was before is right, what comes of it is not.
+  Content other = network;
+  for (double& weight : other.reals["weight.blocks.1.mixer.key_dd"].values) weight *= 1.5;
+  const Run run = run_golden_on(other);
+  CHECK(run.status == 1);
+  CHECK(run.out.find(", the first activation.blocks.1.mixer.k_bcd: FAIL\n") != std::string::npos);
+  // What nobody shows.
+  other = network;
+  other.reals["activation.blocks.2.mixer.q_bcd"] = network.reals.at("activation.x_bcd");
+  CHECK(run_golden_on(other).status == 2);
+  other = network;
+  other.reals["activation.x_bcd"].shape = {1};
+  other.reals["activation.x_bcd"].values = {0};
+  CHECK(run_golden_on(other).status == 2);
+}
+
 TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
   const Run run = run_golden_on(linear_by_hand());
   CHECK(run.status == 0);

@@ -139,6 +139,23 @@ class AdditiveBlock : public Block<Device, T> {
     second_.go_on(device, positions);
   }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    show(device, look, "q_bcd", q().x_bch, bcd, D_, qkv_size_);
+    show(device, look, "k_bcd", k_bcd(), bcd, D_, qkv_size_);
+    show(device, look, "v_bcd", v_bcd(), bcd, D_, qkv_size_);
+    first_.look(device, look, "a_bnc", "P_bcd", pass);
+    if (projection_) {
+      show(device, look, "z_bcd", dropped_bcd_, bcd, D_);
+      show(device, look, "p_bcd", mixed_bcd_, bcd, D_);
+    }
+    show(device, look, "r_bcd", r_bcd_, bcd, D_);
+    show(device, look, "t_bcd", mid_norm_.saved(), bcd, D_);
+    second_.look(device, look, "e_bnc", "u_bcd", pass);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position,
         [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.step(device, x.x_bch); });

@@ -63,6 +63,13 @@ class AverageBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    show(device, look, "y_bcd", pooling_.out_bch(), bcd, D_);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index) override {
     const T* h_d = norm_.forward(device, out_d, in_d, 1);
     pooling_.step(device, zero_bnc_, h_d);

@@ -4,6 +4,7 @@
 #include "base/step_state.hpp"
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
+#include "blocks/look.hpp"
 #include "layers/dropout.hpp"
 
 namespace abh {
@@ -91,6 +92,10 @@ class Block {
   virtual void forward(Device&, T* out_bcd, const T* in_bcd, const Pass&) = 0;
   // d_x_bcd holds the gradient of the output and is overwritten with that of the input. Adds to the weights' gradients.
   virtual void backward(Device&, T* d_x_bcd, const T* in_bcd, const Pass&) = 0;
+
+  // Shows what forward has just computed in this pass, as far as it was saved. Runs when somebody looks, and never in
+  // training; in_bcd and out_bcd are those of forward.
+  virtual void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
   virtual void start(Device&) {}

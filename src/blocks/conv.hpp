@@ -72,6 +72,12 @@ class ConvBlock : public Block<Device, T> {
     past_.put_in_ring(device, state_jd_, shape_.kernel - 1, positions);
   }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, shape_.D};
+    show(device, look, "h_bcd", norm_.saved(), bcd, shape_.D);
+    show(device, look, "out_bcd", out_bcd, bcd, shape_.D);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     typename Device::Scope scratch(device.workspace);
     const T* h_d = norm_.forward(device, norm_.room(scratch, 1), in_d, 1);

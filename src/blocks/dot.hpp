@@ -90,6 +90,13 @@ class DotBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.12)
   }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    core_.look(device, look, qkv(), "value_bch", pass);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
     device.copy(core_.key_h(position), qkv().key_bsh, H_);

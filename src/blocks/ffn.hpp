@@ -77,6 +77,14 @@ class FfnBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (ffn.12)
   }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_}, bcf = {pass.B, pass.C, F_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    show(device, look, "up_bcf", up_bcf_, bcf, F_);
+    show(device, look, "hidden_bcf", hidden_bcf_, bcf, F_);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
   // Every position is computed alone: a step is a pass over one row.
   void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 

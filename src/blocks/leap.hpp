@@ -109,6 +109,19 @@ class LeapBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    show(device, look, "query_bcd", static_cast<const T*>(row_bcq_), bcd, D_, row_size());
+    show(device, look, "focus_bcd", focus_bcd(), bcd, D_, row_size());
+    show(device, look, "key_bcd", key_bcd(), bcd, D_, row_size());
+    show(device, look, "value_bcd", key_bcd() + D_, bcd, D_, row_size());
+    show(device, look, "a_bnc", logit_bnc_, {pass.B, N_, pass.C}, pass.C);
+    show(device, look, "pooled_key_bcd", pooling_.out_bch(), bcd, D_, 2 * D_);
+    show(device, look, "pooled_value_bcd", pooling_.out_bch() + D_, bcd, D_, 2 * D_);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position,
         [&](Pooling<Device, T>& pooling) { pooling.step(device, logit_bnc_, payload().x_bch); });

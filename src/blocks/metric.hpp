@@ -100,6 +100,13 @@ class MetricBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.15)
   }
 
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    core_.look(device, look, rows(), "p_bch", pass);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     T* p_h = core_.value_h(position);
     project(device, p_h, out_d, in_d, one_position);

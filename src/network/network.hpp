@@ -87,6 +87,9 @@ class Network {
     parts_.stack.forward(device_, pass);
   }
 
+  // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
+  void look(const Look& look, const Pass& pass) const { parts_.stack.look(device_, look, pass); }
+
   // After forward. finds_best: with what is most likely, row by row.
   auto loss(const DeviceBatch& batch, double label_smoothing, const Pass& pass, bool finds_best = false) {
     return parts_.loss.forward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), finds_best);

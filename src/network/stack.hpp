@@ -32,13 +32,13 @@ class Stack {
                                  .dropout = dropout,
                                  .layer = static_cast<std::uint32_t>(layer)};
       if (config.conv_kernel) {
-        begin_.push_back(layout.decayed_count());
-        blocks_.push_back(std::make_unique<ConvBlock<Device, T>>(layout, name + "conv.", config, extent, options));
+        begin(layout, name + "conv.");
+        blocks_.push_back(std::make_unique<ConvBlock<Device, T>>(layout, names_.back(), config, extent, options));
       }
-      begin_.push_back(layout.decayed_count());
-      blocks_.push_back(Mixers::make<Device, T>(mixers[layer], layout, name + "mixer.", config, extent, options));
-      begin_.push_back(layout.decayed_count());
-      blocks_.push_back(std::make_unique<FfnBlock<Device, T>>(layout, name + "ffn.", config, extent, options));
+      begin(layout, name + "mixer.");
+      blocks_.push_back(Mixers::make<Device, T>(mixers[layer], layout, names_.back(), config, extent, options));
+      begin(layout, name + "ffn.");
+      blocks_.push_back(std::make_unique<FfnBlock<Device, T>>(layout, names_.back(), config, extent, options));
     }
     for (std::size_t i = 0; i <= blocks_.size(); ++i) {
       x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
@@ -67,6 +67,14 @@ class Stack {
   }
   static constexpr Index smallest_piece = 1 << 16;
 
+  // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
+  void look(Device& device, const Look& look, const Pass& pass) const {
+    show(device, look, "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      blocks_[i]->look(device, named(look, names_[i]), x_bcd_[i + 1], pass);
+    }
+  }
+
   // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
   // many, the last of which were those of the chunk that forward has just computed.
   void start(Device& device) {
@@ -80,8 +88,14 @@ class Stack {
   }
 
  private:
+  void begin(const Layout<T>& layout, const std::string& name) {
+    begin_.push_back(layout.decayed_count());
+    names_.push_back(name);
+  }
+
   Index D_;
   std::vector<Index> begin_;  // of the weights of each block that decay, in their arena
+  std::vector<std::string> names_;
   std::vector<std::unique_ptr<Block<Device, T>>> blocks_;
   std::vector<T*> x_bcd_;  // x_bcd_[i] enters block i, the last one leaves the last block
 };

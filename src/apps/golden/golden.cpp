@@ -34,7 +34,7 @@ constexpr double default_tolerance = 1e-10;       // double
 constexpr double default_tolerance_float = 2e-5;  // unless metadata tolerance_float says otherwise
 
 // The kinds of tensors, as the names begin.
-const char* const compared_kinds[] = {"output.", "grad_input.", "grad_weight."};
+const char* const compared_kinds[] = {"activation.", "output.", "grad_input.", "grad_weight."};
 const char* const given_kinds[] = {"input.", "weight.", "grad_output."};
 
 // The kind among `kinds` that a name belongs to, or null.
@@ -128,6 +128,7 @@ bool check_file(const std::string& path, const GoldenSettings& settings) {
   const std::vector<GoldenComparison> comparisons = compare_with(file, results_of(settings, file));
   std::size_t name_width = 0, shape_width = 0, failed = 0;
   double worst = 0;
+  std::string first;  // beyond its tolerance
   for (const GoldenComparison& comparison : comparisons) {
     name_width = std::max(name_width, comparison.name.size());
     shape_width = std::max(shape_width, shape_text(comparison.shape).size());
@@ -140,11 +141,14 @@ bool check_file(const std::string& path, const GoldenSettings& settings) {
     shape.resize(shape_width, ' ');
     std::cout << one_line(name) << "  " << shape << "  " << error_text(comparison.error) << "  "
               << (fails ? "FAIL" : "ok") << '\n';
+    if (fails && failed == 0) first = comparison.name;
     failed += fails;
   }
   std::cout << one_line(path) << ": " << file.setting("case") << ", " << settings.device << ", " << settings.type
             << ": " << comparisons.size() - failed << " of " << comparisons.size() << " tensors within "
-            << to_text(tolerance) << ", worst " << error_text(worst) << (failed ? ": FAIL" : ": ok") << '\n';
+            << to_text(tolerance) << ", worst " << error_text(worst)
+            << (failed && first.starts_with("activation.") ? ", the first " + one_line(first) : "")
+            << (failed ? ": FAIL" : ": ok") << '\n';
   return failed == 0;
 }
 
@@ -211,8 +215,9 @@ void GoldenFile::require_all_taken() const {
   for (const SafetensorsTensor& tensor : tensors()) {
     if (taken_.count(tensor.name) || kind_of(tensor.name, compared_kinds)) continue;
     const char* what = kind_of(tensor.name, given_kinds) ? "\": the case, with these settings, has no use for it"
-                                                         : "\": expected input., weight., grad_output., output., "
-                                                           "grad_input. or grad_weight. before the name";
+                                                         : "\": expected input., weight., grad_output., "
+                                                           "activation., output., grad_input. or grad_weight. "
+                                                           "before the name";
     fail("tensor \"" + tensor.name + what);
   }
 }
@@ -235,17 +240,22 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
     double& most = largest_of_kind[kind];
     most = std::max(most, largest(reference_values(file, tensor)));
   }
-  if (largest_of_kind.empty()) file.fail("no output., grad_input. or grad_weight. tensor: nothing to compare");
+  if (largest_of_kind.empty())
+    file.fail("no activation., output., grad_input. or grad_weight. tensor: nothing to compare");
 
   std::vector<GoldenComparison> comparisons;
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const char* kind = kind_of(tensor.name, compared_kinds);
     if (!kind) continue;
     const std::vector<double> reference = reference_values(file, tensor);
-    const double scale = std::max(largest(reference), 0.01 * largest_of_kind[kind]);
-    comparisons.push_back(
-        {tensor.name, tensor.shape, relative_error(results.at(tensor.name).values, reference, scale)});
+    const GoldenResult& result = results.at(tensor.name);
+    const double least = result.number > 0 ? 0 : 0.01 * largest_of_kind[kind];
+    const double scale = std::max(largest(reference), least);
+    comparisons.push_back({tensor.name, tensor.shape, relative_error(result.values, reference, scale), result.number});
   }
+  std::stable_sort(comparisons.begin(), comparisons.end(), [](const GoldenComparison& a, const GoldenComparison& b) {
+    return a.number != b.number && b.number == 0 ? true : a.number > 0 && a.number < b.number;
+  });
   return comparisons;
 }
 

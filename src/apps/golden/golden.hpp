@@ -9,8 +9,8 @@
 #include "files/safetensors.hpp"
 
 // Golden files: numbers that somebody else's code computed, as safetensors. The metadata names the case (one layer, one
-// block or the whole network) and its settings; input.*, weight.* and grad_output.* go in; output.*, grad_input.* and
-// grad_weight.* are compared. The format, and how to write such a file: docs/golden.md.
+// block or the whole network) and its settings; input.*, weight.* and grad_output.* go in; activation.*, output.*,
+// grad_input.* and grad_weight.* are compared. The format, and how to write such a file: docs/golden.md.
 namespace abh {
 
 // One golden file, read strictly: whatever cannot be used is an Error. It remembers what a case took of it, so that a
@@ -56,6 +56,7 @@ class GoldenFile {
 struct GoldenResult {
   std::vector<Index> shape;
   std::vector<double> values;
+  Index number = 0;  // of an activation, in the order of computation, from 1
 };
 using GoldenResults = std::map<std::string, GoldenResult>;
 
@@ -64,14 +65,17 @@ struct GoldenComparison {
   std::string name;
   std::vector<Index> shape;
   double error;
+  Index number;  // as above
 };
 
-// Compares every output.*, grad_input.* and grad_weight.* of the file with the result of its name:
+// Compares every activation.*, output.*, grad_input.* and grad_weight.* of the file with the result of its name, first
+// activations in the order of computation:
 //
 //   error = max |got - reference| / scale,
 //   scale = max(max |reference| of this tensor, 0.01 max |reference| of all tensors of its kind in the file)
 //
-// The second part of the scale is for gradients that are 0 but for rounding, as that of a key bias. The error is NaN
+// The second part of the scale is for gradients that are 0 but for rounding, as that of a key bias; activations are
+// scaled by the first alone. The error is NaN
 // where either side has a NaN or an infinity. Error for a name or shape that the case does not produce, or if there is
 // nothing to compare.
 std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenResults& results);

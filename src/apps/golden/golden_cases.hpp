@@ -166,6 +166,19 @@ class GoldenCases {
     results_[name] = {shape, std::vector<double>(host.begin(), host.end())};
   }
 
+  // Keeps what a block or a network shows, if the file has any of it.
+  template <class Shown>
+  void give_activations(const Shown& show_to) {
+    const bool wanted =
+        std::any_of(file_.tensors().begin(), file_.tensors().end(),
+                    [](const SafetensorsTensor& tensor) { return tensor.name.starts_with("activation."); });
+    if (!wanted) return;
+    Index number = 0;
+    show_to([&](const std::string& name, const Shape& shape, const std::vector<double>& values) {
+      results_["activation." + name] = {shape, values, ++number};
+    });
+  }
+
   // Whether the backward pass has to run, which starts from `upstream`.
   bool goes_back(const std::string& upstream) const { return file_.has(upstream) || file_.compares_gradients(); }
 
@@ -336,6 +349,7 @@ class GoldenCases {
     Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
     block->forward(device_, y_bcd.data(), x_bcd.data(), pass);
     give("output.y_bcd", x, y_bcd.data());
+    give_activations([&](const Look& look) { block->look(device_, look, y_bcd.data(), pass); });
     if (!goes_back("grad_output.y_bcd")) return;
     Array<T> d_x_bcd = read("grad_output.y_bcd", x);
     block->backward(device_, d_x_bcd.data(), x_bcd.data(), pass);

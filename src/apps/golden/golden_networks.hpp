@@ -133,6 +133,7 @@ void GoldenCases<Device, T>::language_model(Index chunk, bool truncated) {
   std::vector<T> logits_bcv(static_cast<std::size_t>(B * C * V));
   double loss_sum = 0;
   const auto seen = [&](Index b, Index, const Pass& part, const auto& loss) {
+    if (!chunk) give_activations([&](const Look& look) { network.look(look, part); });
     device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
     Accum<T> mean = 0;
     Index of_part = 0;
@@ -171,6 +172,7 @@ void GoldenCases<Device, T>::classifier() {
   const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
   network.forward({tokens_bc.data()}, pass);
   give("output.logits_bo", {B, O}, network.logits_bcv());
+  give_activations([&](const Look& look) { network.look(look, pass); });
   if (!goes_back("input.labels_b") && !file_.has("output.loss")) return;
   Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
   const DeviceBatch batch{tokens_bc.data(), labels_b.data()};

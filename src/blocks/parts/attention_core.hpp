@@ -80,6 +80,17 @@ class AttentionCore {
   // What the last pass or step computed.
   const T* t_bch() const { return t_bch_; }
 
+  // Rows of queries, keys and values of a pass over no chunk, and what was made of them.
+  void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const std::string& value,
+            const Pass& pass) const {
+    const std::vector<Index> shape = {pass.B, pass.C, H()};
+    show(device, look, "query_bch", rows.query_bch, shape, H(), rows.query_stride);
+    show(device, look, "key_bch", rows.key_bsh, shape, H(), rows.key_stride);
+    show(device, look, value, rows.value_bsh, shape, H(), rows.key_stride);
+    show(device, look, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
+    show(device, look, "t_bch", t_bch_, shape, H());
+  }
+
   // t_bch = attention(query, key, value)
   void forward(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
     forward(device, rows, itself(pass), pass);

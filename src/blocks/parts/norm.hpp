@@ -36,6 +36,9 @@ class Norm {
     return normed_bcd_ ? normed_bcd_ : forward(device, room_bcd, in_bcd, BC);
   }
 
+  // What forward saved; null where it did not.
+  const T* saved() const { return normed_bcd_; }
+
   // Room for the normed rows in scratch memory, where they are not saved and the caller has no array to spare.
   template <class Scope>
   T* room(Scope& scratch, Index BC) const {

@@ -27,6 +27,13 @@ class PoolingCore {
   // What the last pass or step pooled.
   const T* out_bch() const { return pooling_.out_bch(); }
 
+  // Its logits and averages, by the names that a chapter has for them.
+  void look(Device& device, const Look& look, const std::string& logit, const std::string& average,
+            const Pass& pass) const {
+    show(device, look, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
+    show(device, look, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
+  }
+
   // logit_bnc = x . pool_nk / sqrt(K)
   void logits(Device& device, const Payload<const T>& x, const Pass& pass) const {
     pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_,

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace abh {
+
+// Somebody who looks at what a network has computed: the name of an array with its shape suffix, as the chapter of its
+// block has it, its extents, and its numbers on the host. Called in the order of computation.
+using Look =
+    std::function<void(const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values)>;
+
+// Shows an array on a device whose rows of `width` numbers, the product of the last extents, lie `stride` apart (0:
+// they touch). Nothing where there is none, nor for numbers that are no plain ones (those of tests).
+template <class Device, class Number>
+void show(Device& device, const Look& look, const std::string& name, const Number* rows,
+          const std::vector<Index>& shape, Index width, Index stride = 0) {
+  if constexpr (std::is_constructible_v<double, Number>) {
+    if (!rows) return;
+    Index count = 1;
+    for (const Index extent : shape) count *= extent;
+    std::vector<Number> row(static_cast<std::size_t>(width));
+    std::vector<double> values;
+    values.reserve(static_cast<std::size_t>(count));
+    for (Index i = 0; width > 0 && i < count / width; ++i) {
+      device.copy_to_host(row.data(), rows + i * stride_or(stride, width), width);
+      for (const Number& number : row) values.push_back(static_cast<double>(number));
+    }
+    look(name, shape, values);
+  }
+}
+
+// A look through a name: "blocks.0.mixer." before what a block calls its arrays.
+inline Look named(const Look& look, const std::string& prefix) {
+  return [&look, prefix](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
+    look(prefix + name, shape, values);
+  };
+}
+
+}  // namespace abh
