@@ -125,6 +125,25 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 }
 
 template <class Device, class T>
+void attention_weights(Device&, T* weight_bncs, const AttentionForward<T>& a) {
+  const auto query = heads(a.query_bch, a.query_stride, a.C, a.N, a.K);
+  const auto key = heads(a.key_bsh, a.key_stride, a.S, a.N, a.K);
+  const auto lse = array(a.lse_bnc, a.N, a.C);
+  const auto weight = array(weight_bncs, a.N, a.C, a.S);
+  for (Index b = 0; b < a.B; ++b) {
+    for (Index n = 0; n < a.N; ++n) {
+      for (Index c = 0; c < a.C; ++c) {
+        for (Index s = 0; s < a.S; ++s) {
+          const bool seen = sees(a, b, c, s);
+          weight(b, n, c, s) =
+              seen ? exp(score_of<T>(a, query, key, b, n, c, s) - lse(b, n, c)) : T(0);  // (attention.5)
+        }
+      }
+    }
+  }
+}
+
+template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
   const Index B = a.B, C = a.C, S = a.S, N = a.N, K = a.K;
   const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bsh, a.key_stride, S, N, K);
@@ -199,6 +218,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
 
 #define INSTANTIATE(T)                                                                      \
   template decltype(attention_forward<PlainDevice, T>) attention_forward<PlainDevice, T>;   \
+  template decltype(attention_weights<PlainDevice, T>) attention_weights<PlainDevice, T>;   \
   template decltype(attention_backward<PlainDevice, T>) attention_backward<PlainDevice, T>; \
   template decltype(attention_step<PlainDevice, T>) attention_step<PlainDevice, T>;
 ABH_FOR_EACH_SCALAR(INSTANTIATE)

@@ -52,6 +52,10 @@ template <class T>
 View<T, 3> array(T* first, Index extent1, Index extent2) {
   return {first, {extent1 * extent2, extent2, 1}};
 }
+template <class T>
+View<T, 4> array(T* first, Index extent1, Index extent2, Index extent3) {
+  return {first, {extent1 * extent2 * extent3, extent2 * extent3, extent3, 1}};
+}
 
 // Rows of N heads of K channels side by side, `stride` apart (0: N K): x(b, c, n, k).
 template <class T>

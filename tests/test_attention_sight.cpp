@@ -271,6 +271,53 @@ TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attenti
   }
 }
 
+// The weights that somebody looks at are those of both passes: times the values they are what forward made, and times
+// the gradient of that the gradient of the values.
+TEST_CASE("attention: weights that are looked at are those that were computed", "[attention][look]") {
+  std::vector<AttentionCase> cases = small_cases();
+  for (const AttentionCase& layer : small_cases()) cases.push_back(with_bias(layer));
+  cases.push_back({.B = 2, .C = 5, .N = 2, .K = 3, .gap = {1, 2, 3, 4, 5, 6}});
+  cases.push_back({.B = 1, .C = 70, .N = 1, .K = 2, .mask_bs = holes(1, 70)});
+  for (const AttentionCase& layer : cases) {
+    CAPTURE(layer.B, layer.C, layer.S, layer.offset, layer.reach, layer.causal, layer.distances, layer.scale);
+    PlainDevice device;
+    CaseArrays<double> a = arrays_of(layer, random_values(layer.inputs(), 3));
+    layer.forward(device, a);
+    put_d_out(a, layer.inputs(), layer.outputs(), random_values(layer.outputs(), 5));
+    layer.backward(device, a);
+    const Index B = layer.B, C = layer.C, N = layer.N, K = layer.K, S = layer.keys();
+    Array<double> weight(static_cast<std::size_t>(B * N * C * S), std::nan(""));
+    layer.weights(device, weight.data(), a);
+    double forward = 0, backward = 0;
+    for (Index b = 0; b < B; ++b) {
+      for (Index n = 0; n < N; ++n) {
+        const double* weight_cs = weight.data() + (b * N + n) * C * S;
+        for (Index k = 0; k < K; ++k) {
+          const auto value = [&](Index s) {
+            return layer.part(a.in, 2)[(b * S + s) * stride_or(layer.stride(2), N * K) + n * K + k];
+          };
+          const auto d_value = [&](Index s) {
+            return layer.part(a.d_in, 5)[(b * S + s) * stride_or(layer.stride(5), N * K) + n * K + k];
+          };
+          const auto out_at = [&](Index c) { return static_cast<std::size_t>(((b * C + c) * N + n) * K + k); };
+          for (Index c = 0; c < C; ++c) {
+            double sum = 0;
+            for (Index s = 0; s < S; ++s) sum += weight_cs[c * S + s] * value(s);
+            forward = at_least(forward, std::abs(sum - a.out[0][out_at(c)]));
+          }
+          for (Index s = 0; s < S; ++s) {
+            double sum = 0;
+            for (Index c = 0; c < C; ++c) sum += weight_cs[c * S + s] * a.d_out[0][out_at(c)];
+            backward = at_least(backward, std::abs(sum - d_value(s)));
+          }
+        }
+      }
+    }
+    CHECK_FALSE(!(forward <= 1e-13));
+    CHECK_FALSE(!(backward <= 1e-13));
+  }
+}
+
 TEST_CASE("attention: masked keys in a tile that every query of another would see", "[attention][gpu]") {
   check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .causal = false, .mask_bs = holes(2, 130), .S = 130}, 9);
   check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .mask_bs = holes(2, 140), .S = 140, .offset = 70}, 9);

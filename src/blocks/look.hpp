@@ -14,6 +14,21 @@ namespace abh {
 using Look =
     std::function<void(const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values)>;
 
+// Rows of an array on a device, `stride` apart (0: they touch), on the host, in another type of number. Empty where
+// there is no array.
+template <class To, class Device, class Number>
+std::vector<To> on_host(Device& device, const Number* rows, Index count, Index width, Index stride = 0) {
+  std::vector<To> values;
+  if (!rows) return values;
+  values.reserve(static_cast<std::size_t>(count * width));
+  std::vector<Number> row(static_cast<std::size_t>(width));
+  for (Index i = 0; i < count; ++i) {
+    device.copy_to_host(row.data(), rows + i * stride_or(stride, width), width);
+    for (const Number& number : row) values.push_back(static_cast<To>(number));
+  }
+  return values;
+}
+
 // Shows an array on a device whose rows of `width` numbers, the product of the last extents, lie `stride` apart (0:
 // they touch). Nothing where there is none, nor for numbers that are no plain ones (those of tests).
 template <class Device, class Number>
@@ -23,14 +38,7 @@ void show(Device& device, const Look& look, const std::string& name, const Numbe
     if (!rows) return;
     Index count = 1;
     for (const Index extent : shape) count *= extent;
-    std::vector<Number> row(static_cast<std::size_t>(width));
-    std::vector<double> values;
-    values.reserve(static_cast<std::size_t>(count));
-    for (Index i = 0; width > 0 && i < count / width; ++i) {
-      device.copy_to_host(row.data(), rows + i * stride_or(stride, width), width);
-      for (const Number& number : row) values.push_back(static_cast<double>(number));
-    }
-    look(name, shape, values);
+    look(name, shape, on_host<double>(device, rows, width > 0 ? count / width : 0, width, stride));
   }
 }
 

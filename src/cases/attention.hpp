@@ -64,6 +64,15 @@ struct AttentionCase {
     attention_backward<Device, T>(device, pass);
   }
 
+  // weight_bncs, after forward; on the plain device.
+  template <class Device, class Arrays, class T = typename Arrays::Number>
+  void weights(Device& device, T* weight_bncs, Arrays& a) const {
+    AttentionForward<T> pass{};
+    pass.lse_bnc = a.saved[0].data();
+    set_inputs(pass, a);
+    attention_weights<Device, T>(device, weight_bncs, pass);
+  }
+
  private:
   // What both passes read.
   template <class Pass, class Arrays>

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
 
 #include "blocks/block.hpp"
 #include "blocks/parts/positions.hpp"
 #include "blocks/parts/residual.hpp"
 #include "layers/attention.hpp"
 #include "layers/place.hpp"
+#include "plain/plain.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -88,6 +92,7 @@ class AttentionCore {
     show(device, look, "key_bch", rows.key_bsh, shape, H(), rows.key_stride);
     show(device, look, value, rows.value_bsh, shape, H(), rows.key_stride);
     show(device, look, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
+    look_at_weights(device, look, rows, pass);
     show(device, look, "t_bch", t_bch_, shape, H());
   }
 
@@ -158,6 +163,38 @@ class AttentionCore {
   }
 
  private:
+  // Who looks at whom: computed on the host from what was saved, by the plain loops.
+  void look_at_weights(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+    using A = Accum<T>;
+    if constexpr (std::is_constructible_v<double, A>) {
+      AttentionForward<T> saved{};
+      set_inputs(saved, rows, itself(pass), pass);
+      const Sight<A>& sight = saved.sight;
+      const std::vector<A> query = on_host<A>(device, saved.query_bch, saved.B * saved.C, H(), saved.query_stride);
+      const std::vector<A> key = on_host<A>(device, saved.key_bsh, saved.B * saved.S, H(), saved.key_stride);
+      const std::vector<A> bias = on_host<A>(device, sight.distance_bias_nc, N_, sight.distances);
+      const std::vector<Token> mask = on_host<Token>(device, sight.mask_bs, saved.B, saved.S);
+      std::vector<A> lse = on_host<A>(device, lse_bnc_, saved.B * N_, saved.C);
+      std::vector<A> weight(static_cast<std::size_t>(saved.B * N_ * saved.C * saved.S));
+      AttentionForward<A> a{};
+      a.lse_bnc = lse.data();
+      a.query_bch = query.data();
+      a.key_bsh = key.data();
+      a.sight = sight;
+      a.sight.mask_bs = sight.mask_bs ? mask.data() : nullptr;
+      a.sight.distance_bias_nc = sight.distance_bias_nc ? bias.data() : nullptr;
+      a.scale = saved.scale;
+      a.B = saved.B;
+      a.C = saved.C;
+      a.S = saved.S;
+      a.N = N_;
+      a.K = K_;
+      PlainDevice plain;
+      attention_weights<PlainDevice, A>(plain, weight.data(), a);
+      look("weight_bncs", {a.B, a.N, a.C, a.S}, std::vector<double>(weight.begin(), weight.end()));
+    }
+  }
+
   static Memory<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
 
   // What both passes read.
