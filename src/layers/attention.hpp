@@ -57,8 +57,9 @@ struct AttentionForward {
 template <class Device, class T>
 void attention_forward(Device&, const AttentionForward<T>&);
 
-// For whoever looks: the weight of every pair as backward computes it again, (attention.5), 0 where c does not see s. In
-// plain/ alone, on the arguments of forward, of which lse is read and neither value nor out. weight_bncs: (B, N, C, S).
+// For whoever looks: the weight of every pair as backward computes it again, (attention.5), 0 where c does not see s.
+// In plain/ alone, on the arguments of forward, of which lse is read and neither value nor out. weight_bncs: (B, N, C,
+// S).
 template <class Device, class T>
 void attention_weights(Device&, T* weight_bncs, const AttentionForward<T>&);
 
