@@ -16,7 +16,10 @@ from fault import Fault
 
 TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
-COPIES = {"place_rows"}  # functions of a layer that move numbers and compute nothing: calling them is no use of it
+# Functions of a layer that are no use of it where a part of a block calls them: they move numbers and compute nothing, or
+# only add.
+COPIES = {"place_rows"}
+SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 LONGEST_EXCERPT = 8
 
@@ -197,13 +200,13 @@ class Calls:
             if room.kind == "layers":
                 for line in room.header.lines:
                     declared = re.match(r"(?:inline |constexpr )*(?:void|\w[\w<>]*) (\w+)\(", line.text)
-                    if declared and declared.group(1) not in COPIES:
+                    if declared and declared.group(1) not in COPIES | SUMS.keys():
                         self._functions[declared.group(1)] = room.name
         self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
         members: dict[str, dict[str, str]] = {}
         inner: dict[str, list[tuple[str, str, str]]] = {}
-        for path in sorted((root / "src/blocks").glob("*.hpp")):
-            source = Source(root, f"src/blocks/{path.name}")
+        for path in sorted((root / "src/blocks").rglob("*.hpp")):
+            source = Source(root, str(path.relative_to(root)))
             for name, lines in self._classes(source):
                 self._parts.setdefault(name, {}).update(self._methods(lines))
                 members.setdefault(name, {}).update(self._members(lines))
@@ -273,7 +276,7 @@ class Calls:
         """The layers, sorted, that a statement of a block calls."""
         text = " ".join(block.lines[number - 1].code for number in statement)
         members = self._members(block.lines)
-        own = dict(self._parts[""])
+        own = {name: {layer} for name, layer in SUMS.items()} | self._parts[""]
         for _, lines in self._classes(block):
             for name, called in self._methods(lines).items():
                 own[name] = own.get(name, set()) | called

@@ -52,7 +52,7 @@ class Chapters(unittest.TestCase):
     def test_plain_text_is_what_the_headers_write(self):
         """Where both have the same names for everything. Elsewhere the header's names are those of the code."""
         headers = {}
-        for path in (*ROOT.glob("src/layers/*.hpp"), *ROOT.glob("src/blocks/*.hpp")):
+        for path in (*ROOT.glob("src/layers/*.hpp"), *ROOT.glob("src/blocks/**/*.hpp")):
             headers |= {tag: " ".join(text.split()) for text, tag in HEADER.findall(path.read_text(encoding="utf-8"))}
         chapters = {tag: tex.plain(equation) for tag, equation in tagged().items()}
         equal = [tag for tag in chapters if chapters[tag] == headers.get(tag)]
