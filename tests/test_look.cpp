@@ -1,6 +1,8 @@
 #include <map>
 #include <string>
 
+#include "network/initial_weights.hpp"
+#include "network/model.hpp"
 #include "tests/network_case.hpp"
 
 namespace abh {
@@ -80,6 +82,64 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
           out += down_df[d * F + f] * expected.values.at(ffn + "hidden_bcf")[static_cast<std::size_t>(bc * F + f)];
         }
         CHECK_FALSE(!(std::abs(out - expected.values.at(ffn + "out_bcd")[at]) <= 1e-12));
+      }
+    }
+  }
+}
+
+// The same of a model on any device, on a batch with a mask.
+TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
+  for (const MixerProperties& mixer : Mixers::properties) {
+    const ModelConfig config{
+        .layers = 1, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7, .mixer = mixer.name};
+    Batch batch{.B = 2, .C = 9};
+    for (Index i = 0; i < 18; ++i) {
+      batch.token_bc.push_back(static_cast<Token>(5 * i % 7));
+      batch.mask_bc.push_back(i == 3 || i == 12 ? 0 : 1);
+      batch.target_r.push_back(static_cast<Token>(3 * i % 7));
+    }
+    std::map<std::string, std::vector<double>> expected;
+    std::vector<std::string> devices = {"plain", "cpu"};
+#if defined(ABH_EMULATOR)
+    devices.push_back("emulated");
+#endif
+    for (const std::string& device : devices) {
+      CAPTURE(mixer.name, device);
+      const auto model = make_model({.device = device, .threads = 1}, config, {.B = 2, .C = 9});
+      model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.5, 3));
+      std::map<std::string, std::vector<double>> shown;
+      model->look(batch, [&](const std::string& name, const std::vector<Index>&, const std::vector<double>& values) {
+        shown[name] = values;
+      });
+      if (expected.empty()) expected = shown;
+      REQUIRE(shown.size() == expected.size());
+      for (const auto& [name, values] : expected) {
+        CAPTURE(name);
+        REQUIRE(shown.count(name) == 1);
+        double largest = 0, error = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (values[i] == shown.at(name)[i]) continue;
+          largest = std::max(largest, std::abs(values[i]));
+          error = at_least(error, std::abs(values[i] - shown.at(name)[i]));
+        }
+        CHECK_FALSE(!(error <= 5e-5 * largest));
+      }
+      // Rows of the weights of attention sum to 1.
+      const auto weight = shown.find("blocks.0.mixer.weight_bncs");
+      for (std::size_t row = 0; weight != shown.end() && row < weight->second.size(); row += 9) {
+        double sum = 0;
+        for (std::size_t s = 0; s < 9; ++s) sum += weight->second[row + s];
+        CHECK_FALSE(!(std::abs(sum - 1) <= 1e-5));
+      }
+      // A packed metric is symmetric, and a matrix that makes keys of p.
+      if (const auto metric = shown.find("blocks.0.mixer.metric_nkk"); metric != shown.end()) {
+        const std::vector<double>&p = shown.at("blocks.0.mixer.p_bch"), &key = shown.at("blocks.0.mixer.key_bch");
+        for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
+          const std::size_t n = i % 12 / 6, k = i % 6, row = i - i % 6;
+          double sum = 0;
+          for (std::size_t l = 0; l < 6; ++l) sum += metric->second[(n * 6 + k) * 6 + l] * p[row + l];
+          CHECK_FALSE(!(std::abs(sum - key[i]) <= 1e-5));
+        }
       }
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "blocks/parts/attention_core.hpp"
 #include "blocks/parts/linear.hpp"
@@ -103,6 +105,7 @@ class MetricBlock : public Block<Device, T> {
   void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    look_at_metric(device, look);
     core_.look(device, look, rows(), "p_bch", pass);
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }
@@ -128,6 +131,25 @@ class MetricBlock : public Block<Device, T> {
   void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const Pass& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (metric.1)
     project_.forward(device, p_bch, h_bcd, pass.BC());                    // (metric.2)
+  }
+
+  // The matrix of every head, whole: of a packed one row k has the columns k' >= k, K - k of them.
+  void look_at_metric(Device& device, const Look& look) const {
+    if constexpr (std::is_constructible_v<double, T>) {
+      const Index size = form_ == MetricForm::packed ? K_ * (K_ + 1) / 2 : K_ * K_;
+      const std::vector<double> held = on_host<double>(device, metric_.value, N_, size);
+      std::vector<double> metric_nkk;
+      for (Index n = 0; n < N_; ++n) {
+        for (Index k = 0; k < K_; ++k) {
+          for (Index l = 0; l < K_; ++l) {
+            const Index low = k < l ? k : l, high = k < l ? l : k;
+            const Index at = form_ == MetricForm::packed ? low * K_ - low * (low - 1) / 2 + high - low : k * K_ + l;
+            metric_nkk.push_back(held[static_cast<std::size_t>(n * size + at)]);
+          }
+        }
+      }
+      look("metric_nkk", {N_, K_, K_}, metric_nkk);
+    }
   }
 
   void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {

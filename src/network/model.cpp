@@ -127,6 +127,12 @@ class ModelOn : public Model {
     return loss_r;
   }
 
+  void look(const Batch& batch, const Look& look) override {
+    const Pass pass = send(batch, one_process(), nullptr);
+    network_.forward({tokens(), targets()}, pass);
+    network_.look(look, pass);
+  }
+
   void start() override { network_.start(); }
   std::span<const float> step(Token token, Index position) override {
     device_->copy_from_host_later(tokens(), &token, 1);

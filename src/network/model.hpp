@@ -45,6 +45,10 @@ class Model {
   // The same loss target by target; 0 where a target does not count.
   virtual std::vector<float> losses(const Batch& batch) = 0;
 
+  // Shows what the network computes of a batch, without dropout, array by array (blocks/look.hpp); where the model was
+  // not built for chunks.
+  virtual void look(const Batch& batch, const Look& look) = 0;
+
   // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
   virtual void start() = 0;
   // The same as start and a step for each of these tokens, at least one, but in one pass, a chunk at a time; where the
