@@ -2,7 +2,7 @@
 
 #include "cpu/lanes.hpp"
 #include "layers/linear.hpp"
-#include "layers/products.hpp"
+#include "layers/parts/products.hpp"
 
 // Letters beside those of docs/conventions.md: u counts the groups, U of them; o and g count the output and input
 // channels within a group, G each. So d = u G + o.

@@ -4,7 +4,7 @@
 // floats only.
 
 #include "cpu/lanes.hpp"
-#include "layers/products.hpp"
+#include "layers/parts/products.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

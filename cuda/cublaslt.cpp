@@ -12,7 +12,7 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "layers/products.hpp"
+#include "layers/parts/products.hpp"
 
 // cuBLASLt stores matrices by columns, this project by rows. A matrix by rows is its transpose by columns, so the
 // library is asked for out' = b' a': its first operand, N x K, is our b, its second, K x M, is our a.

@@ -2,7 +2,7 @@
 
 #include "base/types.hpp"
 #include "cuda/gpu.hpp"
-#include "layers/products.hpp"
+#include "layers/parts/products.hpp"
 
 namespace abh {
 

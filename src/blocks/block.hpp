@@ -94,7 +94,7 @@ class Block {
   virtual void backward(Device&, T* d_x_bcd, const T* in_bcd, const Pass&) = 0;
 
   // Shows what forward has just computed in this pass, as far as it was saved. Runs when somebody looks, and never in
-  // training; in_bcd and out_bcd are those of forward.
+  // training. out_bcd: what forward wrote.
   virtual void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
