@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -57,9 +58,9 @@ int body(int argc, char** argv) {
   require_device(device, type);
 
   const std::string model_file = checkpoint_path(run_or_file, flags.given("checkpoint"));
-  const Checkpoint checkpoint = read_checkpoint(model_file);
+  Checkpoint checkpoint = read_checkpoint(model_file);
   const TextModel model =
-      text_model(checkpoint.config, checkpoint.task, checkpoint.weights, checkpoint.step, model_file);
+      text_model(checkpoint.config, checkpoint.task, std::move(checkpoint.weights), checkpoint.step, model_file);
   if (cut.context == 0) cut.context = model.config.context;
   std::string text = read_text_file(path);
   const std::vector<std::string> notes = prepare_text(text, path, path, &model.tokenizer);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include "base/error.hpp"
 #include "device/choice.hpp"
@@ -50,8 +51,9 @@ int body(int argc, char** argv) {
   require_device(device, type);
 
   const std::string path = checkpoint_path(run_or_file, flags.given("checkpoint"));
-  const Checkpoint checkpoint = read_checkpoint(path);
-  const TextModel model = text_model(checkpoint.config, checkpoint.task, checkpoint.weights, checkpoint.step, path);
+  Checkpoint checkpoint = read_checkpoint(path);
+  const TextModel model =
+      text_model(checkpoint.config, checkpoint.task, std::move(checkpoint.weights), checkpoint.step, path);
   if (prompt == "-") {
     prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
     if (std::ferror(stdin)) throw Error("standard input: cannot be read");

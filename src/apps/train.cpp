@@ -335,8 +335,8 @@ int train_in(Processes& processes, int argc, char** argv) {
     go_on_with(*run.resume, flags, a);
   } else if (flags.given("init-from")) {
     if (a.init_from.empty()) throw UsageError("--init-from: expected a run folder or a file, found \"\"");
-    const Checkpoint stored = read_checkpoint(start_path);
-    start = text_model(stored.config, stored.task, stored.weights, stored.step, start_path);
+    Checkpoint stored = read_checkpoint(start_path);
+    start = text_model(stored.config, stored.task, std::move(stored.weights), stored.step, start_path);
     std::error_code ignored;
     if (a.overwrite && std::filesystem::equivalent(std::filesystem::path(start_path).parent_path(), a.out, ignored)) {
       throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
