@@ -497,7 +497,7 @@ TEST_CASE("programs: a run in chunks learns what it learns without, and goes on 
   const Arguments in_chunks = with(flags, {"--chunk", "13", "--out", chunked});
   const Outcome outcome = train(in_chunks);
   require_success(outcome);
-  CHECK(outcome.out.find("in chunks of 13, ") != std::string::npos);
+  CHECK(outcome.out.find("chunk 13, ") != std::string::npos);
   CHECK(outcome.out.find("borders of chunks") != std::string::npos);
   const auto weights_of = [](const std::string& run) {
     const SafetensorsFile file = SafetensorsFile::read(run + "/model.safetensors");

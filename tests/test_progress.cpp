@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "environment.hpp"
+#include "program/terminal.hpp"
 #include "runs/progress.hpp"
 
 using namespace abh;
@@ -117,7 +118,7 @@ TEST_CASE("only a terminal that can rewrite a line gets a live one", "[progress]
     const Environment environment("TERM", term);
     const int saved = ::dup(STDOUT_FILENO);
     ::dup2(output, STDOUT_FILENO);
-    const bool live = Progress::on_terminal();
+    const bool live = on_terminal();
     ::dup2(saved, STDOUT_FILENO);
     ::close(saved);
     return live;

@@ -276,8 +276,8 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     const Outcome outcome = train(with(part, {"--out", run}));
     require_success(outcome);
     const std::string rounded = tokens == "8" ? "8" : "104";
-    CHECK(outcome.out.find("evaluation every 5 steps on " + rounded + " tokens (at the end on all), checkpoint") !=
-          std::string::npos);
+    CHECK(outcome.out.find("eval-every 5, eval-tokens " + tokens + ", checkpoint") != std::string::npos);
+    CHECK(outcome.out.find("\nevaluation: on " + rounded + " targets, at the end on all\n") != std::string::npos);
     const RunState state = read_run_state(run + "/resume.safetensors");
     CHECK((state.weights == read_run_state(whole + "/resume.safetensors").weights));
     CHECK(std::to_string(state.training.eval_tokens) == tokens);
@@ -545,7 +545,7 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(state.training.log_every == 1);
   if (before.step < 60) {
     CHECK(resumed.out.find("\nstep " + std::to_string(before.step + 1) + "/60") != std::string::npos);
-    CHECK(resumed.out.find("evaluation every 7 steps, checkpoint every 3, log every 1") != std::string::npos);
+    CHECK(resumed.out.find("eval-every 7, eval-tokens 0, checkpoint-every 3, log-every 1\n") != std::string::npos);
   }
   // With a preset, too, which sets them to something else.
   const Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};

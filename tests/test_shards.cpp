@@ -319,7 +319,7 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
   const Arguments flags = with(place.flags(sharded), {"--shards", "4"});
   const Outcome whole = train(flags);
   require_success(whole);
-  CHECK(whole.out.find("8 x 7 tokens, in 4 shards, adamw") != std::string::npos);
+  CHECK(whole.out.find("batch 8, shards 4, ") != std::string::npos);
   const std::string middle = place / "middle";
   const Outcome first = train(with(flags, {"--out", middle}), {.signal = SIGTERM, .signal_at = "step 20/"});
   REQUIRE(first.status == 143);

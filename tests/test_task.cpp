@@ -2,10 +2,14 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/programs/programs.hpp"
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "network/model.hpp"
+#include "runs/checkpoint.hpp"
 #include "runs/training.hpp"
+#include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
@@ -19,8 +23,11 @@ namespace {
 class Echo : public Task {
  public:
   static constexpr Index C = 12, V = 7, rows = 37;
+  explicit Echo(std::string voice = "low") : voice_(std::move(voice)) {}
 
-  Metadata metadata() const override { return {{"task", "echo"}}; }
+  Metadata metadata() const override { return {{"task", "echo"}, {"voice", voice_}}; }
+  void shape(ModelConfig& config) const override { config.vocabulary = V; }
+  std::string summary() const override { return "echoes"; }
   std::string fingerprint() const override { return "none"; }
   std::size_t bytes() const override { return 0; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override {
@@ -43,6 +50,7 @@ class Echo : public Task {
   std::string final_line(const RunResult& result) const override {
     return "final: echo, step " + to_text(result.step) + ", val " + fixed_text(result.val_loss, 4);
   }
+  NetworkExtent sample_extent(const ModelConfig& config) const override { return {.B = 1, .C = config.context}; }
   std::optional<std::string> sample(const ModelConfig&, const std::vector<float>& weights, std::uint64_t,
                                     const std::function<bool()>&) const override {
     return to_text(weights.size()) + " weights";
@@ -65,6 +73,8 @@ class Echo : public Task {
     }
     return batch;
   }
+
+  std::string voice_;
 };
 
 TrainingRun run_of(const std::string& folder, Index steps, Index shards) {
@@ -106,6 +116,112 @@ TEST_CASE("task: a run learns another one", "[task]") {
     const std::string val = last.substr(last.find(',', 3) + 1);
     CHECK_FALSE(!(std::stod(val) < 0.3));
   }
+}
+
+// What programs do for it.
+class EchoTraining : public TaskTraining {
+ public:
+  void add_flags(Flags& flags) override { flags.choice("voice", voice_, {"low", "high"}, "of the echo"); }
+  void take(const Metadata& task, const std::string&) override { voice_ = task.at("voice"); }
+  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+    model = {.layers = 1, .channels = 16, .heads = 2, .context = Echo::C, .mixer = "dot", .conv_kernel = 2};
+    training.steps = 60;
+    training.warmup = 5;
+    training.learning_rate = 1e-2;
+  }
+  Started start(Request request) const override {
+    Started started{.task = std::make_unique<Echo>(voice_)};
+    if (request.trained) started.weights = std::move(request.trained->weights);
+    started.summary = "an echo";
+    return started;
+  }
+
+ private:
+  std::string voice_ = "low";
+};
+
+class EchoCommand : public TaskCommand {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.integer("times", times_, "N", "how often", 1);
+    flags.text("data", data_, "FILE", "what to call");
+  }
+  int run(Trained model, const std::string&, const Machine&, const Flags&) override {
+    return static_cast<int>(times_ * model.step + static_cast<Index>(data_.size()));
+  }
+
+ private:
+  Index times_ = 1;
+  std::string data_;
+};
+
+const std::vector<TaskKind> kinds = {
+    task_kinds().front(),
+    {.name = "echo",
+     .summary = "the token before",
+     .check = [](const Metadata&, const ModelConfig&, const std::string&) {},
+     .keys = {"voice"},
+     .complete = [](Metadata&) {},
+     .train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<EchoTraining>(); },
+     .evaluate = []() -> std::unique_ptr<TaskCommand> { return std::make_unique<EchoCommand>(); },
+     .generate = nullptr}};
+
+using Main = int (*)(TaskKinds, int, char**);
+int run(Main program, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "program");
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  const Silence silence;
+  return program(kinds, static_cast<int>(words.size()), words.data());
+}
+
+// Programs know of a task what its line in their list says: another one is trained, stopped, resumed and evaluated with
+// flags of its own, and a checkpoint goes to the task that it names.
+TEST_CASE("task: programs take another one by one line of their list", "[task]") {
+  const TestFolder folder;
+  const std::string whole = folder / "whole", half = folder / "half", text = folder / "text",
+                    run_of_text = folder / "r";
+  const std::vector<std::string> echo = {"--task", "echo", "--voice", "high", "--threads", "1"};
+  const auto with = [&](std::vector<std::string> first, const std::vector<std::string>& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  };
+  REQUIRE(run(train_main, with(echo, {"--out", whole})) == 0);
+  const Checkpoint model = read_checkpoint(model_path(whole), kinds);
+  CHECK((model.task == Metadata{{"task", "echo"}, {"voice", "high"}}));
+  CHECK(model.config.channels == 16);
+  CHECK(model.config.vocabulary == Echo::V);
+  CHECK(read_run_state(resume_path(whole), kinds).last_loss.value() < 0.5);
+
+  // A run that goes on knows its task and its voice, and needs no preset.
+  REQUIRE(run(train_main, with(echo, {"--out", half, "--steps", "30"})) == 0);
+  CHECK_THROWS_WITH(run(train_main, {"--resume", half, "--voice", "low"}), Catch::Contains("--voice: cannot change"));
+  CHECK_THROWS_WITH(run(train_main, {"--resume", half, "--tokenizer", "byte"}),
+                    Catch::Contains("--tokenizer: ") && Catch::Contains("text"));
+  REQUIRE(run(train_main, {"--resume", half, "--steps", "60", "--threads", "2"}) == 0);
+  CHECK(read_run_state(resume_path(half), kinds).step == 60);
+
+  REQUIRE(run(train_main, with(echo, {"--out", half, "--init-from", whole, "--steps", "0", "--mixer", "dot"})) == 0);
+  CHECK((read_checkpoint(model_path(half), kinds).weights == model.weights));
+  CHECK_THROWS_WITH(run(train_main, {"--init-from", whole, "--task", "echo", "--voice", "low"}),
+                    Catch::Contains("--voice: expected high, as in "));
+  CHECK_THROWS_WITH(run(train_main, {"--init-from", whole}), Catch::Contains("--task: expected echo, as in "));
+
+  // Flags of other tasks are refused, before anything is read where the command line names the task.
+  CHECK_THROWS_WITH(run(train_main, with(echo, {"--tokenizer", "byte"})),
+                    "--tokenizer: expected only with text, found --task echo");
+  CHECK_THROWS_WITH(run(train_main, {"--voice", "high"}), "--voice: expected only with echo, found --task text");
+  write_bytes(text, std::string(40, 'a') + std::string(40, 'b'));
+  REQUIRE(run(train_main, {"--data", text, "--out", run_of_text, "--steps", "1", "--context", "4"}) == 0);
+  CHECK(run(evaluate_main, {"--checkpoint", whole, "--times", "2", "--data", "1234"}) ==
+        2 * static_cast<int>(model.step) + 4);
+  CHECK_THROWS_WITH(run(evaluate_main, {"--checkpoint", whole, "--by-character"}),
+                    "--by-character: expected only with text, found " + model_path(whole) + " of task echo");
+  CHECK(run(evaluate_main, {"--checkpoint", run_of_text, "--data", text}) == 0);
+  CHECK_THROWS_WITH(run(evaluate_main, {"--checkpoint", run_of_text, "--data", text, "--times", "2"}),
+                    "--times: expected only with echo, found " + model_path(run_of_text) + " of task text");
+  CHECK_THROWS_WITH(run(generate_main, {"--checkpoint", whole}),
+                    model_path(whole) + ": this program has nothing to do for a model of task echo");
 }
 
 }  // namespace

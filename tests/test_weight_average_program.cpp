@@ -25,10 +25,10 @@ TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", 
   const Arguments flags = place.flags(words("--steps 30 --eval-every 7 --log-every 5"));
   const Outcome without = train(with(flags, {"--out", place / "without"}));
   require_success(without);
-  CHECK(without.out.find("weight average") == std::string::npos);
+  CHECK(without.out.find(", weight-average 0,") != std::string::npos);
   const Outcome outcome = train(with(flags, {"--weight-average", "1"}));
   require_success(outcome);
-  CHECK(outcome.out.find(", weight average 1,") != std::string::npos);
+  CHECK(outcome.out.find(", weight-average 1,") != std::string::npos);
   for (const char* name : {"/model.safetensors", "/loss.svg", "/sample.txt"}) {
     INFO(name);
     CHECK((read_bytes(place.run + name) == read_bytes(place / "without" + name)));

@@ -1,5 +1,7 @@
 #include "network/mixer_flags.hpp"
 
+#include <algorithm>
+
 #include "network/mixers.hpp"
 
 namespace abh {
@@ -16,6 +18,28 @@ void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::st
         return text;
       },
       only);
+}
+
+std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& model) {
+  const std::vector<MixerProperties> mixers = mixer_properties(model);
+  std::vector<std::pair<std::string, std::string>> idle;
+  const auto add_if_idle = [&](const char* flag, const auto& takes) {
+    if (std::none_of(mixers.begin(), mixers.end(), takes)) idle.emplace_back(flag, listed_mixers(takes));
+  };
+  const std::pair<const char*, bool MixerProperties::*> owners[] = {
+      {"window", &MixerProperties::has_window},
+      {"additive-values", &MixerProperties::has_products},
+      {"additive-projection", &MixerProperties::has_products},
+      {"additive-skip", &MixerProperties::has_products},
+      {"leap-focus", &MixerProperties::has_focus},
+      {"rescale", &MixerProperties::has_rescale},
+      {"normed-values", &MixerProperties::has_normed_values}};
+  for (const auto& [flag, takes] : owners)
+    add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });
+  if (model.has_rotary()) add_if_idle("positions rotary", [](const auto& mixer) { return mixer.has_scores; });
+  if (model.has_alibi())
+    add_if_idle("positions alibi", [](const auto& mixer) { return mixer.has_scores || mixer.decays; });
+  return idle;
 }
 
 }  // namespace abh

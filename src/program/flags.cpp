@@ -198,10 +198,31 @@ void Flags::bare(const std::string& name, bool& target, const std::string& help)
 }
 
 void Flags::add(Flag flag) {
-  assert(!find(flag.name) && !takes_no_value(flag.name));
+  assert(!takes_no_value(flag.name));
+  const auto same = std::find_if(flags_.begin(), flags_.end(), [&](const Flag& f) { return f.name == flag.name; });
+  if (same != flags_.end()) {
+    assert(!next_use_.empty() && !same->uses.empty() && same->placeholder == flag.placeholder);
+    same->uses.push_back(next_use_);
+    same->help += "; " + next_use_ + ": " + flag.help;
+    same->set = [first = same->set, second = flag.set](std::string_view text) { return first(text) && second(text); };
+    return;
+  }
   flag.section = std::exchange(next_section_, {});
   flag.default_value = flag.get();
+  if (!next_use_.empty()) flag.uses.push_back(next_use_);
   flags_.push_back(std::move(flag));
+}
+
+bool Flags::is_of(std::string_view name, const std::string& use) const {
+  const std::vector<std::string>& uses = find(name)->uses;
+  return std::find(uses.begin(), uses.end(), use) != uses.end();
+}
+
+void Flags::require_use(const std::string& use, const std::string& chosen) const {
+  for (const std::string& name : given_) {
+    if (takes_no_value(name) || find(name)->uses.empty() || is_of(name, use)) continue;
+    throw UsageError("--" + name + ": expected only with " + listed(find(name)->uses) + ", found " + chosen);
+  }
 }
 
 const Flags::Flag* Flags::find(std::string_view name) const {

@@ -42,6 +42,14 @@ class Flags {
   // Starts a group of flags in --help.
   void section(const std::string& title);
 
+  // Flags registered from here on belong to this use of the program, one of several; "": to all. Uses may share a flag,
+  // which then is read into the variable of each.
+  void use(const std::string& use) { next_use_ = use; }
+  // Whether a flag is one of this use's own.
+  bool is_of(std::string_view name, const std::string& use) const;
+  // UsageError if a flag of other uses was given; `chosen` says how this one was: "--task text".
+  void require_use(const std::string& use, const std::string& chosen) const;
+
   // An environment variable that the program reads, for --help.
   void environment(const std::string& variable, const std::string& meaning);
   // What other programs call a flag: whoever tries that name is told ours.
@@ -92,6 +100,7 @@ class Flags {
     std::function<bool(std::string_view)> set;  // false: the text is not a value of this flag
     std::string section = {};                   // heading above this flag, if it is the first of its section
     std::string default_value = {};
+    std::vector<std::string> uses = {};  // none: all
   };
   template <class Number>
   void number(const std::string& name, Number& target, const std::string& placeholder, const std::string& help,
@@ -100,7 +109,7 @@ class Flags {
   const Flag* find(std::string_view name) const;
   std::string nearest_flag(std::string_view written) const;
 
-  std::string program_, summary_, positional_usage_, next_section_;
+  std::string program_, summary_, positional_usage_, next_section_, next_use_;
   std::vector<Flag> flags_;
   std::vector<std::pair<std::string, std::string>> environment_, other_words_;
   std::vector<std::string> given_, positionals_;

@@ -18,13 +18,10 @@
 
 namespace abh {
 
-const std::set<std::string>& keys_beside_settings() {
-  static const std::set<std::string> all = [] {
-    std::set<std::string> keys = {"task", "step", "validation_loss", "validation_tokens", "format"};
-    for (const TaskKind& kind : task_kinds()) keys.insert(kind.keys.begin(), kind.keys.end());
-    return keys;
-  }();
-  return all;
+std::set<std::string> keys_beside_settings(TaskKinds kinds) {
+  std::set<std::string> keys = {"task", "step", "validation_loss", "validation_tokens", "format"};
+  for (const TaskKind& kind : kinds) keys.insert(kind.keys.begin(), kind.keys.end());
+  return keys;
 }
 
 namespace {
@@ -99,9 +96,9 @@ const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::s
 }
 
 // The metadata of a model, complete. What is missing and cannot be seen is named all at once.
-Metadata model_metadata(const SafetensorsFile& file) {
+Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   Metadata metadata = file.metadata();
-  const TaskKind& task = kind_of_task(metadata, file.path());
+  const TaskKind& task = kind_of_task(metadata, file.path(), kinds);
   const auto require = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> keys = task.keys, missing;
     keys.insert(keys.end(), settings.begin(), settings.end());
@@ -118,8 +115,9 @@ Metadata model_metadata(const SafetensorsFile& file) {
     return metadata;
   }
   const Metadata settings = ModelConfig().metadata();
+  const std::set<std::string> others = keys_beside_settings(kinds);
   for (const auto& [key, value] : metadata) {
-    const std::string hint = settings.count(key) || keys_beside_settings().count(key) ? "" : did_you_mean(key);
+    const std::string hint = settings.count(key) || others.count(key) ? "" : did_you_mean(key);
     if (!hint.empty()) throw Error(file.path() + ": metadata " + one_line(key) + ": no setting of a model" + hint);
   }
   const std::string position = "embedding.position_cd";
@@ -190,14 +188,14 @@ void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConf
 }
 
 // The network, and what the metadata say of the task, which has looked at both.
-std::pair<ModelConfig, Metadata> read_network(const SafetensorsFile& file, const Metadata& metadata) {
+std::pair<ModelConfig, Metadata> read_network(const SafetensorsFile& file, const Metadata& metadata, TaskKinds kinds) {
   ModelConfig config = ModelConfig::from_metadata(metadata, file.path(), file.version());
   check_read(file.path(), [&] {
     config.check();
     if (is_from_elsewhere(file)) see_widths(file, metadata, config);
     check_model(config);
   });
-  const TaskKind& kind = kind_of_task(metadata, file.path());
+  const TaskKind& kind = kind_of_task(metadata, file.path(), kinds);
   kind.check(metadata, config, file.path());
   Metadata task = {{"task", kind.name}};
   for (const std::string& key : kind.keys) task[key] = metadata.at(key);
@@ -228,21 +226,18 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   write_safetensors(path, outputs, metadata);
 }
 
-Checkpoint read_checkpoint(const std::string& path) {
+Checkpoint read_checkpoint(const std::string& path, TaskKinds kinds) {
   const SafetensorsFile file = SafetensorsFile::read(path);
   if (file.has("recent_losses")) {
     throw Error(path + ": holds what a run needs to go on, expected a model, the model.safetensors beside it");
   }
-  const Metadata metadata = model_metadata(file);
-  auto [config, task] = read_network(file, metadata);
+  const Metadata metadata = model_metadata(file, kinds);
+  auto [config, task] = read_network(file, metadata, kinds);
   std::set<std::string> known;
   std::vector<float> weights = read_arena(file, parameter_table(config), "", known);
   require_only(file, known);
   const bool counts_steps = !is_from_elsewhere(file) || file.metadata().count("step");
-  return {config,
-          task,
-          std::move(weights),
-          counts_steps ? number_of<Index>(file, "step") : 0,
+  return {{config, task, std::move(weights), counts_steps ? number_of<Index>(file, "step") : 0},
           optional_number_of<double>(file, "validation_loss"),
           optional_number_of<Index>(file, "validation_tokens").value_or(0)};
 }
@@ -271,11 +266,11 @@ void write_run_state(const std::string& path, const RunState& state) {
   write_safetensors(path, outputs, metadata);
 }
 
-RunState read_run_state(const std::string& path) {
+RunState read_run_state(const std::string& path, TaskKinds kinds) {
   const SafetensorsFile file = SafetensorsFile::read(path);
   RunState state;
-  const Metadata metadata = model_metadata(file);
-  std::tie(state.config, state.task) = read_network(file, metadata);
+  const Metadata metadata = model_metadata(file, kinds);
+  std::tie(state.config, state.task) = read_network(file, metadata, kinds);
   state.data_fingerprint = text_of(file, "data");
   state.log_position = text_of(file, "log");
   Metadata training;

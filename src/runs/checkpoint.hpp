@@ -13,15 +13,11 @@
 namespace abh {
 
 // Keys of a model's metadata that are none of its settings: nothing of what it computes hangs on them.
-const std::set<std::string>& keys_beside_settings();
+std::set<std::string> keys_beside_settings(TaskKinds kinds = task_kinds());
 
 // A model as it is stored in RUN/model.safetensors: the weights as F32 under their names, and in __metadata__ the
 // configuration, the task (Task::metadata) and where the weights come from.
-struct Checkpoint {
-  ModelConfig config;
-  Metadata task;
-  std::vector<float> weights;             // in the order of the arena, see parameter_table
-  Index step = 0;                         // optimizer steps behind these weights
+struct Checkpoint : Trained {
   std::optional<double> validation_loss;  // nats per token; none if it was never measured
   Index validation_tokens = 0;            // of the validation split that it was measured on; 0: all
 };
@@ -54,9 +50,9 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 void write_run_state(const std::string& path, const RunState& state);
 
 // Nothing of the file is trusted: Error, naming the file and the tensor or key, unless it holds exactly the tensors of
-// its configuration, finite and of the right type and shape.
-Checkpoint read_checkpoint(const std::string& path);
-RunState read_run_state(const std::string& path);
+// its configuration, finite and of the right type and shape, and is of one of these kinds of tasks.
+Checkpoint read_checkpoint(const std::string& path, TaskKinds kinds = task_kinds());
+RunState read_run_state(const std::string& path, TaskKinds kinds = task_kinds());
 
 // The files of a run folder.
 std::string model_path(const std::string& run);

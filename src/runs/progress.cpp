@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "program/terminal.hpp"
 
 namespace abh {
 namespace {
@@ -23,16 +24,6 @@ std::string duration(double seconds) {
 }
 
 }  // namespace
-
-bool Progress::on_terminal() {
-  const char* terminal = std::getenv("TERM");
-  return ::isatty(STDOUT_FILENO) == 1 && terminal && *terminal != '\0' && std::string_view(terminal) != "dumb";
-}
-
-bool Progress::colour_wanted() {
-  const char* no_color = std::getenv("NO_COLOR");
-  return !no_color || *no_color == '\0';
-}
 
 Progress::Progress(Index steps, bool terminal, std::ostream& out)
     : steps_(steps), terminal_(terminal), colour_(terminal && colour_wanted()), out_(out) {}

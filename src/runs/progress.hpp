@@ -16,12 +16,6 @@ namespace abh {
 // otherwise a plain line a call, without control characters.
 class Progress {
  public:
-  // Whether standard output is a terminal that can rewrite a line (TERM set and not "dumb").
-  static bool on_terminal();
-
-  // Whether colours are wanted on a terminal: not if NO_COLOR is set to anything.
-  static bool colour_wanted();
-
   // Whether there is a live line, or will be.
   bool live() const { return terminal_; }
 

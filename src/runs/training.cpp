@@ -23,6 +23,7 @@
 #include "network/initial_weights.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
+#include "program/terminal.hpp"
 #include "runs/log.hpp"
 #include "runs/progress.hpp"
 #include "runs/run_folder.hpp"
@@ -112,7 +113,7 @@ class Trainer {
         model_(make_model(run.device, run.model,
                           training_extent(run.model, run.training, run.recompute, processes.size()),
                           run.training.dropout, run.training.type, processes)),
-        progress_(run.training.steps, processes.size() == 1 && Progress::on_terminal()),  // else it is mpirun's
+        progress_(run.training.steps, processes.size() == 1 && on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {
     if (processes_.leads()) {
       // What is still to be done after its step may have been written by a run that was killed before it saved again.
@@ -407,9 +408,9 @@ class Trainer {
   Checkpoint best() const {
     if (!state_.best_loss) {
       const std::vector<float>& now = averages() ? state_.average : state_.weights;
-      return {run_.model, state_.task, now, state_.step, std::nullopt};
+      return {{run_.model, state_.task, now, state_.step}, std::nullopt};
     }
-    return {run_.model, state_.task, state_.best_weights, state_.best_step, state_.best_loss, state_.best_tokens};
+    return {{run_.model, state_.task, state_.best_weights, state_.best_step}, state_.best_loss, state_.best_tokens};
   }
 
   void stop() {
@@ -503,7 +504,7 @@ void require_same_everywhere(const TrainingRun& run, const std::string& data_fin
 int train(const TrainingRun& run, const Task& task, Processes& processes) {
   if (processes.leads()) require_writable(run.run);
   Trainer trainer(run, task, processes);
-  if (processes.leads()) remember_data(run.run, run.data);
+  if (processes.leads() && !run.data.empty()) remember_data(run.run, run.data);
   return trainer.train();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 #include "base/text.hpp"
@@ -40,6 +41,24 @@ struct FlagAdder {
 
   bool wanted(const Setting& s) const {
     return !s.flag.empty() && (only.empty() || std::find(only.begin(), only.end(), s.flag) != only.end());
+  }
+};
+
+// Collects `flag value` in a line.
+struct SettingsText {
+  std::string text{};
+
+  template <class Value>
+  void operator()(const Setting& s, const Value& value) {
+    if (s.flag.empty()) return;
+    text += (text.empty() ? "" : ", ") + s.flag + " ";
+    if constexpr (std::is_same_v<Value, std::string>) {
+      text += one_line(value);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      text += value ? "1" : "0";
+    } else {
+      text += to_text(value);
+    }
   }
 };
 
@@ -117,6 +136,22 @@ std::string did_you_mean(const std::string& key) {
 }
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only) {
   visit_training(FlagAdder{flags, only}, training);
+}
+
+std::string settings_text(const ModelConfig& model, const std::vector<std::pair<std::string, std::string>>& idle) {
+  SettingsText settings;
+  visit_model(
+      [&](const Setting& setting, const auto& value) {
+        const auto is_this = [&](const auto& each) { return each.first == setting.flag; };
+        if (std::none_of(idle.begin(), idle.end(), is_this)) settings(setting, value);
+      },
+      model);
+  return settings.text;
+}
+std::string settings_text(const TrainingConfig& training) {
+  SettingsText settings;
+  visit_training(settings, training);
+  return settings.text;
 }
 
 std::string peek_preset(int argc, const char* const* argv) {

@@ -2,20 +2,20 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text_kind.hpp"
 
 namespace abh {
 
-const std::vector<TaskKind>& task_kinds() {
-  static const std::vector<TaskKind> kinds = {text_kind()};
+TaskKinds task_kinds() {
+  static const TaskKind kinds[] = {text_kind()};
   return kinds;
 }
 
-const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source) {
+const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source, TaskKinds kinds) {
   const auto entry = metadata.find("task");
-  const std::string name = entry == metadata.end() ? task_kinds().front().name : entry->second;
+  const std::string name = entry == metadata.end() ? kinds.front().name : entry->second;
   std::vector<std::string> known;
-  for (const TaskKind& kind : task_kinds()) {
+  for (const TaskKind& kind : kinds) {
     if (kind.name == name) return kind;
     known.push_back(kind.name);
   }

@@ -3,16 +3,27 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "network/batch.hpp"
+#include "network/extent.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
 using Metadata = std::map<std::string, std::string>;
+
+// A network that has learned a task, as a checkpoint has it.
+struct Trained {
+  ModelConfig config;
+  Metadata task;               // Task::metadata
+  std::vector<float> weights;  // in the order of the arena, see parameter_table
+  Index step = 0;              // optimizer steps behind these weights
+};
 
 // What a run came to, for its last line.
 struct RunResult {
@@ -31,10 +42,14 @@ class Task {
 
   // Of a checkpoint: its name and what it takes to make it again, but for the data.
   virtual Metadata metadata() const = 0;
+  // What a network must be to learn it: sets the vocabulary, the classes, ...
+  virtual void shape(ModelConfig& config) const = 0;
   // Of the data: a run that goes on has the same.
   virtual std::string fingerprint() const = 0;
   // Bytes of memory that the data take.
   virtual std::size_t bytes() const = 0;
+  // The data in one line, for people.
+  virtual std::string summary() const = 0;
 
   // The batch of a step: B sequences, drawn by the seed, the same in every process.
   virtual Batch training_batch(Index B, std::uint64_t seed, Index step) const = 0;
@@ -51,11 +66,16 @@ class Task {
   virtual std::string unit() const = 0;
   // The last line of a run's output, without the line break.
   virtual std::string final_line(const RunResult& result) const = 0;
-  // What a network with these weights makes of the task, for RUN/sample.txt; none if go_on, asked now and then, says
+  // What a network is built for that makes a sample.
+  virtual NetworkExtent sample_extent(const ModelConfig& config) const = 0;
+  // What one with these weights makes of the task, for RUN/sample.txt; none if go_on, asked now and then, says
   // no.
   virtual std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights,
                                             std::uint64_t seed, const std::function<bool()>& go_on) const = 0;
 };
+
+class TaskCommand;
+class TaskTraining;
 
 // What is known of a task before there is one.
 struct TaskKind {
@@ -66,13 +86,18 @@ struct TaskKind {
   // Those of the checkpoint's metadata that are the task's, and what of them files from elsewhere need not say.
   std::vector<std::string> keys;
   void (*complete)(Metadata& metadata);
+  // What the programs do for it (tasks/programs.hpp); none where there is nothing to be done.
+  std::unique_ptr<TaskTraining> (*train)();
+  std::unique_ptr<TaskCommand> (*evaluate)();
+  std::unique_ptr<TaskCommand> (*generate)();
 };
 
 // Every task. A line here is all that programs know of one.
-const std::vector<TaskKind>& task_kinds();
+using TaskKinds = std::span<const TaskKind>;
+TaskKinds task_kinds();
 
 // The kind of task that a checkpoint is of: that of its key `task`; without one, as files were written before there
-// were several, text. Error, which names `source`, for one that is not known.
-const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source);
+// were several, the first, text. Error, which names `source`, for one that is not known.
+const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source, TaskKinds kinds = task_kinds());
 
 }  // namespace abh

@@ -3,9 +3,7 @@
 #include <numbers>
 #include <utility>
 
-#include "base/error.hpp"
 #include "base/text.hpp"
-#include "tasks/text/generator.hpp"
 
 namespace abh {
 
@@ -13,25 +11,7 @@ namespace {
 
 constexpr Index sample_length = 1000;
 
-void check_text(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
-  const Index known = tokenizer_of(metadata, source).size();
-  if (config.vocabulary == known) return;
-  throw Error(source + ": metadata vocabulary_size: expected the " + std::to_string(known) +
-              " of the tokenizer, found " + std::to_string(config.vocabulary));
-}
-
 }  // namespace
-
-TaskKind text_kind() {
-  return {.name = "text",
-          .summary = "the next character, or byte, of a text",
-          .check = check_text,
-          .keys = {"tokenizer", "vocabulary"},
-          .complete = [](Metadata& metadata) {
-            const auto tokenizer = metadata.find("tokenizer");
-            if (tokenizer != metadata.end() && tokenizer->second == "byte") metadata.try_emplace("vocabulary", "");
-          }};
-}
 
 Tokenizer tokenizer_of(const Metadata& metadata, const std::string& source) {
   return Tokenizer::from_metadata(metadata.at("tokenizer"), metadata.at("vocabulary"), source);
@@ -48,6 +28,12 @@ TextTask::TextTask(const std::string& path, std::string_view text, Tokenizer tok
       data_(path, text, tokenizer_, context) {}
 
 Metadata TextTask::metadata() const { return metadata_of(tokenizer_); }
+
+std::string TextTask::summary() const {
+  return one_line(data_.name()) + ", " + to_text(data_.training_size()) + " tokens for training, " +
+         to_text(data_.validation_size()) + " for validation, vocabulary " + to_text(tokenizer_.size()) + " (" +
+         tokenizer_.kind() + ")";
+}
 
 Batch TextTask::empty_batch(Index B) const {
   const auto size = static_cast<std::size_t>(B * C_);

@@ -6,6 +6,7 @@
 
 #include "tasks/task.hpp"
 #include "tasks/text/dataset.hpp"
+#include "tasks/text/generator.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 namespace abh {
@@ -20,8 +21,10 @@ class TextTask : public Task {
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
   Metadata metadata() const override;
+  void shape(ModelConfig& config) const override { config.vocabulary = tokenizer_.size(); }
   std::string fingerprint() const override { return fingerprint_; }
   std::size_t bytes() const override { return data_.bytes(); }
+  std::string summary() const override;
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
   Index validation_rows() const override { return data_.validation_rows(C_); }
   Index evaluation_rows(Index tokens) const override { return data_.evaluation_rows(C_, tokens); }
@@ -31,6 +34,7 @@ class TextTask : public Task {
   // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
   // A run of no steps has no training loss: `train -`.
   std::string final_line(const RunResult& result) const override;
+  NetworkExtent sample_extent(const ModelConfig& config) const override { return generation_extent(config); }
   // What the network writes after a line break. One token at a time, the CPU is as quick as any.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& go_on) const override;
@@ -43,8 +47,6 @@ class TextTask : public Task {
   Index C_;
   Dataset data_;
 };
-
-TaskKind text_kind();
 
 // What a checkpoint says of a task of texts with this tokenizer.
 Metadata metadata_of(const Tokenizer& tokenizer);

@@ -1,0 +1,392 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "apps/programs/programs.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/available.hpp"
+#include "device/choice.hpp"
+#include "device/processes.hpp"
+#include "network/mixer_flags.hpp"
+#include "network/mixers.hpp"
+#include "network/model.hpp"
+#include "program/flags.hpp"
+#include "program/machine_flags.hpp"
+#include "runs/run_folder.hpp"
+#include "runs/training.hpp"
+#include "settings/presets.hpp"
+#include "settings/schedule.hpp"
+#include "settings/setting_flags.hpp"
+#include "tasks/programs.hpp"
+
+namespace abh {
+namespace {
+
+struct Arguments {
+  explicit Arguments(TaskKinds kinds) : task(kinds.front().name) {
+    for (const TaskKind& kind : kinds) {
+      if (kind.train) tasks.emplace_back(&kind, kind.train());
+    }
+  }
+  // What is learned.
+  const TaskKind& kind() const { return *chosen().first; }
+  TaskTraining& training_task() const { return *chosen().second; }
+
+  std::string task;
+  std::vector<std::pair<const TaskKind*, std::unique_ptr<TaskTraining>>> tasks;
+  std::string preset;
+  std::string out = "runs/tiny";
+  bool overwrite = false;
+  std::string resume;
+  std::string init_from;
+  DeviceChoice device;
+  bool recompute = false;
+  ModelConfig model;
+  TrainingConfig training;
+
+ private:
+  const std::pair<const TaskKind*, std::unique_ptr<TaskTraining>>& chosen() const {
+    const auto is_it = [&](const auto& each) { return each.first->name == task; };
+    return *std::find_if(tasks.begin(), tasks.end(), is_it);
+  }
+};
+
+// What may be other in a resumed run: its end, what it measures and writes on the way, where its text lies, and how the
+// machine computes. Of all this the end alone changes a weight that the run makes: the learning rate falls towards it.
+const std::vector<std::string>& changeable() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> flags = {"--data"};
+    for (const auto& [flag, key] : changeable_settings()) flags.push_back("--" + flag);
+    flags.insert(flags.end(), {"--device", "--threads", "--gemm", "--recompute"});
+    return flags;
+  }();
+  return all;
+}
+
+// `stored`, with what may change as `given` has it, where wanted(flag).
+template <class Wanted>
+TrainingConfig changed(const TrainingConfig& stored, const TrainingConfig& given, const Wanted& wanted) {
+  std::map<std::string, std::string> settings = stored.metadata();
+  const std::map<std::string, std::string> others = given.metadata();
+  for (const auto& [flag, key] : changeable_settings()) {
+    if (!wanted(flag)) continue;
+    settings.erase(key);
+    if (const auto other = others.find(key); other != others.end()) settings.insert(*other);
+  }
+  return TrainingConfig::from_metadata(settings, "--resume");
+}
+
+void add_flags(Flags& flags, Arguments& a) {
+  flags.section("Data and output");
+  std::vector<std::string> names;
+  std::string summaries;
+  for (const auto& [kind, task] : a.tasks) {
+    names.push_back(kind->name);
+    summaries += (summaries.empty() ? "" : "; ") + std::string(kind->name) + ": " + kind->summary;
+  }
+  flags.choice("task", a.task, names, "what is learned; " + summaries);
+  for (const auto& [kind, task] : a.tasks) {
+    flags.use(kind->name);
+    task->add_flags(flags);
+  }
+  flags.use("");
+  flags.text(
+      "out", a.out, "RUN",
+      "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing; a run that is in there is moved "
+      "to RUN.1, RUN.2, ...");
+  flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
+  flags.text("resume", a.resume, "RUN",
+             "go on in this folder, with its settings; only " + listed(changeable()) + " may differ");
+  flags.text("init-from", a.init_from, "RUN|FILE",
+             "begin with the weights of this model, whose shape but for --context is that of the run");
+  flags.section("Model");
+  flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
+  add_model_flags(flags, a.model);
+  flags.section("Training");
+  add_training_flags(flags, a.training);
+  add_machine_flags(flags, a.device);
+  flags.toggle("recompute", a.recompute,
+               "save less for the backward pass and compute it again: less memory, more time");
+}
+
+// What a resumed run is made of stands in its file. The command line may say it again.
+void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags, const Arguments& given,
+                      const RunState& state) {
+  const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {
+    throw UsageError("--" + name + ": cannot change in a resumed run, expected " + expected + ", found " + found +
+                     "; only " + listed(changeable()) + " can");
+  };
+  if (flags.given("preset")) {
+    ModelConfig model = given.model;
+    model.vocabulary = state.config.vocabulary;
+    const TrainingConfig training = changed(given.training, state.training, [](const std::string&) { return true; });
+    if (model.metadata() != state.config.metadata() || training.metadata() != state.training.metadata()) {
+      refuse("preset", "that of the run", given.preset);
+    }
+  }
+  Arguments stored(kinds);
+  stored.preset = given.preset;
+  stored.out = stored.resume = given.resume;
+  stored.task = state.task.at("task");
+  stored.training_task().take(state.task, resume_path(given.resume));
+  stored.model = state.config;
+  stored.training = state.training;
+  Flags again("train", "");
+  add_flags(again, stored);
+  again.parse(argc, argv);
+  for (const auto& [name, expected, found] : again.changes()) {
+    const bool may = std::find(changeable().begin(), changeable().end(), "--" + name) != changeable().end();
+    if (!may) refuse(name, expected, found);
+  }
+}
+
+// The shape of a model that training begins with stands in its file, and so does its task. The command line may say it
+// again; another context is given to the new run.
+void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& flags, const Arguments& given,
+                        const std::string& path, const Trained& start) {
+  const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
+    throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
+                "; with --init-from, the model is that of the file but for --context");
+  };
+  if (const std::string& task = start.task.at("task"); given.task != task) refuse("task", task, given.task);
+  Arguments stored(kinds);
+  stored.task = given.task;
+  stored.training_task().take(start.task, path);
+  stored.model = start.config;
+  Flags again("train", "");
+  add_flags(again, stored);
+  again.parse(argc, argv);
+  for (const auto& [name, expected, found] : again.changes()) {
+    const bool of_model = is_model_flag(name) && name != "context", of_task = again.is_of(name, given.task);
+    if (of_model || (of_task && name != "data")) refuse(name, expected, found);
+  }
+  ModelConfig model = given.model;
+  model.context = start.config.context;
+  model.vocabulary = start.config.vocabulary;
+  if (flags.given("preset") && model.metadata() != start.config.metadata()) {
+    refuse("preset", "the same model", given.preset);
+  }
+}
+
+// Names the flags on the command line that say something of mixers which no layer has.
+void print_unused(const Flags& flags, const ModelConfig& model) {
+  for (const auto& [flag, mixers] : idle_flags(model)) {
+    if (!flags.given(flag.substr(0, flag.find(' ')))) continue;
+    std::cout << "note: --" << flag << " changes nothing here, no layer is " << mixers << "\n";
+  }
+}
+
+// Bytes that a run takes on the host beside its network: the data, and its weights, moments, average and best weights
+// on their way to a file, with the model that writes the sample; and the weights while their average is evaluated.
+struct OtherMemory {
+  std::size_t data, files;
+};
+
+// state_bytes: what the model keeps from one position to the next when it writes.
+void print_settings(const Arguments& a, const Task& task, const NetworkMemory& memory, std::size_t state_bytes,
+                    const OtherMemory& other) {
+  const TrainingConfig& t = a.training;
+  const Index of_all = task.evaluation_targets(task.validation_rows());
+  const Index evaluated = task.evaluation_targets(task.evaluation_rows(t.eval_tokens));
+  const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
+  std::cout << "data: " << task.summary() << "\n"
+            << "model: " << settings_text(a.model, idle_flags(a.model)) << "\n"
+            << "training: " << settings_text(t) << "\n"
+            << (evaluated < of_all ? "evaluation: on " + to_text(evaluated) + " targets, at the end on all\n" : "")
+            << "run: into " << one_line(a.out) << ", device " << machine_text(a.device, t.type) << ", recompute "
+            << a.recompute << "\n"
+            << "parameters: " << memory.weights << "; memory: " << mebibytes(memory.total() + other.data + other.files)
+            << " MiB (weights, gradients and moments "
+            << mebibytes(memory.weight_bytes + memory.gradient_bytes + memory.moment_bytes) << ", activations "
+            << mebibytes(memory.activation_bytes)
+            << (t.chunk ? ", borders of chunks " + mebibytes(memory.border_bytes) : "") << ", scratch "
+            << mebibytes(memory.workspace_bytes) << ", data " << mebibytes(other.data) << ", checkpoints and sample "
+            << mebibytes(other.files) << ")\n";
+  if (a.model.causal && a.model.classes == 0) {
+    std::cout << "inference: " << state_bytes << " bytes kept from position to position, with room for "
+              << a.model.context << " positions\n";
+  }
+  std::cout << std::flush;
+}
+
+// Takes the settings of a run that goes on, but for those that the command line changes.
+void go_on_with(const RunState& state, const Flags& flags, Arguments& a) {
+  const TrainingConfig training =
+      changed(state.training, a.training, [&](const std::string& flag) { return flags.given(flag); });
+  a.out = a.resume;
+  a.model = state.config;
+  a.training = training;
+  a.task = state.task.at("task");
+  a.training_task().take(state.task, resume_path(a.resume));
+  std::string& data = a.training_task().data;
+  if (!flags.given("data")) data = remembered_data(a.resume).value_or(data);
+  if (training.steps < state.step) {
+    throw Error("--steps: the run in " + a.resume + " has made " + to_text(state.step) +
+                " steps already, expected at least as many, found " + to_text(training.steps));
+  }
+}
+
+// A run that is given more steps than it set out for makes them at a higher learning rate than its last one, where the
+// rate hangs on their number.
+void say_if_rate_rises(const RunState& state, const TrainingConfig& training) {
+  if (state.step <= training.warmup || state.step >= training.steps) return;
+  const double last = learning_rate_at(state.training, state.step - 1), next = learning_rate_at(training, state.step);
+  if (!(next > last)) return;
+  std::cout << "resume: the learning rate rises again, from " << to_text(static_cast<float>(last)) << " to "
+            << to_text(static_cast<float>(next)) << ": with --steps " << training.steps << " instead of "
+            << state.training.steps << " it falls later" << std::endl;
+}
+
+void require_shards_for(const Processes& processes, const Arguments& a) {
+  if (a.training.shards % processes.size() != 0) {
+    throw UsageError("--shards: expected a multiple of the " + to_text(processes.size()) + " processes, found " +
+                     to_text(a.training.shards));
+  }
+  if (processes.size() > 1 && !joins_processes(a.device)) {
+    throw Error("--device " + a.device.device + ": several processes with a GPU each need NCCL, which this build " +
+                    "does not have; expected --device cpu",
+                a.device.device == "cuda" ? 2 : 1);
+  }
+}
+
+int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
+  Arguments a(kinds);
+  a.preset = peek_preset(argc, argv);
+  apply_preset(a.preset, a.model, a.training);
+  a.out = "runs/" + a.preset;
+  if (const std::optional<std::string> name = peek_flag(argc, argv, "task"); name && !peek_flag(argc, argv, "preset")) {
+    for (const auto& [kind, task] : a.tasks) {
+      if (kind->name != *name || kind == a.tasks.front().first) continue;
+      task->recipe(a.model, a.training);
+      a.out = "runs/" + *name;
+    }
+  }
+  Flags flags("train", "Trains a small network, on a text file or another task.");
+  add_flags(flags, a);
+  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
+  if (const auto status = flags.parse(argc, argv)) return *status;
+
+  if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
+  TrainingRun run;
+  std::optional<RunLock> lock;
+  TaskTraining::Request request;
+  const bool goes_on = flags.given("resume"), has_start = flags.given("init-from");
+  if (goes_on && has_start) {
+    throw UsageError("--init-from: expected a new run, found --resume, which goes on with weights of its own");
+  }
+  if (!goes_on) {
+    flags.require_use(a.task, "--task " + a.task);
+    a.training_task().check(flags);
+  }
+  if (goes_on) {
+    if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
+    if (a.overwrite)
+      throw UsageError("--overwrite: would drop the run that --resume goes on with, expected one of the two");
+    if (processes.leads()) lock.emplace(a.resume);
+    request.source = resume_path(a.resume);
+    run.resume = read_run_state(request.source, kinds);
+    const std::string& task = run.resume->task.at("task");
+    flags.require_use(task, "a run of task " + task);
+    require_same_run(kinds, argc, argv, flags, a, *run.resume);
+    go_on_with(*run.resume, flags, a);
+    request.run = a.resume;
+    request.task = &run.resume->task;
+    request.fingerprint = &run.resume->data_fingerprint;
+  } else if (has_start) {
+    if (a.init_from.empty()) throw UsageError("--init-from: expected a run folder or a file, found \"\"");
+    request.source = checkpoint_path(a.init_from);
+    request.trained = read_checkpoint(request.source, kinds);
+    std::error_code ignored;
+    if (a.overwrite &&
+        std::filesystem::equivalent(std::filesystem::path(request.source).parent_path(), a.out, ignored)) {
+      throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
+    }
+    a.training_task().require_teachable(request.trained->config, request.source);
+    require_same_model(kinds, argc, argv, flags, a, request.source, *request.trained);
+    const Index context = flags.given("context") ? a.model.context : request.trained->config.context;
+    a.model = request.trained->config;
+    a.model.context = context;
+    a.training_task().take(request.trained->task, request.source);
+  } else {
+    a.model.vocabulary = 1;
+    check_model(a.model);  // what the command line alone decides is said before any file is read
+    check_training(a.model, a.training);
+  }
+  require_shards_for(processes, a);
+  a.device.gpu = processes.rank_here();  // each process has one of its own
+  require_device(a.device, a.training.type);
+
+  request.model = a.model;
+  request.training = a.training;
+  const std::string source = request.source;
+  TaskTraining::Started started = a.training_task().start(std::move(request));
+  const Task& task = *started.task;
+  task.shape(a.model);
+  check_model(a.model);
+  check_training(a.model, a.training);
+  for (const std::string& note : started.notes) std::cout << one_line(note) << "\n";
+
+  const NetworkMemory memory = model_memory(
+      a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
+  const NetworkMemory sampling = model_memory({.device = "cpu"}, a.model, task.sample_extent(a.model));
+  const std::size_t copies = (has_start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
+  const OtherMemory other{.data = task.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
+  print_settings(a, task, memory, sampling.state_bytes, other);
+  print_unused(flags, a.model);
+  if (has_start) std::cout << one_line("init: from " + source + ", " + started.summary) << "\n" << std::flush;
+  require_memory(host_bytes(a.device, memory) + other.data + other.files, other.data, fault_of_chunks(a.model).empty());
+
+  run.weights = std::move(started.weights);
+  run.model = a.model;
+  run.training = a.training;
+  run.run = a.out;
+  run.data = a.training_task().data;
+  run.device = a.device;
+  run.recompute = a.recompute;
+  require_same_everywhere(run, task.fingerprint(), processes);
+  if (goes_on) {
+    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps
+              << (run.data.empty() ? "" : ", on " + one_line(run.data)) << std::endl;
+    say_if_rate_rises(*run.resume, a.training);
+  } else if (processes.leads()) {
+    lock.emplace(claim_run_folder(a.out, run.data, a.overwrite));
+  }
+  return train(run, task, processes);
+}
+
+}  // namespace
+
+int train_main(TaskKinds kinds, int argc, char** argv) {
+  std::unique_ptr<Processes> processes = join_processes("train");
+  const bool leads = processes->leads();
+  if (!leads && !std::freopen("/dev/null", "w", stdout)) throw Error("/dev/null: cannot be opened");
+  try {
+    const int status = train_in(kinds, *processes, argc, argv);
+    std::cout.flush();  // run_program judges whether it could be written
+    processes.reset();
+    // When one process ends with a status, mpirun ends all, and what it has not read by then is lost.
+    if (status != 0 && !leads) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return status;
+  } catch (const Error& error) {
+    std::cout.flush();
+    processes->leave(one_line(error.what()), error.status());
+    throw;
+  } catch (const std::exception& error) {
+    std::cout.flush();
+    processes->leave(one_line(error.what()), 1);
+    throw;
+  }
+}
+
+}  // namespace abh

@@ -1,0 +1,68 @@
+// evaluate and generate: what a program does with a trained model is the business of its task.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/programs/programs.hpp"
+#include "base/error.hpp"
+#include "program/flags.hpp"
+#include "program/machine_flags.hpp"
+#include "runs/checkpoint.hpp"
+#include "tasks/programs.hpp"
+
+namespace abh {
+
+namespace {
+
+using MakeCommand = std::unique_ptr<TaskCommand> (*TaskKind::*)();
+
+// Reads the flags that all tasks share and those of each, and the model, and has its task do the rest.
+int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, char** argv) {
+  std::string run_or_file = "runs/tiny";
+  Machine machine;
+  flags.section("Model");
+  flags.text("checkpoint", run_or_file, "RUN|FILE", "run folder of train, or a model.safetensors");
+  for (const char* word : {"model", "run"}) flags.also_called(word, "checkpoint");
+  std::vector<std::unique_ptr<TaskCommand>> commands;
+  for (const TaskKind& kind : kinds) {
+    commands.push_back(kind.*make ? (kind.*make)() : nullptr);
+    flags.use(kind.name);
+    if (commands.back()) commands.back()->add_flags(flags);
+  }
+  flags.use("");
+  add_machine_flags(flags, machine.device);
+  flags.choice("type", machine.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
+  if (const auto status = flags.parse(argc, argv)) return *status;
+  if (run_or_file.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
+  for (const auto& command : commands) {
+    if (command) command->check(flags);
+  }
+  require_device(machine.device, machine.type);
+
+  const std::string path = checkpoint_path(run_or_file, flags.given("checkpoint"));
+  Trained model = read_checkpoint(path, kinds);
+  const TaskKind& kind = kind_of_task(model.task, path, kinds);
+  flags.require_use(kind.name, path + " of task " + kind.name);
+  TaskCommand* const command = commands[static_cast<std::size_t>(&kind - kinds.data())].get();
+  if (!command) throw Error(path + ": this program has nothing to do for a model of task " + kind.name);
+  return command->run(std::move(model), path, machine, flags);
+}
+
+}  // namespace
+
+int evaluate_main(TaskKinds kinds, int argc, char** argv) {
+  Flags flags("evaluate",
+              "Tells how well a trained model does what it has learned: how well it predicts a whole text.");
+  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
+  return run_with_model(flags, kinds, &TaskKind::evaluate, argc, argv);
+}
+
+int generate_main(TaskKinds kinds, int argc, char** argv) {
+  Flags flags("generate", "Has a trained model write: continues a text, and prints it as it comes.");
+  flags.also_called("out", "checkpoint");
+  return run_with_model(flags, kinds, &TaskKind::generate, argc, argv);
+}
+
+}  // namespace abh

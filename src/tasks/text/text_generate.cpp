@@ -1,0 +1,88 @@
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "program/run_program.hpp"
+#include "tasks/text/generator.hpp"
+#include "tasks/text/plain_text.hpp"
+#include "tasks/text/stop_text.hpp"
+#include "tasks/text/text_kind.hpp"
+
+namespace abh {
+
+namespace {
+
+class TextGeneration : public TaskCommand {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.section("Text");
+    flags.text("prompt", prompt_, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
+    flags.integer("tokens", tokens_, "TOKENS", "how many to add", 0);
+    flags.text("stop", stop_, "TEXT", "end where this comes, which is not printed; none: --tokens alone ends the text");
+    flags.integer("num-samples", samples_, "N", "how many texts, a line --- between them; each has the next seed", 1);
+    flags.real("temperature", settings_.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
+               {0, 1e6});
+    flags.integer("top-k", settings_.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);
+    flags.real("top-p", settings_.top_p, "P", "draw from the likeliest tokens that make up P together", {0, 1});
+    flags.seed("seed", settings_.seed, "of the drawing");
+    for (const char* word : {"length", "n-predict", "max-new-tokens", "num-tokens"}) flags.also_called(word, "tokens");
+    flags.also_called("temp", "temperature");
+    for (const char* word : {"reverse-prompt", "stop-string", "stop-sequence"}) flags.also_called(word, "stop");
+    for (const char* word : {"samples", "n-samples", "num-return-sequences"}) flags.also_called(word, "num-samples");
+  }
+
+  void check(const Flags& flags) const override {
+    if (flags.given("stop") && stop_.empty()) throw UsageError("--stop: expected a text, found \"\"");
+  }
+
+  int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
+    const TextModel model =
+        text_model(std::move(trained.config), trained.task, std::move(trained.weights), trained.step, source);
+    if (prompt_ == "-") {
+      prompt_.assign(std::istreambuf_iterator<char>(std::cin), {});
+      if (std::ferror(stdin)) throw Error("standard input: cannot be read");
+    }
+    if (!flags.given("prompt")) prompt_ = opening_of_text(model.tokenizer);
+    // What it has to say of the prompt has no place: standard output is for the text.
+    prepare_text(prompt_, "prompt", "", &model.tokenizer);
+    std::vector<Token> prompt_tokens = model.tokenizer.encode(prompt_, "prompt");
+    // One that could never come would be a mistake.
+    model.tokenizer.encode(stop_, "--stop", [](Token) {});
+    Generator generator(machine.device, model, machine.type);
+    if (prompt_tokens.empty()) {
+      prompt_tokens = model.tokenizer.encode(opening_of_text(model.tokenizer), "prompt");
+    }
+    const auto print = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); };
+    for (Index sample = 0; sample < samples_; ++sample, ++settings_.seed) {
+      if (sample > 0) {
+        print("---\n");
+        generator.start();
+      }
+      print(prompt_);
+      generator.feed(prompt_tokens);
+      StopText until(stop_);
+      for (Index i = 0; i < tokens_ && !until.found(); ++i) {
+        print(until.add(model.tokenizer.decode(generator.next(settings_))));
+        flush_standard_output();
+      }
+      print(until.held_back());
+      print("\n");
+    }
+    return 0;
+  }
+
+ private:
+  std::string prompt_, stop_;
+  Index tokens_ = 500, samples_ = 1;
+  SamplingSettings settings_{.temperature = 0.8};
+};
+
+}  // namespace
+
+std::unique_ptr<TaskCommand> text_generation() { return std::make_unique<TextGeneration>(); }
+
+}  // namespace abh

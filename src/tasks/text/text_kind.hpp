@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "tasks/programs.hpp"
+#include "tasks/task.hpp"
+
+namespace abh {
+
+// Texts: the next character, or byte, is asked for (text_task.hpp).
+TaskKind text_kind();
+
+// What the programs do for them.
+std::unique_ptr<TaskTraining> text_training();
+std::unique_ptr<TaskCommand> text_evaluation();
+std::unique_ptr<TaskCommand> text_generation();
+
+}  // namespace abh
