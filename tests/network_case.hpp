@@ -85,9 +85,9 @@ inline std::vector<NetworkCase> all_cases() {
     full.config.logit_scale = 0.5;
     full.config.ffn_bias = i % 2 == 0;
     full.config.attention_bias = true;
-    full.config.additive_values = i % 2 == 0 ? "own" : "shared";
-    full.config.additive_projection = i % 2 == 0;
-    full.config.additive_skip = i % 2 == 0 ? "normed" : "stream";
+    full.config.additive.values = i % 2 == 0 ? "own" : "shared";
+    full.config.additive.projection = i % 2 == 0;
+    full.config.additive.skip = i % 2 == 0 ? "normed" : "stream";
     full.label_smoothing = 0.1;
     full.masked = true;
     full.dropout = 0.2;

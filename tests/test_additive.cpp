@@ -22,9 +22,9 @@ void for_each_form(BlockCase<MakeAdditive> block, const Body& body) {
   for (const char* values : {"shared", "own"}) {
     for (const char* skip : {"stream", "normed"}) {
       for (const bool projection : {false, true}) {
-        block.config.additive_values = values;
-        block.config.additive_skip = skip;
-        block.config.additive_projection = projection;
+        block.config.additive.values = values;
+        block.config.additive.skip = skip;
+        block.config.additive.projection = projection;
         CAPTURE(values, skip, projection);
         body(block);
       }
@@ -115,8 +115,8 @@ TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[addi
   // left, and nothing is dropped behind it.
   for (const bool projection : {false, true}) {
     BlockCase<MakeAdditive> block = additive_case(1, 6, 1, 1);
-    block.config.additive_skip = "normed";
-    block.config.additive_projection = projection;
+    block.config.additive.skip = "normed";
+    block.config.additive.projection = projection;
     block.options.dropout = 0.5;
     CpuDevice<Isa::baseline> device(1);
     Values<double> in = random_values(block.inputs(), 9);
@@ -151,9 +151,9 @@ TEST_CASE("additive: against its definition", "[additive]") {
   // Own values, projection: README and multi-head form written down, the poolings with plain sums.
   for (const char* skip : {"stream", "normed"}) {
     BlockCase<MakeAdditive> block = additive_case(2, 2, 1, 3);
-    block.config.additive_values = "own";
-    block.config.additive_projection = true;
-    block.config.additive_skip = skip;
+    block.config.additive.values = "own";
+    block.config.additive.projection = true;
+    block.config.additive.skip = skip;
     const Values<double> in = random_values(block.inputs(), 8);
     const auto tensor = [&](const std::string& name) {
       const std::vector<Slot> slots = block.inputs();

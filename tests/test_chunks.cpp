@@ -36,14 +36,14 @@ std::vector<NetworkCase> chunk_cases() {
   NetworkCase network = chunk_case("additive", "0,5", 6);
   cases.push_back(network);
   network = chunk_case("additive", "1,12", 2);
-  network.config.additive_values = "own";
-  network.config.additive_projection = true;
+  network.config.additive.values = "own";
+  network.config.additive.projection = true;
   network.config.embedding_norm = network.config.logit_bias = true;
   network.config.positions = "none";
   network.recompute = true;
   cases.push_back(network);
   network = chunk_case("additive", "0", 0);
-  network.config.additive_skip = "normed";
+  network.config.additive.skip = "normed";
   network.masked = false;
   cases.push_back(network);
   network = chunk_case("additive,identity", "2,0", 21);
@@ -59,8 +59,8 @@ std::vector<NetworkCase> chunk_cases() {
   network.config.rescale = 3;
   cases.push_back(network);
   network = chunk_case("leap,average", "6,0", 0);
-  network.config.normed_values = true;
-  network.config.leap_focus = "exp";
+  network.config.leap.normed_values = true;
+  network.config.leap.focus = "exp";
   cases.push_back(network);
   network = chunk_case("leap,additive", "4,0", 0);
   network.config.positions = "alibi";

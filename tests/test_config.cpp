@@ -117,9 +117,9 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
     CHECK((error([&](ModelConfig& m) { m.mixer = mixer, m.causal = false, m.positions = "alibi"; }) == "no error") ==
           !decays);
   }
-  CHECK(error([](ModelConfig& m) { m.additive_values = "both"; }) ==
+  CHECK(error([](ModelConfig& m) { m.additive.values = "both"; }) ==
         "--additive-values: expected shared or own, found \"both\"");
-  CHECK(error([](ModelConfig& m) { m.additive_skip = "a\nb"; }) ==
+  CHECK(error([](ModelConfig& m) { m.additive.skip = "a\nb"; }) ==
         "--additive-skip: expected stream or normed, found \"a b\"");
   CHECK(error([](ModelConfig& m) { m.positions = "sine"; }) ==
         "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\"");
@@ -134,7 +134,7 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
         "--rescale: expected heads of 2 channels at least, found 1");
   CHECK(error([](ModelConfig& m) { m.mixer = "dot", m.rescale = 1, m.heads = m.channels / 2; }) == "no error");
   CHECK(error([](ModelConfig& m) { m.rescale = 1, m.heads = m.channels; }) == "no error");
-  CHECK(error([](ModelConfig& m) { m.mixer = "leap", m.normed_values = true, m.heads = m.channels; }) ==
+  CHECK(error([](ModelConfig& m) { m.mixer = "leap", m.leap.normed_values = true, m.heads = m.channels; }) ==
         "--normed-values: expected heads of 2 channels at least, found 1");
 
   // What is not used is not judged, and the cores may have heads of any width.
@@ -275,9 +275,9 @@ TEST_CASE("config: metadata of golden files", "[config]") {
   CHECK(model.logit_scale == 1);
   CHECK(model.conv_kernel == 0);
   CHECK(model.conv_groups == 1);
-  CHECK(model.additive_values == "shared");
-  CHECK(model.additive_skip == "stream");
-  CHECK_FALSE(model.additive_projection);
+  CHECK(model.additive.values == "shared");
+  CHECK(model.additive.skip == "stream");
+  CHECK_FALSE(model.additive.projection);
   CHECK(model.causal);
   CHECK(model.window == "0");
   CHECK(model.alibi_slopes == "formula");
@@ -320,7 +320,7 @@ TEST_CASE("config: presets", "[config]") {
   CHECK(model.embedding_norm);
   CHECK_FALSE(model.final_norm);
   CHECK(model.logit_bias);
-  CHECK(model.additive_skip == "stream");
+  CHECK(model.additive.skip == "stream");
   CHECK(training.label_smoothing == 0.1);
 
   apply_preset("tiny", model, training);

@@ -205,7 +205,7 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
     for (const std::string type : {"float", "bf16"}) {
       Setting s = setting_of("additive,dot,metric,quadratic");
       s.model.layers = 4;
-      s.model.embedding_norm = s.model.additive_projection = true;
+      s.model.embedding_norm = s.model.additive.projection = true;
       const auto saving = model_on(device, s, type), computing = model_on(device, s, type, true);
       INFO(device << ", " << type);
       for (Index step = 0; step < 4; ++step) {  // a GPU records the second one and replays what follows

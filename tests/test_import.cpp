@@ -236,12 +236,12 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     full.positions = "alibi";
     full.alibi_slopes = "interleaved";
     full.window = "2,0";
-    full.additive_values = "own";
-    full.additive_projection = true;
-    full.additive_skip = "normed";
-    full.leap_focus = "exp";
+    full.additive.values = "own";
+    full.additive.projection = true;
+    full.additive.skip = "normed";
+    full.leap.focus = "exp";
     full.rescale = 2.5;
-    full.normed_values = true;
+    full.leap.normed_values = true;
     full.conv_kernel = 3;
     full.conv_groups = 2;
     full.ffn_bias = false;
@@ -336,8 +336,8 @@ TEST_CASE("import: the documentation lists every tensor and every key", "[checkp
   }
   for (const MixerProperties& mixer : Mixers::properties) {
     ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 3, .mixer = mixer.name};
-    config.additive_values = "own";
-    config.additive_projection = config.attention_bias = config.embedding_norm = config.logit_bias = true;
+    config.additive.values = "own";
+    config.additive.projection = config.attention_bias = config.embedding_norm = config.logit_bias = true;
     config.conv_kernel = 2;
     for (const Parameter& parameter : parameter_table(config)) {
       std::string name = parameter.name;

@@ -24,9 +24,9 @@ void for_each_form(BlockCase<MakeLeap> block, const Body& body) {
   for (const char* focus : {"elu", "exp"}) {
     for (const double rescale : {0.0, 2.5}) {
       for (const bool normed_values : {false, true}) {
-        block.config.leap_focus = focus;
+        block.config.leap.focus = focus;
         block.config.rescale = rescale;
-        block.config.normed_values = normed_values;
+        block.config.leap.normed_values = normed_values;
         CAPTURE(focus, rescale, normed_values);
         body(block);
       }

@@ -433,8 +433,8 @@ TEST_CASE("network: computing again saves three tenths of the activations", "[ne
 
 TEST_CASE("network: the table of weights has the names and shapes of the checkpoints", "[network]") {
   NetworkCase network = network_case("additive,dot", "0", 3);
-  network.config.additive_values = "own";
-  network.config.additive_projection = true;
+  network.config.additive.values = "own";
+  network.config.additive.projection = true;
   network.config.embedding_norm = network.config.logit_bias = true;
   std::string table;
   Index end = 0, count = 0;

@@ -109,7 +109,7 @@ TEST_CASE("network: the estimate of its memory is what it takes", "[network][mem
       check_memory<Reference>(model, 1, 1, 1);
       check_memory<Reference>(model, 2, 33, 3);
       model.window = "8";
-      model.additive_values = "own";
+      model.additive.values = "own";
       model.positions = conv_groups < 1 ? "rotary" : "sinusoidal";
       check_memory<Reference>(model, 2, 64, 1);
       // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
@@ -151,7 +151,7 @@ ModelConfig config_of(const Scratch& s) {
   config.heads = s.heads;
   config.conv_groups = s.conv_groups;
   config.context = s.C;
-  config.additive_values = s.B % 2 == 0 ? "own" : "shared";
+  config.additive.values = s.B % 2 == 0 ? "own" : "shared";
   config.embedding_norm = s.recompute;
   config.logit_bias = s.muon;
   config.attention_bias = s.recompute;

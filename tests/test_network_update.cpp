@@ -9,7 +9,7 @@ TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other we
   NetworkCase network = network_case("metric,additive,quadratic,dot", "0", 4);
   network.config.layers = 4;
   network.config.conv_kernel = 3;
-  network.config.additive_values = "own";
+  network.config.additive.values = "own";
   const Array<double> weights = network.weights();
   TrainingConfig training;
   std::vector<Array<double>> updated, second_moments;

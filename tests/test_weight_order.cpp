@@ -41,8 +41,8 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
     ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name};
     config.conv_kernel = 2;
     config.embedding_norm = config.logit_bias = config.ffn_bias = config.attention_bias = true;
-    config.additive_values = "own";
-    config.additive_projection = config.normed_values = true;
+    config.additive.values = "own";
+    config.additive.projection = config.leap.normed_values = true;
     config.rescale = 3;
     REQUIRE(of_mixer.count(mixer.name) == 1);
     std::string expected = before;

@@ -59,9 +59,9 @@ class AdditiveBlock : public Block<Device, T> {
                 const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
-        own_values_(config.additive_values == "own"),
-        skip_normed_(config.additive_skip == "normed"),
-        projection_(config.additive_projection),
+        own_values_(config.additive.values == "own"),
+        skip_normed_(config.additive.skip == "normed"),
+        projection_(config.additive.projection),
         qkv_size_(own_values_ ? 3 * D_ : 2 * D_),
         options_(options),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),

@@ -56,7 +56,7 @@ class LeapBlock : public Block<Device, T> {
       : D_(config.channels),
         N_(config.heads),
         K_(D_ / N_),
-        form_(config.leap_focus == "elu" ? FocusForm::elu : FocusForm::exp),
+        form_(config.leap.focus == "elu" ? FocusForm::elu : FocusForm::exp),
         scale_(config.rescale > 0 ? config.rescale / static_cast<double>(K_) : 1 / std::sqrt(static_cast<double>(K_))),
         first_rescaled_(config.rescale > 0 ? 0 : 3),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
@@ -149,7 +149,7 @@ class LeapBlock : public Block<Device, T> {
 
   // Of query, focus, key and value those that are rescaled are neighbours: how many.
   static Index rescaled(const ModelConfig& config) {
-    return (config.rescale > 0 ? 3 : 0) + (config.normed_values ? 1 : 0);
+    return (config.rescale > 0 ? 3 : 0) + (config.leap.normed_values ? 1 : 0);
   }
 
   void logits(Device& device, const Pass& pass) {

@@ -42,7 +42,7 @@ void check_model(const ModelConfig& config) {
       if (K < 2) throw UsageError(std::string(flag) + ": expected heads of 2 channels at least, found 1");
     };
     if (mixer.has_rescale && config.rescale > 0) require_two_channels("--rescale");
-    if (mixer.has_normed_values && config.normed_values) require_two_channels("--normed-values");
+    if (mixer.has_normed_values && config.leap.normed_values) require_two_channels("--normed-values");
   }
   if (config.causal) return;
   // What sees every position is one average a sequence.

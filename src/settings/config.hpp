@@ -21,28 +21,36 @@ inline constexpr Index largest_vocabulary = Index{1} << 21;
 inline constexpr Index largest_conv_kernel = 1024;
 inline constexpr Index largest_muon_rounds = 100;
 
+// What is the business of one mixer alone.
+struct AdditiveSettings {
+  std::string values = "shared";  // shared (with the query) | own
+  bool projection = false;        // of the pooled query
+  std::string skip = "stream";    // stream | normed
+};
+struct LeapSettings {
+  std::string focus = "elu";   // elu | exp, what a logit goes through
+  bool normed_values = false;  // head by head
+};
+
 // Everything that decides the shape and the function of a network; what training needs besides is in TrainingConfig.
 // The strings that the program flags, the golden files and the checkpoints use are the same.
 struct ModelConfig {
   Index layers = 4;
-  Index channels = 128;                    // D
-  Index heads = 4;                         // N
-  Index hidden_channels = 0;               // F of the feed-forward net; 0: 4 * channels
-  Index head_channels = 0;                 // K of metric, quadratic and dot; 0: channels / heads, as in additive
-  Index context = 64;                      // rows of the position table, and the longest cache
-  Index vocabulary = 0;                    // V, from the tokenizer
-  std::string mixer = "additive";          // one name, or a comma list with one a layer
-  std::string window = "0";                // of additive pooling: one number or one a layer; 0: global
-  std::string additive_values = "shared";  // shared (with the query) | own
-  bool additive_projection = false;
-  std::string additive_skip = "stream";  // stream | normed
-  std::string leap_focus = "elu";        // elu | exp, what a logit of leap goes through
-  double rescale = 0;                    // c of rescaled products, in leap and dot; 0: off
-  bool normed_values = false;            // of leap
-  bool causal = true;                    // of metric, quadratic and dot; golden files may let them see all positions
-  bool attention_bias = false;           // biases of the projections of `dot`; golden files may have them
-  Index conv_kernel = 0;                 // 0: no convolution
-  Index conv_groups = 1;                 // 0: one group a channel (depthwise)
+  Index channels = 128;            // D
+  Index heads = 4;                 // N
+  Index hidden_channels = 0;       // F of the feed-forward net; 0: 4 * channels
+  Index head_channels = 0;         // K of metric, quadratic and dot; 0: channels / heads, as in additive
+  Index context = 64;              // rows of the position table, and the longest cache
+  Index vocabulary = 0;            // V, from the tokenizer
+  std::string mixer = "additive";  // one name, or a comma list with one a layer
+  std::string window = "0";        // of additive pooling: one number or one a layer; 0: global
+  AdditiveSettings additive{};
+  LeapSettings leap{};
+  double rescale = 0;           // c of rescaled products, in leap and dot; 0: off
+  bool causal = true;           // of metric, quadratic and dot; golden files may let them see all positions
+  bool attention_bias = false;  // biases of the projections of `dot`; golden files may have them
+  Index conv_kernel = 0;        // 0: no convolution
+  Index conv_groups = 1;        // 0: one group a channel (depthwise)
   bool ffn_bias = true;
   bool embedding_norm = false;
   bool final_norm = true;

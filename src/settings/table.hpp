@@ -45,18 +45,19 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(Setting{"window", "window", "LIST", "tokens that pooling sees ({windowed}), 0: all; one, or one a layer"},
         m.window);
   visit(ChoiceSetting{{"values", "additive-values", "", "values of additive attention"}, {"shared", "own"}},
-        m.additive_values);
-  visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive_projection);
+        m.additive.values);
+  visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive.projection);
   visit(ChoiceSetting{{"skip", "additive-skip", "", "what additive attention is added to"}, {"stream", "normed"}},
-        m.additive_skip);
+        m.additive.skip);
   visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu + 1 or exp of its logit", 2},
                       {"elu", "exp"}},
-        m.leap_focus);
+        m.leap.focus);
   visit(
       RealSetting{
           {"rescale", "rescale", "C", "largest logit of leap and dot, of normed rows; 0: no rescaling", 2}, 0, 1e6},
       m.rescale);
-  visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2}, m.normed_values);
+  visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
+        m.leap.normed_values);
   visit(Setting{"causal"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
