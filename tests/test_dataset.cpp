@@ -10,6 +10,7 @@
 #include "catch.hpp"
 #include "error_of.hpp"
 #include "folder.hpp"
+#include "files/text_file.hpp"
 #include "tasks/text/dataset.hpp"
 
 using namespace abh;

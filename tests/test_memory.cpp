@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "catch.hpp"
 #include "device/memory.hpp"
+#include "device/pages.hpp"
 #include "tests/folder.hpp"
 #include "tests/layer_case.hpp"
 #include "tests/red_zones.hpp"

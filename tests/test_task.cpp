@@ -162,9 +162,8 @@ const std::vector<TaskKind> kinds = {
      .check = [](const Metadata&, const ModelConfig&, const std::string&) {},
      .keys = {"voice"},
      .complete = [](Metadata&) {},
-     .train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<EchoTraining>(); },
-     .evaluate = []() -> std::unique_ptr<TaskCommand> { return std::make_unique<EchoCommand>(); },
-     .generate = nullptr}};
+     .programs = {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<EchoTraining>(); },
+                  .evaluate = []() -> std::unique_ptr<TaskCommand> { return std::make_unique<EchoCommand>(); }}}};
 
 using Main = int (*)(TaskKinds, int, char**);
 int run(Main program, std::vector<std::string> arguments) {

@@ -24,6 +24,7 @@
 #include "device/peaks.hpp"
 #include "device/threads.hpp"
 #include "files/atomic_file.hpp"
+#include "device/pages.hpp"
 #include "network/devices.hpp"
 #include "network/initial_weights.hpp"
 #include "network/mixer_flags.hpp"

@@ -1,15 +1,12 @@
 #include "device/memory.hpp"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <new>
 #include <string>
 
 #include "base/error.hpp"
+#include "device/pages.hpp"
 
 namespace abh {
 
@@ -17,20 +14,6 @@ namespace {
 
 constexpr std::align_val_t alignment{64};
 constexpr std::size_t smallest_chunk = std::size_t{1} << 20;
-
-// A matrix product walks down columns, every row in another page: pages of 2 MiB took 2 to 4 % off a training step on
-// Zen 5 (docs/results/cpu_history.md). A wish: where the system does not grant it, all works as well.
-void wish_for_huge_pages(void* memory, std::size_t bytes) {
-#if defined(MADV_HUGEPAGE)
-  constexpr std::uintptr_t huge_page = std::uintptr_t{1} << 21;
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t first = (begin + huge_page - 1) / huge_page * huge_page;
-  const std::uintptr_t last = (begin + bytes) / huge_page * huge_page;
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-#else
-  static_cast<void>(memory), static_cast<void>(bytes);
-#endif
-}
 
 void* allocate_on_host(std::size_t bytes) {
   void* memory = ::operator new(bytes, alignment, std::nothrow);
@@ -69,23 +52,6 @@ MemorySource memory_of_host_devices() { return source_of_host_devices; }
 void replace_memory_of_host_devices(MemorySource source) { source_of_host_devices = source; }
 
 MemorySource no_memory() { return {allocate_nothing, release_nothing}; }
-
-std::size_t peak_memory() {
-  std::ifstream status("/proc/self/status");
-  std::size_t kilobytes = 0;
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:" && status >> kilobytes) return kilobytes << 10;
-  }
-  return 0;
-}
-
-void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
-
-long page_faults() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_minflt + usage.ru_majflt;
-}
 
 Workspace::~Workspace() {
   for (const Chunk& chunk : chunks_) source_.release(chunk.memory);

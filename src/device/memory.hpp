@@ -26,13 +26,6 @@ void replace_memory_of_host_devices(MemorySource source);
 // them.
 MemorySource no_memory();
 
-// Of this process, as Linux counts it; 0 where it does not. The most bytes of memory in use at one time since the
-// start or the last reset, and how often a page had to be fetched or made when it was touched. (getrusage has a peak,
-// too, but that one begins with what the process was before it ran this program.)
-std::size_t peak_memory();
-void reset_peak_memory();
-long page_faults();
-
 // Memory of a device, given back at the end.
 class DeviceMemory {
  public:

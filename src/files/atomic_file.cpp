@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -77,6 +78,16 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(int code) const {
   throw Error(path_ + ": cannot write: " + std::generic_category().message(code));
+}
+
+void write_file_atomically(const std::string& path,
+                           const std::function<void(const std::function<void(const void*, std::size_t)>&)>& bytes) {
+  std::optional<AtomicFile> file;
+  bytes([&](const void* data, std::size_t size) {
+    if (!file) file.emplace(path);
+    file->write(data, size);
+  });
+  file->commit();
 }
 
 void write_file_atomically(const std::string& path, std::string_view content) {

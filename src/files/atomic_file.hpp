@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,11 @@ class AtomicFile {
   int descriptor_ = -1;    // of the temporary; -1 once it is closed
   bool renamed_ = false;
 };
+
+// AtomicFile for content that comes in pieces: bytes(write) calls write(data, size) for each. The file is opened with
+// the first.
+void write_file_atomically(const std::string& path,
+                           const std::function<void(const std::function<void(const void*, std::size_t)>&)>& bytes);
 
 // AtomicFile for content that is at hand in one piece.
 void write_file_atomically(const std::string& path, std::string_view content);

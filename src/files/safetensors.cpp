@@ -1,24 +1,16 @@
 #include "files/safetensors.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <limits>
-#include <new>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/crc32.hpp"
 #include "base/error.hpp"
 #include "base/utf8.hpp"
-#include "files/atomic_file.hpp"
 #include "files/safetensors_header.hpp"
 
 namespace abh {
@@ -27,7 +19,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are used as they lie in the file, little-endian");
 
 constexpr Index max_header_size = 100'000'000;  // the limit of the reference implementation
-constexpr Index length_size = 8;                // bytes of the header's length, before the header
 constexpr Index max_index = std::numeric_limits<Index>::max();
 
 constexpr const char* version_key = "abh_version";
@@ -41,31 +32,6 @@ std::optional<Index> checked_byte_count(Dtype dtype, const std::vector<Index>& s
     bytes *= extent;
   }
   return bytes;
-}
-
-// The header's length, from the first bytes of a file of `file_size` bytes. At least min(file_size, 9) bytes must be at
-// `front`; that many are enough to turn down a file of another kind before the rest of it is read.
-Index header_size(const std::byte* front, Index file_size, const std::string& path) {
-  const std::string who = path + ": not a safetensors file: ";
-  if (file_size < length_size) {
-    throw Error(who + std::to_string(file_size) + " bytes, expected at least 8 with the length of the header");
-  }
-  std::uint64_t size = 0;
-  for (int i = 0; i < 8; ++i) size |= std::to_integer<std::uint64_t>(front[i]) << (8 * i);
-  const std::string found = who + "header of " + std::to_string(size) + " bytes, expected ";
-  if (size == 0) throw Error(found + "at least 2");
-  if (size > static_cast<std::uint64_t>(max_header_size)) {
-    throw Error(found + "at most " + std::to_string(max_header_size));
-  }
-  const Index after = file_size - length_size;
-  if (static_cast<Index>(size) > after) {
-    throw Error(found + "at most the " + std::to_string(after) + " that follow its length");
-  }
-  if (front[length_size] != std::byte{'{'}) {
-    throw Error(who + "header begins with byte 0x" +
-                hexadecimal(std::to_integer<std::uint32_t>(front[length_size]), 2) + ", expected '{'");
-  }
-  return static_cast<Index>(size);
 }
 
 // Checks that shapes and offsets agree and that the entries, now put in the order of their data, tile the data section.
@@ -172,48 +138,30 @@ void check_crc(const std::map<std::string, std::string>& metadata, const std::by
   }
 }
 
-// A file open for reading; closes itself.
-class InputFile {
- public:
-  explicit InputFile(const std::string& path) : path_(path) {
-    // Without O_NONBLOCK the open waits for a writer if the path is a named pipe; on a plain file it means nothing.
-    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor_ < 0) fail(errno);
-  }
-  ~InputFile() { ::close(descriptor_); }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-
-  Index size() const {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) fail(errno);
-    if (S_ISDIR(status.st_mode)) fail(EISDIR);
-    if (!S_ISREG(status.st_mode)) throw Error(path_ + ": cannot read: not a regular file");
-    return status.st_size;
-  }
-
-  // The next `size` bytes.
-  void read(std::byte* bytes, std::size_t size) {
-    while (size > 0) {
-      const ssize_t count = ::read(descriptor_, bytes, size);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(errno);
-      if (count == 0) throw Error(path_ + ": cannot read: the file became shorter while it was read");
-      bytes += count;
-      size -= static_cast<std::size_t>(count);
-    }
-  }
-
- private:
-  [[noreturn]] void fail(int code) const {
-    throw Error(path_ + ": cannot read: " + std::generic_category().message(code));
-  }
-
-  const std::string& path_;
-  int descriptor_;
-};
-
 }  // namespace
+
+Index safetensors_header_size(const std::byte* front, Index file_size, const std::string& path) {
+  const std::string who = path + ": not a safetensors file: ";
+  if (file_size < safetensors_length_size) {
+    throw Error(who + std::to_string(file_size) + " bytes, expected at least 8 with the length of the header");
+  }
+  std::uint64_t size = 0;
+  for (int i = 0; i < 8; ++i) size |= std::to_integer<std::uint64_t>(front[i]) << (8 * i);
+  const std::string found = who + "header of " + std::to_string(size) + " bytes, expected ";
+  if (size == 0) throw Error(found + "at least 2");
+  if (size > static_cast<std::uint64_t>(max_header_size)) {
+    throw Error(found + "at most " + std::to_string(max_header_size));
+  }
+  const Index after = file_size - safetensors_length_size;
+  if (static_cast<Index>(size) > after) {
+    throw Error(found + "at most the " + std::to_string(after) + " that follow its length");
+  }
+  if (front[safetensors_length_size] != std::byte{'{'}) {
+    throw Error(who + "header begins with byte 0x" +
+                hexadecimal(std::to_integer<std::uint32_t>(front[safetensors_length_size]), 2) + ", expected '{'");
+  }
+  return static_cast<Index>(size);
+}
 
 Index element_count(const std::vector<Index>& shape) {
   Index count = 1;
@@ -227,34 +175,15 @@ std::string shape_text(const std::vector<Index>& shape) {
   return "[" + text + "]";
 }
 
-SafetensorsFile SafetensorsFile::read(const std::string& path) {
-  InputFile file(path);
-  const Index size = file.size();
-  std::byte front[length_size + 1];
-  const Index front_size = std::min(size, length_size + 1);
-  file.read(front, static_cast<std::size_t>(front_size));
-  header_size(front, size, path);
-
-  std::vector<std::byte> bytes;
-  try {
-    bytes.resize(static_cast<std::size_t>(size));
-  } catch (const std::bad_alloc&) {
-    throw Error(path + ": cannot read: " + std::to_string(size) + " bytes do not fit into memory");
-  }
-  std::copy(front, front + front_size, bytes.begin());
-  file.read(bytes.data() + front_size, static_cast<std::size_t>(size - front_size));
-  return parse(std::move(bytes), path);
-}
-
 SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::string& path) {
-  const Index size = header_size(bytes.data(), static_cast<Index>(bytes.size()), path);
-  const auto* text = reinterpret_cast<const char*>(bytes.data() + length_size);
+  const Index size = safetensors_header_size(bytes.data(), static_cast<Index>(bytes.size()), path);
+  const auto* text = reinterpret_cast<const char*>(bytes.data() + safetensors_length_size);
   const std::string_view header_text(text, static_cast<std::size_t>(size));
   SafetensorsHeader header = parse_safetensors_header(header_text, path);
 
-  const Index data_size = static_cast<Index>(bytes.size()) - length_size - size;
+  const Index data_size = static_cast<Index>(bytes.size()) - safetensors_length_size - size;
   check_layout(header.entries, data_size, path);
-  const std::byte* data_section = bytes.data() + length_size + size;
+  const std::byte* data_section = bytes.data() + safetensors_length_size + size;
   const Index version = check_marks(header, header_text, data_section, data_size, path);
   check_crc(header.metadata, data_section, data_size, path);
 
@@ -264,7 +193,7 @@ SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::
   file.metadata_ = std::move(header.metadata);
   file.version_ = version;
   for (SafetensorsEntry& entry : header.entries) {
-    const std::byte* data = file.bytes_.data() + length_size + size + entry.begin;
+    const std::byte* data = file.bytes_.data() + safetensors_length_size + size + entry.begin;
     const auto alignment = static_cast<std::uintptr_t>(element_size(entry.dtype));
     if (entry.begin == entry.end) {
       data = file.bytes_.data();  // never read, but aligned and not null
@@ -298,8 +227,9 @@ const std::byte* SafetensorsFile::checked_data(const std::string& name, Dtype dt
   return found.data;
 }
 
-void write_safetensors(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
-                       std::map<std::string, std::string> metadata) {
+void safetensors_bytes(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
+                       std::map<std::string, std::string> metadata,
+                       const std::function<void(const void* data, std::size_t size)>& write) {
   const auto checked_json = [&path](const std::string& text) {
     for (std::size_t position = 0; position < text.size();) {
       if (next_code_point(text, position) == invalid_code_point) {
@@ -358,14 +288,12 @@ void write_safetensors(const std::string& path, const std::vector<SafetensorsOut
   });
   header.replace(check_position, blank_check.size(), hexadecimal(check, 8));
 
-  AtomicFile file(path);
   const auto header_length = static_cast<std::uint64_t>(header.size());
-  file.write(&header_length, sizeof header_length);
-  file.write(header.data(), header.size());
+  write(&header_length, sizeof header_length);
+  write(header.data(), header.size());
   for (const SafetensorsOutput* tensor : ordered) {
-    file.write(tensor->data, static_cast<std::size_t>(*checked_byte_count(tensor->dtype, tensor->shape)));
+    write(tensor->data, static_cast<std::size_t>(*checked_byte_count(tensor->dtype, tensor->shape)));
   }
-  file.commit();
 }
 
 }  // namespace abh

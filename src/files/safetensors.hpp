@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -106,11 +107,16 @@ struct SafetensorsOutput {
   const void* data;
 };
 
-// Writes the file whole or not at all (AtomicFile). Tensors are stored in the order given, except that wider elements
-// come before narrower ones, which aligns every tensor to its elements without holes. Metadata entries are sorted by
-// key; the marks are set here. The bytes depend on the arguments alone. The data is read twice (check value, writing),
-// never copied. Error if it cannot be written, or if names repeat or texts are not valid UTF-8: no reader would take
-// it.
+// Gives the bytes of the file to write(data, size), piece by piece. Tensors are stored in the order given, except that
+// wider elements come before narrower ones, which aligns every tensor to its elements without holes. Metadata entries
+// are sorted by key; the marks are set here. The bytes depend on the arguments alone, but for `path`, which is only
+// used in messages. The data is read twice (check value, writing), never copied. Error if names repeat or texts are not
+// valid UTF-8: no reader would take it.
+void safetensors_bytes(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
+                       std::map<std::string, std::string> metadata,
+                       const std::function<void(const void* data, std::size_t size)>& write);
+
+// Writes the file whole or not at all (AtomicFile). Error also if it cannot be written.
 void write_safetensors(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
                        std::map<std::string, std::string> metadata);
 

@@ -22,6 +22,12 @@ struct SafetensorsEntry {
   Index end;
 };
 
+inline constexpr Index safetensors_length_size = 8;  // bytes of the header's length, before the header
+
+// The header's length, from the first bytes of a file of `file_size` bytes. At least min(file_size, 9) bytes must be at
+// `front`; that many are enough to turn down a file of another kind before the rest of it is read.
+Index safetensors_header_size(const std::byte* front, Index file_size, const std::string& path);
+
 inline constexpr const char* check_key = "abh_crc32";
 
 struct SafetensorsHeader {

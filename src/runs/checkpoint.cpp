@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <set>
-#include <system_error>
 #include <tuple>
 #include <type_traits>
 
@@ -14,7 +12,7 @@
 #include "files/safetensors.hpp"
 #include "network/mixers.hpp"
 #include "network/model.hpp"
-#include "settings/setting_flags.hpp"
+#include "settings/key_hints.hpp"
 
 namespace abh {
 
@@ -204,30 +202,17 @@ std::pair<ModelConfig, Metadata> read_network(const SafetensorsFile& file, const
 
 }  // namespace
 
-std::string model_path(const std::string& run) { return run + "/model.safetensors"; }
-std::string resume_path(const std::string& run) { return run + "/resume.safetensors"; }
-std::string checkpoint_path(const std::string& run_or_file, bool given) {
-  std::error_code ignored;
-  const std::string path = std::filesystem::is_directory(run_or_file, ignored) ? model_path(run_or_file) : run_or_file;
-  if (!given && !std::filesystem::exists(path, ignored)) {
-    throw Error(run_or_file +
-                ": there is no trained model yet; `make train` trains one in two minutes, and --checkpoint names "
-                "another");
-  }
-  return path;
-}
-
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+void checkpoint_bytes(const std::string& path, const Checkpoint& checkpoint, const WriteBytes& write) {
   Metadata metadata = common_metadata(checkpoint.config, checkpoint.task, checkpoint.step);
   if (checkpoint.validation_loss) metadata["validation_loss"] = to_text(*checkpoint.validation_loss);
   if (checkpoint.validation_tokens) metadata["validation_tokens"] = to_text(checkpoint.validation_tokens);
   std::vector<SafetensorsOutput> outputs;
   append_arena(outputs, parameter_table(checkpoint.config), "", checkpoint.weights);
-  write_safetensors(path, outputs, metadata);
+  safetensors_bytes(path, outputs, metadata, write);
 }
 
-Checkpoint read_checkpoint(const std::string& path, TaskKinds kinds) {
-  const SafetensorsFile file = SafetensorsFile::read(path);
+Checkpoint checkpoint_of(const SafetensorsFile& file, TaskKinds kinds) {
+  const std::string& path = file.path();
   if (file.has("recent_losses")) {
     throw Error(path + ": holds what a run needs to go on, expected a model, the model.safetensors beside it");
   }
@@ -242,7 +227,7 @@ Checkpoint read_checkpoint(const std::string& path, TaskKinds kinds) {
           optional_number_of<Index>(file, "validation_tokens").value_or(0)};
 }
 
-void write_run_state(const std::string& path, const RunState& state) {
+void run_state_bytes(const std::string& path, const RunState& state, const WriteBytes& write) {
   Metadata metadata = common_metadata(state.config, state.task, state.step);
   for (const auto& [key, value] : state.training.metadata()) metadata["training." + key] = value;
   metadata["data"] = state.data_fingerprint;
@@ -263,11 +248,11 @@ void write_run_state(const std::string& path, const RunState& state) {
   if (state.best_loss) append_arena(outputs, parameters, "best.", state.best_weights);
   outputs.push_back(
       {"recent_losses", Dtype::F64, {static_cast<Index>(state.recent_losses.size())}, state.recent_losses.data()});
-  write_safetensors(path, outputs, metadata);
+  safetensors_bytes(path, outputs, metadata, write);
 }
 
-RunState read_run_state(const std::string& path, TaskKinds kinds) {
-  const SafetensorsFile file = SafetensorsFile::read(path);
+RunState run_state_of(const SafetensorsFile& file, TaskKinds kinds) {
+  const std::string& path = file.path();
   RunState state;
   const Metadata metadata = model_metadata(file, kinds);
   std::tie(state.config, state.task) = read_network(file, metadata, kinds);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
+#include "files/safetensors.hpp"
 #include "settings/config.hpp"
 #include "tasks/task.hpp"
 
@@ -45,12 +47,19 @@ struct RunState {
   std::optional<double> pending_gradient_norm;
 };
 
-// Both are written whole or not at all. Error if the disk does not take them.
+// The bytes of their files, piece by piece, and back; messages name `path`, or that of the file. Nothing of a file is
+// trusted: Error, naming the file and the tensor or key, unless it holds exactly the tensors of its configuration,
+// finite and of the right type and shape, and is of one of these kinds of tasks.
+using WriteBytes = std::function<void(const void* data, std::size_t size)>;
+void checkpoint_bytes(const std::string& path, const Checkpoint& checkpoint, const WriteBytes& write);
+void run_state_bytes(const std::string& path, const RunState& state, const WriteBytes& write);
+Checkpoint checkpoint_of(const SafetensorsFile& file, TaskKinds kinds = task_kinds());
+RunState run_state_of(const SafetensorsFile& file, TaskKinds kinds = task_kinds());
+
+// The files themselves (checkpoint_files.cpp). Both are written whole or not at all. Error if the disk does not take
+// them.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 void write_run_state(const std::string& path, const RunState& state);
-
-// Nothing of the file is trusted: Error, naming the file and the tensor or key, unless it holds exactly the tensors of
-// its configuration, finite and of the right type and shape, and is of one of these kinds of tasks.
 Checkpoint read_checkpoint(const std::string& path, TaskKinds kinds = task_kinds());
 RunState read_run_state(const std::string& path, TaskKinds kinds = task_kinds());
 

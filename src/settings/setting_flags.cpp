@@ -112,28 +112,6 @@ bool is_model_flag(const std::string& flag) {
   visit_model([&](const Setting& setting, const auto&) { found = found || setting.flag == flag; }, model);
   return found;
 }
-std::string did_you_mean(const std::string& key) {
-  std::string word = key;
-  std::transform(word.begin(), word.end(), word.begin(), [](char c) {
-    return c == '-' ? '_' : 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  std::string meant;
-  if (word.size() > 40) return meant;
-  std::size_t nearest = 3;
-  const auto compare = [&](const Setting& setting, const auto&) {
-    std::string flag = setting.flag;
-    std::replace(flag.begin(), flag.end(), '-', '_');
-    for (const std::string& name : {std::string(setting.key), flag}) {
-      const std::size_t distance = edit_distance(word, name);
-      if (distance >= nearest || distance > name.size() / 3) continue;
-      nearest = distance;
-      meant = setting.key;
-    }
-  };
-  ModelConfig model;
-  visit_model(compare, model);
-  return meant.empty() || meant == key ? "" : "; did you mean " + meant + "?";
-}
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only) {
   visit_training(FlagAdder{flags, only}, training);
 }

@@ -28,10 +28,6 @@ std::vector<std::pair<std::string, std::string>> changeable_settings();
 // Whether a flag is one of add_model_flags.
 bool is_model_flag(const std::string& flag);
 
-// "; did you mean KEY?", where a key of metadata is no model's but nearly one: misspelt, or the name of its flag. Else
-// empty.
-std::string did_you_mean(const std::string& key);
-
 // The preset that a command line asks for, read before the flags whose defaults it sets; the first where it asks for
 // none. A name that is none counts as not asked for: errors are left to Flags::parse.
 std::string peek_preset(int argc, const char* const* argv);

@@ -2,14 +2,8 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "tasks/text/text_kind.hpp"
 
 namespace abh {
-
-TaskKinds task_kinds() {
-  static const TaskKind kinds[] = {text_kind()};
-  return kinds;
-}
 
 const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source, TaskKinds kinds) {
   const auto entry = metadata.find("task");

@@ -77,6 +77,13 @@ class Task {
 class TaskCommand;
 class TaskTraining;
 
+// What the programs do for a kind of task (tasks/programs.hpp); null where there is nothing to be done.
+struct TaskPrograms {
+  std::unique_ptr<TaskTraining> (*train)() = nullptr;
+  std::unique_ptr<TaskCommand> (*evaluate)() = nullptr;
+  std::unique_ptr<TaskCommand> (*generate)() = nullptr;
+};
+
 // What is known of a task before there is one.
 struct TaskKind {
   const char* name;     // of --task, and in checkpoints
@@ -86,13 +93,10 @@ struct TaskKind {
   // Those of the checkpoint's metadata that are the task's, and what of them files from elsewhere need not say.
   std::vector<std::string> keys;
   void (*complete)(Metadata& metadata);
-  // What the programs do for it (tasks/programs.hpp); none where there is nothing to be done.
-  std::unique_ptr<TaskTraining> (*train)();
-  std::unique_ptr<TaskCommand> (*evaluate)();
-  std::unique_ptr<TaskCommand> (*generate)();
+  TaskPrograms programs{};
 };
 
-// Every task. A line here is all that programs know of one.
+// Every task (kinds.cpp). A line there is all that programs know of one.
 using TaskKinds = std::span<const TaskKind>;
 TaskKinds task_kinds();
 

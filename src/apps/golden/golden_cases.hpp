@@ -25,7 +25,7 @@
 #include "network/network.hpp"
 #include "runs/checkpoint.hpp"
 #include "settings/config.hpp"
-#include "settings/setting_flags.hpp"
+#include "settings/key_hints.hpp"
 
 namespace abh {
 

@@ -36,7 +36,7 @@ namespace {
 struct Arguments {
   explicit Arguments(TaskKinds kinds) : task(kinds.front().name) {
     for (const TaskKind& kind : kinds) {
-      if (kind.train) tasks.emplace_back(&kind, kind.train());
+      if (kind.programs.train) tasks.emplace_back(&kind, kind.programs.train());
     }
   }
   // What is learned.

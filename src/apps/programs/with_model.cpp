@@ -16,7 +16,7 @@ namespace abh {
 
 namespace {
 
-using MakeCommand = std::unique_ptr<TaskCommand> (*TaskKind::*)();
+using MakeCommand = std::unique_ptr<TaskCommand> (*TaskPrograms::*)();
 
 // Reads the flags that all tasks share and those of each, and the model, and has its task do the rest.
 int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, char** argv) {
@@ -27,7 +27,7 @@ int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, ch
   for (const char* word : {"model", "run"}) flags.also_called(word, "checkpoint");
   std::vector<std::unique_ptr<TaskCommand>> commands;
   for (const TaskKind& kind : kinds) {
-    commands.push_back(kind.*make ? (kind.*make)() : nullptr);
+    commands.push_back(kind.programs.*make ? (kind.programs.*make)() : nullptr);
     flags.use(kind.name);
     if (commands.back()) commands.back()->add_flags(flags);
   }
@@ -56,13 +56,13 @@ int evaluate_main(TaskKinds kinds, int argc, char** argv) {
   Flags flags("evaluate",
               "Tells how well a trained model does what it has learned: how well it predicts a whole text.");
   flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
-  return run_with_model(flags, kinds, &TaskKind::evaluate, argc, argv);
+  return run_with_model(flags, kinds, &TaskPrograms::evaluate, argc, argv);
 }
 
 int generate_main(TaskKinds kinds, int argc, char** argv) {
   Flags flags("generate", "Has a trained model write: continues a text, and prints it as it comes.");
   flags.also_called("out", "checkpoint");
-  return run_with_model(flags, kinds, &TaskKind::generate, argc, argv);
+  return run_with_model(flags, kinds, &TaskPrograms::generate, argc, argv);
 }
 
 }  // namespace abh

@@ -14,9 +14,6 @@
 
 namespace abh {
 
-// The bytes of a file, unchanged. Throws Error for a file that is missing, a directory, a device, unreadable or empty.
-std::string read_text_file(const std::string& path);
-
 // What a text is called: its file's name without folder and extension.
 std::string corpus_name(const std::string& path);
 

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "files/atomic_file.hpp"
+#include "files/text_file.hpp"
 #include "program/run_program.hpp"
 #include "program/terminal.hpp"
 #include "tasks/text/by_character.hpp"

@@ -18,7 +18,7 @@ void check_text(const Metadata& metadata, const ModelConfig& config, const std::
 
 }  // namespace
 
-TaskKind text_kind() {
+TaskKind text_kind(const TaskPrograms& programs) {
   return {.name = "text",
           .summary = "the next character, or byte, of a text",
           .check = check_text,
@@ -28,9 +28,7 @@ TaskKind text_kind() {
                 const auto tokenizer = metadata.find("tokenizer");
                 if (tokenizer != metadata.end() && tokenizer->second == "byte") metadata.try_emplace("vocabulary", "");
               },
-          .train = text_training,
-          .evaluate = text_evaluation,
-          .generate = text_generation};
+          .programs = programs};
 }
 
 }  // namespace abh

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "files/atomic_file.hpp"
+#include "files/text_file.hpp"
 #include "tasks/text/plain_text.hpp"
 #include "tasks/text/text_kind.hpp"
 #include "tasks/text/text_task.hpp"
@@ -92,6 +93,8 @@ class TextTraining : public TaskTraining {
 };
 
 }  // namespace
+
+TaskPrograms text_programs() { return {text_training, text_evaluation, text_generation}; }
 
 std::unique_ptr<TaskTraining> text_training() { return std::make_unique<TextTraining>(); }
 
