@@ -8,7 +8,7 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
+.PHONY: all story train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
   clean configure
 
 all: configure ## build the programs into build/
@@ -21,6 +21,10 @@ configure:
 build = @JOBS=$(JOBS) tools/build.sh $(BUILD) $(1)
 # Where no ARGS name another folder.
 sample = $(if $(ARGS),,@printf '\nA sample of what it writes ($(1)/sample.txt):\n'; head -n 12 $(1)/sample.txt)
+
+story: configure ## read src/apps/story.cpp, then run it: a whole training program (ARGS="my.txt 800")
+	$(call build,story)
+	@$(BUILD)/story $(ARGS)
 
 train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into runs/tiny; an older run moves aside
 	$(call build,train)

@@ -1,0 +1,300 @@
+// story: a whole training program, from a text to letters of its own, with every derivative in sight.
+//
+//   build/story [TEXT [STEPS]]        without words: README.md and 800 steps
+//
+// The network has one layer. A token and its position become a row of numbers; the additive block lets every position
+// read what stands before it; the feed-forward block computes with what has arrived; and the table of tokens, used a
+// second time, gives a score to each token that may come next. `forward` calls one room of plain/ a line: a room is a
+// layer, written as the loops that its equations spell out. The tag at the end of a line, such as (additive.4), is the
+// equation in docs/blocks/additive.md, or in docs/layers/NAME.md, that the line computes. `backward` is the same list
+// upside down, and that is all that learning needs: there is no tape and no graph.
+//
+// Arrays have the names of the chapters, and a suffix with one letter a dimension: b sequence, c position, d channel,
+// n head, k channel of a head, q query and key side by side, f hidden channel, v character. d_x is the gradient of the
+// loss with respect to x. The network of src/network/ does the same sums in the same order, on every device and in many
+// more forms: tests/test_story.cpp compares its losses with these, to the last digit.
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "base/text.hpp"
+#include "files/text_file.hpp"
+#include "layers/adamw.hpp"
+#include "layers/cross_entropy.hpp"
+#include "layers/dropout.hpp"
+#include "layers/embedding.hpp"
+#include "layers/gate.hpp"
+#include "layers/gelu.hpp"
+#include "layers/global_norm.hpp"
+#include "layers/layernorm.hpp"
+#include "layers/linear.hpp"
+#include "layers/pooling.hpp"
+#include "layers/pooling_logits.hpp"
+#include "plain/plain.hpp"
+#include "program/run_program.hpp"
+#include "settings/schedule.hpp"
+#include "tasks/text/dataset.hpp"
+
+using namespace abh;
+
+// ---- Sizes ----
+constexpr Index B = 8, C = 32;             // a batch is B windows of the text, of C characters each
+constexpr Index N = 4, K = 8, D = N * K;   // a position is a row of D channels, in N heads of K
+constexpr Index F = 4 * D, Q = 2 * D;      // the rows inside the feed-forward block; a query and its key, side by side
+constexpr Index BC = B * C, BNC = BC * N;  // how many rows, and how many logits of a pooling, a batch has
+
+// What is learned: `count` numbers and their gradients.
+struct Weight {
+  const char* name;
+  Index count;
+  double *value, *gradient;
+};
+
+int body(int argc, char** argv) {
+  const std::string path = argc > 1 ? argv[1] : "README.md";
+  const Index steps = argc > 2 ? from_text<Index>(argv[2]).value_or(0) : 800;
+  if (argc > 3 || steps < 1 || steps > largest_steps) throw UsageError("expected a text and a number of steps");
+  const TrainingConfig training{.steps = steps, .learning_rate = 0.01, .warmup = 20};
+
+  // ---- The text: a token is the place of a character in the sorted alphabet. The last tenth is kept apart ----
+  const std::string text = read_text_file(path);
+  const Tokenizer tokenizer = Tokenizer::of_characters(text, path);
+  const Dataset data(path, text, tokenizer, C);
+  const Index V = tokenizer.size();
+  std::vector<Token> windows(2 * BC);
+  Token *const token_bc = windows.data(), *const target_bc = token_bc + BC;
+
+  // ---- The weights: a table. All values lie in one array, and all gradients in another, first those that decay ----
+  std::vector<std::vector<double>> memory;
+  const auto array = [&](Index count) { return memory.emplace_back(static_cast<std::size_t>(count)).data(); };
+  const Index decaying = (V + Q + 2 * F) * D, all = decaying + (C + 10) * D;
+  double *const values = array(all), *const gradients = array(all);
+  double *const first_moments = array(all), *const second_moments = array(all);
+  std::vector<Weight> weights;
+  constexpr bool stays = false, decays = true;
+  Index next[] = {decaying, 0};  // where the next weight goes that stays, and the next that decays
+  // It starts as normal numbers, which its row in the table chooses, rounded to float: as in the network.
+  const auto weight = [&](const char* name, Index count, double mean, double deviation, bool kind) {
+    const auto row = static_cast<std::uint32_t>(weights.size());
+    const Weight& w = weights.emplace_back(Weight{name, count, values + next[kind], gradients + next[kind]});
+    for (Index i = 0; i < count; ++i) {
+      const double normal = normal_number(training.seed, static_cast<std::uint64_t>(i), row, sites::initial_weights);
+      w.value[i] = static_cast<float>(mean + deviation * normal);
+    }
+    next[kind] += count;
+    return w;
+  };
+  const Weight token_vd = weight("token_vd", V * D, 0, 0.1, decays);
+  const Weight position_cd = weight("position_cd", C * D, 0, 0.1, stays);
+  const Weight norm_weight_d = weight("norm_weight_d", D, 1, 0, stays);
+  const Weight norm_bias_d = weight("norm_bias_d", D, 0, 0, stays);
+  const Weight mid_weight_d = weight("mid_weight_d", D, 1, 0, stays);
+  const Weight mid_bias_d = weight("mid_bias_d", D, 0, 0, stays);
+  const Weight query_dd = weight("query_dd", D * D, 0, 0.1, decays);
+  weight("key_dd", D * D, 0, 0.1, decays);  // right behind query_dd: the two are one matrix, (Q, D), to linear
+  const Weight query_pool_nk = weight("query_pool_nk", N * K, 0, 0, stays);
+  const Weight key_pool_nk = weight("key_pool_nk", N * K, 0, 0, stays);
+  const Weight ffn_weight_d = weight("ffn_weight_d", D, 1, 0, stays);
+  const Weight ffn_bias_d = weight("ffn_bias_d", D, 0, 0, stays);
+  const Weight up_fd = weight("up_fd", F * D, 0, 0.1, decays);
+  const Weight down_df = weight("down_df", D * F, 0, 0.1 / std::sqrt(2.0), decays);
+  const Weight last_weight_d = weight("last_weight_d", D, 1, 0, stays);
+  const Weight last_bias_d = weight("last_bias_d", D, 0, 0, stays);
+
+  // ---- The activations in the order in which they are made, each with its gradient ----
+  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);    // a token at its position
+  double *const h_bcd = array(BC * D), *const d_h_bcd = array(BC * D);    // normed
+  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);  // a query, and a key beside it
+  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);          // how much a query counts
+  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);    // the queries so far, averaged
+  double *const r_bcd = array(BC * D), *const d_r_bcd = d_h_bcd;          // h, and as much of P as k lets through
+  double *const t_bcd = array(BC * D), *const d_t_bcd = array(BC * D);    // normed
+  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);          // how much it counts
+  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);    // these so far, averaged
+  double *const x2_bcd = array(BC * D), *const d_x2_bcd = array(BC * D);  // x, and as much of u as v lets through
+  double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);  // normed
+  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);  // in more channels
+  double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // through a GELU
+  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // in D channels again
+  double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 and y
+  double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normed
+  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // scores of what may come next
+  double loss = 0;
+  // Query and key are slices of rows that are Q apart; the values are the queries once more; d_h begins as d_r.
+  double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
+  double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
+  // What forward saves besides: mean and 1 / deviation of a normed row; maximum and sum of a pooling; log of a sum.
+  double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
+  double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
+  double *const loss_bc = array(BC), *const lse_bc = array(BC);
+  Index counted = 0;
+
+  // ---- The rooms of plain/, with what is the same in every call. Arguments stand in the order of their headers ----
+  using Out = double*;
+  using In = const double*;
+  PlainDevice plain;
+  const PoolingShape shape{B, C, N, K};
+  constexpr bool adds = true;  // to what stands in the gradient already, instead of overwriting it
+  const auto embedding = [&](Out out, const Token* token, const Weight& w, const Weight& position) {
+    embedding_forward(plain, out, token, w.value, position.value, B, C, D);
+  };
+  const auto embedding_backward = [&](In d_out, const Token* token, const Weight& w, const Weight& position) {
+    abh::embedding_backward(plain, w.gradient, position.gradient, d_out, token, B, C, D, V);
+  };
+  const auto layernorm = [&](Out out, Out saved, In in, const Weight& w, const Weight& bias) {
+    layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
+  };
+  const auto layernorm_backward = [&](Out d_in, In d_out, In around, In in, In saved, const Weight& w,
+                                      const Weight& b) {
+    abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, saved,
+                                                             saved + BC, w.value, BC, D});
+  };
+  const auto linear = [&](Out out, In in, const Weight& w, Index I, Index O) {
+    linear_forward(plain, LinearForward<double>{out, in, w.value, nullptr, BC, I, O});
+  };
+  const auto linear_backward = [&](Out d_in, In d_out, In in, const Weight& w, Index I, Index O, bool add = false) {
+    linear_backward_weight(plain, LinearBackwardWeight<double>{w.gradient, nullptr, d_out, in, BC, I, O});
+    linear_backward_input(plain, LinearBackwardInput<double>{d_in, d_out, w.value, BC, I, O, 0, 0, 1, add});
+  };
+  const auto pooling_logits = [&](Out logit, In x, Index stride, const Weight& w) {
+    pooling_logits_forward(plain, PoolingLogitsForward<double>{logit, x, stride, w.value, B, C, N, K});
+  };
+  const auto pooling_logits_backward = [&](Out d_x, In d_logit, In x, Index stride, const Weight& w) {
+    abh::pooling_logits_backward(
+        plain, PoolingLogitsBackward<double>{d_x, stride, w.gradient, d_logit, x, stride, w.value, B, C, N, K});
+  };
+  const auto pooling = [&](Out out, Out saved, In logit, In x, Index stride) {
+    pooling_forward(plain, PoolingForward<double>{out, saved, saved + BNC, logit, x, stride, nullptr, nullptr, shape});
+  };
+  const auto pooling_backward = [&](Out d_x, Out d_logit, In d_out, In out, In saved, In logit, In x, Index stride,
+                                    bool add = false) {
+    abh::pooling_backward(plain, PoolingBackward<double>{d_x, stride, add, d_logit, d_out, nullptr, out, saved,
+                                                         saved + BNC, logit, x, stride, nullptr, nullptr, shape});
+  };
+  const auto gate = [&](Out out, In around, In pooled, In by) {
+    gate_forward(plain, GateForward<double>{out, around, pooled, by, Q, {}, BC, D});
+  };
+  const auto gate_backward = [&](Out d_pooled, Out d_by, In d_out, In pooled, In by) {
+    abh::gate_backward(plain, GateBackward<double>{d_pooled, d_by, Q, d_out, pooled, by, Q, {}, BC, D});
+  };
+  const auto cross_entropy = [&](In logits, const Token* wanted) {
+    cross_entropy_forward(
+        plain, CrossEntropyForward<double>{&loss, loss_bc, lse_bc, &counted, nullptr, logits, wanted, 0, BC, V});
+  };
+  const auto cross_entropy_backward = [&](Out d_logits, In logits, const Token* wanted) {
+    abh::cross_entropy_backward(plain,
+                                CrossEntropyBackward<double>{d_logits, logits, lse_bc, &counted, wanted, 0, BC, V});
+  };
+
+  // ---- Forward ----
+  const auto forward = [&] {
+    embedding(x_bcd, token_bc, token_vd, position_cd);  // (embedding.1)
+    // The additive block.
+    layernorm(h_bcd, h_saved, x_bcd, norm_weight_d, norm_bias_d);  // (additive.1)
+    linear(qk_bcq, h_bcd, query_dd, D, Q);                         // (additive.2)
+    pooling_logits(a_bnc, q_bcd, Q, query_pool_nk);                // (additive.3)
+    pooling(P_bcd, P_saved, a_bnc, q_bcd, Q);                      // (additive.4)
+    gate(r_bcd, h_bcd, P_bcd, k_bcd);                              // (additive.7)
+    layernorm(t_bcd, t_saved, r_bcd, mid_weight_d, mid_bias_d);    // (additive.8)
+    pooling_logits(e_bnc, t_bcd, D, key_pool_nk);                  // (additive.9)
+    pooling(u_bcd, u_saved, e_bnc, t_bcd, D);                      // (additive.10)
+    gate(x2_bcd, x_bcd, u_bcd, v_bcd);                             // (additive.11)
+    // The feed-forward block.
+    layernorm(h2_bcd, h2_saved, x2_bcd, ffn_weight_d, ffn_bias_d);     // (ffn.1)
+    linear(up_bcf, h2_bcd, up_fd, D, F);                               // (ffn.2)
+    gelu_forward(plain, hidden_bcf, up_bcf, BC * F, GeluForm::erf);    // (ffn.3)
+    linear(y_bcd, hidden_bcf, down_df, F, D);                          // (ffn.4)
+    dropout_forward(plain, x3_bcd, y_bcd, x2_bcd, Dropout{}, BC * D);  // (ffn.5)
+    // The head.
+    layernorm(h3_bcd, h3_saved, x3_bcd, last_weight_d, last_bias_d);  // (layernorm.3)
+    linear(logits_bcv, h3_bcd, token_vd, D, V);                       // (linear.1)
+    cross_entropy(logits_bcv, target_bc);                             // (cross_entropy.4)
+  };
+
+  // ---- Backward: the same lines upside down ----
+  const auto backward = [&] {
+    // The head.
+    cross_entropy_backward(d_logits_bcv, logits_bcv, target_bc);      // (cross_entropy.5)
+    linear_backward(d_h3_bcd, d_logits_bcv, h3_bcd, token_vd, D, V);  // (linear.2) (linear.3)
+    layernorm_backward(d_x3_bcd, d_h3_bcd, nullptr, x3_bcd, h3_saved, last_weight_d, last_bias_d);  // (layernorm.4)
+    // The feed-forward block. A sum hands its gradient on to both terms: d_x3 goes to y, and in (ffn.12) to x2.
+    dropout_backward(plain, d_y_bcd, d_x3_bcd, Dropout{}, BC * D);                                 // (ffn.6)
+    linear_backward(d_hidden_bcf, d_y_bcd, hidden_bcf, down_df, F, D);                             // (ffn.7) (ffn.8)
+    gelu_backward(plain, d_up_bcf, d_hidden_bcf, up_bcf, BC * F, GeluForm::erf);                   // (ffn.9)
+    linear_backward(d_h2_bcd, d_up_bcf, h2_bcd, up_fd, D, F);                                      // (ffn.10) (ffn.11)
+    layernorm_backward(d_x2_bcd, d_h2_bcd, d_x3_bcd, x2_bcd, h2_saved, ffn_weight_d, ffn_bias_d);  // (ffn.12)
+    // The additive block. What was used more than once, as q and h were, gets a term for each use.
+    gate_backward(d_u_bcd, d_v_bcd, d_x2_bcd, u_bcd, v_bcd);                                  // (additive.13)
+    pooling_backward(d_t_bcd, d_e_bnc, d_u_bcd, u_bcd, u_saved, e_bnc, t_bcd, D);             // (additive.14)
+    pooling_logits_backward(d_t_bcd, d_e_bnc, t_bcd, D, key_pool_nk);                         // (additive.15)
+    layernorm_backward(d_r_bcd, d_t_bcd, nullptr, r_bcd, t_saved, mid_weight_d, mid_bias_d);  // (additive.16)
+    gate_backward(d_P_bcd, d_k_bcd, d_r_bcd, P_bcd, k_bcd);                                   // (additive.17)
+    pooling_backward(d_q_bcd, d_a_bnc, d_P_bcd, P_bcd, P_saved, a_bnc, q_bcd, Q, adds);       // (additive.21)
+    pooling_logits_backward(d_q_bcd, d_a_bnc, q_bcd, Q, query_pool_nk);                       // (additive.22)
+    linear_backward(d_h_bcd, d_qk_bcq, h_bcd, query_dd, D, Q, adds);  // (additive.23) (additive.24)
+    layernorm_backward(d_x_bcd, d_h_bcd, d_x2_bcd, x_bcd, h_saved, norm_weight_d, norm_bias_d);  // (additive.25)
+    embedding_backward(d_x_bcd, token_bc, token_vd, position_cd);  // (embedding.2) (embedding.3)
+  };
+  const auto differentiate = [&](Index step) {
+    data.training_batch(token_bc, target_bc, B, C, training.seed, static_cast<std::uint32_t>(step));
+    plain.set_zero(gradients, all);  // what backward adds to
+    forward();
+    backward();
+  };
+
+  // ---- The proof: of every weight, the number with the largest derivative is moved by hand ----
+  differentiate(0);
+  for (const Weight& w : weights) {
+    Index i = 0;
+    for (Index j = 0; j < w.count; ++j) i = std::abs(w.gradient[j]) > std::abs(w.gradient[i]) ? j : i;
+    const double kept = w.value[i], distance = 3e-5;
+    const auto loss_at = [&](double value) { return w.value[i] = value, forward(), loss; };
+    const double quotient = (loss_at(kept + distance) - loss_at(kept - distance)) / (2 * distance);
+    w.value[i] = kept;
+    std::printf("%-13s  derivative %13.6e, by differences %13.6e, relative error %.0e\n", w.name, w.gradient[i],
+                quotient, std::abs(quotient / w.gradient[i] - 1));
+  }
+
+  // ---- Training: AdamW, by a learning rate that rises in a line and falls along half a cosine to a tenth ----
+  AdamwSettings settings;
+  const auto update = [&](Index begin, Index end, double decay, const StepState& state) {
+    settings.weight_decay = decay;
+    adamw_update(plain, AdamwUpdate<double>{values + begin, nullptr, first_moments + begin, second_moments + begin,
+                                            gradients + begin, settings, &state, end - begin});
+  };
+  for (Index step = 0; step < steps; ++step) {
+    differentiate(step);
+    if (step % 50 == 0 || step + 1 == steps) std::printf("step %d, loss %.17g\n", static_cast<int>(step), loss);
+    StepState state{.step = static_cast<std::uint32_t>(step)};
+    state.learning_rate = static_cast<float>(learning_rate_at(training, step));
+    set_adamw_corrections(state, settings);
+    global_norm<PlainDevice, double>(plain, &state, gradients, training.clip, all);
+    update(0, decaying, training.weight_decay, state);
+    update(decaying, all, 0, state);
+  }
+
+  // ---- Letters: B lines grow at once from the last batch's first tokens. No position sees those behind it ----
+  std::string lines[B];
+  for (Index c = 0; c + 1 < C; ++c) {
+    forward();
+    for (Index b = 0; b < B; ++b) {
+      const Index bc = b * C + c;
+      const auto power = [&](Token v) { return std::exp(logits_bcv[bc * V + v] / 0.8); };
+      double left = 0;
+      for (Token v = 0; v < V; ++v) left += power(v);
+      left *= uniform_of(philox_word(training.seed, static_cast<std::uint64_t>(bc), 0, sites::sampling));
+      Token token = 0;
+      while (token + 1 < V && (left -= power(token)) > 0) ++token;
+      token_bc[bc + 1] = token;
+      lines[b] += tokenizer.decode(token);
+    }
+  }
+  for (const std::string& line : lines) std::printf("%s\n", one_line(line).c_str());
+  return 0;
+}
+
+int main(int argc, char** argv) { return run_program("story", argc, argv, body); }
