@@ -1,6 +1,7 @@
 // src/apps/story.cpp, the program to read first: it computes what the network computes, and looks as it promises.
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,31 @@ TEST_CASE("story: it ends with letters, the same every time", "[story][programs]
     for (const char letter : line[1]) CHECK(text.find(letter) != std::string::npos);
   }
   CHECK(story({place.data, "60"}).out == outcome.out);
+}
+
+TEST_CASE("story: the numbers of its page are those that it computes", "[story][programs]") {
+  const TestFolder folder;
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "hello ";
+  write_bytes(folder / "hello.txt", text);
+  const Outcome outcome = run_program_of_build("story_example", {folder / "hello.txt", "160"});
+  require_success(outcome);
+  const std::string page = read_bytes(std::string(ABH_SOURCE_DIR) + "/docs/story_example.txt");
+  const std::string token = "([^ \n]+)";
+  const std::vector<Parts> found = matches(outcome.out.substr(outcome.out.find("window ")), token);
+  const std::vector<Parts> shown = matches(page, token);
+  CHECK(shown.size() > 1000);
+  REQUIRE(found.size() == shown.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    if (found[i] == shown[i]) continue;
+    INFO(shown[i][0] << " became " << found[i][0]);
+    const Parts number = whole_match(shown[i][0], "-?[0-9]+\\.([0-9]+)");
+    REQUIRE_FALSE(number.empty());
+    REQUIRE_FALSE(whole_match(found[i][0], "-?[0-9]+\\.[0-9]+").empty());
+    // Another machine may round otherwise.
+    const double last_digit = std::pow(10.0, -static_cast<double>(number[1].size()));
+    CHECK(std::abs(std::stod(found[i][0]) - std::stod(shown[i][0])) < 1.5 * last_digit);
+  }
 }
 
 TEST_CASE("story: bad input", "[story][programs]") {

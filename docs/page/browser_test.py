@@ -139,8 +139,35 @@ class WithScript(unittest.TestCase):
                     self.assertEqual(flat, 0, "equations without height")
                     self.assertEqual(fonts, ["loaded" if math else "unloaded"])
                     self.assertEqual(self.browser.messages(), [])
-                    if page in ("index.html", "layers/pooling.html", "blocks/additive.html", "conventions.html"):
+                    if page in ("index.html", "story.html", "layers/pooling.html", "blocks/additive.html", "conventions.html"):
                         self.browser.keep(f"{page.replace('/', '-')[:-5]}-{width}")
+
+    def test_lines_of_the_story_face_each_other(self) -> None:
+        boxes = """return [...document.querySelectorAll('.pairs section')].map((side) => {
+            const {top, bottom, left, right} = side.getBoundingClientRect();
+            return [side.className, top, bottom, left, right];
+        })"""
+        for width in WIDTHS:
+            self.browser.resize(width)
+            self.browser.open("story.html")
+            sides = self.browser.run(boxes)
+            self.assertEqual(len(sides), 36)
+            for forward, backward in zip(sides[::2], sides[1::2], strict=True):
+                self.assertEqual((forward[0], backward[0]), ("forward", "backward"))
+                if width < 960:
+                    self.assertEqual(backward[3], forward[3])
+                    self.assertGreater(backward[1], forward[2])
+                else:
+                    self.assertEqual(backward[1], forward[1])
+                    self.assertGreater(backward[3], forward[4])
+
+    def test_a_line_of_the_story_leads_to_its_equation_and_its_loop(self) -> None:
+        self.browser.resize(1280)
+        for link, place in (("span a", "figure[id='additive.4']"), ("p > a", "#plain li[data-t~='5']")):
+            self.browser.open("story.html")
+            self.browser.point(f"section[id='forward-additive.4'] {link}", click=True)
+            self.browser.run(SETTLE)
+            self.assertTrue(self.browser.run(VISIBLE, place), place)
 
     def test_pointer_lights_every_place_of_a_tag(self) -> None:
         self.browser.resize(1280)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import chapter
 import listing
+import story
 import tex
 from check import LARGEST_PAGE
 from fault import Fault
@@ -26,6 +27,7 @@ from sources import DEVICES, Calls, Room, Source, rooms
 PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
 HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
 CONVENTIONS = "docs/conventions.md"
+STORY = "story.html"
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -76,6 +78,9 @@ class Site:
         self._apart: dict[str, Room] = {}  # parts of devices that have a page of their own
         self._more: list[str] = []  # files that pages link to and that have a page of their own
         self._addresses = {"README.md": "index.html", CONVENTIONS: "conventions.html"}
+        self.has_story = (root / story.CHAPTER).is_file()
+        if self.has_story:
+            self._addresses |= {story.SOURCE: f"{STORY}#L", story.CHAPTER: STORY}
         for room in self.rooms.values():
             self._addresses[room.chapter] = f"{room.page}.html"
             for device, sources in room.devices.items():
@@ -86,6 +91,8 @@ class Site:
         """Every page; those that others turn out to need come last."""
         yield from self._rooms_that_fit()
         yield self._index()
+        if self.has_story:
+            yield self._story()
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
         done: set[str] = set()
         for picture in self.pictures:
@@ -128,12 +135,12 @@ class Site:
         """Of the ids of the lines of a device's files: c for the first, c2- for the second."""
         return PREFIX[device] + (f"{number + 1}-" if number else "")
 
-    def _address_of_line(self, page: str, device: str, source: Source, number: int) -> str:
-        """Of a line of a device's file, seen from the page of its layer or block."""
+    def _address_of_line(self, page: str, room: Room, device: str, source: Source, number: int) -> str:
+        """Of a line of a device's file, seen from a page."""
         if source.path in self._apart:
             return _relative(page, f"{self._addresses[source.path]}#L{number}")
-        room = self.rooms[Path(page).stem]
-        return f"#{self._prefix(device, room.devices[device].index(source))}{number}"
+        prefix = self._prefix(device, room.devices[device].index(source))
+        return _relative(page, f"{room.page}.html#{prefix}{number}")
 
     def _address_of_file(self, path: str) -> str:
         if path not in self._addresses:
@@ -208,7 +215,7 @@ class Site:
             for source, line in places:
                 is_part = source is not room.devices[device][0]
                 title = f' title="{source.path}"' if is_part else ""  # the first is what the heading says
-                link = f'<a href="{self._address_of_line(page, device, source, line.number)}"{title}>{line.number}</a>'
+                link = f'<a href="{self._address_of_line(page, room, device, source, line.number)}"{title}>{line.number}</a>'
                 part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if is_part and source != last else ""
                 lines.append(part + link)
                 last = source
@@ -290,6 +297,28 @@ class Site:
         prose = chapter.rendered(text, self._context(path, page))
         return Output(page, title, "document", f"<main><article>\n{prose}</article></main>")
 
+    def _story(self) -> Output:
+        """A training program, forward and backward side by side, then whole."""
+        address = self._tag_address(STORY)
+
+        def line_address(tag: str) -> tuple[str, str]:
+            room = self.rooms.get(tag.split(".")[0])
+            places = room.places("plain", tag) if room else []
+            if not places:
+                raise Fault(story.SOURCE, f"calls a room without a plain loop of ({tag})")
+            source, line = places[0]
+            return self._address_of_line(STORY, room, "plain", source, line.number), f"{source.path}:{line.number}"
+
+        told = story.Story(self.root, address, line_address)
+        text = (self.root / story.CHAPTER).read_text(encoding="utf-8")
+        prose = chapter.rendered(text, self._context(story.CHAPTER, STORY))
+        whole = listing.whole(told.source, "L", "", address)
+        body = (
+            f"<main>\n<article>\n{prose}</article>\n{told.body()}"
+            f'<section class="listing"><h2 id="L">{story.SOURCE}</h2>{whole}\n</section></main>'
+        )
+        return Output(STORY, "story", "story", body)
+
     def _file(self, path: str) -> Output:
         """A file that has no other page: a document as such, anything else as code."""
         page = self._addresses[path]
@@ -323,11 +352,15 @@ class Site:
         pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
         body = (
             f"<main><article>\n<h1>{html.escape(title)}</h1>\n{chapter.rendered(introduction, context)}"
-            f'<p>How to read an equation and its tag: <a href="conventions.html">conventions</a>.</p>\n'
+            f"<p>{self._begin_here()}How to read an equation and its tag: "
+            f'<a href="conventions.html">conventions</a>.</p>\n'
             f'<div class="map">{pictures}<div>{lists}</div></div>\n'
             f"<h2>The order of reading</h2>\n{chapter.rendered(reading.group(1), context)}</article></main>"
         )
         return Output("index.html", "The map", "index", body)
+
+    def _begin_here(self) -> str:
+        return f'Begin with <a href="{STORY}">a whole training program</a>. ' if self.has_story else ""
 
     @staticmethod
     def _summary(room: Room) -> str:
@@ -352,12 +385,13 @@ class Site:
 
     def _pages(self) -> list[str]:
         """The pages that are read one after the other."""
-        return ["index.html", "conventions.html"] + [f"{self.rooms[name].page}.html" for name in self.order]
+        first = ["index.html", *([STORY] if self.has_story else []), "conventions.html"]
+        return first + [f"{self.rooms[name].page}.html" for name in self.order]
 
     def html(self, output: Output) -> str:
         """A page, with its header."""
         pages = self._pages()
-        titles = ["map", "conventions", *self.order]
+        titles = ["map", *(["story"] if self.has_story else []), "conventions", *self.order]
         navigation = f"<span>{html.escape(output.title)}</span>"
         if output.path in pages:
             at = pages.index(output.path)
