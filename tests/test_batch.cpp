@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -167,6 +168,39 @@ TEST_CASE("batch: targets that are hit, and sequences that are right", "[batch][
       CHECK(score.hits == score.count - 1);
       CHECK(score.asked == B - 1);
       CHECK(score.right == B - 2);
+    }
+  }
+}
+
+// The logits behind each sequence are those of the loss: their log-sum-exp less that of the target is its loss, at the
+// last position that the mask leaves, or of a classifier.
+TEST_CASE("batch: the last logits", "[batch][gpu]") {
+  for (const bool classifier : {false, true}) {
+    ModelConfig config{.layers = 1, .channels = 12, .heads = 2, .context = C, .vocabulary = V, .mixer = "dot"};
+    if (classifier) config.classes = 3;
+    for (const std::string& device : devices_of_floats()) {
+      CAPTURE(classifier, device);
+      const auto model = model_of(config, training_in(1), device);
+      Batch batch = classes_of(1, 3, 0);
+      batch.mask_bc.assign(static_cast<std::size_t>(B * C), 1);
+      std::vector<Index> rows;
+      if (!classifier) batch.target_r.assign(static_cast<std::size_t>(B * C), 0);
+      for (Index b = 0; b < B; ++b) {
+        const Index length = 1 + (3 * b) % C;
+        for (Index c = length; c < C; ++c) batch.mask_bc[static_cast<std::size_t>(b * C + c)] = 0;
+        rows.push_back(classifier ? b : b * C + length - 1);
+      }
+      const std::vector<float> logits = model->last_logits(batch), losses = model->losses(batch);
+      const std::size_t columns = classifier ? 3 : static_cast<std::size_t>(V);
+      REQUIRE(logits.size() == columns * static_cast<std::size_t>(B));
+      for (std::size_t b = 0; b < static_cast<std::size_t>(B); ++b) {
+        const auto row = static_cast<std::size_t>(rows[b]);
+        double sum = 0;
+        for (std::size_t v = 0; v < columns; ++v) sum += std::exp(static_cast<double>(logits[b * columns + v]));
+        const auto target = static_cast<std::size_t>(batch.target_r[row]);
+        const double loss = std::log(sum) - static_cast<double>(logits[b * columns + target]);
+        CHECK_FALSE(!(std::abs(loss - static_cast<double>(losses[row])) <= 1e-5));
+      }
     }
   }
 }

@@ -43,6 +43,28 @@ TEST_CASE("a log holds its header and one line a row, written at once", "[log]")
   CHECK(log.rows().size() == 2);
 }
 
+TEST_CASE("a log of a task that counts answers has their accuracy behind the loss", "[log]") {
+  const TestFolder folder;
+  const std::string path = folder / "log.csv";
+  const std::string lines =
+      "step,train_loss,val_loss,accuracy,learning_rate,grad_norm,tokens_per_s\n10,1.5,1.25,0.75,0,0,9\n20,1,,,0,0,9\n";
+  std::string position;
+  {
+    RunLog log(path, std::nullopt, true);
+    log.append({.step = 10, .train_loss = 1.5, .val_loss = 1.25, .accuracy = 0.75, .tokens_per_s = 9});
+    log.append({.step = 20, .train_loss = 1, .val_loss = std::nullopt, .tokens_per_s = 9});
+    CHECK(read_bytes(path) == lines);
+    position = log.position();
+  }
+  const RunLog log(path, 20, true);
+  REQUIRE(log.rows().size() == 2);
+  CHECK(log.rows()[0].accuracy == 0.75);
+  CHECK_FALSE(log.rows()[1].accuracy.has_value());
+  CHECK(log.position() == position);
+  // The header of one kind is none of the other.
+  CHECK(error_of(path, 20).starts_with(path + ": line 1: expected the header "));
+}
+
 TEST_CASE("a log goes on where the checkpoint was", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";

@@ -46,6 +46,7 @@ class Echo : public Task {
     Batch batch = drawn(first + B, 99, 0, of_rows);
     return part_of(batch, first, B);
   }
+  bool counts_answers() const override { return true; }
   std::string unit() const override { return "digit"; }
   std::string final_line(const RunResult& result) const override {
     return "final: echo, step " + to_text(result.step) + ", val " + fixed_text(result.val_loss, 4);
@@ -92,6 +93,18 @@ TrainingRun run_of(const std::string& folder, Index steps, Index shards) {
   return run;
 }
 
+// The last weights of a run of echoes.
+std::vector<float> state_weights(const std::string& run) {
+  const SafetensorsFile file = SafetensorsFile::read(resume_path(run));
+  ModelConfig config = run_of(run + "/unused", 1, 1).model;
+  std::vector<float> weights;
+  for (const Parameter& parameter : parameter_table(config)) {
+    weights.resize(std::max(weights.size(), static_cast<std::size_t>(parameter.offset + parameter.count)));
+    std::copy_n(file.data<float>(parameter.name, parameter.shape), parameter.count, weights.begin() + parameter.offset);
+  }
+  return weights;
+}
+
 // What a run does knows nothing of texts: a task of another kind is learned, logged, saved and shown as well, with a
 // mask and in shards.
 TEST_CASE("task: a run learns another one", "[task]") {
@@ -115,6 +128,14 @@ TEST_CASE("task: a run learns another one", "[task]") {
     CHECK(last.starts_with("80,"));
     const std::string val = last.substr(last.find(',', 3) + 1);
     CHECK_FALSE(!(std::stod(val) < 0.3));
+    CHECK(log.starts_with("step,train_loss,val_loss,accuracy,"));
+    const double accuracy = std::stod(val.substr(val.find(',') + 1));
+    CHECK_FALSE(!(accuracy > 0.5 && accuracy <= 1));
+    Score score;
+    model->write(Model::Arena::weights, state_weights(run.run));
+    score = model->evaluate(echo.validation_batch(0, Echo::rows, Echo::rows));
+    CHECK(score.asked == Echo::rows);
+    CHECK(accuracy == static_cast<double>(score.right) / static_cast<double>(Echo::rows));
   }
 }
 

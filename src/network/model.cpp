@@ -91,10 +91,11 @@ class ModelOn : public Model {
     return {mean_loss(counts), state.gradient_norm};
   }
 
-  Score evaluate(const Batch& batch) override {
+  using Model::evaluate;
+  Score evaluate(const Batch& batch, std::vector<Token>& best_r) override {
     const Index R = targets_of_sequence(batch);
     Score score;
-    std::vector<Token> best_r(batch.target_r.size());
+    best_r.assign(batch.target_r.size(), 0);
     compute_losses(batch, [&](Index b, Index, const Pass& pass, const auto& loss) {
       Accum<T> mean = 0;
       Index count = 0;
@@ -125,6 +126,22 @@ class ModelOn : public Model {
       device_->copy_to_host(loss_r.data() + b * R + pass.first_c, loss.each_r, rows_of(pass, R));
     });
     return loss_r;
+  }
+
+  std::vector<float> last_logits(const Batch& batch) override {
+    const Pass pass = send(batch, one_process(), nullptr);
+    network_.forward({tokens(), targets()}, pass);
+    const Index V = network_.logit_columns(), of_sequence = network_.logit_rows(pass) / pass.B;
+    std::vector<T> logits_bv(static_cast<std::size_t>(pass.B * V));
+    for (Index b = 0; b < pass.B; ++b) {
+      Index last = of_sequence - 1;
+      const auto is_padding = [&](Index c) {
+        return !batch.mask_bc.empty() && batch.mask_bc[static_cast<std::size_t>(b * pass.C + c)] == 0;
+      };
+      while (last > 0 && is_padding(last)) --last;
+      device_->copy_to_host(logits_bv.data() + b * V, network_.logits_rv() + (b * of_sequence + last) * V, V);
+    }
+    return {logits_bv.begin(), logits_bv.end()};
   }
 
   void look(const Batch& batch, const Look& look) override {

@@ -40,10 +40,19 @@ class Model {
   };
   virtual StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step) = 0;
 
-  // Without dropout or smoothing; for at most as many sequences as a shard has.
-  virtual Score evaluate(const Batch& batch) = 0;
+  // Without dropout or smoothing; for at most as many sequences as a shard has. best_r: what is likeliest in each row
+  // of logits whose target counts.
+  virtual Score evaluate(const Batch& batch, std::vector<Token>& best_r) = 0;
+  Score evaluate(const Batch& batch) {
+    std::vector<Token> best_r;
+    return evaluate(batch, best_r);
+  }
   // The same loss target by target; 0 where a target does not count.
   virtual std::vector<float> losses(const Batch& batch) = 0;
+
+  // The logits of every sequence, (B, V): of the token behind its last real one, or of a classifier's classes; where
+  // the model was not built for chunks. The batch needs no targets.
+  virtual std::vector<float> last_logits(const Batch& batch) = 0;
 
   // Shows what the network computes of a batch, without dropout, array by array (blocks/look.hpp); where the model was
   // not built for chunks.

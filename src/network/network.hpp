@@ -87,6 +87,11 @@ class Network {
     parts_.stack.forward(device_, pass);
   }
 
+  // What forward has just computed, of a head with so many rows of so many columns; in device memory.
+  const T* logits_rv() const { return parts_.loss.logits_rv(); }
+  Index logit_rows(const Pass& pass) const { return parts_.head->rows(pass); }
+  Index logit_columns() const { return parts_.head->columns(); }
+
   // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
   void look(const Look& look, const Pass& pass) const { parts_.stack.look(device_, look, pass); }
 

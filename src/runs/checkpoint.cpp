@@ -238,6 +238,7 @@ void run_state_bytes(const std::string& path, const RunState& state, const Write
     if (state.best_tokens) metadata["best_tokens"] = to_text(state.best_tokens);
   }
   if (state.last_loss) metadata["last_loss"] = to_text(*state.last_loss);
+  if (state.last_accuracy) metadata["last_accuracy"] = to_text(*state.last_accuracy);
   if (state.pending_gradient_norm) metadata["pending_gradient_norm"] = to_text(*state.pending_gradient_norm);
   const std::vector<Parameter> parameters = parameter_table(state.config);
   std::vector<SafetensorsOutput> outputs;
@@ -276,6 +277,7 @@ RunState run_state_of(const SafetensorsFile& file, TaskKinds kinds) {
                 ", " + to_text(state.step) + " and " + to_text(state.training.steps));
   }
   state.last_loss = optional_number_of<double>(file, "last_loss");
+  state.last_accuracy = optional_number_of<double>(file, "last_accuracy");
   state.pending_gradient_norm = optional_number_of<double>(file, "pending_gradient_norm");
   if (state.pending_gradient_norm && state.step == 0) {
     throw Error(path + ": metadata: expected no pending_gradient_norm before the first step");

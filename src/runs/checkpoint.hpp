@@ -39,10 +39,11 @@ struct RunState {
   std::vector<float> average;  // of the weights; empty where training.weight_average is 0
   std::optional<double> best_loss;
   Index best_step = 0;
-  Index best_tokens = 0;              // of the validation split that best_loss was measured on; 0: all
-  std::vector<float> best_weights;    // of best_loss; empty without one
-  std::vector<double> recent_losses;  // of the last recent_steps steps, oldest first
-  std::optional<double> last_loss;    // of the whole validation split, if it was measured at step `step`
+  Index best_tokens = 0;                // of the validation split that best_loss was measured on; 0: all
+  std::vector<float> best_weights;      // of best_loss; empty without one
+  std::vector<double> recent_losses;    // of the last recent_steps steps, oldest first
+  std::optional<double> last_loss;      // of the whole validation split, if it was measured at step `step`
+  std::optional<double> last_accuracy;  // with it, where the task counts answers
   // Of step `step`, if a signal came before what is due after it was done: evaluation, row of the log, checkpoint.
   std::optional<double> pending_gradient_norm;
 };

@@ -20,8 +20,6 @@
 namespace abh {
 namespace {
 
-constexpr std::string_view log_header = "step,train_loss,val_loss,learning_rate,grad_norm,tokens_per_s";
-
 // The content of a file, or nullopt if there is none.
 std::optional<std::string> read_if_present(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -60,15 +58,9 @@ void append_to_file(const std::string& path, std::string_view text) {
   if (code != 0) fail(code);
 }
 
-std::string to_line(const LogRow& row) {
-  const auto optional_text = [](const std::optional<double>& value) { return value ? to_text(*value) : std::string(); };
-  return to_text(row.step) + ',' + optional_text(row.train_loss) + ',' + optional_text(row.val_loss) + ',' +
-         to_text(row.learning_rate) + ',' + to_text(row.grad_norm) + ',' + to_text(row.tokens_per_s) + '\n';
-}
-
 // One line of a log, without its line break. Error, beginning with `where`, if it is not a row.
-LogRow parse_row(std::string_view line, const std::string& where) {
-  constexpr std::size_t field_count = 6;
+LogRow parse_row(std::string_view line, const std::string& where, bool has_accuracy) {
+  const std::size_t behind_losses = has_accuracy ? 4 : 3, field_count = behind_losses + 3;
   std::vector<std::string_view> fields;
   for (std::size_t begin = 0; begin <= line.size();) {
     const std::size_t end = std::min(line.find(',', begin), line.size());
@@ -90,33 +82,47 @@ LogRow parse_row(std::string_view line, const std::string& where) {
   read(fields[0], "step", row.step);
   if (!fields[1].empty()) read(fields[1], "train_loss", row.train_loss.emplace());
   if (!fields[2].empty()) read(fields[2], "val_loss", row.val_loss.emplace());
-  read(fields[3], "learning_rate", row.learning_rate);
-  read(fields[4], "grad_norm", row.grad_norm);
-  read(fields[5], "tokens_per_s", row.tokens_per_s);
+  if (has_accuracy && !fields[3].empty()) read(fields[3], "accuracy", row.accuracy.emplace());
+  read(fields[behind_losses], "learning_rate", row.learning_rate);
+  read(fields[behind_losses + 1], "grad_norm", row.grad_norm);
+  read(fields[behind_losses + 2], "tokens_per_s", row.tokens_per_s);
   return row;
 }
 
 }  // namespace
 
-RunLog::RunLog(const std::string& path, std::optional<Index> resume_at) : path_(path) {
-  const std::string header = std::string(log_header) + '\n';
+std::string RunLog::header() const {
+  return std::string("step,train_loss,val_loss,") + (has_accuracy_ ? "accuracy," : "") +
+         "learning_rate,grad_norm,tokens_per_s";
+}
+
+std::string RunLog::line_of(const LogRow& row) const {
+  const auto optional_text = [](const std::optional<double>& value) { return value ? to_text(*value) : std::string(); };
+  return to_text(row.step) + ',' + optional_text(row.train_loss) + ',' + optional_text(row.val_loss) + ',' +
+         (has_accuracy_ ? optional_text(row.accuracy) + ',' : "") + to_text(row.learning_rate) + ',' +
+         to_text(row.grad_norm) + ',' + to_text(row.tokens_per_s) + '\n';
+}
+
+RunLog::RunLog(const std::string& path, std::optional<Index> resume_at, bool has_accuracy)
+    : path_(path), has_accuracy_(has_accuracy) {
+  const std::string first_line = header() + '\n';
   const std::optional<std::string> content = resume_at ? read_if_present(path) : std::nullopt;
   if (!content) {
     clear();
     return;
   }
-  if (!content->starts_with(header)) {
-    throw Error(path + ": line 1: expected the header " + std::string(log_header) + ", found \"" +
-                one_line(content->substr(0, std::min(content->find('\n'), log_header.size() + 20))) + '"');
+  if (!content->starts_with(first_line)) {
+    throw Error(path + ": line 1: expected the header " + header() + ", found \"" +
+                one_line(content->substr(0, std::min(content->find('\n'), first_line.size() + 19))) + '"');
   }
-  std::size_t kept = header.size();  // bytes that stay
+  std::size_t kept = first_line.size();  // bytes that stay
   Index previous = -1;
   Index line_number = 2;
   for (std::size_t begin = kept;; ++line_number) {
     const std::size_t end = content->find('\n', begin);
     if (end == content->npos) break;  // nothing more, or a line whose writing was cut short
     const std::string where = path + ": line " + to_text(line_number) + ": ";
-    const LogRow row = parse_row(std::string_view(*content).substr(begin, end - begin), where);
+    const LogRow row = parse_row(std::string_view(*content).substr(begin, end - begin), where, has_accuracy_);
     if (row.step <= previous) {
       throw Error(where + "expected a step above " + to_text(previous) + ", found " + to_text(row.step));
     }
@@ -133,20 +139,20 @@ std::string RunLog::position() const {
   std::uint32_t crc = 0;
   for (LogRow row : rows_) {
     row.tokens_per_s = 0;
-    const std::string line = to_line(row);
+    const std::string line = line_of(row);
     crc = crc32(line.data(), line.size(), crc);
   }
   return to_text(static_cast<Index>(rows_.size())) + " rows, crc32 " + to_text(static_cast<Index>(crc));
 }
 
 void RunLog::clear() {
-  write_file_atomically(path_, std::string(log_header) + '\n');
+  write_file_atomically(path_, header() + '\n');
   rows_.clear();
 }
 
 void RunLog::append(const LogRow& row) {
   assert(rows_.empty() || row.step > rows_.back().step);
-  append_to_file(path_, to_line(row));
+  append_to_file(path_, line_of(row));
   rows_.push_back(row);
 }
 

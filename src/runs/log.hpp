@@ -18,6 +18,7 @@ struct LogRow {
   Index step = 0;                    // optimizer steps done
   std::optional<double> train_loss;  // none before the first step
   std::optional<double> val_loss;    // none where the step was not evaluated
+  std::optional<double> accuracy{};  // share of whole answers that are right; likewise, and where none are counted
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens_per_s = 0;
@@ -31,7 +32,8 @@ class RunLog {
   // Starts a new log, replacing what is at `path`. With `resume_at`, goes on in the log that is there: rows beyond that
   // step and a half-written last line are cut; a missing file starts anew, since a checkpoint alone is enough to
   // resume. Error, naming file and line, if the file is not such a log.
-  explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt);
+  // has_accuracy: with a column `accuracy` behind that of val_loss.
+  explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt, bool has_accuracy = false);
 
   // Steps must increase. Error if the row cannot be written whole; the file is then as it was, where the disk allows.
   void append(const LogRow& row);
@@ -45,7 +47,11 @@ class RunLog {
   void clear();
 
  private:
+  std::string header() const;
+  std::string line_of(const LogRow& row) const;
+
   std::string path_;
+  bool has_accuracy_;
   std::vector<LogRow> rows_;
 };
 

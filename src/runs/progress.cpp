@@ -29,10 +29,14 @@ Progress::Progress(Index steps, bool terminal, std::ostream& out)
     : steps_(steps), terminal_(terminal), colour_(terminal && colour_wanted()), out_(out) {}
 
 void Progress::update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s,
-                      double seconds_left) {
-  if (val_loss || !terminal_) last_val_loss_ = val_loss;
+                      double seconds_left, std::optional<double> accuracy) {
+  if (val_loss || !terminal_) {
+    last_val_loss_ = val_loss;
+    last_accuracy_ = accuracy;
+  }
   std::vector<Part> parts{step_part(step), {"train " + fixed_text(train_loss, 4), "34", 1}};
   if (last_val_loss_) parts.push_back({"val " + fixed_text(*last_val_loss_, 4), "33", 2});
+  if (last_accuracy_) parts.push_back({"accuracy " + fixed_text(100 * *last_accuracy_, 1) + " %", "33", 2});
   parts.push_back({to_text(tokens_per_s) + " tokens/s", "2", 4});
   parts.push_back({duration(seconds_left) + " left", "2", 3});
   show(std::move(parts));

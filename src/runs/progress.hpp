@@ -26,7 +26,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   // Shows a step. The live line keeps showing the last validation loss; a plain line has it where it is new.
-  void update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s, double seconds_left);
+  // An accuracy, a share of 1, goes with the validation loss.
+  void update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s, double seconds_left,
+              std::optional<double> accuracy = std::nullopt);
   // Shows that so many of the targets of an evaluation after a step are done.
   void evaluating(Index step, Index done, Index targets, double seconds_left);
   // How long something lasts, and between two words about it, before it is worth one.
@@ -50,7 +52,7 @@ class Progress {
   Index steps_;
   bool terminal_, colour_;
   std::ostream& out_;
-  std::optional<double> last_val_loss_;
+  std::optional<double> last_val_loss_, last_accuracy_;
   std::string live_;  // the live line as printed; empty if there is none
 };
 

@@ -119,7 +119,8 @@ class Trainer {
       // What is still to be done after its step may have been written by a run that was killed before it saved again.
       log_.emplace(
           run.run + "/log.csv",
-          run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt);
+          run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt,
+          task.counts_answers());
     }
     if (run.resume) {
       state_ = *run.resume;
@@ -162,6 +163,7 @@ class Trainer {
       ++state_.step;
       ++steps_made_;
       state_.last_loss.reset();
+      state_.last_accuracy.reset();
       complete = after_step(result.gradient_norm);
     }
     if (!complete || state_.step < training.steps || !finish()) stop();
@@ -191,21 +193,24 @@ class Trainer {
   bool after_step(double gradient_norm) {
     const TrainingConfig& training = run_.training;
     const bool last = state_.step == training.steps;
-    std::optional<double> val_loss;
+    Measured measured;
     if (last || due(state_.step, training.eval_every)) {
-      val_loss = evaluate(last ? task_.validation_rows() : rows_on_the_way());
-      state_.pending_gradient_norm = val_loss ? std::nullopt : std::optional(gradient_norm);
-      if (!val_loss) return false;
+      const std::optional<Measured> now = evaluate(last ? task_.validation_rows() : rows_on_the_way());
+      state_.pending_gradient_norm = now ? std::nullopt : std::optional(gradient_norm);
+      if (!now) return false;
+      measured = *now;
     }
+    const std::optional<double> val_loss = measured.loss;
     state_.pending_gradient_norm.reset();
     if (last || due(state_.step, training.log_every) || (val_loss && training.log_every > 0)) {
       append_to_log({.step = state_.step,
                      .train_loss = recent_loss(),
                      .val_loss = val_loss,
+                     .accuracy = measured.accuracy,
                      .learning_rate = learning_rate_at(training, state_.step - 1),
                      .grad_norm = gradient_norm,
                      .tokens_per_s = tokens_per_second()});
-      progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left());
+      progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left(), measured.accuracy);
     }
     if (!last && due(state_.step, training.checkpoint_every)) save();
     return true;
@@ -269,30 +274,38 @@ class Trainer {
     const Index B = run_.training.batch / run_.training.shards;
     const auto shard = [&](Index i) { return part_of(batch_, i * B, B); };
     const auto always = [](Index) { return true; };
-    require(std::isfinite(*sum_of_losses(run_.training.shards, shard, always)), "the next loss");
+    require(std::isfinite(sum_of_scores(run_.training.shards, shard, always)->loss), "the next loss");
   }
 
-  // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order.
-  // draw(i) gives batch i. The processes share them out. Now and then go_on(done) is asked, by
-  // all of them after the same batches; where it says no, there is no sum.
+  // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order,
+  // and how many answers were right, of how many. draw(i) gives batch i. The processes share them out. Now and then
+  // go_on(done) is asked, by all of them after the same batches; where it says no, there is no sum.
+  struct Sums {
+    double loss = 0, right = 0, asked = 0;
+  };
   template <class Draw, class GoOn>
-  std::optional<double> sum_of_losses(Index batches, const Draw& draw, const GoOn& go_on) {
-    std::vector<double> sums(static_cast<std::size_t>(batches));
+  std::optional<Sums> sum_of_scores(Index batches, const Draw& draw, const GoOn& go_on) {
+    std::vector<double> losses(static_cast<std::size_t>(batches));
+    double answers[2] = {};  // right, asked
     const Index P = processes_.size();
     Index rounds = 1;
     for (Index first = 0, end; first < batches; first = end) {
       end = std::min(batches, first + rounds * P);
       const Clock::time_point begin = Clock::now();
       for (Index i = first + processes_.rank(); i < end; i += P) {
-        sums[static_cast<std::size_t>(i)] = model_->evaluate(draw(i)).loss_sum;
+        const Score score = model_->evaluate(draw(i));
+        losses[static_cast<std::size_t>(i)] = score.loss_sum;
+        answers[0] += static_cast<double>(score.right);
+        answers[1] += static_cast<double>(score.asked);
       }
       if (end == batches) break;
       const bool is_short = processes_.largest(Clock::now() - begin >= shortest_stretch) == 0;
       if (!go_on(end)) return std::nullopt;
       if (is_short) rounds *= 2;
     }
-    processes_.sum(sums.data(), batches);  // of numbers that are 0 in all processes but one
-    return std::accumulate(sums.begin(), sums.end(), 0.0);
+    processes_.sum(losses.data(), batches);  // of numbers that are 0 in all processes but one
+    if (task_.counts_answers()) processes_.sum(answers, 2);
+    return Sums{std::accumulate(losses.begin(), losses.end(), 0.0), answers[0], answers[1]};
   }
 
   // How far an evaluation is, which may measure more than one set of weights.
@@ -302,8 +315,13 @@ class Trainer {
     Clock::time_point shown = Clock::now();
   };
 
-  // Mean loss over so many windows of the validation split, without dropout or label smoothing; none if a signal came.
-  std::optional<double> validation_loss(Index rows, Evaluated& evaluated) {
+  // What an evaluation came to: the mean loss, and the share of the answers that are right, where the task counts them.
+  struct Measured {
+    std::optional<double> loss{}, accuracy{};
+  };
+
+  // Over so many windows of the validation split, without dropout or label smoothing; none if a signal came.
+  std::optional<Measured> measure(Index rows, Evaluated& evaluated) {
     const Index B = run_.training.batch / run_.training.shards, targets = task_.evaluation_targets(rows);
     Index counted = 0;
     const auto count = [&](Index done) {
@@ -313,18 +331,20 @@ class Trainer {
       evaluation_watch_.start();
     };
     evaluation_watch_.start();
-    const std::optional<double> sum =
-        sum_of_losses((rows + B - 1) / B, [&](Index i) { return task_.validation_batch(i * B, B, rows); },
+    const std::optional<Sums> sums =
+        sum_of_scores((rows + B - 1) / B, [&](Index i) { return task_.validation_batch(i * B, B, rows); },
                       [&](Index batches) {
                         count(batches * B * C_);
                         show(evaluated, evaluated.before + counted);
                         return received_signal() == 0;
                       });
-    if (!sum) return std::nullopt;
+    if (!sums) return std::nullopt;
     count(targets);
     evaluation_watch_.stop();
     evaluated.before += targets;
-    return *sum / static_cast<double>(targets);
+    Measured measured{.loss = sums->loss / static_cast<double>(targets)};
+    if (task_.counts_answers()) measured.accuracy = sums->right / sums->asked;
+    return measured;
   }
 
   void show(Evaluated& evaluated, Index done) {
@@ -336,17 +356,17 @@ class Trainer {
   }
 
   // The same with other weights in the place of the model's, which then are what they were.
-  std::optional<double> validation_loss_of(const std::vector<float>& others, Index rows, Evaluated& evaluated) {
+  std::optional<Measured> measure_with(const std::vector<float>& others, Index rows, Evaluated& evaluated) {
     const std::vector<float> weights = model_->read(Model::Arena::weights);
     model_->write(Model::Arena::weights, others);
-    const std::optional<double> loss = validation_loss(rows, evaluated);
+    const std::optional<Measured> measured = measure(rows, evaluated);
     model_->write(Model::Arena::weights, weights);
-    return loss;
+    return measured;
   }
 
-  // Gives the validation loss over so many windows and remembers the best weights; none, and nothing has changed, if a
-  // signal came. The best weights so far that were measured on other windows are measured anew, to be compared.
-  std::optional<double> evaluate(Index rows) {
+  // Measures on so many windows of the validation split and remembers the best weights; none, and nothing has changed,
+  // if a signal came. The best weights so far that were measured on other windows are measured anew, to be compared.
+  std::optional<Measured> evaluate(Index rows) {
     const auto require_finite = [this](double loss) {
       if (std::isfinite(loss)) return;
       throw lost("the validation loss", "after step " + std::to_string(state_.step) + " (" + to_text(loss) + ")");
@@ -355,26 +375,28 @@ class Trainer {
     const Index targets = task_.evaluation_targets(rows), tokens = whole ? 0 : targets;
     const bool again = state_.best_loss && state_.best_tokens != tokens;
     Evaluated evaluated{.targets = (again ? 2 : 1) * targets};
-    const std::optional<double> loss = averages()
-                                           ? validation_loss_of(model_->read(Model::Arena::average), rows, evaluated)
-                                           : validation_loss(rows, evaluated);
-    if (!loss) return std::nullopt;
-    require_finite(*loss);
+    const std::optional<Measured> now =
+        averages() ? measure_with(model_->read(Model::Arena::average), rows, evaluated) : measure(rows, evaluated);
+    if (!now) return std::nullopt;
+    const double loss = *now->loss;
+    require_finite(loss);
     std::optional<double> best = state_.best_loss;
     if (again) {
-      best = validation_loss_of(state_.best_weights, rows, evaluated);
-      if (!best) return std::nullopt;
+      const std::optional<Measured> anew = measure_with(state_.best_weights, rows, evaluated);
+      if (!anew) return std::nullopt;
+      best = anew->loss;
       require_finite(*best);
     }
-    const bool better = !best || *loss < *best;
+    const bool better = !best || loss < *best;
     if (better) {
       state_.best_step = state_.step;
       state_.best_weights = model_->read(evaluated_arena());
     }
     state_.best_loss = better ? loss : best;
     state_.best_tokens = tokens;
-    state_.last_loss = whole ? loss : std::nullopt;
-    return loss;
+    state_.last_loss = whole ? now->loss : std::nullopt;
+    state_.last_accuracy = whole ? now->accuracy : std::nullopt;
+    return now;
   }
 
   // What is evaluated, and written as the model.
@@ -431,6 +453,7 @@ class Trainer {
                            .train_loss = recent_loss(),
                            .val_loss = *state_.last_loss,
                            .best_loss = *state_.best_loss,
+                           .accuracy = state_.last_accuracy,
                            .best_step = state_.best_step,
                            .tokens_per_s = tokens_per_second()};
     std::printf("%s\n", task_.final_line(result).c_str());

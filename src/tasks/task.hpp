@@ -30,6 +30,7 @@ struct RunResult {
   Index step = 0;
   std::optional<double> train_loss;  // nats a target; none of a run of no steps
   double val_loss = 0, best_loss = 0;
+  std::optional<double> accuracy{};  // share of whole answers of the validation set that are right, where they count
   Index best_step = 0;
   Index tokens_per_s = 0;
 };
@@ -62,6 +63,8 @@ class Task {
   // Rows first ... first + B - 1 of the `rows` of an evaluation; behind the last one nothing is asked.
   virtual Batch validation_batch(Index first, Index B, Index rows) const = 0;
 
+  // Whether a sequence is an answer, of which it matters whether all of it is right.
+  virtual bool counts_answers() const = 0;
   // What a target is, for people: "character".
   virtual std::string unit() const = 0;
   // The last line of a run's output, without the line break.

@@ -30,6 +30,7 @@ class TextTask : public Task {
   Index evaluation_rows(Index tokens) const override { return data_.evaluation_rows(C_, tokens); }
   Index evaluation_targets(Index rows) const override { return data_.evaluation_targets(C_, rows); }
   Batch validation_batch(Index first, Index B, Index rows) const override;
+  bool counts_answers() const override { return false; }
   std::string unit() const override { return tokenizer_.unit(); }
   // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
   // A run of no steps has no training loss: `train -`.

@@ -1,0 +1,131 @@
+#include "tasks/answers.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "base/random.hpp"
+#include "base/text.hpp"
+#include "device/available.hpp"
+#include "network/model.hpp"
+
+namespace abh {
+
+AnswerTask::AnswerTask(std::string name, Index C, Index answer_length, Index training_examples, Index test_examples)
+    : name_(std::move(name)),
+      C_(C),
+      answer_length_(answer_length),
+      training_examples_(training_examples),
+      test_examples_(test_examples) {}
+
+Batch AnswerTask::training_batch(Index B, std::uint64_t seed, Index step) const {
+  Batch batch = empty_batch();
+  for (Index b = 0; b < B; ++b) {
+    const std::uint64_t word =
+        philox_word(seed, static_cast<std::uint64_t>(b), static_cast<std::uint32_t>(step), sites::batch);
+    const auto drawn = static_cast<Index>((word * static_cast<std::uint64_t>(training_examples_)) >> 32);
+    append(batch, training_examples_ > 0 ? drawn : (step * B + b) % static_cast<Index>(first_test_example));
+  }
+  return batch;
+}
+
+Batch AnswerTask::test_batch(Index first, Index B) const {
+  Batch batch = empty_batch();
+  for (Index i = first; i < first + B; ++i) append(batch, test_example(std::min(i, test_examples_ - 1)));
+  return batch;
+}
+
+Batch AnswerTask::validation_batch(Index first, Index B, Index rows) const {
+  Batch batch = empty_batch();
+  for (Index row = first; row < first + B; ++row) {
+    // The rows of an evaluation lie evenly spread over the test set. Behind the last one nothing is asked.
+    append(batch, test_example(std::min(row, rows - 1) * test_examples_ / rows));
+    const Index targets = static_cast<Index>(batch.target_r.size()) / batch.B;
+    if (row >= rows) std::fill(batch.target_r.end() - targets, batch.target_r.end(), ignored_target);
+  }
+  return batch;
+}
+
+Index AnswerTask::evaluation_rows(Index tokens) const {
+  return tokens == 0 ? test_examples_ : std::min(test_examples_, (tokens + C_ - 1) / C_);
+}
+
+std::string AnswerTask::final_line(const RunResult& result) const {
+  return "final: " + name_ + ", step " + to_text(result.step) + ", train " +
+         (result.train_loss ? fixed_text(*result.train_loss, 4) : "-") + ", val " + fixed_text(result.val_loss, 4) +
+         " nats (accuracy " + fixed_text(100 * result.accuracy.value_or(0), 2) + " %), " +
+         to_text(result.tokens_per_s) + " tokens/s";
+}
+
+std::optional<std::string> AnswerTask::sample(const ModelConfig& config, const std::vector<float>& weights,
+                                              std::uint64_t, const std::function<bool()>& go_on) const {
+  const Index B = std::min(shown_examples, test_examples_);
+  const auto model = make_model({.device = "cpu", .threads = 1}, config, {.B = B, .C = C_});
+  model->write(Model::Arena::weights, weights);
+  if (!go_on()) return std::nullopt;
+  const Batch batch = test_batch(0, B);
+  std::vector<Token> best_r;
+  model->evaluate(batch, best_r);
+  std::string lines;
+  for (Index b = 0; b < B; ++b) lines += shown(batch, b, best_r) + "\n";
+  return lines;
+}
+
+namespace {
+
+class AnswerEvaluation : public TaskCommand {
+ public:
+  explicit AnswerEvaluation(MakeAnswerTask make) : make_(make) {}
+
+  void add_flags(Flags& flags) override {
+    flags.section("Answers");
+    flags.integer("errors", errors_, "N", "show so many of the answers that are wrong", 0);
+  }
+
+  int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
+    const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config);
+    constexpr Index most = 64;
+    const Index examples = task->validation_rows(), C = trained.config.context;
+    const NetworkExtent extent{.B = std::min(most, examples), .C = C};
+    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
+    const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
+    model->write(Model::Arena::weights, trained.weights);
+    std::cout << "model: " << one_line(source) << ", step " << trained.step << "; device "
+              << resolved_device(machine.device.device) << ", " << machine.type << "\n";
+    Score score;
+    Index shown = 0;
+    for (Index first = 0; first < examples; first += extent.B) {
+      const Index B = std::min(extent.B, examples - first);
+      const Batch batch = task->test_batch(first, B);
+      std::vector<Token> best_r;
+      score += model->evaluate(batch, best_r);
+      for (Index b = 0; b < B && shown < errors_; ++b) {
+        if (is_right(batch, b, best_r)) continue;
+        std::cout << "wrong: example " << first + b << ": " << task->shown(batch, b, best_r) << "\n";
+        ++shown;
+      }
+    }
+    std::cout << "evaluate: " << task->name() << ", " << examples << " examples, "
+              << fixed_text(score.loss_sum / static_cast<double>(score.count), 4) << " nats, accuracy "
+              << fixed_text(100 * static_cast<double>(score.right) / static_cast<double>(score.asked), 2) << " %\n";
+    return 0;
+  }
+
+ private:
+  static bool is_right(const Batch& batch, Index b, const std::vector<Token>& best_r) {
+    const std::size_t R = batch.target_r.size() / static_cast<std::size_t>(batch.B);
+    for (std::size_t r = static_cast<std::size_t>(b) * R; r < static_cast<std::size_t>(b + 1) * R; ++r) {
+      if (batch.target_r[r] != ignored_target && batch.target_r[r] != best_r[r]) return false;
+    }
+    return true;
+  }
+
+  MakeAnswerTask make_;
+  Index errors_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make) { return std::make_unique<AnswerEvaluation>(make); }
+
+}  // namespace abh

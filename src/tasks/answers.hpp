@@ -1,0 +1,63 @@
+#pragma once
+
+// Tasks of numbered examples, each a sequence with an answer that is right or wrong as a whole.
+
+#include <memory>
+#include <string>
+
+#include "tasks/programs.hpp"
+#include "tasks/task.hpp"
+
+namespace abh {
+
+// Test examples are those from here on, so that no training example is one.
+inline constexpr std::uint32_t first_test_example = std::uint32_t{1} << 31;
+
+class AnswerTask : public Task {
+ public:
+  // Of examples of C tokens, padding included, each with answer_length targets that count. training_examples: how many
+  // there are, of which a step draws some; 0: endless, a step takes the next ones.
+  AnswerTask(std::string name, Index C, Index answer_length, Index training_examples, Index test_examples);
+
+  // Puts an example into a batch, behind its last row: C tokens and their targets, and a mask where examples have one.
+  virtual void append(Batch& batch, Index example) const = 0;
+  // Example number i of the test set.
+  virtual Index test_example(Index i) const { return static_cast<Index>(first_test_example) + i; }
+  // For people, in one line: row b of a batch, and what a network said there, a token a target.
+  virtual std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const = 0;
+
+  const std::string& name() const { return name_; }
+  // Examples first ... first + B - 1 of the test set.
+  Batch test_batch(Index first, Index B) const;
+
+  std::size_t bytes() const override { return 0; }
+  Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
+  Index validation_rows() const override { return test_examples_; }
+  Index evaluation_rows(Index tokens) const override;
+  Index evaluation_targets(Index rows) const override { return rows * answer_length_; }
+  Batch validation_batch(Index first, Index B, Index rows) const override;
+  bool counts_answers() const override { return true; }
+  // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s`. A run of no steps: `train -`.
+  std::string final_line(const RunResult& result) const override;
+  NetworkExtent sample_extent(const ModelConfig&) const override { return {.B = shown_examples, .C = C_}; }
+  // Some examples of the test set with what the network says.
+  std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
+                                    const std::function<bool()>& go_on) const override;
+
+ protected:
+  // A batch of no rows.
+  Batch empty_batch() const { return {.B = 0, .C = C_}; }
+
+ private:
+  static constexpr Index shown_examples = 10;
+
+  std::string name_;
+  Index C_, answer_length_, training_examples_, test_examples_;
+};
+
+// evaluate for such a task, which `make` makes of what a checkpoint says of it: scores the test set, shows some answers
+// that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
+using MakeAnswerTask = std::unique_ptr<AnswerTask> (*)(const Metadata& task, const ModelConfig& config);
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make);
+
+}  // namespace abh
