@@ -15,19 +15,20 @@ namespace {
 
 template <bool biased, class Device, class T>
 void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
-  const Index block = block_rows(a.B * a.N, a.C, a.K);
-  const Index blocks = blocks_of(a.C, block);
+  const auto& in = a.in;
+  const Index block = block_rows(in.B * in.N, in.C, in.K);
+  const Index blocks = blocks_of(in.C, block);
   typename Device::Scope scratch(device.workspace);
-  T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(a.K, a.S, block));
-  const BiasTable<T> bias(scratch, a);
-  if constexpr (biased) parallel_for(device, a.N, [&](Index n, Index) { bias.fill(a, n); });
-  parallel_for(device, a.B * a.N * blocks, [&](Index task, Index worker) {
+  T* per_worker = scratch.template take<T>(device.threads.count() * forward_scratch<T>(in.K, in.S, block));
+  const BiasTable<T> bias(scratch, in);
+  if constexpr (biased) parallel_for(device, in.N, [&](Index n, Index) { bias.fill(in, n); });
+  parallel_for(device, in.B * in.N * blocks, [&](Index task, Index worker) {
     const Index head = task / blocks;
     // First, last, second, last but one, ...: a causal block costs more the later it is, and workers get neighbours.
     const Index i = task % blocks;
     const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
-    forward_block<biased, T>(a, head / a.N, head % a.N, t * block, block, bias.of_head(head % a.N),
-                             per_worker + worker * forward_scratch<T>(a.K, a.S, block));
+    forward_block<biased, T>(a, head / in.N, head % in.N, t * block, block, bias.of_head(head % in.N),
+                             per_worker + worker * forward_scratch<T>(in.K, in.S, block));
   });
 }
 
@@ -36,7 +37,7 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
-    a.sight.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
+    a.in.sight.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -48,7 +49,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
-    a.sight.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
+    a.in.sight.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

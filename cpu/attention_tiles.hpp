@@ -55,20 +55,19 @@ struct BiasTable {
 
   // Room for the tables. Two that see each other are within reach of the sight's own table, and in a tile nobody is
   // further than another tile from them.
-  template <class Scope, class Arguments>
-  BiasTable(Scope& scratch, const Arguments& a) {
-    const Sight<T>& sight = a.sight;
+  template <class Scope>
+  BiasTable(Scope& scratch, const AttentionInputs<T>& in) {
+    const Sight<T>& sight = in.sight;
     if (!sight.distance_bias_nc) return;
-    const Index farthest = larger(a.C - 1 + sight.offset, a.S - 1 - sight.offset);
+    const Index farthest = larger(in.C - 1 + sight.offset, in.S - 1 - sight.offset);
     middle = lesser(sight.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
-    first = scratch.template take<T>(a.N * (2 * middle + 1));
+    first = scratch.template take<T>(in.N * (2 * middle + 1));
   }
   const T* of_head(Index n) const { return first ? first + n * (2 * middle + 1) + middle : nullptr; }
 
-  template <class Arguments>
-  void fill(const Arguments& a, Index n) const {
-    const Sight<T>& sight = a.sight;
-    const T scale = score_scale<T>(a);
+  void fill(const AttentionInputs<T>& in, Index n) const {
+    const Sight<T>& sight = in.sight;
+    const T scale = score_scale<T>(in);
     T* bias_x = first + n * (2 * middle + 1) + middle;
     ABH_INDEPENDENT_TURNS
     for (Index x = 0; x <= middle; ++x) {
@@ -147,19 +146,20 @@ Index forward_scratch(Index K, Index S, Index block) {
 template <bool biased, class T>
 void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_query, Index block, const T* bias_x,
                    T* scratch) {
+  const auto& in = a.in;
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
-  const Index K = a.K, padded_K = padded<T>(K);
-  const Sight<T>& sight = a.sight;
+  const Index K = in.K, padded_K = padded<T>(K);
+  const Sight<T>& sight = in.sight;
   const auto rows = [&](auto* first, Index stride, Index count) {
-    return head_rows(first, stride, b, n, count, a.N, K);
+    return head_rows(first, stride, b, n, count, in.N, K);
   };
-  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride, a.C).from(first_query);
-  const Rows<const T> key_sk = rows(a.key_bsh, a.key_stride, a.S);
-  const Rows<const T> value_sk = rows(a.value_bsh, a.value_stride, a.S);
-  const Rows<T> out_ck = rows(a.out_bch, 0, a.C).from(first_query);
-  const Index queries = lesser(block, a.C - first_query);
-  const T scale = score_scale<T>(a);
+  const Rows<const T> query_ck = rows(in.query_bch, in.query_stride, in.C).from(first_query);
+  const Rows<const T> key_sk = rows(in.key_bsh, in.key_stride, in.S);
+  const Rows<const T> value_sk = rows(in.value_bsh, in.value_stride, in.S);
+  const Rows<T> out_ck = rows(a.out_bch, 0, in.C).from(first_query);
+  const Index queries = lesser(block, in.C - first_query);
+  const T scale = score_scale<T>(in);
   const T to_exponent = scale * T(log2_e);  // (attention.1), its factor, and to the base 2
 
   T* query_gkc = scratch;
@@ -176,7 +176,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
     sum_c[c] = T(0);
   }
   const auto seen_by = [&](Index first, Index count) {
-    return sight.keys_of({first_query + first, first_query + first + count}, a.S);
+    return sight.keys_of({first_query + first, first_query + first + count}, in.S);
   };
   for (Index g = 0; g < queries; g += group<T>) {
     const Index group_queries = lesser(group<T>, queries - g);
@@ -226,9 +226,9 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
   // Each group of queries fetches a share of the next tile of keys and values.
   const Index next_rows = blocks_of(tile * group<T>, block);
   for (Index first_key = of_block.begin / tile * tile; first_key < of_block.end; first_key += tile) {
-    const Index tile_keys = lesser(tile, a.S - first_key);
-    const Token* mask_s = sight.mask_bs ? sight.mask_bs + b * a.S + first_key : nullptr;
-    const Rows<const T> tile_value_sk = padded_rows<T>(value_sk.from(first_key), tile_keys, K, a.C > tile, padded_sk);
+    const Index tile_keys = lesser(tile, in.S - first_key);
+    const Token* mask_s = sight.mask_bs ? sight.mask_bs + b * in.S + first_key : nullptr;
+    const Rows<const T> tile_value_sk = padded_rows<T>(value_sk.from(first_key), tile_keys, K, in.C > tile, padded_sk);
     for (Index g = 0; g < queries; g += group<T>) {
       const Index group_queries = lesser(group<T>, queries - g);
       const Index next = first_key + tile + g / group<T> * next_rows, next_end = lesser(next + next_rows, of_block.end);
@@ -336,7 +336,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
     }
   }
 
-  Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C + first_query;
+  Accum<T>* lse_c = a.lse_bnc + (b * in.N + n) * in.C + first_query;
   for (Index c = 0; c < queries; c += width) {
     const L sum = load<L>(sum_c + c), none = splat<L>(T(0));
     store<L>(sum_c + c, sum == none ? none : T(1) / sum);
@@ -370,28 +370,29 @@ void add_rows(Rows<T> to_ck, Rows<T> x_ck, Index count, Index K) {
 template <bool biased, class T>
 void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first_key, Index block, Rows<T> d_query_ck,
                     Index pieces, const T* delta_c, const T* bias_x, T* scratch) {
+  const auto& in = a.in;
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
-  const Index K = a.K, padded_K = padded<T>(K);
-  const Sight<T>& sight = a.sight;
+  const Index K = in.K, padded_K = padded<T>(K);
+  const Sight<T>& sight = in.sight;
   const auto rows = [&](auto* first, Index stride, Index count) {
-    return head_rows(first, stride, b, n, count, a.N, K);
+    return head_rows(first, stride, b, n, count, in.N, K);
   };
-  const Rows<const T> query_ck = rows(a.query_bch, a.query_stride, a.C);
-  const Rows<const T> d_out_ck = rows(a.d_out_bch, 0, a.C);
-  const Rows<const T> key_sk = rows(a.key_bsh, a.key_stride, a.S).from(first_key);
-  const Rows<const T> value_sk = rows(a.value_bsh, a.value_stride, a.S).from(first_key);
-  const Rows<T> d_key_sk = rows(a.d_key_bsh, a.d_key_stride, a.S).from(first_key);
-  const Rows<T> d_value_sk = rows(a.d_value_bsh, a.d_value_stride, a.S).from(first_key);
-  const Accum<T>* lse_c = a.lse_bnc + (b * a.N + n) * a.C;
-  const Index keys = lesser(block, a.S - first_key);
-  const T scale = score_scale<T>(a);
+  const Rows<const T> query_ck = rows(in.query_bch, in.query_stride, in.C);
+  const Rows<const T> d_out_ck = rows(a.d_out_bch, 0, in.C);
+  const Rows<const T> key_sk = rows(in.key_bsh, in.key_stride, in.S).from(first_key);
+  const Rows<const T> value_sk = rows(in.value_bsh, in.value_stride, in.S).from(first_key);
+  const Rows<T> d_key_sk = rows(a.d_key_bsh, a.d_key_stride, in.S).from(first_key);
+  const Rows<T> d_value_sk = rows(a.d_value_bsh, a.d_value_stride, in.S).from(first_key);
+  const Accum<T>* lse_c = a.lse_bnc + (b * in.N + n) * in.C;
+  const Index keys = lesser(block, in.S - first_key);
+  const T scale = score_scale<T>(in);
 
   T* key_gks = scratch;
   T* value_gks = key_gks + K * block;
   T* padded_sk = value_gks + K * block;
   T* padded_tile_ck = padded_sk + 3 * padded_K * block;
-  const bool several_tiles = a.C > tile;
+  const bool several_tiles = in.C > tile;
   const Rows<const T> padded_key_sk = padded_rows<T>(key_sk, keys, K, several_tiles, padded_sk);
   const Rows<T> d_key_sum_sk = K == padded_K ? d_key_sk : Rows<T>{padded_sk + padded_K * block, padded_K};
   const Rows<T> d_value_sum_sk = K == padded_K ? d_value_sk : Rows<T>{padded_sk + 2 * padded_K * block, padded_K};
@@ -403,11 +404,11 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
   transpose_groups<T>(key_gks, key_sk, keys, K);
   transpose_groups<T>(value_gks, value_sk, keys, K);
   for (Index s = 0; s < padded<T>(keys); ++s) {
-    const bool seen = s < keys && !(sight.mask_bs && sight.mask_bs[b * a.S + first_key + s] == 0);
+    const bool seen = s < keys && !(sight.mask_bs && sight.mask_bs[b * in.S + first_key + s] == 0);
     hide_s[s] = seen ? T(0) : T(-infinity);
   }
   const auto seers_of = [&](Index first, Index count) {
-    return sight.queries_of({first_key + first, first_key + first + count}, a.C);
+    return sight.queries_of({first_key + first, first_key + first + count}, in.C);
   };
   for (Index key = 0; key < keys; key += tile) {
     const Index tile_keys = lesser(tile, keys - key);
@@ -418,12 +419,12 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
 
   const Stretch seers = seers_of(0, keys);
   for (Index first_query = seers.begin / tile * tile; !seers.empty() && first_query < seers.end; first_query += tile) {
-    const Index queries = lesser(tile, a.C - first_query);
+    const Index queries = lesser(tile, in.C - first_query);
     const Rows<const T> tile_query_ck =
         padded_rows<T>(query_ck.from(first_query), queries, K, several_tiles, padded_tile_ck);
     const Rows<const T> tile_d_out_ck =
         padded_rows<T>(d_out_ck.from(first_query), queries, K, false, padded_tile_ck + padded_K * tile);
-    const Stretch seen = sight.keys_of({first_query, first_query + queries}, a.S);
+    const Stretch seen = sight.keys_of({first_query, first_query + queries}, in.S);
     const bool begins_d_query = first_key < (seen.begin / block + pieces) * block;
     const Index begin = larger(seen.begin - first_key, Index(0)) / tile * tile;
     const Index end = lesser(seen.end - first_key, keys);
@@ -575,45 +576,47 @@ inline Index pieces_of(Index heads, Index blocks) { return lesser(blocks_of(enou
 
 template <bool biased, class Device, class T>
 void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
-  const Index heads = a.B * a.N;
-  const Index tiles = blocks_of(a.C, tile);
+  const auto& in = a.in;
+  const Index heads = in.B * in.N;
+  const Index tiles = blocks_of(in.C, tile);
   if (heads == 0) return;
-  const Index block = block_rows(heads, a.S, a.K);
-  const Index blocks = blocks_of(a.S, block);
+  const Index block = block_rows(heads, in.S, in.K);
+  const Index blocks = blocks_of(in.S, block);
   const Index pieces = pieces_of(heads, blocks);
-  const Index padded_K = padded<T>(a.K);
-  const bool in_place = pieces == 1 && a.K == padded_K;  // d_query needs neither a sum nor padding
+  const Index padded_K = padded<T>(in.K);
+  const bool in_place = pieces == 1 && in.K == padded_K;  // d_query needs neither a sum nor padding
   typename Device::Scope scratch(device.workspace);
-  T* delta_bnc = scratch.template take<T>(heads * a.C);
-  T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * a.C * padded_K);  // p: piece
-  T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(a.K, a.C, block));
-  const BiasTable<T> bias(scratch, a);
+  T* delta_bnc = scratch.template take<T>(heads * in.C);
+  T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * in.C * padded_K);  // p: piece
+  T* per_worker = scratch.template take<T>(device.threads.count() * backward_scratch<T>(in.K, in.C, block));
+  const BiasTable<T> bias(scratch, in);
   const auto rows = [&](auto* first, Index stride, Index head) {
-    return head_rows(first, stride, head / a.N, head % a.N, a.C, a.N, a.K);
+    return head_rows(first, stride, head / in.N, head % in.N, in.C, in.N, in.K);
   };
-  const auto seen_by_tile = [&](Index t) { return a.sight.keys_of({t * tile, lesser((t + 1) * tile, a.C)}, a.S); };
+  const auto seen_by_tile = [&](Index t) { return in.sight.keys_of({t * tile, lesser((t + 1) * tile, in.C)}, in.S); };
 
-  parallel_for(device, a.B * tiles, [&](Index task, Index) {
+  parallel_for(device, in.B * tiles, [&](Index task, Index) {
     const Index t = task % tiles;
-    const Index first = t * tile, end = lesser(first + tile, a.C);
-    for (Index head = task / tiles * a.N; head < (task / tiles + 1) * a.N; ++head) {
-      sum_delta<T>(delta_bnc + head * a.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first, end,
-                   a.K);  // (attention.6)
+    const Index first = t * tile, end = lesser(first + tile, in.C);
+    for (Index head = task / tiles * in.N; head < (task / tiles + 1) * in.N; ++head) {
+      sum_delta<T>(delta_bnc + head * in.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first, end,
+                   in.K);  // (attention.6)
       if (in_place && seen_by_tile(t).empty()) {
-        clear_rows<T>(rows(a.d_query_bch, a.d_query_stride, head).from(first), end - first, a.K);
+        clear_rows<T>(rows(a.d_query_bch, a.d_query_stride, head).from(first), end - first, in.K);
       }
     }
   });
-  if constexpr (biased) parallel_for(device, a.N, [&](Index n, Index) { bias.fill(a, n); });
+  if constexpr (biased) parallel_for(device, in.N, [&](Index n, Index) { bias.fill(in, n); });
 
   parallel_for(device, pieces * heads, [&](Index task, Index worker) {
     const Index head = task / pieces;
     const Index piece = task % pieces;
     const Rows<T> d_query_ck = in_place ? rows(a.d_query_bch, a.d_query_stride, head)
-                                        : Rows<T>{d_query_pbnck + (piece * heads + head) * a.C * padded_K, padded_K};
+                                        : Rows<T>{d_query_pbnck + (piece * heads + head) * in.C * padded_K, padded_K};
     for (Index t = piece; t < blocks; t += pieces) {
-      backward_block<biased, T>(a, head / a.N, head % a.N, t * block, block, d_query_ck, pieces, delta_bnc + head * a.C,
-                                bias.of_head(head % a.N), per_worker + worker * backward_scratch<T>(a.K, a.C, block));
+      backward_block<biased, T>(a, head / in.N, head % in.N, t * block, block, d_query_ck, pieces,
+                                delta_bnc + head * in.C, bias.of_head(head % in.N),
+                                per_worker + worker * backward_scratch<T>(in.K, in.C, block));
     }
   });
   if (in_place) return;
@@ -626,12 +629,12 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     const Stretch seen = seen_by_tile(t);
     const Index met = seen.empty() ? 0 : blocks_of(seen.end, block) - seen.begin / block;
     const Index first_piece = met == 0 ? 0 : seen.begin / block % pieces, pieces_here = lesser(pieces, met);
-    for (Index c = t * tile; c < lesser((t + 1) * tile, a.C); ++c) {
-      for_lanes<T>(a.K, [&]<class L>(Index k) {
+    for (Index c = t * tile; c < lesser((t + 1) * tile, in.C); ++c) {
+      for_lanes<T>(in.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
         for (Index i = 0; i < pieces_here; ++i) {
           const Index piece = first_piece + i < pieces ? first_piece + i : first_piece + i - pieces;
-          sum += load<L>(d_query_pbnck + ((piece * heads + head) * a.C + c) * padded_K + k);
+          sum += load<L>(d_query_pbnck + ((piece * heads + head) * in.C + c) * padded_K + k);
         }
         store<L>(d_query_ck[c] + k, sum);
       });

@@ -268,10 +268,7 @@ void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* w
       linear_forward<Device, T>(device, {.out_bco = out_bcd + u * G,  // (causal_conv.1)
                                          .in_bci = window_bcjg,
                                          .weight_oi = weight + u * G * J * G,
-                                         .BC = BC,
-                                         .I = J * G,
-                                         .O = G,
-                                         .out_stride = s.D});
+                                         .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
     }
     return;
   }
@@ -304,17 +301,11 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
       linear_backward_weight<Device, T>(device, {.d_weight_oi = d_weight_djg + u * G * J * G,  // (causal_conv.3)
                                                  .d_out_bco = d_out_bcd + u * G,
                                                  .in_bci = window_bcjg,
-                                                 .BC = BC,
-                                                 .I = J * G,
-                                                 .O = G,
-                                                 .out_stride = s.D});
+                                                 .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
       linear_backward_input<Device, T>(device, {.d_in_bci = window_bcjg,
                                                 .d_out_bco = d_out_bcd + u * G,
                                                 .weight_oi = weight + u * G * J * G,
-                                                .BC = BC,
-                                                .I = J * G,
-                                                .O = G,
-                                                .out_stride = s.D});
+                                                .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
       sum_windows(device, d_in_bcd + u * G, window_bcjg, s);
     }
     parallel_rows(device, s.D, positions_per_task, [&](Index d) {

@@ -37,14 +37,15 @@ struct TargetShare {
 
 template <class Device, class T>
 void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
-  const Index V = a.V;
-  const TargetShare<T> q(a.label_smoothing, V);
-  parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
+  const auto& in = a.in;
+  const Index V = in.V;
+  const TargetShare<T> q(in.label_smoothing, V);
+  parallel_rows(device, in.BC, rows_per_task, [&](Index bc) {
     a.loss_bc[bc] = a.lse_bc[bc] = T(0);
     if (a.best_bc) a.best_bc[bc] = ignored_target;
-    const Token target = a.targets_bc[bc];
+    const Token target = in.targets_bc[bc];
     if (target == ignored_target) return;
-    const T* logits_v = a.logits_bcv + bc * V;
+    const T* logits_v = in.logits_bcv + bc * V;
 
     // The second look at the row finds it in the first-level cache.
     const T max = largest_of_row<T>(logits_v, V);
@@ -65,15 +66,15 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
 
     T loss = log_sum - q.on_target * (logits_v[target] - max);  // (cross_entropy.3)
     // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-    if (a.label_smoothing > 0) loss -= q.on_each * sum_shifted.total();  // (cross_entropy.3), the share of all
+    if (in.label_smoothing > 0) loss -= q.on_each * sum_shifted.total();  // (cross_entropy.3), the share of all
     a.loss_bc[bc] = loss;
   });
 
   on_one_thread(device, [&] {
     Index count = 0;
-    for (Index bc = 0; bc < a.BC; ++bc) count += a.targets_bc[bc] != ignored_target;
+    for (Index bc = 0; bc < in.BC; ++bc) count += in.targets_bc[bc] != ignored_target;
     RowSum<T> sum;
-    for_lanes<T>(a.BC, [&]<class L>(Index bc) { sum += load<L>(a.loss_bc + bc); });
+    for_lanes<T>(in.BC, [&]<class L>(Index bc) { sum += load<L>(a.loss_bc + bc); });
     *a.loss = count > 0 ? sum.total() / T(count) : T(0);  // (cross_entropy.4)
     *a.count = count;
   });
@@ -81,16 +82,17 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
 
 template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
-  const Index V = a.V;
-  const TargetShare<T> q(a.label_smoothing, V);
+  const auto& in = a.in;
+  const Index V = in.V;
+  const TargetShare<T> q(in.label_smoothing, V);
   T row_weight = T(0);  // not read where no row counts
   on_one_thread(device, [&] {
     if (*a.count > 0) row_weight = T(1) / T(*a.count);
   });
-  parallel_rows(device, a.BC, rows_per_task, [&](Index bc) {
-    const T* logits_v = a.logits_bcv + bc * V;
+  parallel_rows(device, in.BC, rows_per_task, [&](Index bc) {
+    const T* logits_v = in.logits_bcv + bc * V;
     T* d_logits_v = a.d_logits_bcv + bc * V;
-    const Token target = a.targets_bc[bc];
+    const Token target = in.targets_bc[bc];
     if (target == ignored_target) {
       for (Index v = 0; v < V; ++v) d_logits_v[v] = T(0);
       return;

@@ -30,13 +30,14 @@ void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, co
 
 template <class Device, class T>
 void gate_forward(Device& device, const GateForward<T>& a) {
-  const Index stride = stride_or(a.gate_stride, a.D);
-  for_gate_runs<T>(device, a.BC, a.D, a.dropout, [&](Index bc, Index d, Index size, const T* factor) {
-    const Index first = bc * a.D + d;
-    const T* gate = a.gate_bcd + bc * stride + d;
+  const auto& in = a.in;
+  const Index stride = stride_or(in.gate_stride, in.D);
+  for_gate_runs<T>(device, in.BC, in.D, in.dropout, [&](Index bc, Index d, Index size, const T* factor) {
+    const Index first = bc * in.D + d;
+    const T* gate = in.gate_bcd + bc * stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
       // A multiplication by 0 drops: no branch among the lanes.
-      L sum = load<L>(a.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (gate.1)
+      L sum = load<L>(in.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (gate.1)
       if (a.residual_bcd) sum += load<L>(a.residual_bcd + first + i);
       store<L>(a.out_bcd + first + i, sum);
     });
@@ -45,18 +46,19 @@ void gate_forward(Device& device, const GateForward<T>& a) {
 
 template <class Device, class T>
 void gate_backward(Device& device, const GateBackward<T>& a) {
-  const Index stride = stride_or(a.gate_stride, a.D);
-  const Index d_stride = stride_or(a.d_gate_stride, a.D);
-  for_gate_runs<T>(device, a.BC, a.D, a.dropout, [&](Index bc, Index d, Index size, const T* factor) {
-    const Index first = bc * a.D + d;
-    const T* gate = a.gate_bcd + bc * stride + d;
+  const auto& in = a.in;
+  const Index stride = stride_or(in.gate_stride, in.D);
+  const Index d_stride = stride_or(a.d_gate_stride, in.D);
+  for_gate_runs<T>(device, in.BC, in.D, in.dropout, [&](Index bc, Index d, Index size, const T* factor) {
+    const Index first = bc * in.D + d;
+    const T* gate = in.gate_bcd + bc * stride + d;
     T* d_gate = a.d_gate_bcd + bc * d_stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
       // The factor is in both gradients: dropout(pooled) and dropout_backward multiply by it. Everything is read before
       // d_pooled is written, which may be d_out.
       const L scaled = load<L>(a.d_out_bcd + first + i) * load<L>(factor + i);
-      const L d_gate_lanes = scaled * load<L>(a.pooled_bcd + first + i);  // (gate.3)
-      store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));   // (gate.2)
+      const L d_gate_lanes = scaled * load<L>(in.pooled_bcd + first + i);  // (gate.3)
+      store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));    // (gate.2)
       store<L>(d_gate + i, d_gate_lanes);
     });
   });

@@ -34,15 +34,16 @@ T gate_of(T score) {
 
 template <class Device, class T>
 void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
-  const Index C = a.C, N = a.N, K = a.K, H = N * K;
-  const Index stride = stride_or(a.query_stride, H);
-  const T scale = T(a.scale);
-  parallel_rows(device, a.B * C, rows_per_task, [&](Index bc) {
+  const auto& in = a.in;
+  const Index C = in.C, N = in.N, K = in.K, H = N * K;
+  const Index stride = stride_or(in.query_stride, H);
+  const T scale = T(in.scale);
+  parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
     const Index first_head = bc / C * N * C + bc % C;  // the next head's maximum is C further on
     for (Index n = 0; n < N; ++n) {
-      const T share = shares_of(a.max_bnc[first_head + n * C], a.sum_bnc[first_head + n * C]).share;
-      const T* query_k = a.query_bch + bc * stride + n * K;
-      const T* pooled_key_k = a.pooled_bcq + bc * 2 * H + n * K;
+      const T share = shares_of(in.max_bnc[first_head + n * C], in.sum_bnc[first_head + n * C]).share;
+      const T* query_k = in.query_bch + bc * stride + n * K;
+      const T* pooled_key_k = in.pooled_bcq + bc * 2 * H + n * K;
       const T* pooled_value_k = pooled_key_k + H;
       T* out_k = a.out_bch + bc * H + n * K;
       RowSum<T> product;
@@ -58,15 +59,16 @@ void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
 
 template <class Device, class T>
 void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
-  const Index C = a.C, N = a.N, K = a.K, H = N * K;
-  const Index stride = stride_or(a.query_stride, H), d_stride = stride_or(a.d_query_stride, H);
-  const T scale = T(a.scale);
-  parallel_rows(device, a.B * C, rows_per_task, [&](Index bc) {
+  const auto& in = a.in;
+  const Index C = in.C, N = in.N, K = in.K, H = N * K;
+  const Index stride = stride_or(in.query_stride, H), d_stride = stride_or(a.d_query_stride, H);
+  const T scale = T(in.scale);
+  parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
     const Index first_head = bc / C * N * C + bc % C;
     for (Index n = 0; n < N; ++n) {
-      const auto [share, rest] = shares_of(a.max_bnc[first_head + n * C], a.sum_bnc[first_head + n * C]);
-      const T* query_k = a.query_bch + bc * stride + n * K;
-      const T* pooled_key_k = a.pooled_bcq + bc * 2 * H + n * K;
+      const auto [share, rest] = shares_of(in.max_bnc[first_head + n * C], in.sum_bnc[first_head + n * C]);
+      const T* query_k = in.query_bch + bc * stride + n * K;
+      const T* pooled_key_k = in.pooled_bcq + bc * 2 * H + n * K;
       const T* pooled_value_k = pooled_key_k + H;
       const T* d_out_k = a.d_out_bch + bc * H + n * K;
       RowSum<T> products, passed_sum;

@@ -14,10 +14,11 @@ Index packed_row(Index k, Index K) { return k * K - k * (k - 1) / 2; }
 // numbers a head, is nothing beside multiplying all positions by it. `full_nkk` is scratch for N K K numbers, used by
 // packed metrics.
 template <class Device, class T>
-const T* full_metric(Device& device, T* full_nkk, const T* metric, MetricForm form, Index N, Index K) {
-  if (form == MetricForm::full) return metric;
-  parallel_for(device, N, [&](Index n, Index) {
-    const T* metric_l = metric + n * K * (K + 1) / 2;
+const T* full_metric(Device& device, T* full_nkk, const MetricKeyInputs<T>& in) {
+  const Index K = in.K;
+  if (in.form == MetricForm::full) return in.metric;
+  parallel_for(device, in.N, [&](Index n, Index) {
+    const T* metric_l = in.metric + n * K * (K + 1) / 2;
     T* full_kk = full_nkk + n * K * K;
     for (Index k = 0; k < K; ++k) {  // (metric_attention.1)
       for (Index other = k; other < K; ++other) {
@@ -31,53 +32,44 @@ const T* full_metric(Device& device, T* full_nkk, const T* metric, MetricForm fo
 }  // namespace
 
 template <class Device, class T>
-void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const T* metric, MetricForm form, Index BC,
-                        Index N, Index K) {
+void metric_key_forward(Device& device, T* key_bch, const MetricKeyInputs<T>& in) {
+  const Index N = in.N, K = in.K;
   typename Device::Scope scratch(device.workspace);
-  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), in);
   for (Index n = 0; n < N; ++n) {
-    linear_forward<Device, T>(device, {.out_bco = key_bch + n * K,  // (metric_attention.2)
-                                       .in_bci = project_bch + n * K,
-                                       .weight_oi = metric_nkk + n * K * K,
-                                       .BC = BC,
-                                       .I = K,
-                                       .O = K,
-                                       .in_stride = N * K,
-                                       .out_stride = N * K});
+    linear_forward<Device, T>(device,
+                              {.out_bco = key_bch + n * K,  // (metric_attention.2)
+                               .in_bci = in.project_bch + n * K,
+                               .weight_oi = metric_nkk + n * K * K,
+                               .shape = {.BC = in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K}});
   }
 }
 
 template <class Device, class T>
 void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
-  const Index N = a.N, K = a.K;
+  const Index N = a.in.N, K = a.in.K;
   typename Device::Scope scratch(device.workspace);
-  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.metric, a.form, N, K);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.in);
   Accum<T>* gradient_nkk = a.d_metric;  // a full metric's gradient needs no folding
-  if (a.form == MetricForm::packed) {
+  if (a.in.form == MetricForm::packed) {
     gradient_nkk = scratch.template take<Accum<T>>(N * K * K);
     device.set_zero(gradient_nkk, N * K * K);
   }
 
   for (Index n = 0; n < N; ++n) {
-    linear_backward_input<Device, T>(device, {.d_in_bci = a.d_project_bch + n * K,  // (metric_attention.3)
-                                              .d_out_bco = a.d_key_bch + n * K,
-                                              .weight_oi = metric_nkk + n * K * K,
-                                              .BC = a.BC,
-                                              .I = K,
-                                              .O = K,
-                                              .in_stride = N * K,
-                                              .out_stride = N * K,
-                                              .accumulate = true});
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_attention.4)
-                                               .d_out_bco = a.d_key_bch + n * K,
-                                               .in_bci = a.project_bch + n * K,
-                                               .BC = a.BC,
-                                               .I = K,
-                                               .O = K,
-                                               .in_stride = N * K,
-                                               .out_stride = N * K});
+    linear_backward_input<Device, T>(device,
+                                     {.d_in_bci = a.d_project_bch + n * K,  // (metric_attention.3)
+                                      .d_out_bco = a.d_key_bch + n * K,
+                                      .weight_oi = metric_nkk + n * K * K,
+                                      .shape = {.BC = a.in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K},
+                                      .accumulate = true});
+    linear_backward_weight<Device, T>(
+        device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_attention.4)
+                 .d_out_bco = a.d_key_bch + n * K,
+                 .in_bci = a.in.project_bch + n * K,
+                 .shape = {.BC = a.in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K}});
   }
-  if (a.form == MetricForm::full) return;
+  if (a.in.form == MetricForm::full) return;
 
   parallel_for(device, N, [&](Index n, Index) {
     Accum<T>* d_metric_l = a.d_metric + n * K * (K + 1) / 2;
@@ -93,13 +85,15 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
 
 // Reads every stored number of M once: row k of the triangle is also what stands below the diagonal in column k.
 template <class Device, class T>
-void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric, MetricForm form, Index N, Index K) {
+void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
+  const Index N = in.N, K = in.K;
+  const T* metric = in.metric;
   for (Index h = 0; h < N * K; ++h) query_h[h] = T(0);
   for (Index n = 0; n < N; ++n) {
-    const T* project_k = project_h + n * K;
+    const T* project_k = in.project_bch + n * K;
     T* query_k = query_h + n * K;
     for (Index k = 0; k < K; ++k) {  // (metric_attention.6)
-      const bool packed = form == MetricForm::packed;
+      const bool packed = in.form == MetricForm::packed;
       const T* row_k = packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k : metric + (n * K + k) * K;
       if (packed) query_k[k] += project_k[k] * row_k[k];
       const Index begin = packed ? k + 1 : 0;

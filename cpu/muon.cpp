@@ -28,12 +28,13 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
   const Index S = wide ? O : I;
   for (Index round = 0; round < rounds; ++round) {
     if (wide) {
-      linear_forward<Device, T>(device,  // (muon.5)
-                                {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .BC = O, .I = I, .O = O});
+      linear_forward<Device, T>(
+          device,  // (muon.5)
+          {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .shape = {.BC = O, .I = I, .O = O}});
     } else {
       device.set_zero(gram, S * S);  // the gradient of a weight is added to
       linear_backward_weight<Device, T>(
-          device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .BC = O, .I = I, .O = I});
+          device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .shape = {.BC = O, .I = I, .O = I}});
     }
     parallel_for(device, S, [=](Index s, Index) {  // (muon.6), the linear and the cubic term
       T* polynomial_s = polynomial + s * S;
@@ -44,17 +45,13 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
     linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6), the product, added to these
                                               .d_out_bco = gram,
                                               .weight_oi = gram,
-                                              .BC = S,
-                                              .I = S,
-                                              .O = S,
+                                              .shape = {.BC = S, .I = S, .O = S},
                                               .scale = muon_quintic,
                                               .accumulate = true});
     linear_backward_input<Device, T>(device, {.d_in_bci = other_oi,  // (muon.7)
                                               .d_out_bco = wide ? polynomial : x_oi,
                                               .weight_oi = wide ? x_oi : polynomial,
-                                              .BC = O,
-                                              .I = I,
-                                              .O = S});
+                                              .shape = {.BC = O, .I = I, .O = S}});
     T* const result_oi = other_oi;
     other_oi = x_oi;
     x_oi = result_oi;

@@ -14,10 +14,10 @@ namespace {
 template <class Device, class T>
 void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
-  const Shape& s = a.shape;
+  const Shape& s = a.in.shape;
   const Index C = s.C;
   const Index H = s.H();
-  const Index stride = stride_or(a.x_stride, H);
+  const Index stride = stride_or(a.in.x_stride, H);
   const Index chunks = chunks_of(s);
   const Index slots = sequence_slots(device, s);
   typename Device::Scope scratch(device.workspace);
@@ -31,13 +31,13 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
   const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, precise);
 
   const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
-    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.slope_n, bn % s.N), C, C, Order::up);
+    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
+    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.in.slope_n, bn % s.N), C, C, Order::up);
     const A rest = running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, Order::up,
                                a.first.weight_n ? a.first.weight_n[bn] : A(0));
     if (a.last.weight_n) a.last.weight_n[bn] = rest;
   };
-  const auto x_of = [&](Index b) { return rows_of(a.x_bch, stride, s, b); };
+  const auto x_of = [&](Index b) { return rows_of(a.in.x_bch, stride, s, b); };
   const auto left_by = [&](const Chunk& chunk) { return left[chunk.b * chunks + chunk.number]; };
   const auto average = [&](Rows<T> out, const T* state_h, const Chunk& chunk) {
     const Index M = s.payloads * s.N;
@@ -77,10 +77,10 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
-  const Shape& s = a.shape;
+  const Shape& s = a.in.shape;
   const Index C = s.C;
   const Index H = s.H();
-  const Index stride = stride_or(a.x_stride, H);
+  const Index stride = stride_or(a.in.x_stride, H);
   const Index d_stride = stride_or(a.d_x_stride, H);
   const Index chunks = chunks_of(s);
   const Index slots = sequence_slots(device, s);
@@ -101,10 +101,10 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
   };
 
   const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     const A* max_c = a.max_bnc + bn * C;
     const A* sum_c = a.sum_bnc + bn * C;
-    const A slope = slope_of(a.slope_n, bn % s.N);
+    const A slope = slope_of(a.in.slope_n, bn % s.N);
     A* beta_c = beta[slot];
     // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
     shares_again(alpha[slot], logit, max_c, sum_c, C);
@@ -148,7 +148,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     const auto run = [&]<bool accumulate, bool anchored>(const Chunk& part, const T* anchor_h) {
       gradient_rows<accumulate, anchored, T>(rows_of(a.d_x_bch, d_stride, s, chunk.b), kappa, adjoint_h,
                                              d_out_of(chunk.b), rows_of(a.out_bch, H, s, chunk.b),
-                                             rows_of(a.x_bch, stride, s, chunk.b), alpha, beta, part, s, anchor_h,
+                                             rows_of(a.in.x_bch, stride, s, chunk.b), alpha, beta, part, s, anchor_h,
                                              left);
     };
     const auto run_either = [&]<bool accumulate>(const Chunk& part, const T* anchor_h) {
@@ -202,11 +202,11 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  if (!a.shape.causal) {
+  if (!a.in.shape.causal) {
     pooling_forward_of_all(device, a);
-  } else if (block_of(a.shape) < a.shape.C) {
-    block_of(a.shape) > many_positions ? pooling_forward_windowed<true>(device, a)
-                                       : pooling_forward_windowed<false>(device, a);
+  } else if (block_of(a.in.shape) < a.in.shape.C) {
+    block_of(a.in.shape) > many_positions ? pooling_forward_windowed<true>(device, a)
+                                          : pooling_forward_windowed<false>(device, a);
   } else {
     pooling_forward_global(device, a);
   }
@@ -214,11 +214,11 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (!a.shape.causal) {
+  if (!a.in.shape.causal) {
     pooling_backward_of_all(device, a);
-  } else if (block_of(a.shape) < a.shape.C) {
-    block_of(a.shape) > many_positions ? pooling_backward_windowed<true>(device, a)
-                                       : pooling_backward_windowed<false>(device, a);
+  } else if (block_of(a.in.shape) < a.in.shape.C) {
+    block_of(a.in.shape) > many_positions ? pooling_backward_windowed<true>(device, a)
+                                          : pooling_backward_windowed<false>(device, a);
   } else {
     pooling_backward_global(device, a);
   }

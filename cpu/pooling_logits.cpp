@@ -48,17 +48,17 @@ void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_d
 
 template <class Device, class T>
 void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
-  const Index C = a.C, N = a.N, K = a.K;
-  const Index stride = stride_or(a.x_stride, N * K);
+  const Index C = a.in.C, N = a.in.N, K = a.in.K;
+  const Index stride = stride_or(a.in.x_stride, N * K);
   const T scale = T(1) / square_root(T(K));
-  parallel_pieces(device, a.B * C, rows_per_task(a.B * C), [&](Index first, Index end) {
+  parallel_pieces(device, a.in.B * C, rows_per_task(a.in.B * C), [&](Index first, Index end) {
     Index bc = first;
     const auto advance = [&]<int rows>() {
       T dot_r[rows_at_once];
       Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
       for (int r = 0; r < rows; ++r) logit_r[r] = a.logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
-        row_dots<rows>(dot_r, a.x_bch + bc * stride + n * K, stride, a.pool_nk + n * K, K);
+        row_dots<rows>(dot_r, a.in.x_bch + bc * stride + n * K, stride, a.in.pool_nk + n * K, K);
         for (int r = 0; r < rows; ++r) logit_r[r][n * C] = dot_r[r] * scale;  // (pooling_logits.1)
       }
       bc += rows;
@@ -70,12 +70,12 @@ void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
 
 template <class Device, class T>
 void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) {
-  const Index C = a.C;
-  const Index N = a.N;
-  const Index K = a.K;
+  const Index C = a.in.C;
+  const Index N = a.in.N;
+  const Index K = a.in.K;
   const Index H = N * K;
-  const Index rows = a.B * C;
-  const Index x_stride = stride_or(a.x_stride, H);
+  const Index rows = a.in.B * C;
+  const Index x_stride = stride_or(a.in.x_stride, H);
   const Index d_x_stride = stride_or(a.d_x_stride, H);
   const T scale = T(1) / square_root(T(K));
   const Index per_task = rows_per_task(rows), tasks = blocks_of(rows, per_task);
@@ -93,7 +93,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
       for (Index n = 0; n < N; ++n) {
         for (int r = 0; r < rows; ++r) d_dot_r[r] = d_logit_r[r][n * C] * scale;
         row_gradients<rows>(a.d_x_bch + bc * d_x_stride + n * K, d_x_stride, d_pool_h + n * K, d_dot_r,
-                            a.x_bch + bc * x_stride + n * K, x_stride, a.pool_nk + n * K, K);
+                            a.in.x_bch + bc * x_stride + n * K, x_stride, a.in.pool_nk + n * K, K);
       }
       bc += rows;
     };

@@ -47,16 +47,16 @@ const T* sum_of_pieces(const PerSlot<T>& of_pieces, const PoolingShape& s, Index
 template <class Device, class T>
 void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const Index C = s.C;
   const Index H = s.H();
-  const Index stride = stride_or(a.x_stride, H);
+  const Index stride = stride_or(a.in.x_stride, H);
   typename Device::Scope scratch(device.workspace);
   const auto alpha = per_slot<A>(scratch, s.B * s.N, C);
   const auto of_pieces = per_slot<T>(scratch, s.B * blocks_of(C, piece_positions), H);
 
   parallel_for(device, s.B * s.N, [&](Index bn, Index) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     A* alpha_c = alpha[bn];
     A most = minus_infinity<A>();
     for (Index c = 0; c < C; ++c) most = larger<A>(most, logit[c]);
@@ -79,7 +79,7 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
     }
   });
   for_pieces(device, s, [&](const Piece& piece, Index number) {
-    const Rows<const T> x{a.x_bch + piece.b * C * stride, stride};
+    const Rows<const T> x{a.in.x_bch + piece.b * C * stride, stride};
     T* sum_h = of_pieces[number];
     for (Index c = piece.begin; c < piece.end; ++c) {
       for (Index first = 0; first < H; first += s.N * s.K) {  // of every payload
@@ -107,10 +107,10 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const Index C = s.C;
   const Index H = s.H();
-  const Index stride = stride_or(a.x_stride, H);
+  const Index stride = stride_or(a.in.x_stride, H);
   const Index d_stride = stride_or(a.d_x_stride, H);
   typename Device::Scope scratch(device.workspace);
   const auto d_lse = per_slot<A>(scratch, s.B, s.N);
@@ -118,7 +118,7 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
 
   // d_logit holds alpha until its own turn comes.
   parallel_for(device, s.B * s.N, [&](Index bn, Index) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     shares_again(a.d_logit_bnc + bn * C, logit, a.max_bnc + bn * C, a.sum_bnc + bn * C, C);
     Longer<A> sum = Longer<A>(0);
     for (Index c = 0; a.d_lse_bnc && c < C && a.sum_bnc[bn * C] != A(0); ++c) sum += Longer<A>(a.d_lse_bnc[bn * C + c]);
@@ -136,7 +136,7 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
   });
   parallel_for(device, s.B, [&](Index b, Index) { sum_pieces(of_pieces, s, b); });
   for_pieces(device, s, [&](const Piece& piece, Index) {
-    const Rows<const T> x{a.x_bch + piece.b * C * stride, stride};
+    const Rows<const T> x{a.in.x_bch + piece.b * C * stride, stride};
     const Rows<T> d_x{a.d_x_bch + piece.b * C * d_stride, d_stride};
     const T* out_h = a.out_bch + piece.b * C * H;               // all rows are the same
     const T* adjoint_h = sum_of_pieces(of_pieces, s, piece.b);  // of the one average

@@ -105,11 +105,12 @@ A share_left(const A* max_c, const A* sum_c, Index from, Index to, const MaskedL
 // out_nk += share_n in_nk, the shares from share_left() of every head of sequence b.
 template <class Arguments, class T>
 void add_shares(T* out_h, const T* in_h, const Arguments& a, Index b, Index from, Index to) {
-  const Shape& s = a.shape;
+  const Shape& s = a.in.shape;
   for (Index n = 0; n < s.N; ++n) {
     const Index bn = b * s.N + n;
-    const Accum<T> share = share_left<Accum<T>>(a.max_bnc + bn * s.C, a.sum_bnc + bn * s.C, from, to,
-                                                masked_logits(a.logit_bnc, a.mask_bc, s, bn), slope_of(a.slope_n, n));
+    const Accum<T> share =
+        share_left<Accum<T>>(a.max_bnc + bn * s.C, a.sum_bnc + bn * s.C, from, to,
+                             masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn), slope_of(a.in.slope_n, n));
     for (Index m = n; m < s.payloads * s.N; m += s.N) {
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         T* out = out_h + m * s.K + k;

@@ -116,10 +116,10 @@ void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T*
 template <bool in_stretches, class Device, class T>
 void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const Index C = s.C;
   const Index H = s.H();
-  const Index stride = stride_or(a.x_stride, H);
+  const Index stride = stride_or(a.in.x_stride, H);
   const Index block = block_of(s);
   const Index slots = slots_of(device, s);
   typename Device::Scope scratch(device.workspace);
@@ -135,10 +135,10 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   const auto moved = per_slot<T>(scratch, in_stretches ? slots : 0, s.payloads * s.K);
 
   const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     A* max_c = a.max_bnc + bn * C;
     A* sum_c = a.sum_bnc + bn * C;
-    const A slope = slope_of(a.slope_n, bn % s.N);
+    const A slope = slope_of(a.in.slope_n, bn % s.N);
     running_max(max_c, keep[slot], add[slot], logit, slope, C, block, Order::up);
     running_sum(sum_c, alpha[slot], keep[slot], add[slot], C, block, Order::up);
 
@@ -169,7 +169,7 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
   };
 
   const auto payload = [&](Index bn, Index slot, const Part& part) {
-    const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
+    const T* x = head_of(a.in.x_bch, stride, s, bn) + part.begin;
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     T* suffix_k = suffix[slot] + part.scratch;
     T *anchor_k = anchor[slot] + part.scratch, *moved_k = moved[slot] + part.scratch;
@@ -285,10 +285,10 @@ struct PullInStretches {
 template <bool in_stretches, class Device, class T>
 void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const Index C = s.C;
   const Index H = s.H();
-  const Index stride = stride_or(a.x_stride, H);
+  const Index stride = stride_or(a.in.x_stride, H);
   const Index d_stride = stride_or(a.d_x_stride, H);
   const Index block = block_of(s);
   const Index parts = parts_of(s);
@@ -307,7 +307,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   const auto anchor = per_slot<T>(scratch, in_stretches ? slots : 0, s.payloads * s.K);
 
   const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.logit_bnc, a.mask_bc, s, bn);
+    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     const A* max_c = a.max_bnc + bn * C;
     const A* sum_c = a.sum_bnc + bn * C;
     // The logits of reversed time. A window that saw nothing has no say: not +infinity, and not 0/0 below.
@@ -323,7 +323,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const auto ignore_up = [](Index, Index, Index) {};
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
-    const A slope = slope_of(a.slope_n, bn % s.N);
+    const A slope = slope_of(a.in.slope_n, bn % s.N);
     running_reference(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, Order::down);
     for_windows(
         C, block, [&](Index c, Index) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
@@ -347,7 +347,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   };
 
   const auto payload = [&](Index bn, Index slot, const Part& part) {
-    const T* x = head_of(a.x_bch, stride, s, bn) + part.begin;
+    const T* x = head_of(a.in.x_bch, stride, s, bn) + part.begin;
     const T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     const T* d_out = head_of(a.d_out_bch, H, s, bn) + part.begin;
     T* d_x = head_of(a.d_x_bch, d_stride, s, bn) + part.begin;

@@ -15,15 +15,16 @@ namespace {
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
+  const auto& in = a.in;
   constexpr int W = forward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, int(a.N), true);
-  const Rows<const T> query_ck = query_rows(a.query_bch, a.query_stride, a, at);
-  const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
-  const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
-  const HeadSight<general> sight = sight_of<general>(a, at);
-  const int C = int(a.C), S = general ? int(a.S) : C, K = int(a.K);
+  const Place at = place_of_block(plan, int(in.N), true);
+  const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
+  const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
+  const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
+  const HeadSight<general> sight = sight_of<general>(in, at);
+  const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
   const float scale_2 = plan.scale * log2_e;  // exp(scale x) = 2^(scale_2 x)
 
   Left<T, KP> query;
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
       sum[r] = last_section ? total_sum[r] + total_sum_low[r] : 0;
       for (int k = 0; k < out.columns; ++k) out.at(r, k) *= factor;
     }
-    end_section(out, query_rows(a.out_bch, 0, a, at), at.first, C, K, first_section, last_section, shrink);
+    end_section(out, query_rows(a.out_bch, 0, in, at), at.first, C, K, first_section, last_section, shrink);
   };
   fetch<wide>(shared.own[0], query_ck, at.first, C, K);
   for_tiles<stages<T, KP, 1>, general>(
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   }
   lay_down(shared.own[0], out, 1);
   __syncthreads();
-  put<wide>(query_rows(a.out_bch, 0, a, at), shared.own[0], at.first, C, K);
+  put<wide>(query_rows(a.out_bch, 0, in, at), shared.own[0], at.first, C, K);
 }
 
 // ---- Backward ----
@@ -119,21 +120,22 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
+  const auto& in = a.in;
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, int(a.N), true);
-  const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
-  const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
-  const HeadSight<general> sight = sight_of<general>(a, at);
-  const int C = int(a.C), S = general ? int(a.S) : C, K = int(a.K);
+  const Place at = place_of_block(plan, int(in.N), true);
+  const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
+  const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
+  const HeadSight<general> sight = sight_of<general>(in, at);
+  const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
   Left<T, KP> query, d_out;
   Part<T, KP> d_query;
   float lse[Score::rows], delta[Score::rows];
-  fetch<wide>(shared.own[0], query_rows(a.query_bch, a.query_stride, a, at), at.first, C, K);
-  fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, a, at), at.first, C, K);
-  fetch<wide>(shared.other[0][0], query_rows(a.out_bch, 0, a, at), at.first, C, K);
+  fetch<wide>(shared.own[0], query_rows(in.query_bch, in.query_stride, in, at), at.first, C, K);
+  fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, in, at), at.first, C, K);
+  fetch<wide>(shared.other[0][0], query_rows(a.out_bch, 0, in, at), at.first, C, K);
   fetched();
   query.take(shared.own[0]);
   d_out.take(shared.own[1]);
@@ -150,7 +152,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   __syncthreads();  // everyone has read out
 
   // Asked anew each time: kept, the answers would take registers.
-  const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, a, at); };
+  const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, in, at); };
   const auto keys = [&] { return sight.keys_of(at.first, tile); };
   for_tiles<stages<T, KP, 2>, general>(
       keys(),
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
         const bool edge = !sight.sees_all(at.first, first_key);
         for (int part = 0; part < tile; part += W) {
           // The rest is nothing that this warp sees.
-          if (a.sight.causal && first_key + part > sight.position(at.first + Score::last_row())) break;
+          if (in.sight.causal && first_key + part > sight.position(at.first + Score::last_row())) break;
           const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
           Score score, d_score;
           multiply_rows(score, query, key, part);
@@ -194,22 +196,23 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
+  const auto& in = a.in;
   constexpr int W = backward_width<T, KP>;
   using Score = Part<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, int(a.N), false);
-  const Rows<const T> query_ck = query_rows(a.query_bch, a.query_stride, a, at);
-  const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, a, at);
+  const Place at = place_of_block(plan, int(in.N), false);
+  const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
+  const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
   const Statistics* of_head = statistics + Index{at.head} * (general ? plan.query_tiles : plan.tiles);
-  const HeadSight<general> sight = sight_of<general>(a, at);
-  const int C = int(a.C), S = general ? int(a.S) : C, K = int(a.K);
+  const HeadSight<general> sight = sight_of<general>(in, at);
+  const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
   Left<T, KP> key, value;
   Part<T, KP> d_key, d_value;
-  fetch<wide>(shared.own[0], key_rows<general>(a.key_bsh, a.key_stride, a, at), at.first, S, K);
-  fetch<wide>(shared.own[1], key_rows<general>(a.value_bsh, a.value_stride, a, at), at.first, S, K);
-  const auto d_key_sk = [&] { return key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at); };
-  const auto d_value_sk = [&] { return key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at); };
+  fetch<wide>(shared.own[0], key_rows<general>(in.key_bsh, in.key_stride, in, at), at.first, S, K);
+  fetch<wide>(shared.own[1], key_rows<general>(in.value_bsh, in.value_stride, in, at), at.first, S, K);
+  const auto d_key_sk = [&] { return key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at); };
+  const auto d_value_sk = [&] { return key_rows<general>(a.d_value_bsh, a.d_value_stride, in, at); };
   const auto queries = [&] { return sight.queries_of(at.first, tile, C); };
   for_tiles<stages<T, KP, 2>, general>(
       queries(),
@@ -231,7 +234,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
         const bool edge = !sight.sees_all(first_query, at.first);
         for (int part = 0; part < tile; part += W) {
           // Queries before the first key of this warp see none of its keys.
-          if (a.sight.causal && sight.position(first_query + part + W - 1) < at.first + Score::first_row()) continue;
+          if (in.sight.causal && sight.position(first_query + part + W - 1) < at.first + Score::first_row()) continue;
           const std::uint32_t seen = edge ? seen_scores<Score>(sight, first_query + part, at.first, false) : all_seen;
           Score weight, d_score;
           multiply_rows(weight, key, query, part);     // scores, so far
@@ -350,18 +353,18 @@ float scale_of(const Arguments& a) {
 Index tiles_of(Index rows) { return (rows + tile - 1) / tile; }
 
 // For blocks that own `rows` rows of each head together, of queries or of keys.
-template <class Arguments>
-Plan plan_of(const Arguments& a, Index rows) {
+template <class T>
+Plan plan_of(const AttentionInputs<T>& in, Index rows) {
   const Index tiles = tiles_of(rows);
   constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
   const Index together = 0 < tiles && tiles < blocks_together ? blocks_together / tiles : 1;
-  return {int(tiles), int(a.B * a.N), int(together), int(tiles_of(a.C)), scale_of(a)};
+  return {int(tiles), int(in.B * in.N), int(together), int(tiles_of(in.C)), scale_of(in)};
 }
 
-template <class Arguments>
-bool is_general(const Arguments& a) {
-  const Sight<float>& sight = a.sight;
-  return a.C != a.S || sight.offset != 0 || sight.reach != 0 || sight.distance_bias_nc;
+template <class T>
+bool is_general(const AttentionInputs<T>& in) {
+  const Sight<float>& sight = in.sight;
+  return in.C != in.S || sight.offset != 0 || sight.reach != 0 || sight.distance_bias_nc;
 }
 
 template <class T, int KP, int owned>
@@ -394,29 +397,31 @@ bool with_width(Index K, bool wide, const Run& run) {
 
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
-  const unsigned rows = blocks_for(a.B * a.N * a.C, 1);
+  const auto& in = a.in;
+  const unsigned rows = blocks_for(in.B * in.N * in.C, 1);
   if (rows == 0) return;
-  const Plan plan = plan_of(a, a.C);
-  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bsh) &&
-                    widest_fits<T>(a.value_stride, a.value_bsh) && widest_fits<T>(0, a.out_bch);
+  const Plan plan = plan_of(in, in.C);
+  const bool wide = widest_fits<T>(in.query_stride, in.query_bch) && widest_fits<T>(in.key_stride, in.key_bsh) &&
+                    widest_fits<T>(in.value_stride, in.value_bsh) && widest_fits<T>(0, a.out_bch);
   const auto run = [&]<bool general>() {
     const auto in_tiles = [&]<int KP, bool wide_rows>() {
       launch(forward_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.tiles), threads_per_block<T>,
              shared_bytes<T, KP, 1>(), device.stream(), a, plan);
     };
-    if (with_width<T>(a.K, wide, in_tiles)) return;
-    launch(plain_forward_kernel<T, general>, rows, warp_size, 3 * std::size_t(a.K) * sizeof(float), device.stream(), a,
+    if (with_width<T>(in.K, wide, in_tiles)) return;
+    launch(plain_forward_kernel<T, general>, rows, warp_size, 3 * std::size_t(in.K) * sizeof(float), device.stream(), a,
            plan.scale);
   };
-  is_general(a) ? run.template operator()<true>() : run.template operator()<false>();
+  is_general(in) ? run.template operator()<true>() : run.template operator()<false>();
 }
 
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
-  const unsigned rows = blocks_for(a.B * a.N * a.C, 1), keys = blocks_for(a.B * a.N * a.S, 1);
-  const Plan plan = plan_of(a, a.C), key_plan = plan_of(a, a.S);
-  const bool wide = widest_fits<T>(a.query_stride, a.query_bch) && widest_fits<T>(a.key_stride, a.key_bsh) &&
-                    widest_fits<T>(a.value_stride, a.value_bsh) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
+  const auto& in = a.in;
+  const unsigned rows = blocks_for(in.B * in.N * in.C, 1), keys = blocks_for(in.B * in.N * in.S, 1);
+  const Plan plan = plan_of(in, in.C), key_plan = plan_of(in, in.S);
+  const bool wide = widest_fits<T>(in.query_stride, in.query_bch) && widest_fits<T>(in.key_stride, in.key_bsh) &&
+                    widest_fits<T>(in.value_stride, in.value_bsh) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
                     widest_fits<T>(a.d_query_stride, a.d_query_bch) && widest_fits<T>(a.d_key_stride, a.d_key_bsh) &&
                     widest_fits<T>(a.d_value_stride, a.d_value_bsh);
   const unsigned blocks = unsigned(plan.heads * plan.tiles), key_blocks = unsigned(plan.heads * key_plan.tiles);
@@ -429,14 +434,14 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
       launch(backward_key_kernel<T, KP, wide_rows, general>, key_blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
              device.stream(), a, statistics, key_plan);
     };
-    if (with_width<T>(a.K, wide, in_tiles)) return;
+    if (with_width<T>(in.K, wide, in_tiles)) return;
     float* delta_bnc = scratch.template take<float>(rows);
-    const std::size_t bytes = 3 * std::size_t(a.K) * sizeof(float);
+    const std::size_t bytes = 3 * std::size_t(in.K) * sizeof(float);
     launch(plain_backward_query_kernel<T, general>, rows, warp_size, bytes, device.stream(), a, delta_bnc, plan.scale);
     launch(plain_backward_key_kernel<T, general>, keys, warp_size, 2 * bytes, device.stream(), a, delta_bnc,
            plan.scale);
   };
-  is_general(a) ? run.template operator()<true>() : run.template operator()<false>();
+  is_general(in) ? run.template operator()<true>() : run.template operator()<false>();
 }
 
 template <class Device, class T>

@@ -62,13 +62,14 @@ __device__ __forceinline__ Place place_of_row(Index count, Index heads_of_sequen
 // Grid: a block of one warp for each query.
 template <class T, bool general>
 __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
-  const LongSum out(static_cast<float*>(dynamic_shared_memory()), a.K);
-  const Place at = place_of_row(a.C, a.N);
-  const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
-  const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
-  const T* query_k = query_rows(a.query_bch, a.query_stride, a, at)[at.first];
-  const HeadSight<general> sight = sight_of<general>(a, at);
-  const int K = int(a.K), lane = int(threadIdx.x);
+  const auto& in = a.in;
+  const LongSum out(static_cast<float*>(dynamic_shared_memory()), in.K);
+  const Place at = place_of_row(in.C, in.N);
+  const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
+  const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
+  const T* query_k = query_rows(in.query_bch, in.query_stride, in, at)[at.first];
+  const HeadSight<general> sight = sight_of<general>(in, at);
+  const int K = int(in.K), lane = int(threadIdx.x);
 
   float max = -infinity, sum = 0;                                 // of a tile
   float total_max = -infinity, total_sum = 0, total_sum_low = 0;  // of the tiles before
@@ -99,25 +100,26 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
       });
   sum = total_sum + total_sum_low;
   const bool sees_none = sum == 0;
-  out.lay_down(query_rows(a.out_bch, 0, a, at)[at.first], sees_none ? 0 : 1 / sum);  // (attention.3)
+  out.lay_down(query_rows(a.out_bch, 0, in, at)[at.first], sees_none ? 0 : 1 / sum);  // (attention.3)
   if (lane > 0) return;
-  a.lse_bnc[Index{at.head} * a.C + at.first] = sees_none ? infinity : total_max + logf(sum);  // (attention.4)
+  a.lse_bnc[Index{at.head} * in.C + at.first] = sees_none ? infinity : total_max + logf(sum);  // (attention.4)
 }
 
 // Grid: a block of one warp for each query. Makes delta for the kernel below.
 template <class T, bool general>
 __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta_bnc, float scale) {
-  const LongSum d_query(static_cast<float*>(dynamic_shared_memory()), a.K);
-  const Place at = place_of_row(a.C, a.N);
-  const Rows<const T> key_sk = key_rows<general>(a.key_bsh, a.key_stride, a, at);
-  const Rows<const T> value_sk = key_rows<general>(a.value_bsh, a.value_stride, a, at);
-  const T* query_k = query_rows(a.query_bch, a.query_stride, a, at)[at.first];
-  const T* d_out_k = query_rows(a.d_out_bch, 0, a, at)[at.first];
-  const HeadSight<general> sight = sight_of<general>(a, at);
-  const int K = int(a.K), lane = int(threadIdx.x);
-  const Index bnc = Index{at.head} * a.C + at.first;
+  const auto& in = a.in;
+  const LongSum d_query(static_cast<float*>(dynamic_shared_memory()), in.K);
+  const Place at = place_of_row(in.C, in.N);
+  const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
+  const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
+  const T* query_k = query_rows(in.query_bch, in.query_stride, in, at)[at.first];
+  const T* d_out_k = query_rows(a.d_out_bch, 0, in, at)[at.first];
+  const HeadSight<general> sight = sight_of<general>(in, at);
+  const int K = int(in.K), lane = int(threadIdx.x);
+  const Index bnc = Index{at.head} * in.C + at.first;
 
-  const float delta = dot_product(d_out_k, query_rows(a.out_bch, 0, a, at)[at.first], K);  // (attention.6)
+  const float delta = dot_product(d_out_k, query_rows(a.out_bch, 0, in, at)[at.first], K);  // (attention.6)
   if (lane == 0) delta_bnc[bnc] = delta;
   for_each_in_tiles(
       sight.keys_of(at.first, 1),
@@ -129,21 +131,22 @@ __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta
         for (int k = lane; k < K; k += warp_size) d_query.tile_k[k] += d_score * float(key_sk[key][k]);
       },
       [&] { d_query.end_tile(); });
-  d_query.lay_down(query_rows(a.d_query_bch, a.d_query_stride, a, at)[at.first], scale);  // (attention.8)
+  d_query.lay_down(query_rows(a.d_query_bch, a.d_query_stride, in, at)[at.first], scale);  // (attention.8)
 }
 
 // Grid: a block of one warp for each key.
 template <class T, bool general>
 __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* delta_bnc, float scale) {
+  const auto& in = a.in;
   float* memory = static_cast<float*>(dynamic_shared_memory());
-  const LongSum d_key(memory, a.K), d_value(memory + 3 * a.K, a.K);
-  const Place at = place_of_row(a.S, a.N);
-  const Rows<const T> query_ck = query_rows(a.query_bch, a.query_stride, a, at);
-  const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, a, at);
-  const T* key_k = key_rows<general>(a.key_bsh, a.key_stride, a, at)[at.first];
-  const T* value_k = key_rows<general>(a.value_bsh, a.value_stride, a, at)[at.first];
-  const HeadSight<general> sight = sight_of<general>(a, at);
-  const int C = int(a.C), K = int(a.K), lane = int(threadIdx.x);
+  const LongSum d_key(memory, in.K), d_value(memory + 3 * in.K, in.K);
+  const Place at = place_of_row(in.S, in.N);
+  const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
+  const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
+  const T* key_k = key_rows<general>(in.key_bsh, in.key_stride, in, at)[at.first];
+  const T* value_k = key_rows<general>(in.value_bsh, in.value_stride, in, at)[at.first];
+  const HeadSight<general> sight = sight_of<general>(in, at);
+  const int C = int(in.C), K = int(in.K), lane = int(threadIdx.x);
 
   for_each_in_tiles(
       sight.queries_of(at.first, 1, C),
@@ -163,8 +166,8 @@ __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* d
         d_key.end_tile();
         d_value.end_tile();
       });
-  d_key.lay_down(key_rows<general>(a.d_key_bsh, a.d_key_stride, a, at)[at.first], scale);    // (attention.9)
-  d_value.lay_down(key_rows<general>(a.d_value_bsh, a.d_value_stride, a, at)[at.first], 1);  // (attention.10)
+  d_key.lay_down(key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at)[at.first], scale);    // (attention.9)
+  d_value.lay_down(key_rows<general>(a.d_value_bsh, a.d_value_stride, in, at)[at.first], 1);  // (attention.10)
 }
 
 }  // namespace

@@ -92,19 +92,19 @@ struct Rows {
   int stride;
   __device__ T* operator[](int c) const { return first + Index{c} * stride; }
 };
-template <class T, class Arguments>
-__device__ __forceinline__ Rows<T> rows_of(T* first, Index stride, Index count, const Arguments& a, const Place& at) {
-  const Index step = stride_or(stride, a.N * a.K);
-  return {first + at.b * count * step + at.n * a.K, int(step)};
+template <class T, class Inputs>
+__device__ __forceinline__ Rows<T> rows_of(T* first, Index stride, Index count, const Inputs& in, const Place& at) {
+  const Index step = stride_or(stride, in.N * in.K);
+  return {first + at.b * count * step + at.n * in.K, int(step)};
 }
 // Of queries and what is like them, and of keys and values.
-template <class T, class Arguments>
-__device__ __forceinline__ Rows<T> query_rows(T* first_bch, Index stride, const Arguments& a, const Place& at) {
-  return rows_of(first_bch, stride, a.C, a, at);
+template <class T, class Inputs>
+__device__ __forceinline__ Rows<T> query_rows(T* first_bch, Index stride, const Inputs& in, const Place& at) {
+  return rows_of(first_bch, stride, in.C, in, at);
 }
-template <bool general, class T, class Arguments>
-__device__ __forceinline__ Rows<T> key_rows(T* first_bsh, Index stride, const Arguments& a, const Place& at) {
-  return rows_of(first_bsh, stride, general ? a.S : a.C, a, at);
+template <bool general, class T, class Inputs>
+__device__ __forceinline__ Rows<T> key_rows(T* first_bsh, Index stride, const Inputs& in, const Place& at) {
+  return rows_of(first_bsh, stride, general ? in.S : in.C, in, at);
 }
 
 // Tiles of which somebody sees something, or rows: begin to end - 1.
@@ -163,12 +163,12 @@ struct HeadSight {
     return general && distance_bias_c ? x + bias(query, key) : x;
   }
 };
-template <bool general, class Arguments>
-__device__ __forceinline__ HeadSight<general> sight_of(const Arguments& a, const Place& at) {
-  const Sight<float>& all = a.sight;
-  return {all, all.mask_bs ? all.mask_bs + at.b * (general ? a.S : a.C) : nullptr,
+template <bool general, class T>
+__device__ __forceinline__ HeadSight<general> sight_of(const AttentionInputs<T>& in, const Place& at) {
+  const Sight<float>& all = in.sight;
+  return {all, all.mask_bs ? all.mask_bs + at.b * (general ? in.S : in.C) : nullptr,
           general && all.distance_bias_nc ? all.distance_bias_nc + at.n * all.distances : nullptr,
-          int(general ? a.S : a.C)};
+          int(general ? in.S : in.C)};
 }
 
 // ---- Tiles in shared memory ----

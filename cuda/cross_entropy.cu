@@ -88,22 +88,22 @@ Index rows_per_block(Index BC) {
 template <class T, int width>
 __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* loss_p, int* count_p, Index rows) {
   const int lane = int(threadIdx.x % warp_size);
-  const Index first = Index{blockIdx.x} * rows, end = first + rows < a.BC ? first + rows : a.BC;
+  const Index first = Index{blockIdx.x} * rows, end = first + rows < a.in.BC ? first + rows : a.in.BC;
   float loss_of_warp = 0;
   int count_of_warp = 0;
   for (Index bc = first + threadIdx.x / warp_size; bc < end; bc += rows_at_a_time) {
-    const Token target = a.targets_bc[bc];
+    const Token target = a.in.targets_bc[bc];
     float loss = 0, lse = 0;
     Token best = ignored_target;
     if (target != ignored_target) {
-      const T* logits_v = a.logits_bcv + bc * a.V;
-      const ShiftedSums sums = sums_of_row<width>(logits_v, int(a.V), lane);
+      const T* logits_v = a.in.logits_bcv + bc * a.in.V;
+      const ShiftedSums sums = sums_of_row<width>(logits_v, int(a.in.V), lane);
       const float log_sum = logf(sums.sum_exp);
       lse = sums.max + log_sum;                                             // (cross_entropy.2)
       loss = log_sum - q.on_target * (float(logits_v[target]) - sums.max);  // (cross_entropy.3)
       // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;                // (cross_entropy.3), the share of all
-      if (a.best_bc) best = best_of_row(logits_v, int(a.V), lane, sums.max);  // (cross_entropy.6)
+      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;                   // (cross_entropy.3), the share of all
+      if (a.best_bc) best = best_of_row(logits_v, int(a.in.V), lane, sums.max);  // (cross_entropy.6)
       ++count_of_warp;
     }
     if (lane == 0) {
@@ -141,11 +141,11 @@ __global__ void mean_kernel(float* loss, Index* count, const float* loss_p, cons
 template <class T, int width>
 __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
   const Index bc = Index{blockIdx.x} * rows_at_a_time + threadIdx.x / warp_size;
-  if (bc >= a.BC) return;
-  const int V = int(a.V), first = int(threadIdx.x % warp_size) * width;
-  const T* logits_v = a.logits_bcv + bc * V;
+  if (bc >= a.in.BC) return;
+  const int V = int(a.in.V), first = int(threadIdx.x % warp_size) * width;
+  const T* logits_v = a.in.logits_bcv + bc * V;
   T* d_logits_v = a.d_logits_bcv + bc * V;
-  const Token target = a.targets_bc[bc];
+  const Token target = a.in.targets_bc[bc];
   const bool counts = target != ignored_target;
   const float row_weight = counts ? 1 / float(*a.count) : 0.0f;
   const float lse = a.lse_bc[bc];
@@ -164,26 +164,27 @@ __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
 
 template <class Device, class T>
 void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
-  const Index rows = rows_per_block(a.BC);
-  const unsigned parts = a.BC > 0 ? blocks_for(a.BC, rows) : 0;
+  const Index rows = rows_per_block(a.in.BC);
+  const unsigned parts = a.in.BC > 0 ? blocks_for(a.in.BC, rows) : 0;
   typename Device::Scope scratch(device.workspace);
   float* loss_p = scratch.template take<float>(parts);
   int* count_p = scratch.template take<int>(parts);
   const auto run = [&](auto kernel) {
-    launch(kernel, parts, threads_per_block, 0, device.stream(), a, target_share(a.label_smoothing, a.V), loss_p,
+    launch(kernel, parts, threads_per_block, 0, device.stream(), a, target_share(a.in.label_smoothing, a.in.V), loss_p,
            count_p, rows);
   };
-  widest_fits<T>(a.V, a.logits_bcv) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
+  widest_fits<T>(a.in.V, a.in.logits_bcv) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
   launch(mean_kernel, 1, mean_threads, 0, device.stream(), a.loss, a.count, loss_p, count_p, int(parts));
 }
 
 template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.BC, rows_at_a_time), threads_per_block, 0, device.stream(), a,
-           target_share(a.label_smoothing, a.V));
+    launch(kernel, blocks_for(a.in.BC, rows_at_a_time), threads_per_block, 0, device.stream(), a,
+           target_share(a.in.label_smoothing, a.in.V));
   };
-  widest_fits<T>(a.V, a.d_logits_bcv, a.logits_bcv) ? run(backward_kernel<T, widest<T>>) : run(backward_kernel<T, 1>);
+  widest_fits<T>(a.in.V, a.d_logits_bcv, a.in.logits_bcv) ? run(backward_kernel<T, widest<T>>)
+                                                          : run(backward_kernel<T, 1>);
 }
 
 #define INSTANTIATE(T)                                                            \

@@ -28,11 +28,11 @@ __device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Ind
 template <class T, int width>
 __global__ void gate_forward_kernel(GateForward<T> a, DropoutMask mask) {
   const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
-  if (bc >= a.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * width; d < a.D; d += warp_size * width) {
-    const Index element = bc * a.D + d;
-    const Floats<width> pooled = load<width>(a.pooled_bcd + element),
-                        gate = load<width>(a.gate_bcd + bc * a.gate_stride + d);
+  if (bc >= a.in.BC) return;
+  for (int d = int(threadIdx.x) % warp_size * width; d < a.in.D; d += warp_size * width) {
+    const Index element = bc * a.in.D + d;
+    const Floats<width> pooled = load<width>(a.in.pooled_bcd + element),
+                        gate = load<width>(a.in.gate_bcd + bc * a.in.gate_stride + d);
     Floats<width> out{};
     if (a.residual_bcd) out = load<width>(a.residual_bcd + element);
     const Floats<width> factor = factors_of<width>(mask, element);
@@ -45,11 +45,11 @@ __global__ void gate_forward_kernel(GateForward<T> a, DropoutMask mask) {
 template <class T, int width>
 __global__ void gate_backward_kernel(GateBackward<T> a, DropoutMask mask) {
   const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
-  if (bc >= a.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * width; d < a.D; d += warp_size * width) {
-    const Index element = bc * a.D + d;
-    const Floats<width> d_out = load<width>(a.d_out_bcd + element), pooled = load<width>(a.pooled_bcd + element),
-                        gate = load<width>(a.gate_bcd + bc * a.gate_stride + d),
+  if (bc >= a.in.BC) return;
+  for (int d = int(threadIdx.x) % warp_size * width; d < a.in.D; d += warp_size * width) {
+    const Index element = bc * a.in.D + d;
+    const Floats<width> d_out = load<width>(a.d_out_bcd + element), pooled = load<width>(a.in.pooled_bcd + element),
+                        gate = load<width>(a.in.gate_bcd + bc * a.in.gate_stride + d),
                         factor = factors_of<width>(mask, element);
     Floats<width> d_pooled, d_gate;
     for (int v = 0; v < width; ++v) {
@@ -67,11 +67,13 @@ __global__ void gate_backward_kernel(GateBackward<T> a, DropoutMask mask) {
 template <class Device, class T>
 void gate_forward(Device& device, const GateForward<T>& a) {
   GateForward<T> strided = a;
-  strided.gate_stride = stride_or(a.gate_stride, a.D);
+  strided.in.gate_stride = stride_or(a.in.gate_stride, a.in.D);
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided, mask_of(a.dropout));
+    launch(kernel, blocks_for(a.in.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided,
+           mask_of(a.in.dropout));
   };
-  widest_fits<T>(a.D, a.out_bcd, a.residual_bcd, a.pooled_bcd) && widest_fits<T>(strided.gate_stride, a.gate_bcd)
+  widest_fits<T>(a.in.D, a.out_bcd, a.residual_bcd, a.in.pooled_bcd) &&
+          widest_fits<T>(strided.in.gate_stride, a.in.gate_bcd)
       ? run(gate_forward_kernel<T, widest<T>>)
       : run(gate_forward_kernel<T, 1>);
 }
@@ -79,13 +81,14 @@ void gate_forward(Device& device, const GateForward<T>& a) {
 template <class Device, class T>
 void gate_backward(Device& device, const GateBackward<T>& a) {
   GateBackward<T> strided = a;
-  strided.gate_stride = stride_or(a.gate_stride, a.D);
-  strided.d_gate_stride = stride_or(a.d_gate_stride, a.D);
+  strided.in.gate_stride = stride_or(a.in.gate_stride, a.in.D);
+  strided.d_gate_stride = stride_or(a.d_gate_stride, a.in.D);
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided, mask_of(a.dropout));
+    launch(kernel, blocks_for(a.in.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided,
+           mask_of(a.in.dropout));
   };
-  widest_fits<T>(a.D, a.d_pooled_bcd, a.d_out_bcd, a.pooled_bcd) && widest_fits<T>(strided.gate_stride, a.gate_bcd) &&
-          widest_fits<T>(strided.d_gate_stride, a.d_gate_bcd)
+  widest_fits<T>(a.in.D, a.d_pooled_bcd, a.d_out_bcd, a.in.pooled_bcd) &&
+          widest_fits<T>(strided.in.gate_stride, a.in.gate_bcd) && widest_fits<T>(strided.d_gate_stride, a.d_gate_bcd)
       ? run(gate_backward_kernel<T, widest<T>>)
       : run(gate_backward_kernel<T, 1>);
 }

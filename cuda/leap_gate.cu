@@ -31,11 +31,11 @@ struct Group {
   bool inside;  // of the array: the others take part in the sums of their warp alone
   Index at;     // in max_bnc
 };
-template <class Arguments>
-__device__ __forceinline__ Group group_of(const Arguments& a, int lanes) {
+template <class T>
+__device__ __forceinline__ Group group_of(const LeapGateInputs<T>& in, int lanes) {
   const Index number = (Index{blockIdx.x} * gate_threads + threadIdx.x) / lanes;
-  const Index bc = number / a.N, n = number % a.N;
-  return {bc, n, int(threadIdx.x) % lanes, bc < a.B * a.C, (bc / a.C * a.N + n) * a.C + bc % a.C};
+  const Index bc = number / in.N, n = number % in.N;
+  return {bc, n, int(threadIdx.x) % lanes, bc < in.B * in.C, (bc / in.C * in.N + n) * in.C + bc % in.C};
 }
 __device__ __forceinline__ float group_sum(float x, int lanes) {
   for (int other = lanes / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
@@ -45,10 +45,11 @@ __device__ __forceinline__ float group_sum(float x, int lanes) {
 // Reads queries and averages once, writes out once.
 template <class T, int width>
 __global__ void leap_gate_forward_kernel(LeapGateForward<T> a, int lanes) {
-  const Group group = group_of(a, lanes);
-  const Index H = a.N * a.K, end = group.inside ? a.K : 0;
-  const T* query_k = a.query_bch + group.bc * a.query_stride + group.n * a.K;
-  const T* pooled_key_k = a.pooled_bcq + group.bc * 2 * H + group.n * a.K;
+  const auto& in = a.in;
+  const Group group = group_of(in, lanes);
+  const Index H = in.N * in.K, end = group.inside ? in.K : 0;
+  const T* query_k = in.query_bch + group.bc * in.query_stride + group.n * in.K;
+  const T* pooled_key_k = in.pooled_bcq + group.bc * 2 * H + group.n * in.K;
   float product = 0;
   for (Index k = group.lane * width; k < end; k += lanes * width) {
     const Floats<width> query = load<width>(query_k + k), pooled_key = load<width>(pooled_key_k + k);
@@ -56,23 +57,24 @@ __global__ void leap_gate_forward_kernel(LeapGateForward<T> a, int lanes) {
   }
   product = group_sum(product, lanes);
   if (!group.inside) return;
-  const float share = shares_of(a.max_bnc[group.at], a.sum_bnc[group.at]).share;
-  const float gate = gate_of(float(a.scale) * share * product);  // (leap_gate.3)
+  const float share = shares_of(in.max_bnc[group.at], in.sum_bnc[group.at]).share;
+  const float gate = gate_of(float(in.scale) * share * product);  // (leap_gate.3)
   for (Index k = group.lane * width; k < end; k += lanes * width) {
     Floats<width> out = load<width>(pooled_key_k + H + k);
     for (int v = 0; v < width; ++v) out.x[v] *= gate * share;  // (leap_gate.5)
-    store<width>(a.out_bch + group.bc * H + group.n * a.K + k, out);
+    store<width>(a.out_bch + group.bc * H + group.n * in.K + k, out);
   }
 }
 
 // Reads queries, averages and d_out, the second time from cache, and writes d_query and d_pooled once.
 template <class T, int width>
 __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
-  const Group group = group_of(a, lanes);
-  const Index H = a.N * a.K, end = group.inside ? a.K : 0;
-  const T* query_k = a.query_bch + group.bc * a.query_stride + group.n * a.K;
-  const T* pooled_key_k = a.pooled_bcq + group.bc * 2 * H + group.n * a.K;
-  const T* d_out_k = a.d_out_bch + group.bc * H + group.n * a.K;
+  const auto& in = a.in;
+  const Group group = group_of(in, lanes);
+  const Index H = in.N * in.K, end = group.inside ? in.K : 0;
+  const T* query_k = in.query_bch + group.bc * in.query_stride + group.n * in.K;
+  const T* pooled_key_k = in.pooled_bcq + group.bc * 2 * H + group.n * in.K;
+  const T* d_out_k = a.d_out_bch + group.bc * H + group.n * in.K;
   float product = 0, passed = 0;
   for (Index k = group.lane * width; k < end; k += lanes * width) {
     const Floats<width> query = load<width>(query_k + k), pooled_key = load<width>(pooled_key_k + k),
@@ -85,11 +87,11 @@ __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
   product = group_sum(product, lanes);
   passed = group_sum(passed, lanes);
   if (!group.inside) return;
-  const auto [share, rest] = shares_of(a.max_bnc[group.at], a.sum_bnc[group.at]);
-  const float gate = gate_of(float(a.scale) * share * product), passes = gate * share;
+  const auto [share, rest] = shares_of(in.max_bnc[group.at], in.sum_bnc[group.at]);
+  const float gate = gate_of(float(in.scale) * share * product), passes = gate * share;
   const float d_score = gate * (1 - gate) * share * passed;  // (leap_gate.6)
-  const float d_product = float(a.scale) * d_score * share;
-  T* d_pooled_key_k = a.d_pooled_bcq + group.bc * 2 * H + group.n * a.K;
+  const float d_product = float(in.scale) * d_score * share;
+  T* d_pooled_key_k = a.d_pooled_bcq + group.bc * 2 * H + group.n * in.K;
   for (Index k = group.lane * width; k < end; k += lanes * width) {
     Floats<width> d_query = load<width>(pooled_key_k + k), d_pooled_key = load<width>(query_k + k),
                   d_pooled_value = load<width>(d_out_k + k);
@@ -98,7 +100,7 @@ __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
       d_pooled_key.x[v] *= d_product;  // (leap_gate.8)
       d_pooled_value.x[v] *= passes;   // (leap_gate.9)
     }
-    store<width>(a.d_query_bch + group.bc * a.d_query_stride + group.n * a.K + k, d_query);
+    store<width>(a.d_query_bch + group.bc * a.d_query_stride + group.n * in.K + k, d_query);
     store<width>(d_pooled_key_k + k, d_pooled_key);
     store<width>(d_pooled_key_k + H + k, d_pooled_value);
   }
@@ -109,30 +111,32 @@ __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
 // Runs a kernel with a group of lanes for every row and head.
 template <class Pass, class Kernel>
 void launch_groups(Gpu& device, const Pass& pass, Kernel kernel, Index width) {
+  const auto& in = pass.in;
   int lanes = 1;
-  while (lanes < warp_size && lanes * width < pass.K) lanes *= 2;
-  launch(kernel, blocks_for(pass.B * pass.C * pass.N * lanes, gate_threads), gate_threads, 0, device.stream(), pass,
-         lanes);
+  while (lanes < warp_size && lanes * width < in.K) lanes *= 2;
+  launch(kernel, blocks_for(in.B * in.C * in.N * lanes, gate_threads), gate_threads, 0, device.stream(), pass, lanes);
 }
 
 }  // namespace
 
 template <class Device, class T>
 void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
+  const auto& in = a.in;
   LeapGateForward<T> strided = a;
-  strided.query_stride = stride_or(a.query_stride, a.N * a.K);
-  packs_fit(a.K, strided.query_stride, strided.query_stride, a.out_bch, a.query_bch, a.pooled_bcq)
+  strided.in.query_stride = stride_or(in.query_stride, in.N * in.K);
+  packs_fit(in.K, strided.in.query_stride, strided.in.query_stride, a.out_bch, in.query_bch, in.pooled_bcq)
       ? launch_groups(device, strided, leap_gate_forward_kernel<T, 4>, 4)
       : launch_groups(device, strided, leap_gate_forward_kernel<T, 1>, 1);
 }
 
 template <class Device, class T>
 void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
+  const auto& in = a.in;
   LeapGateBackward<T> strided = a;
-  strided.query_stride = stride_or(a.query_stride, a.N * a.K);
-  strided.d_query_stride = stride_or(a.d_query_stride, a.N * a.K);
-  packs_fit(a.K, strided.query_stride, strided.d_query_stride, a.d_query_bch, a.d_pooled_bcq, a.d_out_bch, a.query_bch,
-            a.pooled_bcq)
+  strided.in.query_stride = stride_or(in.query_stride, in.N * in.K);
+  strided.d_query_stride = stride_or(a.d_query_stride, in.N * in.K);
+  packs_fit(in.K, strided.in.query_stride, strided.d_query_stride, a.d_query_bch, a.d_pooled_bcq, a.d_out_bch,
+            in.query_bch, in.pooled_bcq)
       ? launch_groups(device, strided, leap_gate_backward_kernel<T, 4>, 4)
       : launch_groups(device, strided, leap_gate_backward_kernel<T, 1>, 1);
 }

@@ -13,39 +13,41 @@ constexpr int row_warps = 4;  // warps in a block of the backward pass
 // the same row, and read them side by side. Grid: BC x N groups. Reads focus and keys once.
 template <class T, int width>
 __global__ void leap_logits_kernel(LeapLogitsForward<T> a, int lanes) {
+  const auto& in = a.in;
   const Index group = (Index{blockIdx.x} * logit_threads + threadIdx.x) / lanes;
   const int lane = int(threadIdx.x) % lanes;
-  const Index bc = group / a.N, n = group % a.N;
-  const bool inside = bc < a.B * a.C;
+  const Index bc = group / in.N, n = group % in.N;
+  const bool inside = bc < in.B * in.C;
   float sum = 0;
-  for (Index k = lane * width; inside && k < a.K; k += lanes * width) {
-    const Floats<width> focus = load<width>(a.focus_bch + bc * a.stride + n * a.K + k),
-                        key = load<width>(a.key_bch + bc * a.stride + n * a.K + k);
+  for (Index k = lane * width; inside && k < in.K; k += lanes * width) {
+    const Floats<width> focus = load<width>(in.focus_bch + bc * in.stride + n * in.K + k),
+                        key = load<width>(in.key_bch + bc * in.stride + n * in.K + k);
     for (int v = 0; v < width; ++v) sum += focus.x[v] * key.x[v];
   }
   for (int other = lanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(whole_warp, sum, other);
   if (lane > 0 || !inside) return;
-  const float score = float(a.scale) * sum;  // (leap_logits.1)
-  const bool bent = a.form == FocusForm::elu && score > 0;
-  a.logit_bnc[(bc / a.C * a.N + n) * a.C + bc % a.C] = bent ? log1pf(score) : score;  // (leap_logits.2)
+  const float score = float(in.scale) * sum;  // (leap_logits.1)
+  const bool bent = in.form == FocusForm::elu && score > 0;
+  a.logit_bnc[(bc / in.C * in.N + n) * in.C + bc % in.C] = bent ? log1pf(score) : score;  // (leap_logits.2)
 }
 
 // Grid: a warp a row. Reads focus, keys and d_key once, writes d_focus and d_key once. Neighbouring warps read
 // neighbouring logits.
 template <class T, int width>
 __global__ void leap_logits_backward_kernel(LeapLogitsBackward<T> a) {
+  const auto& in = a.in;
   const Index bc = Index{blockIdx.x} * row_warps + threadIdx.x / warp_size;
-  if (bc >= a.B * a.C) return;
-  const Index first_head = bc / a.C * a.N * a.C + bc % a.C;  // the next head's logit is C further on
-  const int H = int(a.N * a.K);
+  if (bc >= in.B * in.C) return;
+  const Index first_head = bc / in.C * in.N * in.C + bc % in.C;  // the next head's logit is C further on
+  const int H = int(in.N * in.K);
   for (int h = int(threadIdx.x) % warp_size * width; h < H; h += warp_size * width) {
-    const Index i = first_head + h / int(a.K) * a.C;
+    const Index i = first_head + h / int(in.K) * in.C;
     const float logit = a.logit_bnc[i], d_logit = a.d_logit_bnc[i];
-    const bool bent = a.form == FocusForm::elu && logit > 0;
+    const bool bent = in.form == FocusForm::elu && logit > 0;
     const float d_score = bent ? d_logit * expf(-logit) : d_logit;  // (leap_logits.3)
-    const float scaled = float(a.scale) * d_score;
-    const Floats<width> focus = load<width>(a.focus_bch + bc * a.stride + h),
-                        key = load<width>(a.key_bch + bc * a.stride + h);
+    const float scaled = float(in.scale) * d_score;
+    const Floats<width> focus = load<width>(in.focus_bch + bc * in.stride + h),
+                        key = load<width>(in.key_bch + bc * in.stride + h);
     Floats<width> d_focus, d_key = load<width>(a.d_key_bch + bc * a.d_stride + h);
     for (int v = 0; v < width; ++v) {
       d_focus.x[v] = scaled * key.x[v];   // (leap_logits.4)
@@ -60,27 +62,29 @@ __global__ void leap_logits_backward_kernel(LeapLogitsBackward<T> a) {
 
 template <class Device, class T>
 void leap_logits_forward(Device& device, const LeapLogitsForward<T>& a) {
+  const auto& in = a.in;
   LeapLogitsForward<T> strided = a;
-  strided.stride = stride_or(a.stride, a.N * a.K);
+  strided.in.stride = stride_or(in.stride, in.N * in.K);
   const auto run = [&](auto kernel, Index width) {
     int lanes = 1;
-    while (lanes < warp_size && lanes * width < a.K) lanes *= 2;
-    launch(kernel, blocks_for(a.B * a.C * a.N * lanes, logit_threads), logit_threads, 0, device.stream(), strided,
+    while (lanes < warp_size && lanes * width < in.K) lanes *= 2;
+    launch(kernel, blocks_for(in.B * in.C * in.N * lanes, logit_threads), logit_threads, 0, device.stream(), strided,
            lanes);
   };
-  packs_fit(a.K, strided.stride, strided.stride, a.focus_bch, a.key_bch) ? run(leap_logits_kernel<T, 4>, 4)
-                                                                         : run(leap_logits_kernel<T, 1>, 1);
+  packs_fit(in.K, strided.in.stride, strided.in.stride, in.focus_bch, in.key_bch) ? run(leap_logits_kernel<T, 4>, 4)
+                                                                                  : run(leap_logits_kernel<T, 1>, 1);
 }
 
 template <class Device, class T>
 void leap_logits_backward(Device& device, const LeapLogitsBackward<T>& a) {
+  const auto& in = a.in;
   LeapLogitsBackward<T> strided = a;
-  strided.stride = stride_or(a.stride, a.N * a.K);
-  strided.d_stride = stride_or(a.d_stride, a.N * a.K);
+  strided.in.stride = stride_or(in.stride, in.N * in.K);
+  strided.d_stride = stride_or(a.d_stride, in.N * in.K);
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.B * a.C, row_warps), row_warps * warp_size, 0, device.stream(), strided);
+    launch(kernel, blocks_for(in.B * in.C, row_warps), row_warps * warp_size, 0, device.stream(), strided);
   };
-  packs_fit(a.K, strided.stride, strided.d_stride, a.focus_bch, a.key_bch, a.d_focus_bch, a.d_key_bch)
+  packs_fit(in.K, strided.in.stride, strided.d_stride, in.focus_bch, in.key_bch, a.d_focus_bch, a.d_key_bch)
       ? run(leap_logits_backward_kernel<T, 4>)
       : run(leap_logits_backward_kernel<T, 1>);
 }

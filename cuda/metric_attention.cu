@@ -57,10 +57,10 @@ __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bo
 
 // The matrices of all heads, whatever the form. `full_nkk` is scratch for N K K numbers, used by packed metrics.
 template <class T>
-const T* full_metric(Gpu& device, T* full_nkk, const T* metric, MetricForm form, Index N, Index K) {
-  if (form == MetricForm::full) return metric;
-  launch(expand_kernel<T>, blocks_for(N * K * K, threads_per_block), threads_per_block, 0, device.stream(), full_nkk,
-         metric, N, int(K));
+const T* full_metric(Gpu& device, T* full_nkk, const MetricKeyInputs<T>& in) {
+  if (in.form == MetricForm::full) return in.metric;
+  launch(expand_kernel<T>, blocks_for(in.N * in.K * in.K, threads_per_block), threads_per_block, 0, device.stream(),
+         full_nkk, in.metric, in.N, int(in.K));
   return full_nkk;
 }
 
@@ -69,14 +69,14 @@ const T* full_metric(Gpu& device, T* full_nkk, const T* metric, MetricForm form,
 // Each product below is one call for all heads: head n works on columns n K ... n K + K - 1 of the rows.
 
 template <class Device, class T>
-void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const T* metric, MetricForm form, Index BC,
-                        Index N, Index K) {
+void metric_key_forward(Device& device, T* key_bch, const MetricKeyInputs<T>& in) {
+  const Index N = in.N, K = in.K;
   typename Device::Scope scratch(device.workspace);
-  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), metric, form, N, K);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), in);
   gemm<T, T>(device, {.out_mn = key_bch,  // (metric_attention.2)
-                      .a_mk = project_bch,
+                      .a_mk = in.project_bch,
                       .b_kn = metric_nkk,
-                      .M = BC,
+                      .M = in.BC,
                       .N = K,
                       .K = K,
                       .out_row = N * K,
@@ -92,13 +92,13 @@ void metric_key_forward(Device& device, T* key_bch, const T* project_bch, const 
 
 template <class Device, class T>
 void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
-  const Index N = a.N, K = a.K;
+  const Index N = a.in.N, K = a.in.K;
   typename Device::Scope scratch(device.workspace);
-  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.metric, a.form, N, K);
+  const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.in);
   gemm<T, T>(device, {.out_mn = a.d_project_bch,  // (metric_attention.3)
                       .a_mk = a.d_key_bch,
                       .b_kn = metric_nkk,
-                      .M = a.BC,
+                      .M = a.in.BC,
                       .N = K,
                       .K = K,
                       .out_row = N * K,
@@ -112,14 +112,14 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
                       .a_batch = K,
                       .b_batch = K * K});
 
-  const bool packed = a.form == MetricForm::packed;
+  const bool packed = a.in.form == MetricForm::packed;
   Accum<T>* gradient_nkk = packed ? scratch.template take<Accum<T>>(N * K * K) : a.d_metric;
   gemm<T, Accum<T>>(device, {.out_mn = gradient_nkk,  // (metric_attention.4)
                              .a_mk = a.d_key_bch,
-                             .b_kn = a.project_bch,
+                             .b_kn = a.in.project_bch,
                              .M = K,
                              .N = K,
-                             .K = a.BC,
+                             .K = a.in.BC,
                              .out_row = K,
                              .a_row = 1,
                              .a_col = N * K,
@@ -136,10 +136,9 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
 }
 
 template <class Device, class T>
-void metric_query_step(Device& device, T* query_h, const T* project_h, const T* metric, MetricForm form, Index N,
-                       Index K) {
-  launch(query_kernel<T>, blocks_for(N * K, threads_per_block), threads_per_block, 0, device.stream(), query_h,
-         project_h, metric, form == MetricForm::packed, N, int(K));
+void metric_query_step(Device& device, T* query_h, const MetricKeyInputs<T>& in) {
+  launch(query_kernel<T>, blocks_for(in.N * in.K, threads_per_block), threads_per_block, 0, device.stream(), query_h,
+         in.project_bch, in.metric, in.form == MetricForm::packed, in.N, int(in.K));
 }
 
 #define INSTANTIATE(T)                                                        \

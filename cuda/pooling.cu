@@ -123,9 +123,9 @@ struct PayloadGradient {
 };
 template <class T>
 PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a, Index first) {
-  const Index H = a.shape.H();
-  return {a.d_x_bch + first, stride_or(a.d_x_stride, H), a.accumulate,
-          a.x_bch + first,   stride_or(a.x_stride, H),   a.out_bch + first};
+  const Index H = a.in.shape.H();
+  return {a.d_x_bch + first,  stride_or(a.d_x_stride, H),  a.accumulate,
+          a.in.x_bch + first, stride_or(a.in.x_stride, H), a.out_bch + first};
 }
 
 // The gradient of the payload from the adjoint, and kappa; or from the adjoint over the sum of weights, and kappa over
@@ -217,9 +217,9 @@ void for_each_payload(const PoolingShape& s, const Body& body) {
 
 template <int width, class T>
 void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.H(), BN = s.B * s.N, stride = stride_or(a.x_stride, H);
+  const Index H = s.H(), BN = s.B * s.N, stride = stride_or(a.in.x_stride, H);
   typename Gpu::Scope scratch(device.workspace);
   const auto take = [&](Index count) { return scratch.template take<float>(count); };
   const Index window_BNC = block < C ? BN * C : 0;
@@ -234,26 +234,26 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
                          .suffix_add_bnc = take(window_BNC),
                          .suffix_share_bnc = take(window_BNC),
                          .gamma_bnc = take(window_BNC),
-                         .logit_bnc = a.logit_bnc,
-                         .slope_n = a.slope_n,
-                         .mask_bc = a.mask_bc,
+                         .logit_bnc = a.in.logit_bnc,
+                         .slope_n = a.in.slope_n,
+                         .mask_bc = a.in.mask_bc,
                          .C = C,
                          .N = N,
                          .block = block,
                          .first = a.first,
                          .last = a.last};
-  launch(a.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads, 0,
-         device.stream(), w);
+  launch(a.in.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads,
+         0, device.stream(), w);
 
   // Suffixes stay in float: they are merged before the result is rounded, once.
   float* suffix_bch = take(block < C ? s.B * C * H : 0);
   for_each_payload(s, [&](Index, Index first) {
     // The average, as the sum of e^(logit - max) x above that of the weights.
-    const Scan<T> prefixes{a.x_bch + first, stride, w.keep_bnc, w.add_bnc, Order::up, s.B, C, N, K, block, H};
+    const Scan<T> prefixes{a.in.x_bch + first, stride, w.keep_bnc, w.add_bnc, Order::up, s.B, C, N, K, block, H};
     if (block == C) {
       typename Gpu::Scope ends(device.workspace);
       Past<T> past;
-      if (a.first.weight_n) past = {a.x_bch + first, a.first.payload_h + first, a.first.weight_n, K};
+      if (a.first.weight_n) past = {a.in.x_bch + first, a.first.payload_h + first, a.first.weight_n, K};
       if (a.last.weight_n) past.end_h = ends.template take<double>(N * K);
       scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},
                           past);  // (pooling.4) (pooling.5)
@@ -262,8 +262,8 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
              a.out_bch + (C - 1) * H + first, a.sum_bnc, a.last.weight_n, C, K, N * K);
       return;
     }
-    const Scan<T> suffixes{a.x_bch + first, stride, w.suffix_keep_bnc, w.suffix_add_bnc, Order::down, s.B, C, N, K,
-                           block,           H};
+    const Scan<T> suffixes{
+        a.in.x_bch + first, stride, w.suffix_keep_bnc, w.suffix_add_bnc, Order::down, s.B, C, N, K, block, H};
     scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first, w.suffix_share_bnc});  // (pooling.5)
     scan_payload<width>(
         device, prefixes,
@@ -273,7 +273,7 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
 
 template <int width, class T>
 void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
@@ -282,14 +282,14 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
                         .share_bnc = scratch.template take<float>(BNC),
                         .max_bnc = a.max_bnc,
                         .sum_bnc = a.sum_bnc,
-                        .logit_bnc = a.logit_bnc,
-                        .slope_n = a.slope_n,
-                        .mask_bc = a.mask_bc,
+                        .logit_bnc = a.in.logit_bnc,
+                        .slope_n = a.in.slope_n,
+                        .mask_bc = a.in.mask_bc,
                         .BNC = BNC,
                         .C = C,
                         .N = N};
   float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
-  launch(a.slope_n ? global_weights_kernel<true> : global_weights_kernel<false>, blocks_for(BNC, 128), 128, 0,
+  launch(a.in.slope_n ? global_weights_kernel<true> : global_weights_kernel<false>, blocks_for(BNC, 128), 128, 0,
          device.stream(), w);
   for_each_payload(s, [&](Index p, Index first) {
     const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, Order::down, s.B, C, N, K, C, H};
@@ -311,7 +311,7 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
 
 template <int width, class T>
 void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
   const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
@@ -323,17 +323,17 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
                         .add_up_bnc = take(BNC),
                         .weight_up_bnc = take(BNC),
                         .top_bnc = take(BNC),
-                        .from_bnc = scratch.template take<int>(a.slope_n ? BNC : 0),
+                        .from_bnc = scratch.template take<int>(a.in.slope_n ? BNC : 0),
                         .max_bnc = a.max_bnc,
                         .sum_bnc = a.sum_bnc,
-                        .logit_bnc = a.logit_bnc,
-                        .slope_n = a.slope_n,
-                        .mask_bc = a.mask_bc,
+                        .logit_bnc = a.in.logit_bnc,
+                        .slope_n = a.in.slope_n,
+                        .mask_bc = a.in.mask_bc,
                         .C = C,
                         .N = N,
                         .block = block};
-  launch(a.slope_n ? window_weights_kernel<true> : window_weights_kernel<false>, blocks_for(s.B * s.N, 1), scan_threads,
-         0, device.stream(), w);
+  launch(a.in.slope_n ? window_weights_kernel<true> : window_weights_kernel<false>, blocks_for(s.B * s.N, 1),
+         scan_threads, 0, device.stream(), w);
 
   // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float. Up first:
   // the second scan has both sides at hand and finishes the gradient.
@@ -377,7 +377,7 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
 
 template <int width, class T>
 void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.H(), BNC = s.B * s.N * C;
   typename Gpu::Scope scratch(device.workspace);
@@ -385,12 +385,12 @@ void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
   float* keep_bnc = scratch.template take<float>(BNC);
   float* average_bh = scratch.template take<float>(s.B * N * K);
   launch(weights_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(),
-         WeightsOfAll{a.max_bnc, a.sum_bnc, a.logit_bnc, a.mask_bc, C, N});
+         WeightsOfAll{a.max_bnc, a.sum_bnc, a.in.logit_bnc, a.in.mask_bc, C, N});
   launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
-         a.logit_bnc, a.mask_bc, BNC, C, N);
+         a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
   for_each_payload(s, [&](Index, Index first) {
     const Scan<T> payload{
-        a.x_bch + first, stride_or(a.x_stride, H), keep_bnc, alpha_bnc, Order::up, s.B, C, N, K, C, H};
+        a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, Order::up, s.B, C, N, K, C, H};
     sum_payload<width>(device, average_bh, payload);  // (pooling.25)
     emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
   });
@@ -400,7 +400,7 @@ void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
 // (pooling.13) are what is wanted here.
 template <int width, class T>
 void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
-  const PoolingShape& s = a.shape;
+  const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
   typename Gpu::Scope scratch(device.workspace);
@@ -409,7 +409,7 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
   float* adjoint_bh = scratch.template take<float>(s.B * N * K);
   float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
   launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
-         a.logit_bnc, a.mask_bc, BNC, C, N);
+         a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
   for_each_payload(s, [&](Index p, Index first) {
     const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, Order::up, s.B, C, N, K, C, H};
     const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
@@ -422,13 +422,13 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
 
 template <int width, class T>
 void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
-  a.shape.causal ? pooling_forward_causal<width>(device, a) : pooling_forward_of_all<width>(device, a);
+  a.in.shape.causal ? pooling_forward_causal<width>(device, a) : pooling_forward_of_all<width>(device, a);
 }
 template <int width, class T>
 void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
-  if (!a.shape.causal) {
+  if (!a.in.shape.causal) {
     pooling_backward_of_all<width>(device, a);
-  } else if (block_of(a.shape) < a.shape.C) {
+  } else if (block_of(a.in.shape) < a.in.shape.C) {
     pooling_backward_windowed<width>(device, a);
   } else {
     pooling_backward_global<width>(device, a);
@@ -439,17 +439,18 @@ void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  if (a.shape.B * a.shape.C == 0) return;
-  const Index H = a.shape.H();
-  packs_fit(a.shape.K, stride_or(a.x_stride, H), H, a.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
-                                                                        : pooling_forward<1>(device, a);
+  if (a.in.shape.B * a.in.shape.C == 0) return;
+  const Index H = a.in.shape.H();
+  packs_fit(a.in.shape.K, stride_or(a.in.x_stride, H), H, a.in.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
+                                                                                 : pooling_forward<1>(device, a);
 }
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (a.shape.B * a.shape.C == 0) return;
-  const Index H = a.shape.H();
-  packs_fit(a.shape.K, stride_or(a.x_stride, H), stride_or(a.d_x_stride, H), a.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
+  if (a.in.shape.B * a.in.shape.C == 0) return;
+  const Index H = a.in.shape.H();
+  packs_fit(a.in.shape.K, stride_or(a.in.x_stride, H), stride_or(a.d_x_stride, H), a.in.x_bch, a.out_bch, a.d_out_bch,
+            a.d_x_bch)
       ? pooling_backward<4>(device, a)
       : pooling_backward<1>(device, a);
 }

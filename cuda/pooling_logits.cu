@@ -51,27 +51,28 @@ struct PoolSums {
 // No atomics: their order, and so the last bits of d_pool, would differ from run to run.
 template <class T, int width>
 __global__ void logits_backward_kernel(PoolingLogitsBackward<T> a, float* partial_ph, int rows) {
+  const auto& in = a.in;
   auto& shared = shared_memory<PoolSums<width>>();
-  const int H = int(a.N * a.K), h_tiles = (H + warp_size * width - 1) / (warp_size * width);
+  const int H = int(in.N * in.K), h_tiles = (H + warp_size * width - 1) / (warp_size * width);
   const int lane = int(threadIdx.x), warp = int(threadIdx.y);
   const int h = (int(blockIdx.x) % h_tiles * warp_size + lane) * width;
-  const Index chunk = int(blockIdx.x) / h_tiles, first = chunk * rows, end = smaller<Index>(first + rows, a.B * a.C);
+  const Index chunk = int(blockIdx.x) / h_tiles, first = chunk * rows, end = smaller<Index>(first + rows, in.B * in.C);
   Floats<width> d_pool{};
   if (h < H) {
-    const float scale = 1 / sqrtf(float(a.K));
-    const Floats<width> pool = load<width>(a.pool_nk + h);
-    const Index n = h / int(a.K);
-    Index b = (first + warp) / a.C, c = (first + warp) % a.C;
+    const float scale = 1 / sqrtf(float(in.K));
+    const Floats<width> pool = load<width>(in.pool_nk + h);
+    const Index n = h / int(in.K);
+    Index b = (first + warp) / in.C, c = (first + warp) % in.C;
     for (Index bc = first + warp; bc < end; bc += chunk_warps) {
-      const float d_dot = a.d_logit_bnc[(b * a.N + n) * a.C + c] * scale;
-      const Floats<width> x = load<width>(a.x_bch + bc * a.x_stride + h);
+      const float d_dot = a.d_logit_bnc[(b * in.N + n) * in.C + c] * scale;
+      const Floats<width> x = load<width>(in.x_bch + bc * in.x_stride + h);
       Floats<width> d_x = load<width>(a.d_x_bch + bc * a.d_x_stride + h);
       for (int v = 0; v < width; ++v) {
         d_x.x[v] += d_dot * pool.x[v];  // (pooling_logits.2)
         d_pool.x[v] += d_dot * x.x[v];  // (pooling_logits.3)
       }
       store<width>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
-      for (c += chunk_warps; c >= a.C; c -= a.C) ++b;  // bc = b C + c without a division
+      for (c += chunk_warps; c >= in.C; c -= in.C) ++b;  // bc = b C + c without a division
     }
   }
   store<width>(&shared.sum[warp][lane * width], d_pool);
@@ -88,22 +89,24 @@ __global__ void logits_backward_kernel(PoolingLogitsBackward<T> a, float* partia
 
 template <class Device, class T>
 void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
-  const Index stride = stride_or(a.x_stride, a.N * a.K);
+  const auto& in = a.in;
+  const Index stride = stride_or(in.x_stride, in.N * in.K);
   const auto run = [&](auto kernel, Index width) {
     int lanes = 1;
-    while (lanes < warp_size && lanes * width < a.K) lanes *= 2;
-    const Index groups = (a.B * a.C + rows_at_once - 1) / rows_at_once * a.N;
-    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), a.logit_bnc, a.x_bch,
-           stride, a.pool_nk, a.B * a.C, int(a.C), int(a.N), int(a.K), lanes);
+    while (lanes < warp_size && lanes * width < in.K) lanes *= 2;
+    const Index groups = (in.B * in.C + rows_at_once - 1) / rows_at_once * in.N;
+    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), a.logit_bnc, in.x_bch,
+           stride, in.pool_nk, in.B * in.C, int(in.C), int(in.N), int(in.K), lanes);
   };
-  packs_fit(a.K, stride, stride, a.x_bch, a.pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
+  packs_fit(in.K, stride, stride, in.x_bch, in.pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
 }
 
 template <class Device, class T>
 void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) {
-  const Index H = a.N * a.K, rows = rows_per_chunk(a.B * a.C), chunks = (a.B * a.C + rows - 1) / rows;
+  const auto& in = a.in;
+  const Index H = in.N * in.K, rows = rows_per_chunk(in.B * in.C), chunks = (in.B * in.C + rows - 1) / rows;
   PoolingLogitsBackward<T> strided = a;
-  strided.x_stride = stride_or(a.x_stride, H);
+  strided.in.x_stride = stride_or(in.x_stride, H);
   strided.d_x_stride = stride_or(a.d_x_stride, H);
   typename Device::Scope scratch(device.workspace);
   float* partial_ph = scratch.template take<float>(chunks * H);  // p: chunk
@@ -111,7 +114,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
     launch(kernel, blocks_for(chunks * ((H + warp_size * width - 1) / (warp_size * width)), 1),
            dim3(warp_size, chunk_warps), 0, device.stream(), strided, partial_ph, int(rows));
   };
-  packs_fit(a.K, strided.x_stride, strided.d_x_stride, a.x_bch, a.d_x_bch, a.pool_nk)
+  packs_fit(in.K, strided.in.x_stride, strided.d_x_stride, in.x_bch, a.d_x_bch, in.pool_nk)
       ? run(logits_backward_kernel<T, 4>, 4)
       : run(logits_backward_kernel<T, 1>, 1);
   add_partial_sums(device, a.d_pool_nk, partial_ph, chunks, H, H);

@@ -9,27 +9,27 @@ namespace abh {
 namespace {
 
 // The factor of every score.
-template <class T, class Arguments>
-T scale_of(const Arguments& a) {
-  return T(a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<double>(a.K)));
+template <class T>
+T scale_of(const AttentionInputs<T>& in) {
+  return T(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
 }
 
 // The score of query c and key s of head n: (b, c, n, k) are the letters of both arrays.
-template <class T, class Arguments>
-T score_of(const Arguments& a, const View<const T, 4>& query, const View<const T, 4>& key, Index b, Index n, Index c,
-           Index s) {
+template <class T>
+T score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, const View<const T, 4>& key, Index b, Index n,
+           Index c, Index s) {
   T product = T(0);
-  for (Index k = 0; k < a.K; ++k) product += query(b, c, n, k) * key(b, s, n, k);
-  T score = scale_of<T>(a) * product;  // (attention.1)
-  const auto distance_bias = array(a.sight.distance_bias_nc, a.sight.distances);
-  if (distance_bias.first) score += distance_bias(n, std::abs(c + a.sight.offset - s));  // (attention.11)
+  for (Index k = 0; k < in.K; ++k) product += query(b, c, n, k) * key(b, s, n, k);
+  T score = scale_of(in) * product;  // (attention.1)
+  const auto distance_bias = array(in.sight.distance_bias_nc, in.sight.distances);
+  if (distance_bias.first) score += distance_bias(n, std::abs(c + in.sight.offset - s));  // (attention.11)
   return score;
 }
 
 // Whether query c sees key s. Both passes ask the same.
-template <class Arguments>
-bool sees(const Arguments& a, Index b, Index c, Index s) {
-  return a.sight.sees(c, s) && (!a.sight.mask_bs || array(a.sight.mask_bs, a.S)(b, s) != 0);
+template <class T>
+bool sees(const AttentionInputs<T>& in, Index b, Index c, Index s) {
+  return in.sight.sees(c, s) && (!in.sight.mask_bs || array(in.sight.mask_bs, in.S)(b, s) != 0);
 }
 
 // Positions whose terms are added one after the other. Sums of tiles are added with more digits where T is float: in a
@@ -87,9 +87,10 @@ struct TiledSums {
 
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
-  const Index B = a.B, C = a.C, S = a.S, N = a.N, K = a.K;
-  const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bsh, a.key_stride, S, N, K);
-  const auto value = heads(a.value_bsh, a.value_stride, S, N, K);
+  const auto& in = a.in;
+  const Index B = in.B, C = in.C, S = in.S, N = in.N, K = in.K;
+  const auto query = heads(in.query_bch, in.query_stride, C, N, K), key = heads(in.key_bsh, in.key_stride, S, N, K);
+  const auto value = heads(in.value_bsh, in.value_stride, S, N, K);
   const auto out = heads(a.out_bch, 0, C, N, K);
   const auto lse = array(a.lse_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
@@ -101,19 +102,19 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
       for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
         T max = T(-infinity);
         for (Index s = 0; s < S; ++s) {
-          if (!sees(a, b, c, s)) continue;
-          score_s[s] = score_of<T>(a, query, key, b, n, c, s);
+          if (!sees(in, b, c, s)) continue;
+          score_s[s] = score_of(in, query, key, b, n, c, s);
           if (score_s[s] > max) max = score_s[s];
         }
         const T sum = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
-          if (!sees(a, b, c, s)) return;
+          if (!sees(in, b, c, s)) return;
           power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
           of_tile += power_s[s];               // (attention.2)
         });
         const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
           const T mixed = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
-            if (sees(a, b, c, s)) of_tile += power_s[s] * value(b, s, n, k);
+            if (sees(in, b, c, s)) of_tile += power_s[s] * value(b, s, n, k);
           });
           out(b, c, n, k) = sees_none ? T(0) : mixed / sum;  // (attention.3)
         }
@@ -125,18 +126,17 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 }
 
 template <class Device, class T>
-void attention_weights(Device&, T* weight_bncs, const AttentionForward<T>& a) {
-  const auto query = heads(a.query_bch, a.query_stride, a.C, a.N, a.K);
-  const auto key = heads(a.key_bsh, a.key_stride, a.S, a.N, a.K);
-  const auto lse = array(a.lse_bnc, a.N, a.C);
-  const auto weight = array(weight_bncs, a.N, a.C, a.S);
-  for (Index b = 0; b < a.B; ++b) {
-    for (Index n = 0; n < a.N; ++n) {
-      for (Index c = 0; c < a.C; ++c) {
-        for (Index s = 0; s < a.S; ++s) {
-          const bool seen = sees(a, b, c, s);
-          weight(b, n, c, s) =
-              seen ? exp(score_of<T>(a, query, key, b, n, c, s) - lse(b, n, c)) : T(0);  // (attention.5)
+void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>& in) {
+  const auto query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
+  const auto key = heads(in.key_bsh, in.key_stride, in.S, in.N, in.K);
+  const auto lse = array(lse_bnc, in.N, in.C);
+  const auto weight = array(weight_bncs, in.N, in.C, in.S);
+  for (Index b = 0; b < in.B; ++b) {
+    for (Index n = 0; n < in.N; ++n) {
+      for (Index c = 0; c < in.C; ++c) {
+        for (Index s = 0; s < in.S; ++s) {
+          const bool seen = sees(in, b, c, s);
+          weight(b, n, c, s) = seen ? exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c)) : T(0);  // (attention.5)
         }
       }
     }
@@ -145,12 +145,13 @@ void attention_weights(Device&, T* weight_bncs, const AttentionForward<T>& a) {
 
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
-  const Index B = a.B, C = a.C, S = a.S, N = a.N, K = a.K;
-  const auto query = heads(a.query_bch, a.query_stride, C, N, K), key = heads(a.key_bsh, a.key_stride, S, N, K);
-  const auto value = heads(a.value_bsh, a.value_stride, S, N, K);
+  const auto& in = a.in;
+  const Index B = in.B, C = in.C, S = in.S, N = in.N, K = in.K;
+  const auto query = heads(in.query_bch, in.query_stride, C, N, K), key = heads(in.key_bsh, in.key_stride, S, N, K);
+  const auto value = heads(in.value_bsh, in.value_stride, S, N, K);
   const auto out = heads(a.out_bch, 0, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
   const auto lse = array(a.lse_bnc, N, C);
-  const T scale = scale_of<T>(a);
+  const T scale = scale_of(in);
 
   typename Device::Scope scratch(device.workspace);
   Longer<T>* d_query_total_ck = scratch.template take<Longer<T>>(C * K);
@@ -171,8 +172,8 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
         for (Index s = 0; s < S; ++s) {
           if (s % tile == 0) d_query.set_aside(c, c + 1);
-          if (!sees(a, b, c, s)) continue;
-          const T weight = exp(score_of<T>(a, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
+          if (!sees(in, b, c, s)) continue;
+          const T weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
           T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
           const T d_score = weight * (d_weight - delta);  // (attention.7)
@@ -204,16 +205,16 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   sight.mask_bs = nullptr;
   attention_forward<Device, T>(device, {.out_bch = a.out_h,
                                         .lse_bnc = scratch.template take<T>(a.N),
-                                        .query_bch = a.query_h,
-                                        .key_bsh = a.key_ch,
-                                        .value_bsh = a.value_ch,
-                                        .sight = sight,
-                                        .scale = a.scale,
-                                        .B = 1,
-                                        .C = 1,
-                                        .S = a.length,
-                                        .N = a.N,
-                                        .K = a.K});
+                                        .in = {.query_bch = a.query_h,
+                                               .key_bsh = a.key_ch,
+                                               .value_bsh = a.value_ch,
+                                               .sight = sight,
+                                               .scale = a.scale,
+                                               .B = 1,
+                                               .C = 1,
+                                               .S = a.length,
+                                               .N = a.N,
+                                               .K = a.K}});
 }
 
 #define INSTANTIATE(T)                                                                      \

@@ -16,23 +16,24 @@ T share_of_target(Index v, Token target, double label_smoothing, Index V) {
 
 template <class Device, class T>
 void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
-  const auto logits = array(a.logits_bcv, a.V);
+  const auto& in = a.in;
+  const auto logits = array(in.logits_bcv, in.V);
   Index count = 0;
   T total = T(0);
-  for (Index bc = 0; bc < a.BC; ++bc) {
+  for (Index bc = 0; bc < in.BC; ++bc) {
     a.loss_bc[bc] = a.lse_bc[bc] = T(0);
     if (a.best_bc) a.best_bc[bc] = ignored_target;
-    if (a.targets_bc[bc] == ignored_target) continue;
+    if (in.targets_bc[bc] == ignored_target) continue;
     T max = T(-infinity), sum = T(0), hit = T(0);
     // With the maximum taken out, no exponential overflows and one of them is 1, so that the sum has a logarithm.
-    for (Index v = 0; v < a.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;
-    for (Index v = a.V - 1; v >= 0 && a.best_bc; --v) {
+    for (Index v = 0; v < in.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;
+    for (Index v = in.V - 1; v >= 0 && a.best_bc; --v) {
       if (!(logits(bc, v) < max)) a.best_bc[bc] = static_cast<Token>(v);  // (cross_entropy.6)
     }
-    for (Index v = 0; v < a.V; ++v) sum += exp(logits(bc, v) - max);
+    for (Index v = 0; v < in.V; ++v) sum += exp(logits(bc, v) - max);
     a.lse_bc[bc] = max + log(sum);  // (cross_entropy.2)
-    for (Index v = 0; v < a.V; ++v) {
-      const T q = share_of_target<T>(v, a.targets_bc[bc], a.label_smoothing, a.V);  // (cross_entropy.1)
+    for (Index v = 0; v < in.V; ++v) {
+      const T q = share_of_target<T>(v, in.targets_bc[bc], in.label_smoothing, in.V);  // (cross_entropy.1)
       if (q != T(0)) hit += q * (logits(bc, v) - max);  // a logit of -infinity cannot occur, and 0 times it is NaN
     }
     // Both terms without the maximum, which would cost digits: it cancels, as the q of a row sum to 1.
@@ -46,12 +47,13 @@ void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
 
 template <class Device, class T>
 void cross_entropy_backward(Device&, const CrossEntropyBackward<T>& a) {
-  const auto logits = array(a.logits_bcv, a.V);
-  const auto d_logits = array(a.d_logits_bcv, a.V);
-  for (Index bc = 0; bc < a.BC; ++bc) {
-    for (Index v = 0; v < a.V; ++v) {
-      const Token target = a.targets_bc[bc];
-      const T q = share_of_target<T>(v, target, a.label_smoothing, a.V);
+  const auto& in = a.in;
+  const auto logits = array(in.logits_bcv, in.V);
+  const auto d_logits = array(a.d_logits_bcv, in.V);
+  for (Index bc = 0; bc < in.BC; ++bc) {
+    for (Index v = 0; v < in.V; ++v) {
+      const Token target = in.targets_bc[bc];
+      const T q = share_of_target<T>(v, target, in.label_smoothing, in.V);
       // exp(logits - lse) is the softmax: one exponential, where storing p would take an array.
       const T d = (exp(logits(bc, v) - a.lse_bc[bc]) - q) / T(*a.count);  // (cross_entropy.5)
       // Chosen, not multiplied by 0: an ignored row may hold anything, and `count` may be 0.

@@ -6,14 +6,15 @@ namespace abh {
 
 template <class Device, class T>
 void gate_forward(Device& device, const GateForward<T>& a) {
-  const auto out = array(a.out_bcd, a.D);
-  const auto residual = array(a.residual_bcd, a.D), gate = array(a.gate_bcd, stride_or(a.gate_stride, a.D));
+  const auto& in = a.in;
+  const auto out = array(a.out_bcd, in.D);
+  const auto residual = array(a.residual_bcd, in.D), gate = array(in.gate_bcd, stride_or(in.gate_stride, in.D));
   typename Device::Scope scratch(device.workspace);
-  const auto dropped = array(scratch.template take<T>(a.BC * a.D), a.D);
+  const auto dropped = array(scratch.template take<T>(in.BC * in.D), in.D);
   // Into scratch memory: out may be the residual, which is still to be read.
-  dropout_forward<Device, T>(device, dropped.first, a.pooled_bcd, nullptr, a.dropout, a.BC * a.D);
-  for (Index bc = 0; bc < a.BC; ++bc) {
-    for (Index d = 0; d < a.D; ++d) {
+  dropout_forward<Device, T>(device, dropped.first, in.pooled_bcd, nullptr, in.dropout, in.BC * in.D);
+  for (Index bc = 0; bc < in.BC; ++bc) {
+    for (Index d = 0; d < in.D; ++d) {
       out(bc, d) = (a.residual_bcd ? residual(bc, d) : T(0)) + dropped(bc, d) * gate(bc, d);  // (gate.1)
     }
   }
@@ -21,21 +22,22 @@ void gate_forward(Device& device, const GateForward<T>& a) {
 
 template <class Device, class T>
 void gate_backward(Device& device, const GateBackward<T>& a) {
-  const Index count = a.BC * a.D;
-  const auto d_gate = array(a.d_gate_bcd, stride_or(a.d_gate_stride, a.D));
-  const auto d_out = array(a.d_out_bcd, a.D), gate = array(a.gate_bcd, stride_or(a.gate_stride, a.D));
+  const auto& in = a.in;
+  const Index count = in.BC * in.D;
+  const auto d_gate = array(a.d_gate_bcd, stride_or(a.d_gate_stride, in.D));
+  const auto d_out = array(a.d_out_bcd, in.D), gate = array(in.gate_bcd, stride_or(in.gate_stride, in.D));
   typename Device::Scope scratch(device.workspace);
-  const auto dropped = array(scratch.template take<T>(count), a.D);
-  const auto d_dropped = array(scratch.template take<T>(count), a.D);
+  const auto dropped = array(scratch.template take<T>(count), in.D);
+  const auto d_dropped = array(scratch.template take<T>(count), in.D);
   // The forward mask, drawn again from seed, step, site and the element's number.
-  dropout_forward<Device, T>(device, dropped.first, a.pooled_bcd, nullptr, a.dropout, count);
-  for (Index bc = 0; bc < a.BC; ++bc) {
-    for (Index d = 0; d < a.D; ++d) {
+  dropout_forward<Device, T>(device, dropped.first, in.pooled_bcd, nullptr, in.dropout, count);
+  for (Index bc = 0; bc < in.BC; ++bc) {
+    for (Index d = 0; d < in.D; ++d) {
       d_gate(bc, d) = d_out(bc, d) * dropped(bc, d);  // (gate.3)
       d_dropped(bc, d) = d_out(bc, d) * gate(bc, d);
     }
   }
-  dropout_backward<Device, T>(device, a.d_pooled_bcd, d_dropped.first, a.dropout, count);  // (gate.2)
+  dropout_backward<Device, T>(device, a.d_pooled_bcd, d_dropped.first, in.dropout, count);  // (gate.2)
 }
 
 #define INSTANTIATE(T)                                                          \

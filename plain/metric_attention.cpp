@@ -22,16 +22,16 @@ View<T, 2> metric_of(T* first, MetricForm form, Index K) {
 }  // namespace
 
 template <class Device, class T>
-void metric_key_forward(Device&, T* key_bch, const T* project_bch, const T* metric_nl, MetricForm form, Index BC,
-                        Index N, Index K) {
+void metric_key_forward(Device&, T* key_bch, const MetricKeyInputs<T>& in) {
+  const Index N = in.N, K = in.K;
   const auto key = array(key_bch, N, K);
-  const auto project = array(project_bch, N, K);
-  const auto metric = metric_of(metric_nl, form, K);
-  for (Index bc = 0; bc < BC; ++bc) {
+  const auto project = array(in.project_bch, N, K);
+  const auto metric = metric_of(in.metric, in.form, K);
+  for (Index bc = 0; bc < in.BC; ++bc) {
     for (Index n = 0; n < N; ++n) {
       for (Index k = 0; k < K; ++k) {
         T sum = T(0);
-        for (Index m = 0; m < K; ++m) sum += metric(n, place_of(form, k, m, K)) * project(bc, n, m);
+        for (Index m = 0; m < K; ++m) sum += metric(n, place_of(in.form, k, m, K)) * project(bc, n, m);
         key(bc, n, k) = sum;  // (metric_attention.2)
       }
     }
@@ -40,17 +40,17 @@ void metric_key_forward(Device&, T* key_bch, const T* project_bch, const T* metr
 
 template <class Device, class T>
 void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
-  const Index N = a.N, K = a.K;
+  const Index N = a.in.N, K = a.in.K;
   const auto d_project = array(a.d_project_bch, N, K);
-  const auto d_key = array(a.d_key_bch, N, K), project = array(a.project_bch, N, K);
-  const auto metric = metric_of(a.metric, a.form, K);
-  const auto d_metric = metric_of(a.d_metric, a.form, K);
+  const auto d_key = array(a.d_key_bch, N, K), project = array(a.in.project_bch, N, K);
+  const auto metric = metric_of(a.in.metric, a.in.form, K);
+  const auto d_metric = metric_of(a.d_metric, a.in.form, K);
   for (Index n = 0; n < N; ++n) {
     for (Index k = 0; k < K; ++k) {
       for (Index m = 0; m < K; ++m) {
-        const Index place = place_of(a.form, k, m, K);
+        const Index place = place_of(a.in.form, k, m, K);
         T gradient = T(0);  // of all BC positions, each of which uses the entry once
-        for (Index bc = 0; bc < a.BC; ++bc) {
+        for (Index bc = 0; bc < a.in.BC; ++bc) {
           // The first index of the matrix is summed here, the second one forward: M^T in place of M.
           d_project(bc, n, m) += d_key(bc, n, k) * metric(n, place);  // (metric_attention.3)
           gradient += d_key(bc, n, k) * project(bc, n, m);            // (metric_attention.4)
@@ -62,15 +62,16 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
 }
 
 template <class Device, class T>
-void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric_nl, MetricForm form, Index N, Index K) {
+void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
+  const Index N = in.N, K = in.K;
   const auto query = array(query_h, K);
-  const auto project = array(project_h, K);
-  const auto metric = metric_of(metric_nl, form, K);
+  const auto project = array(in.project_bch, K);
+  const auto metric = metric_of(in.metric, in.form, K);
   // p_c^T M, so that its dot product with a cached row p_c' is p_c^T M p_c': M acts once, not on every cached row.
   for (Index n = 0; n < N; ++n) {
     for (Index m = 0; m < K; ++m) {
       T sum = T(0);
-      for (Index k = 0; k < K; ++k) sum += project(n, k) * metric(n, place_of(form, k, m, K));
+      for (Index k = 0; k < K; ++k) sum += project(n, k) * metric(n, place_of(in.form, k, m, K));
       query(n, m) = sum;  // (metric_attention.6)
     }
   }

@@ -10,10 +10,10 @@ namespace {
 Index window_of(const PoolingShape& s) { return s.window > 0 && s.window < s.C ? s.window : s.C; }
 
 // The logit of a position, -infinity where the mask leaves it out.
-template <class T, class Arguments>
-T logit_of(const Arguments& a, Index b, Index n, Index c) {
-  const bool left_out = a.mask_bc && array(a.mask_bc, a.shape.C)(b, c) == 0;
-  return left_out ? T(-infinity) : array(a.logit_bnc, a.shape.N, a.shape.C)(b, n, c);
+template <class T>
+T logit_of(const PoolingInputs<T>& in, Index b, Index n, Index c) {
+  const bool left_out = in.mask_bc && array(in.mask_bc, in.shape.C)(b, c) == 0;
+  return left_out ? T(-infinity) : array(in.logit_bnc, in.shape.N, in.shape.C)(b, n, c);
 }
 
 // What a logit loses a position. Without decay the same steps with 0, which change no bit.
@@ -42,11 +42,11 @@ Seen seen_by(const PoolingShape& s, Index c) {
 }
 
 // The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing.
-template <class T, class Arguments>
-Seen weights_of(T* weight_s, const Arguments& a, Index b, Index n, Index c) {
-  const Seen seen = seen_by(a.shape, c);
-  const T slope = slope_of(a.slope_n, n);
-  const auto decayed = [&](Index s) { return logit_of<T>(a, b, n, s) - slope * T(c - s); };
+template <class T>
+Seen weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
+  const Seen seen = seen_by(in.shape, c);
+  const T slope = slope_of(in.slope_n, n);
+  const auto decayed = [&](Index s) { return logit_of(in, b, n, s) - slope * T(c - s); };
   T most = T(-infinity);
   Longer<T> total = 0;
   for (Index s = seen.first; s < seen.end; ++s) {
@@ -64,15 +64,15 @@ Seen weights_of(T* weight_s, const Arguments& a, Index b, Index n, Index c) {
 
 template <class Device, class T>
 void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
-  const auto [B, C, N, K, window, causal, payloads] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   typename Device::Scope scratch(device.workspace);
   T* weight_s = scratch.template take<T>(C);
   for (Index b = 0; b < B; ++b) {
     for (Index m = 0; m < payloads * N; ++m) {
       for (Index c = 0; c < C; ++c) {
-        const Seen seen = weights_of(weight_s, a, b, m % N, c);
+        const Seen seen = weights_of(weight_s, a.in, b, m % N, c);
         for (Index k = 0; k < K; ++k) {
           Longer<T> average = 0;
           for (Index s = seen.first; s < seen.end; ++s) {
@@ -89,8 +89,9 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
 // derivative with respect to logit_s is weight_s (x_s - out). That of the logarithm of the sum of weights is weight_s.
 template <class Device, class T>
 void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, window, causal, payloads] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K),
+             d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
@@ -104,7 +105,7 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
         }
       }
       for (Index c = 0; c < C; ++c) {
-        const Seen seen = weights_of(weight_s, a, b, n, c);
+        const Seen seen = weights_of(weight_s, a.in, b, n, c);
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
             Longer<T> out = 0;
@@ -221,9 +222,9 @@ void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, cons
 // suffixes are computed and not used.
 template <class Device, class T>
 void forward_causal(Device& device, const PoolingForward<T>& a) {
-  const Index B = a.shape.B, C = a.shape.C, N = a.shape.N, K = a.shape.K, payloads = a.shape.payloads;
-  const Index w = window_of(a.shape), J = payloads * K, width = State<T>::size(J);
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
+  const Index B = a.in.shape.B, C = a.in.shape.C, N = a.in.shape.N, K = a.in.shape.K, payloads = a.in.shape.payloads;
+  const Index w = window_of(a.in.shape), J = payloads * K, width = State<T>::size(J);
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
@@ -238,20 +239,20 @@ void forward_causal(Device& device, const PoolingForward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      const T slope = slope_of(a.slope_n, n);
+      const T slope = slope_of(a.in.slope_n, n);
       // Number j of what the logits of head n weigh, at position c.
       const auto payload = [&, b = b, n = n](Index c) {
         return [&, b, n, c](Index j) { return x(b, c, j / K * N + n, j % K); };
       };
       for (Index c = 0; c < C; ++c) {
         const bool starts = c % w == 0;
-        push(prefix(c), starts ? none : prefix(c - 1), logit_of<T>(a, b, n, c), slope, payload(c));
-        if (c == 0 && a.first.weight_n) add_rest(prefix(c), a.first, n, a.shape);
+        push(prefix(c), starts ? none : prefix(c - 1), logit_of(a.in, b, n, c), slope, payload(c));
+        if (c == 0 && a.first.weight_n) add_rest(prefix(c), a.first, n, a.in.shape);
       }
       // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
       for (Index c = C - 1; c >= 0; --c) {
         const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
-        const T logit = logit_of<T>(a, b, n, c) - slope * T(end - c);  // (pooling.23)
+        const T logit = logit_of(a.in, b, n, c) - slope * T(end - c);  // (pooling.23)
         push(suffix(c), c == end ? none : suffix(c + 1), logit, T(0), payload(c));
       }
       for (Index c = 0; c < C; ++c) {
@@ -262,7 +263,7 @@ void forward_causal(Device& device, const PoolingForward<T>& a) {
         max(b, n, c) = merged.top();
         sum(b, n, c) = T(merged.sum());
         for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = T(merged.out(j));
-        if (c == C - 1 && a.last.weight_n) write_rest(a.last, merged, n, a.shape);
+        if (c == C - 1 && a.last.weight_n) write_rest(a.last, merged, n, a.in.shape);
       }
     }
   }
@@ -272,8 +273,8 @@ void forward_causal(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void forward_of_all(Device&, const PoolingForward<T>& a) {
   using S = Longer<T>;
-  const auto [B, C, N, K, window, causal, payloads] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   for (Index b = 0; b < B; ++b) {
@@ -281,10 +282,10 @@ void forward_of_all(Device&, const PoolingForward<T>& a) {
       T most = T(-infinity);
       S total = S(0);
       for (Index c = 0; c < C; ++c) {
-        const T logit = logit_of<T>(a, b, n, c);
+        const T logit = logit_of(a.in, b, n, c);
         if (logit > most) most = logit;
       }
-      for (Index c = 0; c < C; ++c) total += S(power(logit_of<T>(a, b, n, c), most));
+      for (Index c = 0; c < C; ++c) total += S(power(logit_of(a.in, b, n, c), most));
       for (Index c = 0; c < C; ++c) {
         max(b, n, c) = most;
         sum(b, n, c) = T(total);
@@ -293,7 +294,7 @@ void forward_of_all(Device&, const PoolingForward<T>& a) {
         for (Index k = 0; k < K; ++k) {
           S average = S(0);
           for (Index c = 0; c < C; ++c) {
-            const S alpha = total == S(0) ? S(0) : S(power(logit_of<T>(a, b, n, c), most)) / total;
+            const S alpha = total == S(0) ? S(0) : S(power(logit_of(a.in, b, n, c), most)) / total;
             average += alpha * S(x(b, c, m, k));  // (pooling.25)
           }
           for (Index c = 0; c < C; ++c) out(b, c, m, k) = T(average);
@@ -307,7 +308,7 @@ void forward_of_all(Device&, const PoolingForward<T>& a) {
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  if (a.shape.causal) {
+  if (a.in.shape.causal) {
     forward_causal(device, a);
   } else {
     forward_of_all(device, a);
@@ -318,8 +319,8 @@ namespace {
 
 template <class Device, class T>
 void backward_global(Device& device, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, window, causal, payloads] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
@@ -330,7 +331,7 @@ void backward_global(Device& device, const PoolingBackward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      const T slope = slope_of(a.slope_n, n);
+      const T slope = slope_of(a.in.slope_n, n);
       S drift = 0, beta_next = 0;  // drift_c and beta_{c+1}: nothing follows the last position
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) adjoint(m, k) = 0;
@@ -340,7 +341,7 @@ void backward_global(Device& device, const PoolingBackward<T>& a) {
         const S total = S(sum(b, n, c)), most = S(max(b, n, c));
         const bool nothing = total == S(0);
         const S share = nothing ? S(0) : S(1) / total;
-        const S logit = S(logit_of<T>(a, b, n, c));
+        const S logit = S(logit_of(a.in, b, n, c));
         const S alpha = power(logit, most) * share;
         S beta = 0;
         if (c > 0) {
@@ -366,8 +367,8 @@ void backward_global(Device& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void backward_windowed(Device& device, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, w, causal, payloads] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto [B, C, N, K, w, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
@@ -379,7 +380,7 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      const T slope = slope_of(a.slope_n, n);
+      const T slope = slope_of(a.in.slope_n, n);
       for (Index c = 0; c < C; ++c) {
         // The windows that c lies in: down those that end in its block, up those that end in the next, [first, end).
         const Index seen_until = c + w < C ? c + w : C;
@@ -412,7 +413,7 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
           }
           // At most 1: logit_c is among the logits of each of these windows, so -top, the least of their maxima, is no
           // less. 0 for a masked position, and where no window is on this side.
-          const S weight = S(exp(logit_of<T>(a, b, n, c) + top));
+          const S weight = S(exp(logit_of(a.in, b, n, c) + top));
           for (Index m = n; m < payloads * N; m += N) {
             for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling.17)
           }
@@ -433,8 +434,8 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void backward_of_all(Device&, const PoolingBackward<T>& a) {
-  const auto [B, C, N, K, window, causal, payloads] = a.shape;
-  const auto x = heads(a.x_bch, a.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
@@ -448,7 +449,7 @@ void backward_of_all(Device&, const PoolingBackward<T>& a) {
         if (a.d_lse_bnc) d_lse += S(array(a.d_lse_bnc, N, C)(b, n, c));
       }
       const auto alpha_of = [&, b = b, n = n](Index c) {
-        return sum(b, n, c) == T(0) ? S(0) : S(power(logit_of<T>(a, b, n, c), max(b, n, c))) / S(sum(b, n, c));
+        return sum(b, n, c) == T(0) ? S(0) : S(power(logit_of(a.in, b, n, c), max(b, n, c))) / S(sum(b, n, c));
       };
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) {
@@ -473,9 +474,9 @@ void backward_of_all(Device&, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (!a.shape.causal) {
+  if (!a.in.shape.causal) {
     backward_of_all(device, a);
-  } else if (window_of(a.shape) < a.shape.C) {
+  } else if (window_of(a.in.shape) < a.in.shape.C) {
     backward_windowed(device, a);
   } else {
     backward_global(device, a);

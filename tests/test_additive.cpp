@@ -173,8 +173,10 @@ TEST_CASE("additive: against its definition", "[additive]") {
     };
     const auto mapped = [&](const Array<double>& x, const std::string& name) {
       Array<double> y(x.size());
-      linear_forward<PlainDevice, double>(
-          plain, {.out_bco = y.data(), .in_bci = x.data(), .weight_oi = tensor(name).data(), .BC = C, .I = D, .O = D});
+      linear_forward<PlainDevice, double>(plain, {.out_bco = y.data(),
+                                                  .in_bci = x.data(),
+                                                  .weight_oi = tensor(name).data(),
+                                                  .shape = {.BC = C, .I = D, .O = D}});
       return y;
     };
     const auto pooled = [&](const Array<double>& x, const std::string& name) {

@@ -278,13 +278,13 @@ TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cros
     const Result<float> apart = run<float>(device, logits_bcv, targets_bc, V, 0.1);
     const Array<Index> count = {apart.count};
     cross_entropy_backward<Device, float>(device, {.d_logits_bcv = logits_bcv.data(),
-                                                   .logits_bcv = logits_bcv.data(),
                                                    .lse_bc = apart.lse_bc.data(),
                                                    .count = count.data(),
-                                                   .targets_bc = targets_bc.data(),
-                                                   .label_smoothing = 0.1,
-                                                   .BC = BC,
-                                                   .V = V});
+                                                   .in = {.logits_bcv = logits_bcv.data(),
+                                                          .targets_bc = targets_bc.data(),
+                                                          .label_smoothing = 0.1,
+                                                          .BC = BC,
+                                                          .V = V}});
     wait_for(device);
     CHECK(logits_bcv == apart.d_logits_bcv);
   });

@@ -123,20 +123,11 @@ TEST_CASE("dropout: a part of a batch has the mask of its place in the batch", "
       Array<float> out(rest.size()), d_in(rest.size()), gated(rest.size()), d_pooled(rest.size()), d_gate(rest.size());
       dropout_forward<Device, float>(device, out.data(), ones.data(), nullptr, part, size);
       dropout_backward<Device, float>(device, d_in.data(), ones.data(), part, size);
-      gate_forward<Device, float>(device, {.out_bcd = gated.data(),
-                                           .pooled_bcd = ones.data(),
-                                           .gate_bcd = ones.data(),
-                                           .dropout = part,
-                                           .BC = 1,
-                                           .D = size});
-      gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
-                                            .d_gate_bcd = d_gate.data(),
-                                            .d_out_bcd = ones.data(),
-                                            .pooled_bcd = ones.data(),
-                                            .gate_bcd = ones.data(),
-                                            .dropout = part,
-                                            .BC = 1,
-                                            .D = size});
+      const GateInputs<float> in{
+          .pooled_bcd = ones.data(), .gate_bcd = ones.data(), .dropout = part, .BC = 1, .D = size};
+      gate_forward<Device, float>(device, {.out_bcd = gated.data(), .in = in});
+      gate_backward<Device, float>(
+          device, {.d_pooled_bcd = d_pooled.data(), .d_gate_bcd = d_gate.data(), .d_out_bcd = ones.data(), .in = in});
       wait_for(device);
       CHECK(out == rest);
       CHECK(d_in == rest);

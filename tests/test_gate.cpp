@@ -71,28 +71,20 @@ void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
   const Values<float> expected = run_forward<float>(layer, device, in);
+  const auto inputs = [&](const Values<float>& x) -> GateInputs<float> {
+    return {.pooled_bcd = x[1].data(), .gate_bcd = x[2].data(), .dropout = dropout, .BC = 9, .D = D};
+  };
   for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
     Values<float> at = in;
-    gate_forward<Device, float>(device, {.out_bcd = at[place].data(),
-                                         .residual_bcd = at[0].data(),
-                                         .pooled_bcd = at[1].data(),
-                                         .gate_bcd = at[2].data(),
-                                         .dropout = dropout,
-                                         .BC = 9,
-                                         .D = D});
+    gate_forward<Device, float>(device, {.out_bcd = at[place].data(), .residual_bcd = at[0].data(), .in = inputs(at)});
     wait_for(device);
     CHECK(at[place] == expected[0]);
   }
   const Values<double> apart = run_backward<float>(layer, device, in, d_out);
   Array<float> d_pooled = d_out[0], d_gate(in[2].size());
-  gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
-                                        .d_gate_bcd = d_gate.data(),
-                                        .d_out_bcd = d_pooled.data(),
-                                        .pooled_bcd = in[1].data(),
-                                        .gate_bcd = in[2].data(),
-                                        .dropout = dropout,
-                                        .BC = 9,
-                                        .D = D});
+  gate_backward<Device, float>(
+      device,
+      {.d_pooled_bcd = d_pooled.data(), .d_gate_bcd = d_gate.data(), .d_out_bcd = d_pooled.data(), .in = inputs(in)});
   wait_for(device);
   const Values<double> in_place = converted<double>(Values<float>{d_pooled, d_gate});
   CHECK(in_place[0] == apart[1]);

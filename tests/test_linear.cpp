@@ -56,23 +56,17 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
                                        .in_bci = in[0].data(),
                                        .weight_oi = in[1].data(),
                                        .bias_o = in[3].data(),
-                                       .BC = M,
-                                       .I = K,
-                                       .O = N});
+                                       .shape = {.BC = M, .I = K, .O = N}});
     linear_backward_input<Device, T>(device, {.d_in_bci = out[1].data(),
                                               .d_out_bco = in[2].data(),
                                               .weight_oi = in[1].data(),
-                                              .BC = M,
-                                              .I = K,
-                                              .O = N,
+                                              .shape = {.BC = M, .I = K, .O = N},
                                               .accumulate = true});
     linear_backward_weight<Device, T>(device, {.d_weight_oi = out[2].data(),
                                                .d_bias_o = out[3].data(),
                                                .d_out_bco = in[2].data(),
                                                .in_bci = in[0].data(),
-                                               .BC = M,
-                                               .I = K,
-                                               .O = N});
+                                               .shape = {.BC = M, .I = K, .O = N}});
     return converted<double>(out);
   };
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
@@ -203,13 +197,12 @@ TEST_CASE("linear: on the GPU, so many rows that chunks of a bias's gradient gro
     }
     const Array<float> in_bci(d_out_bco.size(), 1.0f);
     Array<float> d_weight_oi(1, 0.25f), d_bias_o(1, 0.25f);
-    linear_backward_weight<std::remove_reference_t<decltype(device)>, float>(device, {.d_weight_oi = d_weight_oi.data(),
-                                                                                      .d_bias_o = d_bias_o.data(),
-                                                                                      .d_out_bco = d_out_bco.data(),
-                                                                                      .in_bci = in_bci.data(),
-                                                                                      .BC = BC,
-                                                                                      .I = 1,
-                                                                                      .O = 1});
+    linear_backward_weight<std::remove_reference_t<decltype(device)>, float>(device,
+                                                                             {.d_weight_oi = d_weight_oi.data(),
+                                                                              .d_bias_o = d_bias_o.data(),
+                                                                              .d_out_bco = d_out_bco.data(),
+                                                                              .in_bci = in_bci.data(),
+                                                                              .shape = {.BC = BC, .I = 1, .O = 1}});
     wait_for(device);
     CHECK(d_weight_oi[0] == expected);
     CHECK(d_bias_o[0] == expected);

@@ -125,8 +125,8 @@ TEST_CASE("metric attention: scores are the packed double sum", "[metric_attenti
   const Values<double> in = random_values(layer.inputs(), 1);
   Array<double> key_ch(in[0].size());
   CpuDevice<Isa::baseline> device(1);
-  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_ch.data(), in[0].data(), in[1].data(),
-                                                       MetricForm::packed, C, N, K);
+  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_ch.data(),
+                                                       {in[0].data(), in[1].data(), MetricForm::packed, C, N, K});
   for (Index n = 0; n < N; ++n) {
     for (Index c = 0; c < C; ++c) {
       for (Index other = 0; other < C; ++other) {
@@ -152,10 +152,9 @@ TEST_CASE("metric attention: a full metric acts on the key", "[metric_attention]
   const Array<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
   Array<double> key_h(2), query_h(2);
   CpuDevice<Isa::baseline> device(1);
-  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_h.data(), project_h.data(), metric_kk.data(),
-                                                       MetricForm::full, 1, 1, 2);
-  metric_query_step<CpuDevice<Isa::baseline>, double>(device, query_h.data(), project_h.data(), metric_kk.data(),
-                                                      MetricForm::full, 1, 2);
+  const MetricKeyInputs<double> one_row{project_h.data(), metric_kk.data(), MetricForm::full, 1, 1, 2};
+  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_h.data(), one_row);
+  metric_query_step<CpuDevice<Isa::baseline>, double>(device, query_h.data(), one_row);
   CHECK(key_h == Array<double>{21, 43});
   CHECK(query_h == Array<double>{31, 42});
 }
@@ -166,8 +165,8 @@ TEST_CASE("metric attention: a metric of one is dot-product attention of p with 
   in[1] = {1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1};
   Array<double> key_bch(in[0].size());
   CpuDevice<Isa::baseline> device(1);
-  metric_key_forward<CpuDevice<Isa::baseline>, double>(device, key_bch.data(), in[0].data(), in[1].data(),
-                                                       MetricForm::packed, layer.B * layer.C, layer.N, layer.K);
+  metric_key_forward<CpuDevice<Isa::baseline>, double>(
+      device, key_bch.data(), {in[0].data(), in[1].data(), MetricForm::packed, layer.B * layer.C, layer.N, layer.K});
   CHECK(key_bch == in[0]);
 }
 
@@ -176,8 +175,8 @@ Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const V
   Values<T> out = {Array<T>(in[0].size())};
   Array<T> query_h(size_of(layer.H()));
   for (Index c = 0; c < layer.C; ++c) {
-    metric_query_step<Device, T>(device, query_h.data(), in[0].data() + c * layer.H(), in[1].data(), layer.form,
-                                 layer.N, layer.K);
+    metric_query_step<Device, T>(device, query_h.data(),
+                                 {in[0].data() + c * layer.H(), in[1].data(), layer.form, 1, layer.N, layer.K});
     attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
                                        .query_h = query_h.data(),
                                        .key_ch = in[0].data(),
@@ -266,8 +265,8 @@ TEST_CASE("metric attention: the worked example of the chapter", "[metric_attent
             {2, 12, 3});
 
       Array<T> query_h(4);
-      metric_query_step<std::remove_reference_t<decltype(device)>, T>(device, query_h.data(), a.in[0].data() + 4,
-                                                                      a.in[1].data(), form, 1, 4);
+      metric_query_step<std::remove_reference_t<decltype(device)>, T>(
+          device, query_h.data(), {a.in[0].data() + 4, a.in[1].data(), form, 1, 1, 4});
       wait_for(device);
       close("query of a step", converted<double>(Values<T>{query_h})[0], {0, 2 * log2, 0, 0});
     }
@@ -340,7 +339,7 @@ TEST_CASE("metric attention: the query of one step", "[metric_attention][gpu]") 
       const std::vector<Slot> slots = {activation("project_h", {N * K}), weight("metric", {metric_count(form, N, K)})};
       const auto query = [&, N = N, K = K]<class T, class Device>(Device& device, const Values<T>& in) {
         Values<T> query_h = {Array<T>(size_of(N * K))};
-        metric_query_step<Device, T>(device, query_h[0].data(), in[0].data(), in[1].data(), form, N, K);
+        metric_query_step<Device, T>(device, query_h[0].data(), {in[0].data(), in[1].data(), form, 1, N, K});
         wait_for(device);
         return converted<double>(query_h);
       };
@@ -373,8 +372,8 @@ TEST_CASE("metric_attention: a step has the same bits wherever its rows lie", "[
         for (Index k = 0; k < K; ++k) rows[static_cast<std::size_t>(k)] = static_cast<float>(values[std::size_t(k)]);
         for (std::size_t l = static_cast<std::size_t>(K); l < values.size(); ++l)
           metric.push_back(static_cast<float>(values[l]));
-        metric_query_step<Device, float>(device, rows.data() + distance, rows.data(), metric.data(), MetricForm::packed,
-                                         1, K);
+        metric_query_step<Device, float>(device, rows.data() + distance,
+                                         {rows.data(), metric.data(), MetricForm::packed, 1, 1, K});
         queries.emplace_back(rows.begin() + distance, rows.end());
         CHECK(queries.back() == queries.front());
       }

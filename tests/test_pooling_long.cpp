@@ -169,9 +169,7 @@ TEST_CASE("pooling: one large weight and many small ones, in a thousand chunks",
           PoolingForward<float> pass{.out_bch = out_ck.data(),
                                      .max_bnc = max_c.data(),
                                      .sum_bnc = sum_c.data(),
-                                     .logit_bnc = logit_c.data(),
-                                     .x_bch = x_ck.data(),
-                                     .shape = {1, C, 1, K}};
+                                     .in = {.logit_bnc = logit_c.data(), .x_bch = x_ck.data(), .shape = {1, C, 1, K}}};
           if (i > 0) pass.first = {rest_n.data(), rest_k.data()};
           pass.last = {left_n.data(), left_k.data()};
           pooling_forward<Device, float>(device, pass);

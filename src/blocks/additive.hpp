@@ -101,7 +101,7 @@ class AdditiveBlock : public Block<Device, T> {
     T* d_P_bcd = d_p_bcd;
     T* d_h_bcd = d_r_bcd;
 
-    gate_backward(device, d_u_bcd, d_v_bcd, d_x_bcd, u_bcd(), v_bcd(), u_dropout(pass), BC);  // (additive.13)
+    gate_backward(device, d_u_bcd, d_v_bcd, d_x_bcd, u_and_v(pass));  // (additive.13)
     const T* t_bcd = mid_norm_.normed(device, d_r_bcd, r_bcd_, BC);
     {
       typename Device::Scope logits(device.workspace);
@@ -110,7 +110,7 @@ class AdditiveBlock : public Block<Device, T> {
       second_.logits_backward(device, d_t, d_e_bnc, {t_bcd}, pass);           // (additive.15)
     }
     mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.16)
-    gate_backward(device, d_p_bcd, d_k_bcd, d_r_bcd, p_bcd(), k_bcd(), p_dropout(pass), BC);     // (additive.17)
+    gate_backward(device, d_p_bcd, d_k_bcd, d_r_bcd, p_and_k(pass));                             // (additive.17)
     if (projection_) {
       const T* z_bcd = dropped_bcd_ ? dropped_bcd_ : drop(device, d_z_bcd, pass);
       mix_.backward_weight(device, d_p_bcd, z_bcd, BC);                                 // (additive.18)
@@ -176,14 +176,14 @@ class AdditiveBlock : public Block<Device, T> {
       const T* z_bcd = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass);  // (additive.5)
       mix_.forward(device, mixed_bcd_, z_bcd, BC);                                // (additive.6)
     }
-    gate(device, r_bcd_, h_bcd, p_bcd(), k_bcd(), p_dropout(pass), BC);  // (additive.7)
-    const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);     // (additive.8)
-    second_.logits(device, {t_bcd}, pass);                               // (additive.9)
-    pool(second_, {t_bcd});                                              // (additive.10)
+    gate(device, r_bcd_, h_bcd, p_and_k(pass));                       // (additive.7)
+    const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);  // (additive.8)
+    second_.logits(device, {t_bcd}, pass);                            // (additive.9)
+    pool(second_, {t_bcd});                                           // (additive.10)
     if (!skip_normed_) {
-      gate(device, out_bcd, around(in_bcd), u_bcd(), v_bcd(), u_dropout(pass), BC);  // (additive.11)
+      gate(device, out_bcd, around(in_bcd), u_and_v(pass));  // (additive.11)
     } else {
-      gate(device, out_bcd, r_bcd_, u_bcd(), v_bcd(), u_dropout(pass), BC);  // (additive.12)
+      gate(device, out_bcd, r_bcd_, u_and_v(pass));  // (additive.12)
     }
   }
 
@@ -193,31 +193,17 @@ class AdditiveBlock : public Block<Device, T> {
     return z_bcd;
   }
 
-  // out = residual + dropout(pooled) gate, where the gate, k or v, is a slice of a row of q, k and v.
-  void gate(Device& device, T* out_bcd, const T* residual_bcd, const T* pooled_bcd, const T* gate_bcd,
-            const Dropout& dropout, Index BC) const {
-    gate_forward<Device, T>(device, {.out_bcd = out_bcd,
-                                     .residual_bcd = residual_bcd,
-                                     .pooled_bcd = pooled_bcd,
-                                     .gate_bcd = gate_bcd,
-                                     .gate_stride = qkv_size_,
-                                     .dropout = dropout,
-                                     .BC = BC,
-                                     .D = D_});
+  // out = residual + dropout(pooled) gate
+  void gate(Device& device, T* out_bcd, const T* residual_bcd, const GateInputs<T>& in) const {
+    gate_forward<Device, T>(device, {.out_bcd = out_bcd, .residual_bcd = residual_bcd, .in = in});
   }
-
-  void gate_backward(Device& device, T* d_pooled_bcd, T* d_gate_bcd, const T* d_out_bcd, const T* pooled_bcd,
-                     const T* gate_bcd, const Dropout& dropout, Index BC) const {
+  void gate_backward(Device& device, T* d_pooled_bcd, T* d_gate_bcd, const T* d_out_bcd,
+                     const GateInputs<T>& in) const {
     abh::gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
                                            .d_gate_bcd = d_gate_bcd,
                                            .d_gate_stride = qkv_size_,
                                            .d_out_bcd = d_out_bcd,
-                                           .pooled_bcd = pooled_bcd,
-                                           .gate_bcd = gate_bcd,
-                                           .gate_stride = qkv_size_,
-                                           .dropout = dropout,
-                                           .BC = BC,
-                                           .D = D_});
+                                           .in = in});
   }
 
   Names maps() const { return own_values_ ? Names{"query_dd", "key_dd", "value_dd"} : Names{"query_dd", "key_dd"}; }
@@ -227,9 +213,24 @@ class AdditiveBlock : public Block<Device, T> {
   const T* v_bcd() const { return own_values_ ? qkv_bcq_ + 2 * D_ : qkv_bcq_; }
   const T* u_bcd() const { return second_.out_bch(); }
 
-  // What the first gate takes for p. Without projection it drops elements of P itself.
-  const T* p_bcd() const { return projection_ ? mixed_bcd_ : first_.out_bch(); }
-  Dropout p_dropout(const Pass& pass) const { return projection_ ? Dropout{} : P_dropout(pass); }
+  // What the two gates read: p or u, and k or v, which are slices of a row of q, k and v. Without projection the first
+  // takes P for p, and drops elements of it itself.
+  GateInputs<T> p_and_k(const Pass& pass) const {
+    return {.pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bch(),
+            .gate_bcd = k_bcd(),
+            .gate_stride = qkv_size_,
+            .dropout = projection_ ? Dropout{} : P_dropout(pass),
+            .BC = pass.BC(),
+            .D = D_};
+  }
+  GateInputs<T> u_and_v(const Pass& pass) const {
+    return {.pooled_bcd = u_bcd(),
+            .gate_bcd = v_bcd(),
+            .gate_stride = qkv_size_,
+            .dropout = u_dropout(pass),
+            .BC = pass.BC(),
+            .D = D_};
+  }
   Dropout P_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer, D_); }
   Dropout u_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second, D_); }
 

@@ -132,13 +132,13 @@ class LeapBlock : public Block<Device, T> {
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
     const Index BC = pass.BC();
-    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);    // (leap.1)
-    maps_.forward(device, row_bcq_, h_bcd, BC);                     // (leap.2)
-    rescale_.forward(device, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.3)
-    logits(device, pass);                                           // (leap.4)
-    pool(pooling_);                                                 // (leap.5)
-    gate(device, out_bcd, pass);                                    // (leap.6)
-    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);      // (leap.7)
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);                               // (leap.1)
+    maps_.forward(device, row_bcq_, h_bcd, BC);                                                // (leap.2)
+    rescale_.forward(device, row_bcq_ + first_rescaled_ * D_, BC);                             // (leap.3)
+    leap_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_, .in = logits_in(pass)});  // (leap.4)
+    pool(pooling_);                                                                            // (leap.5)
+    leap_gate_forward<Device, T>(device, {.out_bch = out_bcd, .in = gate_in(pass)});           // (leap.6)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                 // (leap.7)
   }
 
   // A row is query, focus, key and value side by side, D channels each. Keys and values are what is pooled.
@@ -152,17 +152,16 @@ class LeapBlock : public Block<Device, T> {
     return (config.rescale > 0 ? 3 : 0) + (config.leap.normed_values ? 1 : 0);
   }
 
-  void logits(Device& device, const Pass& pass) {
-    leap_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_,
-                                            .focus_bch = focus_bcd(),
-                                            .key_bch = key_bcd(),
-                                            .stride = row_size(),
-                                            .form = form_,
-                                            .scale = scale_,
-                                            .B = pass.B,
-                                            .C = pass.C,
-                                            .N = N_,
-                                            .K = K_});
+  LeapLogitsInputs<T> logits_in(const Pass& pass) const {
+    return {.focus_bch = focus_bcd(),
+            .key_bch = key_bcd(),
+            .stride = row_size(),
+            .form = form_,
+            .scale = scale_,
+            .B = pass.B,
+            .C = pass.C,
+            .N = N_,
+            .K = K_};
   }
 
   void logits_backward(Device& device, T* d_row_bcq, const Accum<T>* d_logit_bnc, const Pass& pass) {
@@ -171,29 +170,20 @@ class LeapBlock : public Block<Device, T> {
                                              .d_stride = row_size(),
                                              .d_logit_bnc = d_logit_bnc,
                                              .logit_bnc = logit_bnc_,
-                                             .focus_bch = focus_bcd(),
-                                             .key_bch = key_bcd(),
-                                             .stride = row_size(),
-                                             .form = form_,
-                                             .scale = scale_,
-                                             .B = pass.B,
-                                             .C = pass.C,
-                                             .N = N_,
-                                             .K = K_});
+                                             .in = logits_in(pass)});
   }
 
-  void gate(Device& device, T* y_bcd, const Pass& pass) {
-    leap_gate_forward<Device, T>(device, {.out_bch = y_bcd,
-                                          .query_bch = row_bcq_,
-                                          .query_stride = row_size(),
-                                          .pooled_bcq = pooling_.out_bch(),
-                                          .max_bnc = pooling_.max_bnc(),
-                                          .sum_bnc = pooling_.sum_bnc(),
-                                          .scale = scale_,
-                                          .B = pass.B,
-                                          .C = pass.C,
-                                          .N = N_,
-                                          .K = K_});
+  LeapGateInputs<T> gate_in(const Pass& pass) const {
+    return {.query_bch = row_bcq_,
+            .query_stride = row_size(),
+            .pooled_bcq = pooling_.out_bch(),
+            .max_bnc = pooling_.max_bnc(),
+            .sum_bnc = pooling_.sum_bnc(),
+            .scale = scale_,
+            .B = pass.B,
+            .C = pass.C,
+            .N = N_,
+            .K = K_};
   }
 
   void gate_backward(Device& device, T* d_row_bcq, T* d_pooled_bcq, Accum<T>* d_lse_bnc, const T* d_y_bcd,
@@ -203,16 +193,7 @@ class LeapBlock : public Block<Device, T> {
                                            .d_pooled_bcq = d_pooled_bcq,
                                            .d_lse_bnc = d_lse_bnc,
                                            .d_out_bch = d_y_bcd,
-                                           .query_bch = row_bcq_,
-                                           .query_stride = row_size(),
-                                           .pooled_bcq = pooling_.out_bch(),
-                                           .max_bnc = pooling_.max_bnc(),
-                                           .sum_bnc = pooling_.sum_bnc(),
-                                           .scale = scale_,
-                                           .B = pass.B,
-                                           .C = pass.C,
-                                           .N = N_,
-                                           .K = K_});
+                                           .in = gate_in(pass)});
   }
 
   Index D_, N_, K_;

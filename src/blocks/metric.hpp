@@ -70,10 +70,10 @@ class MetricBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
-    metric_key_forward<Device, T>(device, key_bch_, p_bch_, metric_.value, form_, pass.BC(), N_, K_);  // (metric.3)
-    rotary_.forward(device, query_bch_, p_bch_, pass);                                                 // (metric.16)
-    rotary_.forward(device, key_bch_, key_bch_, pass);                                                 // (metric.17)
-    core_.forward(device, rows(), pass);                                                               // (metric.4)
+    metric_key_forward<Device, T>(device, key_bch_, inputs(p_bch_, pass.BC()));  // (metric.3)
+    rotary_.forward(device, query_bch_, p_bch_, pass);                           // (metric.16)
+    rotary_.forward(device, key_bch_, key_bch_, pass);                           // (metric.17)
+    core_.forward(device, rows(), pass);                                         // (metric.4)
     leave(device, out_bcd, in_bcd, pass);
   }
 
@@ -116,12 +116,12 @@ class MetricBlock : public Block<Device, T> {
     if (rotary_.present()) {
       // Turned by its own position, a key is no longer what the matrix makes of p: it has a cache.
       T* key_h = core_.key_h(position);
-      metric_key_forward<Device, T>(device, key_h, p_h, metric_.value, form_, 1, N_, K_);
+      metric_key_forward<Device, T>(device, key_h, inputs(p_h, 1));
       rotary_.forward(device, query_bch_, p_h, step_at(position));
       rotary_.forward(device, key_h, key_h, step_at(position));
       core_.step(device, query_bch_, position + 1);
     } else {
-      metric_query_step<Device, T>(device, key_bch_, p_h, metric_.value, form_, N_, K_);
+      metric_query_step<Device, T>(device, key_bch_, inputs(p_h, 1));
       core_.step(device, key_bch_, position + 1);
     }
     leave(device, out_d, in_d, one_position);
@@ -159,16 +159,11 @@ class MetricBlock : public Block<Device, T> {
 
   QueryKeyValue<const T> rows() const { return {query_bch_, key_bch_, p_bch_}; }
 
-  void backward_key(Device& device, T* d_p_bch, const T* d_key_bch, Index BC) {
-    metric_key_backward<Device, T>(device, {.d_project_bch = d_p_bch,
-                                            .d_metric = metric_.gradient,
-                                            .d_key_bch = d_key_bch,
-                                            .project_bch = p_bch_,
-                                            .metric = metric_.value,
-                                            .form = form_,
-                                            .BC = BC,
-                                            .N = N_,
-                                            .K = K_});
+  MetricKeyInputs<T> inputs(const T* p_bch, Index BC) const { return {p_bch, metric_.value, form_, BC, N_, K_}; }
+  void backward_key(Device& device, T* d_p_bch, const T* d_key_bch, Index BC) const {
+    metric_key_backward<Device, T>(
+        device,
+        {.d_project_bch = d_p_bch, .d_metric = metric_.gradient, .d_key_bch = d_key_bch, .in = inputs(p_bch_, BC)});
   }
 
   Index D_, N_, K_, H_;

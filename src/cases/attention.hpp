@@ -42,55 +42,51 @@ struct AttentionCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    AttentionForward<T> pass{};
-    pass.out_bch = a.out[0].data();
-    pass.lse_bnc = a.saved[0].data();
-    set_inputs(pass, a);
-    attention_forward<Device, T>(device, pass);
+    attention_forward<Device, T>(device,
+                                 {.out_bch = a.out[0].data(), .lse_bnc = a.saved[0].data(), .in = inputs_of<T>(a)});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    AttentionBackward<T> pass{};
-    pass.d_query_bch = part(a.d_in, 3);
-    pass.d_key_bsh = part(a.d_in, 4);
-    pass.d_value_bsh = part(a.d_in, 5);
-    pass.d_query_stride = stride(3);
-    pass.d_key_stride = stride(4);
-    pass.d_value_stride = stride(5);
-    pass.d_out_bch = a.d_out[0].data();
-    pass.out_bch = a.out[0].data();
-    pass.lse_bnc = a.saved[0].data();
-    set_inputs(pass, a);
-    attention_backward<Device, T>(device, pass);
+    attention_backward<Device, T>(device, {.d_query_bch = part(a.d_in, 3),
+                                           .d_key_bsh = part(a.d_in, 4),
+                                           .d_value_bsh = part(a.d_in, 5),
+                                           .d_query_stride = stride(3),
+                                           .d_key_stride = stride(4),
+                                           .d_value_stride = stride(5),
+                                           .d_out_bch = a.d_out[0].data(),
+                                           .out_bch = a.out[0].data(),
+                                           .lse_bnc = a.saved[0].data(),
+                                           .in = inputs_of<T>(a)});
   }
 
   // weight_bncs, after forward; on the plain device.
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void weights(Device& device, T* weight_bncs, Arrays& a) const {
-    AttentionForward<T> pass{};
-    pass.lse_bnc = a.saved[0].data();
-    set_inputs(pass, a);
-    attention_weights<Device, T>(device, weight_bncs, pass);
+    attention_weights<Device, T>(device, weight_bncs, a.saved[0].data(), inputs_of<T>(a));
   }
 
  private:
-  // What both passes read.
-  template <class Pass, class Arrays>
-  void set_inputs(Pass& pass, Arrays& a) const {
-    pass.query_bch = part(a.in, 0);
-    pass.key_bsh = part(a.in, 1);
-    pass.value_bsh = part(a.in, 2);
-    pass.query_stride = stride(0);
-    pass.key_stride = stride(1);
-    pass.value_stride = stride(2);
-    pass.sight = {.causal = causal, .offset = offset, .reach = reach, .mask_bs = mask_bs, .distances = distances};
-    if (distances > 0) pass.sight.distance_bias_nc = a.in.back().data();
-    pass.scale = scale;
-    pass.B = B;
-    pass.C = C;
-    pass.S = keys();
-    pass.N = N;
-    pass.K = K;
+  template <class T, class Arrays>
+  AttentionInputs<T> inputs_of(Arrays& a) const {
+    return {.query_bch = part(a.in, 0),
+            .key_bsh = part(a.in, 1),
+            .value_bsh = part(a.in, 2),
+            .query_stride = stride(0),
+            .key_stride = stride(1),
+            .value_stride = stride(2),
+            .sight = sight_of<Accum<T>>(a),
+            .scale = scale,
+            .B = B,
+            .C = C,
+            .S = keys(),
+            .N = N,
+            .K = K};
+  }
+  template <class A, class Arrays>
+  Sight<A> sight_of(Arrays& a) const {
+    Sight<A> sight{.causal = causal, .offset = offset, .reach = reach, .mask_bs = mask_bs, .distances = distances};
+    if (distances > 0) sight.distance_bias_nc = a.in.back().data();
+    return sight;
   }
 };
 

@@ -31,22 +31,19 @@ struct CrossEntropyCase {
                                               .lse_bc = a.saved[0].data(),
                                               .count = count,
                                               .best_bc = best_bc,
-                                              .logits_bcv = a.in[0].data(),
-                                              .targets_bc = targets_bc,
-                                              .label_smoothing = label_smoothing,
-                                              .BC = BC,
-                                              .V = V});
+                                              .in = inputs_of<T>(a)});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    cross_entropy_backward<Device, T>(device, {.d_logits_bcv = a.d_in[0].data(),
-                                               .logits_bcv = a.in[0].data(),
-                                               .lse_bc = a.saved[0].data(),
-                                               .count = count,
-                                               .targets_bc = targets_bc,
-                                               .label_smoothing = label_smoothing,
-                                               .BC = BC,
-                                               .V = V});
+    cross_entropy_backward<Device, T>(
+        device, {.d_logits_bcv = a.d_in[0].data(), .lse_bc = a.saved[0].data(), .count = count, .in = inputs_of<T>(a)});
+  }
+
+ private:
+  template <class T, class Arrays>
+  CrossEntropyInputs<T> inputs_of(Arrays& a) const {
+    return {
+        .logits_bcv = a.in[0].data(), .targets_bc = targets_bc, .label_smoothing = label_smoothing, .BC = BC, .V = V};
   }
 };
 

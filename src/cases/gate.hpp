@@ -20,34 +20,30 @@ struct GateCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    GateForward<T> pass{};
-    pass.out_bcd = a.out[0].data();
-    pass.residual_bcd = residual ? a.in[0].data() : nullptr;
-    set_inputs(pass, a);
-    gate_forward<Device, T>(device, pass);
+    gate_forward<Device, T>(
+        device,
+        {.out_bcd = a.out[0].data(), .residual_bcd = residual ? a.in[0].data() : nullptr, .in = inputs_of<T>(a)});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    GateBackward<T> pass{};
-    pass.d_pooled_bcd = a.d_in[1].data();
-    pass.d_gate_bcd = a.d_in[2].data();
-    pass.d_gate_stride = stride_with(D, d_gap);
-    pass.d_out_bcd = a.d_out[0].data();
-    set_inputs(pass, a);
-    if (residual) device.copy(static_cast<T*>(a.d_in[0].data()), pass.d_out_bcd, BC * D);
-    gate_backward<Device, T>(device, pass);
+    const T* d_out_bcd = a.d_out[0].data();
+    if (residual) device.copy(static_cast<T*>(a.d_in[0].data()), d_out_bcd, BC * D);
+    gate_backward<Device, T>(device, {.d_pooled_bcd = a.d_in[1].data(),
+                                      .d_gate_bcd = a.d_in[2].data(),
+                                      .d_gate_stride = stride_with(D, d_gap),
+                                      .d_out_bcd = d_out_bcd,
+                                      .in = inputs_of<T>(a)});
   }
 
  private:
-  // What both passes read.
-  template <class Pass, class Arrays>
-  void set_inputs(Pass& pass, Arrays& a) const {
-    pass.pooled_bcd = a.in[1].data();
-    pass.gate_bcd = a.in[2].data();
-    pass.gate_stride = stride_with(D, gap);
-    pass.dropout = dropout;
-    pass.BC = BC;
-    pass.D = D;
+  template <class T, class Arrays>
+  GateInputs<T> inputs_of(Arrays& a) const {
+    return {.pooled_bcd = a.in[1].data(),
+            .gate_bcd = a.in[2].data(),
+            .gate_stride = stride_with(D, gap),
+            .dropout = dropout,
+            .BC = BC,
+            .D = D};
   }
 };
 

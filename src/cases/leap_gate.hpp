@@ -25,37 +25,31 @@ struct LeapGateCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    LeapGateForward<T> pass{};
-    pass.out_bch = a.out[0].data();
-    set_inputs(pass, a);
-    leap_gate_forward<Device, T>(device, pass);
+    leap_gate_forward<Device, T>(device, {.out_bch = a.out[0].data(), .in = inputs_of<T>(a)});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    LeapGateBackward<T> pass{};
-    pass.d_query_bch = a.d_in[0].data();
-    pass.d_query_stride = stride_with(N * K, d_gap);
-    pass.d_pooled_bcq = a.d_in[1].data();
-    pass.d_lse_bnc = a.d_in[2].data();
-    pass.d_out_bch = a.d_out[0].data();
-    set_inputs(pass, a);
-    leap_gate_backward<Device, T>(device, pass);
+    leap_gate_backward<Device, T>(device, {.d_query_bch = a.d_in[0].data(),
+                                           .d_query_stride = stride_with(N * K, d_gap),
+                                           .d_pooled_bcq = a.d_in[1].data(),
+                                           .d_lse_bnc = a.d_in[2].data(),
+                                           .d_out_bch = a.d_out[0].data(),
+                                           .in = inputs_of<T>(a)});
   }
 
  private:
-  // What both passes read.
-  template <class Pass, class Arrays>
-  void set_inputs(Pass& pass, Arrays& a) const {
-    pass.query_bch = a.in[0].data();
-    pass.query_stride = stride_with(N * K, gap);
-    pass.pooled_bcq = a.in[1].data();
-    pass.max_bnc = a.in[2].data();
-    pass.sum_bnc = a.in[3].data();
-    pass.scale = scale;
-    pass.B = B;
-    pass.C = C;
-    pass.N = N;
-    pass.K = K;
+  template <class T, class Arrays>
+  LeapGateInputs<T> inputs_of(Arrays& a) const {
+    return {.query_bch = a.in[0].data(),
+            .query_stride = stride_with(N * K, gap),
+            .pooled_bcq = a.in[1].data(),
+            .max_bnc = a.in[2].data(),
+            .sum_bnc = a.in[3].data(),
+            .scale = scale,
+            .B = B,
+            .C = C,
+            .N = N,
+            .K = K};
   }
 };
 

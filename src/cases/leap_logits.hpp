@@ -25,36 +25,30 @@ struct LeapLogitsCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    LeapLogitsForward<T> pass{};
-    pass.logit_bnc = a.out[0].data();
-    set_inputs(pass, a);
-    leap_logits_forward<Device, T>(device, pass);
+    leap_logits_forward<Device, T>(device, {.logit_bnc = a.out[0].data(), .in = inputs_of<T>(a)});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    LeapLogitsBackward<T> pass{};
-    pass.d_focus_bch = a.d_in[0].data();
-    pass.d_key_bch = a.d_in[1].data();
-    pass.d_stride = stride_with(N * K, d_gap);
-    pass.d_logit_bnc = a.d_out[0].data();
-    pass.logit_bnc = a.out[0].data();
-    set_inputs(pass, a);
-    leap_logits_backward<Device, T>(device, pass);
+    leap_logits_backward<Device, T>(device, {.d_focus_bch = a.d_in[0].data(),
+                                             .d_key_bch = a.d_in[1].data(),
+                                             .d_stride = stride_with(N * K, d_gap),
+                                             .d_logit_bnc = a.d_out[0].data(),
+                                             .logit_bnc = a.out[0].data(),
+                                             .in = inputs_of<T>(a)});
   }
 
  private:
-  // What both passes read.
-  template <class Pass, class Arrays>
-  void set_inputs(Pass& pass, Arrays& a) const {
-    pass.focus_bch = a.in[0].data();
-    pass.key_bch = a.in[1].data();
-    pass.stride = stride_with(N * K, gap);
-    pass.form = form;
-    pass.scale = scale;
-    pass.B = B;
-    pass.C = C;
-    pass.N = N;
-    pass.K = K;
+  template <class T, class Arrays>
+  LeapLogitsInputs<T> inputs_of(Arrays& a) const {
+    return {.focus_bch = a.in[0].data(),
+            .key_bch = a.in[1].data(),
+            .stride = stride_with(N * K, gap),
+            .form = form,
+            .scale = scale,
+            .B = B,
+            .C = C,
+            .N = N,
+            .K = K};
   }
 };
 

@@ -23,45 +23,37 @@ struct LinearCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    LinearForward<T> map{};
-    map.out_bco = a.out[0].data();
-    map.in_bci = a.in[0].data();
-    map.weight_oi = a.in[1].data();
-    map.bias_o = bias ? a.in[2].data() : nullptr;
-    set_sizes(map, accumulate ? 2 * scale : scale);
-    linear_forward<Device, T>(device, map);
+    linear_forward<Device, T>(device, {.out_bco = a.out[0].data(),
+                                       .in_bci = a.in[0].data(),
+                                       .weight_oi = a.in[1].data(),
+                                       .bias_o = bias ? a.in[2].data() : nullptr,
+                                       .shape = shape(),
+                                       .scale = scale_of_all()});
   }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    LinearBackwardInput<T> to_input{};
-    to_input.d_in_bci = a.d_in[0].data();
-    to_input.d_out_bco = a.d_out[0].data();
-    to_input.weight_oi = a.in[1].data();
-    set_sizes(to_input, scale);
+    LinearBackwardInput<T> to_input{.d_in_bci = a.d_in[0].data(),
+                                    .d_out_bco = a.d_out[0].data(),
+                                    .weight_oi = a.in[1].data(),
+                                    .shape = shape(),
+                                    .scale = scale};
     linear_backward_input<Device, T>(device, to_input);
     to_input.accumulate = accumulate;
     if (accumulate) linear_backward_input<Device, T>(device, to_input);
-    LinearBackwardWeight<T> to_weight{};
-    to_weight.d_weight_oi = a.d_in[1].data();
-    to_weight.d_bias_o = bias ? a.d_in[2].data() : nullptr;
-    to_weight.d_out_bco = a.d_out[0].data();
-    to_weight.in_bci = a.in[0].data();
-    set_sizes(to_weight, accumulate ? 2 * scale : scale);
-    linear_backward_weight<Device, T>(device, to_weight);
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = a.d_in[1].data(),
+                                               .d_bias_o = bias ? a.d_in[2].data() : nullptr,
+                                               .d_out_bco = a.d_out[0].data(),
+                                               .in_bci = a.in[0].data(),
+                                               .shape = shape(),
+                                               .scale = scale_of_all()});
   }
 
  private:
-  // What every pass is told.
-  template <class Pass>
-  void set_sizes(Pass& pass, double factor) const {
-    pass.BC = BC;
-    pass.I = I;
-    pass.O = O;
-    pass.in_stride = stride_with(I, in_gap);
-    pass.out_stride = stride_with(O, out_gap);
-    pass.scale = factor;
+  LinearShape shape() const {
+    return {.BC = BC, .I = I, .O = O, .in_stride = stride_with(I, in_gap), .out_stride = stride_with(O, out_gap)};
   }
+  double scale_of_all() const { return accumulate ? 2 * scale : scale; }
 };
 
 }  // namespace abh

@@ -19,19 +19,20 @@ struct MetricKeyCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    metric_key_forward<Device, T>(device, a.out[0].data(), a.in[0].data(), a.in[1].data(), form, BC, N, K);
+    metric_key_forward<Device, T>(device, a.out[0].data(), inputs_of<T>(a));
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
     metric_key_backward<Device, T>(device, {.d_project_bch = a.d_in[0].data(),
                                             .d_metric = a.d_in[1].data(),
                                             .d_key_bch = a.d_out[0].data(),
-                                            .project_bch = a.in[0].data(),
-                                            .metric = a.in[1].data(),
-                                            .form = form,
-                                            .BC = BC,
-                                            .N = N,
-                                            .K = K});
+                                            .in = inputs_of<T>(a)});
+  }
+
+ private:
+  template <class T, class Arrays>
+  MetricKeyInputs<T> inputs_of(Arrays& a) const {
+    return {.project_bch = a.in[0].data(), .metric = a.in[1].data(), .form = form, .BC = BC, .N = N, .K = K};
   }
 };
 

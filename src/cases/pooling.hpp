@@ -32,26 +32,20 @@ struct PoolingCase {
 
   template <class T, class Arrays>
   PoolingForward<T> forward_of(Arrays& a) const {
-    PoolingForward<T> pass{};
-    pass.out_bch = a.out[0].data();
-    pass.max_bnc = a.saved[0].data();
-    pass.sum_bnc = a.saved[1].data();
-    set_inputs(pass, a);
-    return pass;
+    return {
+        .out_bch = a.out[0].data(), .max_bnc = a.saved[0].data(), .sum_bnc = a.saved[1].data(), .in = inputs_of<T>(a)};
   }
   template <class T, class Arrays>
   PoolingBackward<T> backward_of(Arrays& a) const {
-    PoolingBackward<T> pass{};
-    pass.d_x_bch = a.d_in[1].data();
-    pass.d_x_stride = stride_with(H(), d_gap);
-    pass.accumulate = accumulate;
-    pass.d_logit_bnc = a.d_in[0].data();
-    pass.d_out_bch = a.d_out[0].data();
-    pass.out_bch = a.out[0].data();
-    pass.max_bnc = a.saved[0].data();
-    pass.sum_bnc = a.saved[1].data();
-    set_inputs(pass, a);
-    return pass;
+    return {.d_x_bch = a.d_in[1].data(),
+            .d_x_stride = stride_with(H(), d_gap),
+            .accumulate = accumulate,
+            .d_logit_bnc = a.d_in[0].data(),
+            .d_out_bch = a.d_out[0].data(),
+            .out_bch = a.out[0].data(),
+            .max_bnc = a.saved[0].data(),
+            .sum_bnc = a.saved[1].data(),
+            .in = inputs_of<T>(a)};
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
@@ -63,15 +57,15 @@ struct PoolingCase {
   }
 
  private:
-  // What both passes read.
-  template <class Pass, class Arrays>
-  void set_inputs(Pass& pass, Arrays& a) const {
-    pass.logit_bnc = a.in[0].data();
-    pass.x_bch = a.in[1].data();
-    pass.x_stride = stride_with(H(), gap);
-    if (decays) pass.slope_n = a.in[2].data();
-    pass.mask_bc = mask_bc;
-    pass.shape = shape;
+  template <class T, class Arrays>
+  PoolingInputs<T> inputs_of(Arrays& a) const {
+    PoolingInputs<T> in{.logit_bnc = a.in[0].data(),
+                        .x_bch = a.in[1].data(),
+                        .x_stride = stride_with(H(), gap),
+                        .mask_bc = mask_bc,
+                        .shape = shape};
+    if (decays) in.slope_n = a.in[2].data();
+    return in;
   }
 };
 

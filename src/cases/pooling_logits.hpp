@@ -19,33 +19,27 @@ struct PoolingLogitsCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    PoolingLogitsForward<T> pass{};
-    pass.logit_bnc = a.out[0].data();
-    set_inputs(pass, a);
-    pooling_logits_forward<Device, T>(device, pass);
+    pooling_logits_forward<Device, T>(device, {.logit_bnc = a.out[0].data(), .in = inputs_of<T>(a)});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    PoolingLogitsBackward<T> pass{};
-    pass.d_x_bch = a.d_in[0].data();
-    pass.d_x_stride = stride_with(N * K, d_gap);
-    pass.d_pool_nk = a.d_in[1].data();
-    pass.d_logit_bnc = a.d_out[0].data();
-    set_inputs(pass, a);
-    pooling_logits_backward<Device, T>(device, pass);
+    pooling_logits_backward<Device, T>(device, {.d_x_bch = a.d_in[0].data(),
+                                                .d_x_stride = stride_with(N * K, d_gap),
+                                                .d_pool_nk = a.d_in[1].data(),
+                                                .d_logit_bnc = a.d_out[0].data(),
+                                                .in = inputs_of<T>(a)});
   }
 
  private:
-  // What both passes read.
-  template <class Pass, class Arrays>
-  void set_inputs(Pass& pass, Arrays& a) const {
-    pass.x_bch = a.in[0].data();
-    pass.x_stride = stride_with(N * K, gap);
-    pass.pool_nk = a.in[1].data();
-    pass.B = B;
-    pass.C = C;
-    pass.N = N;
-    pass.K = K;
+  template <class T, class Arrays>
+  PoolingLogitsInputs<T> inputs_of(Arrays& a) const {
+    return {.x_bch = a.in[0].data(),
+            .x_stride = stride_with(N * K, gap),
+            .pool_nk = a.in[1].data(),
+            .B = B,
+            .C = C,
+            .N = N,
+            .K = K};
   }
 };
 

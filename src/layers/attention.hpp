@@ -39,13 +39,9 @@ namespace abh {
 // Masked keys must be finite numbers: they are multiplied by a weight of 0.
 
 // A stride is the distance between two consecutive rows (0: N K), so that query, key and value may be slices of wider
-// rows or one and the same array. B, C, S >= 0; N, K >= 1; on a GPU C, S, reach and the offset are below 2^30. Flops:
-// 4 B N K per pair (c, s) that sees each other, which are C (C + 1) / 2 pairs when causal and C = S, else C S; pairs
-// that do not are left out in tiles of 64 x 64. Memory: O((C + S) K) per head.
+// rows or one and the same array. B, C, S >= 0; N, K >= 1; on a GPU C, S, reach and the offset are below 2^30.
 template <class T>
-struct AttentionForward {
-  T* out_bch;         // rows touch
-  Accum<T>* lse_bnc;  // saved for backward, as are query, key, value and out
+struct AttentionInputs {
   const T* query_bch;
   const T* key_bsh;
   const T* value_bsh;
@@ -54,14 +50,22 @@ struct AttentionForward {
   double scale = 0;  // positive; 0: 1/sqrt(K)
   Index B, C, S, N, K;
 };
+
+// Flops: 4 B N K per pair (c, s) that sees each other, which are C (C + 1) / 2 pairs when causal and C = S, else C S;
+// pairs that do not are left out in tiles of 64 x 64. Memory: O((C + S) K) per head.
+template <class T>
+struct AttentionForward {
+  T* out_bch;         // rows touch
+  Accum<T>* lse_bnc;  // saved for backward, as are query, key, value and out
+  AttentionInputs<T> in;
+};
 template <class Device, class T>
 void attention_forward(Device&, const AttentionForward<T>&);
 
 // For whoever looks: the weight of every pair as backward computes it again, (attention.5), 0 where c does not see s.
-// In plain/ alone, on the arguments of forward, of which lse is read and neither value nor out. weight_bncs: (B, N, C,
-// S).
+// In plain/ alone, from what forward read, values excepted, and the lse that it saved. weight_bncs: (B, N, C, S).
 template <class Device, class T>
-void attention_weights(Device&, T* weight_bncs, const AttentionForward<T>&);
+void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>&);
 
 // Flops: 10 B N K per pair (the scores are computed again). Scratch: O(B C N K).
 template <class T>
@@ -73,13 +77,7 @@ struct AttentionBackward {
   const T* d_out_bch;  // rows touch, as those of out_bch
   const T* out_bch;
   const Accum<T>* lse_bnc;
-  const T* query_bch;
-  const T* key_bsh;
-  const T* value_bsh;
-  Index query_stride = 0, key_stride = 0, value_stride = 0;
-  Sight<Accum<T>> sight;
-  double scale = 0;
-  Index B, C, S, N, K;
+  AttentionInputs<T> in;
 };
 template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);

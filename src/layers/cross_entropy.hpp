@@ -26,8 +26,16 @@ namespace abh {
 // and count is the number of the others. A NaN or +infinity among the logits of a row that counts makes its loss NaN.
 
 // logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target (not checked here). BC >= 0, V >= 1,
-// label_smoothing in [0, 1]. The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row
-// once from memory.
+// label_smoothing in [0, 1].
+template <class T>
+struct CrossEntropyInputs {
+  const T* logits_bcv;
+  const Token* targets_bc;
+  double label_smoothing = 0;
+  Index BC, V;
+};
+
+// The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row once from memory.
 template <class T>
 struct CrossEntropyForward {
   Accum<T>* loss;            // one number: the mean over the rows that count, 0 when there are none
@@ -35,25 +43,18 @@ struct CrossEntropyForward {
   Accum<T>* lse_bc;          // (BC), saved for backward; 0 for ignored rows
   Index* count;              // one number, saved for backward
   Token* best_bc = nullptr;  // (BC), ignored_target for ignored rows; null: nobody asks
-  const T* logits_bcv;
-  const Token* targets_bc;
-  double label_smoothing = 0;
-  Index BC, V;
+  CrossEntropyInputs<T> in;
 };
 template <class Device, class T>
 void cross_entropy_forward(Device&, const CrossEntropyForward<T>&);
 
-// The gradient of the mean loss. Sizes, targets and label_smoothing as in forward. About 20 flops a logit; reads and
-// writes each row once.
+// The gradient of the mean loss. About 20 flops a logit; reads and writes each row once.
 template <class T>
 struct CrossEntropyBackward {
   T* d_logits_bcv;  // overwritten; may be logits_bcv itself
-  const T* logits_bcv;
   const Accum<T>* lse_bc;
   const Index* count;  // that of forward; that of the whole batch where these rows are a part of it
-  const Token* targets_bc;
-  double label_smoothing = 0;
-  Index BC, V;
+  CrossEntropyInputs<T> in;
 };
 template <class Device, class T>
 void cross_entropy_backward(Device&, const CrossEntropyBackward<T>&);

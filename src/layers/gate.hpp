@@ -12,17 +12,23 @@ namespace abh {
 //   d_pooled_bcd = dropout_backward(d_out_bcd gate_bcd)                                       (gate.2)
 //   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                              (gate.3)
 
-// The residual is left out when null. An element is kept or dropped as dropout.hpp says. out may be residual_bcd or
-// pooled_bcd itself. Reads each operand once, writes once.
+// What both passes read. An element is kept or dropped as dropout.hpp says.
 template <class T>
-struct GateForward {
-  T* out_bcd;
-  const T* residual_bcd = nullptr;
+struct GateInputs {
   const T* pooled_bcd;
   const T* gate_bcd;
   Index gate_stride = 0;  // 0: D
   Dropout dropout = {};   // element index: row-major position in pooled_bcd
   Index BC, D;
+};
+
+// The residual is left out when null. out may be residual_bcd or pooled_bcd itself. Reads each operand once, writes
+// once.
+template <class T>
+struct GateForward {
+  T* out_bcd;
+  const T* residual_bcd = nullptr;
+  GateInputs<T> in;
 };
 template <class Device, class T>
 void gate_forward(Device&, const GateForward<T>&);
@@ -34,11 +40,7 @@ struct GateBackward {
   T* d_gate_bcd;    // overwritten
   Index d_gate_stride = 0;
   const T* d_out_bcd;
-  const T* pooled_bcd;
-  const T* gate_bcd;
-  Index gate_stride = 0;
-  Dropout dropout = {};
-  Index BC, D;
+  GateInputs<T> in;
 };
 template <class Device, class T>
 void gate_backward(Device&, const GateBackward<T>&);

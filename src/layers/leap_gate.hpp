@@ -31,11 +31,10 @@ namespace abh {
 inline constexpr double leap_epsilon = 1e-5, log_leap_epsilon = -11.512925464970229;
 
 // Rows of queries are N heads of K channels side by side, h = n K + k; a stride is the distance between two consecutive
-// rows (0: N K). Rows of pooled_bcq, 2 N K wide, and of out_bch touch. Where nothing was seen max is -infinity, sum and
-// the row are 0, and so is what comes out. About 4 flops an element of the queries; every row is read or written once.
+// rows (0: N K). Rows of pooled_bcq, 2 N K wide, touch. Where nothing was seen max is -infinity, sum and the row are 0,
+// and so is what comes out.
 template <class T>
-struct LeapGateForward {
-  T* out_bch;
+struct LeapGateInputs {
   const T* query_bch;
   Index query_stride = 0;
   const T* pooled_bcq;
@@ -43,6 +42,13 @@ struct LeapGateForward {
   const Accum<T>* sum_bnc;
   double scale = 1;
   Index B, C, N, K;
+};
+
+// About 4 flops an element of the queries; every row is read or written once.
+template <class T>
+struct LeapGateForward {
+  T* out_bch;  // rows touch
+  LeapGateInputs<T> in;
 };
 template <class Device, class T>
 void leap_gate_forward(Device&, const LeapGateForward<T>&);
@@ -56,13 +62,7 @@ struct LeapGateBackward {
   T* d_pooled_bcq;
   Accum<T>* d_lse_bnc;
   const T* d_out_bch;  // rows touch
-  const T* query_bch;
-  Index query_stride = 0;
-  const T* pooled_bcq;
-  const Accum<T>* max_bnc;
-  const Accum<T>* sum_bnc;
-  double scale = 1;
-  Index B, C, N, K;
+  LeapGateInputs<T> in;
 };
 template <class Device, class T>
 void leap_gate_backward(Device&, const LeapGateBackward<T>&);

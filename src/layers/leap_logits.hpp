@@ -25,17 +25,21 @@ enum class FocusForm { elu, exp };
 
 // Rows of focus and of keys are N heads of K channels side by side, h = n K + k; a stride is the distance between two
 // consecutive rows of either (0: N K), so that both may be slices of wider rows.
-
-// 2 flops an element of the keys; focus and keys are read once.
 template <class T>
-struct LeapLogitsForward {
-  Accum<T>* logit_bnc;
+struct LeapLogitsInputs {
   const T* focus_bch;
   const T* key_bch;
   Index stride = 0;
   FocusForm form = FocusForm::elu;
   double scale = 1;
   Index B, C, N, K;
+};
+
+// 2 flops an element of the keys; focus and keys are read once.
+template <class T>
+struct LeapLogitsForward {
+  Accum<T>* logit_bnc;
+  LeapLogitsInputs<T> in;
 };
 template <class Device, class T>
 void leap_logits_forward(Device&, const LeapLogitsForward<T>&);
@@ -49,12 +53,7 @@ struct LeapLogitsBackward {
   Index d_stride = 0;
   const Accum<T>* d_logit_bnc;
   const Accum<T>* logit_bnc;
-  const T* focus_bch;
-  const T* key_bch;
-  Index stride = 0;
-  FocusForm form = FocusForm::elu;
-  double scale = 1;
-  Index B, C, N, K;
+  LeapLogitsInputs<T> in;
 };
 template <class Device, class T>
 void leap_logits_backward(Device&, const LeapLogitsBackward<T>&);

@@ -19,14 +19,18 @@ namespace abh {
 // other in memory (query, key, value) are one weight with a larger O. BC >= 0, I >= 1, O >= 1. No output overlaps an
 // input. Each of the three products takes 2 BC I O flops and moves at least (BC I + BC O + I O) elements; backward
 // needs the input and the weight, nothing else is saved.
+struct LinearShape {
+  Index BC, I, O;
+  Index in_stride = 0, out_stride = 0;  // of in_bci and d_in_bci, of out_bco and d_out_bco
+};
+
 template <class T>
 struct LinearForward {
   T* out_bco;  // overwritten
   const T* in_bci;
   const T* weight_oi;
   const T* bias_o = nullptr;
-  Index BC, I, O;
-  Index in_stride = 0, out_stride = 0;
+  LinearShape shape;
   double scale = 1;
 };
 
@@ -38,8 +42,7 @@ struct LinearBackwardInput {
   T* d_in_bci;  // overwritten, or added to where `accumulate` is set
   const T* d_out_bco;
   const T* weight_oi;
-  Index BC, I, O;
-  Index in_stride = 0, out_stride = 0;  // of d_in_bci, of d_out_bco
+  LinearShape shape;
   double scale = 1;
   bool accumulate = false;
 };
@@ -53,8 +56,7 @@ struct LinearBackwardWeight {
   Accum<T>* d_bias_o = nullptr;  // added to, where given
   const T* d_out_bco;
   const T* in_bci;
-  Index BC, I, O;
-  Index in_stride = 0, out_stride = 0;
+  LinearShape shape;
   double scale = 1;
 };
 

@@ -33,11 +33,19 @@ inline Index metric_count(MetricForm form, Index N, Index K) {
   return N * (form == MetricForm::packed ? K * (K + 1) / 2 : K * K);
 }
 
-// key_bch, project_bch: BC rows of N heads of K channels that touch; not the same array. 2 BC N K^2 flops; reads
-// project_bch and writes key_bch once. Nothing is saved. BC >= 0, N, K >= 1.
+// Rows of N heads of K channels touch. BC >= 0, N, K >= 1.
+template <class T>
+struct MetricKeyInputs {
+  const T* project_bch;
+  const T* metric;
+  MetricForm form = MetricForm::packed;
+  Index BC, N, K;
+};
+
+// key_bch and project_bch are not the same array. 2 BC N K^2 flops; reads project_bch and writes key_bch once. Nothing
+// is saved.
 template <class Device, class T>
-void metric_key_forward(Device&, T* key_bch, const T* project_bch, const T* metric, MetricForm, Index BC, Index N,
-                        Index K);
+void metric_key_forward(Device&, T* key_bch, const MetricKeyInputs<T>&);
 
 // 4 BC N K^2 flops; reads d_key_bch and project_bch, reads and writes d_project_bch.
 template <class T>
@@ -45,17 +53,14 @@ struct MetricKeyBackward {
   T* d_project_bch;    // added to: the gradients of query and value already stand there
   Accum<T>* d_metric;  // added to
   const T* d_key_bch;
-  const T* project_bch;
-  const T* metric;
-  MetricForm form = MetricForm::packed;
-  Index BC, N, K;
+  MetricKeyInputs<T> in;
 };
 template <class Device, class T>
 void metric_key_backward(Device&, const MetricKeyBackward<T>&);
 
-// The query of one new position: its dot product with a cached row p_c' is p_c^T M p_c', so that the core's step takes
-// the cache of p for keys and for values. query_h and project_h: N K numbers, not the same array. 2 N K^2 flops.
+// The query of one new position, BC = 1: its dot product with a cached row p_c' is p_c^T M p_c', so that the core's
+// step takes the cache of p for keys and for values. query_h: N K numbers, not project_bch. 2 N K^2 flops.
 template <class Device, class T>
-void metric_query_step(Device&, T* query_h, const T* project_h, const T* metric, MetricForm, Index N, Index K);
+void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>&);
 
 }  // namespace abh

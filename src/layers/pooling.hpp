@@ -102,6 +102,17 @@ struct PoolingShape {
   Index H() const { return payloads * N * K; }
 };
 
+// What both passes read.
+template <class T>
+struct PoolingInputs {
+  const Accum<T>* logit_bnc;
+  const T* x_bch;
+  Index x_stride = 0;
+  const Accum<T>* slope_n = nullptr;  // decay a position, at least 0; null: none
+  const Token* mask_bc = nullptr;     // 1: real, 0: left out; null: all real
+  PoolingShape shape;
+};
+
 // A first position that stands for many (B = 1, global) has more digits than a float: `first` is what rounding left of
 // its logit and payload, `last` where to write what it left of the last position's sum and average. Null: none.
 template <class Element>
@@ -120,12 +131,7 @@ struct PoolingForward {
   T* out_bch;  // rows touch; not x
   Accum<T>* max_bnc;
   Accum<T>* sum_bnc;
-  const Accum<T>* logit_bnc;
-  const T* x_bch;
-  Index x_stride = 0;
-  const Accum<T>* slope_n = nullptr;  // decay a position, at least 0; null: none
-  const Token* mask_bc = nullptr;     // 1: real, 0: left out; null: all real
-  PoolingShape shape;
+  PoolingInputs<T> in;
   PoolingRest<const Accum<T>> first{};
   PoolingRest<Accum<T>> last{};
 };
@@ -146,12 +152,7 @@ struct PoolingBackward {
   const T* out_bch;
   const Accum<T>* max_bnc;
   const Accum<T>* sum_bnc;
-  const Accum<T>* logit_bnc;
-  const T* x_bch;
-  Index x_stride = 0;
-  const Accum<T>* slope_n = nullptr;
-  const Token* mask_bc = nullptr;
-  PoolingShape shape;
+  PoolingInputs<T> in;
 };
 template <class Device, class T>
 void pooling_backward(Device&, const PoolingBackward<T>&);

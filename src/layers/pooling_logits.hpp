@@ -17,15 +17,19 @@ namespace abh {
 
 // Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
 // consecutive rows (0: N K), so that x may be a slice of a wider array.
+template <class T>
+struct PoolingLogitsInputs {
+  const T* x_bch;
+  Index x_stride = 0;
+  const T* pool_nk;
+  Index B, C, N, K;
+};
 
 // 2 flops an element of x, which is read once.
 template <class T>
 struct PoolingLogitsForward {
   Accum<T>* logit_bnc;
-  const T* x_bch;
-  Index x_stride = 0;
-  const T* pool_nk;
-  Index B, C, N, K;
+  PoolingLogitsInputs<T> in;
 };
 template <class Device, class T>
 void pooling_logits_forward(Device&, const PoolingLogitsForward<T>&);
@@ -38,10 +42,7 @@ struct PoolingLogitsBackward {
   Index d_x_stride = 0;
   Accum<T>* d_pool_nk;  // added to
   const Accum<T>* d_logit_bnc;
-  const T* x_bch;
-  Index x_stride = 0;
-  const T* pool_nk;
-  Index B, C, N, K;
+  PoolingLogitsInputs<T> in;
 };
 template <class Device, class T>
 void pooling_logits_backward(Device&, const PoolingLogitsBackward<T>&);

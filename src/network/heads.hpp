@@ -54,9 +54,7 @@ class LanguageHead : public Head<Device, T> {
                                        .in_bci = h_bcd,
                                        .weight_oi = token_.value,
                                        .bias_o = bias_.value,
-                                       .BC = BC,
-                                       .I = D_,
-                                       .O = V_,
+                                       .shape = {.BC = BC, .I = D_, .O = V_},
                                        .scale = scale_});
   }
 
@@ -66,16 +64,12 @@ class LanguageHead : public Head<Device, T> {
                                                .d_bias_o = bias_.gradient,
                                                .d_out_bco = d_logits_bcv,
                                                .in_bci = norm_.normed(device, d_x_bcd, x_bcd, BC),
-                                               .BC = BC,
-                                               .I = D_,
-                                               .O = V_,
+                                               .shape = {.BC = BC, .I = D_, .O = V_},
                                                .scale = scale_});
     linear_backward_input<Device, T>(device, {.d_in_bci = d_x_bcd,
                                               .d_out_bco = d_logits_bcv,
                                               .weight_oi = token_.value,
-                                              .BC = BC,
-                                              .I = D_,
-                                              .O = V_,
+                                              .shape = {.BC = BC, .I = D_, .O = V_},
                                               .scale = scale_});
     if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, x_bcd, BC);
   }
@@ -122,9 +116,7 @@ class ClassifierHead : public Head<Device, T> {
                                        .in_bci = row_bd_,
                                        .weight_oi = weight_.value,
                                        .bias_o = bias_.value,
-                                       .BC = pass.B,
-                                       .I = D_,
-                                       .O = O_});
+                                       .shape = {.BC = pass.B, .I = D_, .O = O_}});
   }
 
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const Pass& pass) override {
@@ -134,12 +126,11 @@ class ClassifierHead : public Head<Device, T> {
                                                .d_bias_o = bias_.gradient,
                                                .d_out_bco = d_logits_bo,
                                                .in_bci = row_bd_,
-                                               .BC = pass.B,
-                                               .I = D_,
-                                               .O = O_});
-    linear_backward_input<Device, T>(
-        device,
-        {.d_in_bci = d_row_bd, .d_out_bco = d_logits_bo, .weight_oi = weight_.value, .BC = pass.B, .I = D_, .O = O_});
+                                               .shape = {.BC = pass.B, .I = D_, .O = O_}});
+    linear_backward_input<Device, T>(device, {.d_in_bci = d_row_bd,
+                                              .d_out_bco = d_logits_bo,
+                                              .weight_oi = weight_.value,
+                                              .shape = {.BC = pass.B, .I = D_, .O = O_}});
     if (first_position_) {
       device.set_zero(d_x_bcd, pass.BC() * D_);
       for (Index b = 0; b < pass.B; ++b) device.copy(d_x_bcd + b * pass.C * D_, d_row_bd + b * D_, D_);

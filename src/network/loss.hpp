@@ -36,27 +36,23 @@ class Loss {
                                               .lse_bc = lse_r_,
                                               .count = count_,
                                               .best_bc = finds_best ? best_r_ : nullptr,
-                                              .logits_bcv = logits_rv_,
-                                              .targets_bc = target_r,
-                                              .label_smoothing = label_smoothing,
-                                              .BC = rows,
-                                              .V = V_});
+                                              .in = inputs(target_r, label_smoothing, rows)});
     return {mean_, count_, each_r_, best_r_};
   }
 
   // count: by how many targets the losses are divided; null: by those of forward.
   void backward(Device& device, const Token* target_r, double label_smoothing, Index rows, const Index* count) {
     cross_entropy_backward<Device, T>(device, {.d_logits_bcv = logits_rv_,
-                                               .logits_bcv = logits_rv_,
                                                .lse_bc = lse_r_,
                                                .count = count ? count : count_,
-                                               .targets_bc = target_r,
-                                               .label_smoothing = label_smoothing,
-                                               .BC = rows,
-                                               .V = V_});
+                                               .in = inputs(target_r, label_smoothing, rows)});
   }
 
  private:
+  CrossEntropyInputs<T> inputs(const Token* target_r, double label_smoothing, Index rows) const {
+    return {.logits_bcv = logits_rv_, .targets_bc = target_r, .label_smoothing = label_smoothing, .BC = rows, .V = V_};
+  }
+
   Index V_;
   T* logits_rv_;
   Accum<T>* mean_;

@@ -51,13 +51,13 @@ double d_x_ck[most_c * most_k], d_logit_c[most_c];
 double weight_cc[most_c * most_c];
 double states_of[3 * (2 + most_k)];
 
+static abh::PoolingInputs<double> inputs(int C, int K, int window) {
+  return {.logit_bnc = logit_c, .x_bch = x_ck, .shape = {1, C, 1, K, window}};
+}
+
 void forward(int C, int K, int window) {
-  abh::pooling_forward<abh::PlainDevice, double>(device(), {.out_bch = out_ck,
-                                                            .max_bnc = max_c,
-                                                            .sum_bnc = sum_c,
-                                                            .logit_bnc = logit_c,
-                                                            .x_bch = x_ck,
-                                                            .shape = {1, C, 1, K, window}});
+  abh::pooling_forward<abh::PlainDevice, double>(
+      device(), {.out_bch = out_ck, .max_bnc = max_c, .sum_bnc = sum_c, .in = inputs(C, K, window)});
 }
 
 // After forward.
@@ -68,9 +68,7 @@ void backward(int C, int K, int window) {
                                                              .out_bch = out_ck,
                                                              .max_bnc = max_c,
                                                              .sum_bnc = sum_c,
-                                                             .logit_bnc = logit_c,
-                                                             .x_bch = x_ck,
-                                                             .shape = {1, C, 1, K, window}});
+                                                             .in = inputs(C, K, window)});
 }
 
 // weight_cc[c * C + s]: how much x_s counts in out_c, which is the derivative of the one by the other. After forward;

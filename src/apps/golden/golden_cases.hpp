@@ -419,14 +419,12 @@ class GoldenCases {
                                        rounded(file_.reals("input.a_bnc", bnc)), BN, C, 1));
     Array<T> payload(device_, joined(file_.reals("input.average_bnk", bnk), file_.reals("input.x_bnck", x)));
     Array<T> out = zeros<T>({B, C + 1, N, K}), max = zeros<T>({B, N, C + 1}), sum = zeros<T>({B, N, C + 1});
-    const PoolingShape shape{.B = B, .C = C + 1, .N = N, .K = K};
-    pooling_forward<Device, T>(device_, {.out_bch = out.data(),
-                                         .max_bnc = max.data(),
-                                         .sum_bnc = sum.data(),
-                                         .logit_bnc = logit.data(),
-                                         .x_bch = payload.data(),
-                                         .slope_n = slope_n.data(),
-                                         .shape = shape});
+    const PoolingInputs<T> in{.logit_bnc = logit.data(),
+                              .x_bch = payload.data(),
+                              .slope_n = slope_n.data(),
+                              .shape = {.B = B, .C = C + 1, .N = N, .K = K}};
+    pooling_forward<Device, T>(device_,
+                               {.out_bch = out.data(), .max_bnc = max.data(), .sum_bnc = sum.data(), .in = in});
     const std::vector<double> out_bnck = heads_first(out, N, C + 1, K);
     std::vector<double> zeta_bn = places(to_host(max), BN, C + 1, C, 1);
     const std::vector<double> last_sum = places(to_host(sum), BN, C + 1, C, 1);
@@ -456,10 +454,7 @@ class GoldenCases {
                                           .out_bch = out.data(),
                                           .max_bnc = max.data(),
                                           .sum_bnc = sum.data(),
-                                          .logit_bnc = logit.data(),
-                                          .x_bch = payload.data(),
-                                          .slope_n = slope_n.data(),
-                                          .shape = shape});
+                                          .in = in});
     const std::vector<double> d_x_bnck = heads_first(d_x, N, C + 1, K), d_logit_bnc = to_host(d_logit);
     results_["grad_input.x_bnck"] = {x, places(d_x_bnck, BN, (C + 1) * K, K, C * K)};
     results_["grad_input.average_bnk"] = {bnk, places(d_x_bnck, BN, (C + 1) * K, 0, K)};

@@ -101,16 +101,12 @@ class AttentionCore {
     forward(device, rows, itself(pass), pass);
   }
   void forward(Device& device, const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
-    AttentionForward<T> a{};
-    a.out_bch = t_bch_;
-    a.lse_bnc = lse_bnc_;
     if (pass.sequence) {
       const Index first = pass.first_c * H(), stride = stride_or(rows.key_stride, H());
       place(device, key_sh_ + first, H(), rows.key_bsh, stride, pass.C);
       place(device, value_sh_ + first, H(), rows.value_bsh, stride, pass.C);
     }
-    set_inputs(a, rows, memory, pass);
-    attention_forward<Device, T>(device, a);
+    attention_forward<Device, T>(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(rows, memory, pass)});
   }
 
   // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
@@ -120,25 +116,26 @@ class AttentionCore {
   }
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
                 const Memory<T>& memory, const Pass& pass) const {
-    AttentionBackward<T> a{};
-    a.d_query_bch = d_rows.query_bch;
-    a.d_key_bsh = d_rows.key_bsh;
-    a.d_value_bsh = d_rows.value_bsh;
-    a.d_query_stride = d_rows.query_stride;
-    a.d_key_stride = a.d_value_stride = d_rows.key_stride;
-    a.d_out_bch = d_t_bch;
-    a.out_bch = t_bch_;
-    a.lse_bnc = lse_bnc_;
-    set_inputs(a, rows, memory, pass);
+    AttentionBackward<T> a{.d_query_bch = d_rows.query_bch,
+                           .d_key_bsh = d_rows.key_bsh,
+                           .d_value_bsh = d_rows.value_bsh,
+                           .d_query_stride = d_rows.query_stride,
+                           .d_key_stride = d_rows.key_stride,
+                           .d_value_stride = d_rows.key_stride,
+                           .d_out_bch = d_t_bch,
+                           .out_bch = t_bch_,
+                           .lse_bnc = lse_bnc_,
+                           .in = inputs(rows, memory, pass)};
     if (!pass.sequence) return attention_backward<Device, T>(device, a);
     // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
     typename Device::Scope scratch(device.workspace);
-    a.d_key_bsh = scratch.template take<T>(a.S * H());
-    a.d_value_bsh = scratch.template take<T>(a.S * H());
+    const Index count = a.in.S * H();
+    a.d_key_bsh = scratch.template take<T>(count);
+    a.d_value_bsh = scratch.template take<T>(count);
     a.d_key_stride = a.d_value_stride = 0;
     attention_backward<Device, T>(device, a);
-    add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, a.S * H());
-    add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, a.S * H());
+    add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, count);
+    add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, count);
     const Index first = pass.first_c * H(), stride = stride_or(d_rows.key_stride, H());
     place(device, d_rows.key_bsh, stride, d_key_sh_ + first, H(), pass.C);
     place(device, d_rows.value_bsh, stride, d_value_sh_ + first, H(), pass.C);
@@ -167,59 +164,58 @@ class AttentionCore {
   void look_at_weights(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const Pass& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
-      AttentionForward<T> saved{};
-      set_inputs(saved, rows, itself(pass), pass);
+      const AttentionInputs<T> saved = inputs(rows, itself(pass), pass);
+      const Index B = saved.B, C = saved.C, S = saved.S;
       const Sight<A>& sight = saved.sight;
-      const std::vector<A> query = on_host<A>(device, saved.query_bch, saved.B * saved.C, H(), saved.query_stride);
-      const std::vector<A> key = on_host<A>(device, saved.key_bsh, saved.B * saved.S, H(), saved.key_stride);
+      const std::vector<A> query = on_host<A>(device, saved.query_bch, B * C, H(), saved.query_stride);
+      const std::vector<A> key = on_host<A>(device, saved.key_bsh, B * S, H(), saved.key_stride);
       const std::vector<A> bias = on_host<A>(device, sight.distance_bias_nc, N_, sight.distances);
-      const std::vector<Token> mask = on_host<Token>(device, sight.mask_bs, saved.B, saved.S);
-      std::vector<A> lse = on_host<A>(device, lse_bnc_, saved.B * N_, saved.C);
-      std::vector<A> weight(static_cast<std::size_t>(saved.B * N_ * saved.C * saved.S));
-      AttentionForward<A> a{};
-      a.lse_bnc = lse.data();
-      a.query_bch = query.data();
-      a.key_bsh = key.data();
-      a.sight = sight;
-      a.sight.mask_bs = sight.mask_bs ? mask.data() : nullptr;
-      a.sight.distance_bias_nc = sight.distance_bias_nc ? bias.data() : nullptr;
-      a.scale = saved.scale;
-      a.B = saved.B;
-      a.C = saved.C;
-      a.S = saved.S;
-      a.N = N_;
-      a.K = K_;
+      const std::vector<Token> mask = on_host<Token>(device, sight.mask_bs, B, S);
+      const std::vector<A> lse = on_host<A>(device, lse_bnc_, B * N_, C);
+      std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * S));
+      AttentionInputs<A> in{.query_bch = query.data(),
+                            .key_bsh = key.data(),
+                            .value_bsh = nullptr,
+                            .sight = sight,
+                            .scale = saved.scale,
+                            .B = B,
+                            .C = C,
+                            .S = S,
+                            .N = N_,
+                            .K = K_};
+      if (sight.mask_bs) in.sight.mask_bs = mask.data();
+      if (sight.distance_bias_nc) in.sight.distance_bias_nc = bias.data();
       PlainDevice plain;
-      attention_weights<PlainDevice, A>(plain, weight.data(), a);
-      look("weight_bncs", {a.B, a.N, a.C, a.S}, std::vector<double>(weight.begin(), weight.end()));
+      attention_weights<PlainDevice, A>(plain, weight.data(), lse.data(), in);
+      look("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
 
   static Memory<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
 
-  // What both passes read.
-  template <class Arguments>
-  void set_inputs(Arguments& a, const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
-    a.query_bch = rows.query_bch;
-    a.key_bsh = rows.key_bsh;
-    a.value_bsh = rows.value_bsh;
-    a.query_stride = rows.query_stride;
-    a.key_stride = a.value_stride = rows.key_stride;
-    a.sight = sight_;
-    a.sight.mask_bs = memory.mask_bs;
-    a.scale = scale_;
-    a.B = pass.B;
-    a.C = pass.C;
-    a.S = memory.S;
-    a.N = N_;
-    a.K = K_;
-    if (!pass.sequence) return;
-    a.key_bsh = key_sh_;
-    a.value_bsh = value_sh_;
-    a.key_stride = a.value_stride = 0;
-    a.sight.offset = pass.first_c;
-    if (pass.mask_bc) a.sight.mask_bs = pass.mask_bc - pass.first_c;
-    a.S = pass.first_c + pass.C;
+  AttentionInputs<T> inputs(const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
+    AttentionInputs<T> in{.query_bch = rows.query_bch,
+                          .key_bsh = rows.key_bsh,
+                          .value_bsh = rows.value_bsh,
+                          .query_stride = rows.query_stride,
+                          .key_stride = rows.key_stride,
+                          .value_stride = rows.key_stride,
+                          .sight = sight_,
+                          .scale = scale_,
+                          .B = pass.B,
+                          .C = pass.C,
+                          .S = memory.S,
+                          .N = N_,
+                          .K = K_};
+    in.sight.mask_bs = memory.mask_bs;
+    if (!pass.sequence) return in;
+    in.key_bsh = key_sh_;
+    in.value_bsh = value_sh_;
+    in.key_stride = in.value_stride = 0;
+    in.sight.offset = pass.first_c;
+    if (pass.mask_bc) in.sight.mask_bs = pass.mask_bc - pass.first_c;
+    in.S = pass.first_c + pass.C;
+    return in;
   }
 
   void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {

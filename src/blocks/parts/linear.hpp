@@ -35,9 +35,7 @@ class Linear {
                                        .in_bci = in_bci,
                                        .weight_oi = weight_.value,
                                        .bias_o = bias_.value,
-                                       .BC = BC,
-                                       .I = I_,
-                                       .O = O_});
+                                       .shape = {.BC = BC, .I = I_, .O = O_}});
   }
 
   // d_weight_oi += sum_bc d_out_bco in_bci,  d_bias_o += sum_bc d_out_bco
@@ -46,9 +44,7 @@ class Linear {
                                                .d_bias_o = bias_.gradient,
                                                .d_out_bco = d_out_bco,
                                                .in_bci = in_bci,
-                                               .BC = BC,
-                                               .I = I_,
-                                               .O = O_});
+                                               .shape = {.BC = BC, .I = I_, .O = O_}});
   }
 
   // d_in_bci = d_out_bco weight_oi
@@ -70,9 +66,7 @@ class Linear {
     linear_backward_input<Device, T>(device, {.d_in_bci = d_in_bci,
                                               .d_out_bco = d_out_bco,
                                               .weight_oi = weight_.value,
-                                              .BC = BC,
-                                              .I = I_,
-                                              .O = O_,
+                                              .shape = {.BC = BC, .I = I_, .O = O_},
                                               .accumulate = accumulate});
   }
 

@@ -35,19 +35,14 @@ class Pooling {
   // out_bch = pool(logit, x)
   void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
     typename Device::Scope scratch(device.workspace);
-    const auto in = past_.join(device, scratch, logit_bnc, x, pass);
+    const auto all = past_.join(device, scratch, inputs(logit_bnc, x, pass), pass);
     pooling_forward<Device, T>(device, {.out_bch = all_out(pass),
                                         .max_bnc = max_bnc_,
                                         .sum_bnc = sum_bnc_,
-                                        .logit_bnc = in.logit_bnc,
-                                        .x_bch = in.x.x_bch,
-                                        .x_stride = in.x.stride,
-                                        .slope_n = slope_n_,
-                                        .mask_bc = in.mask_bc,
-                                        .shape = shape(in.B, in.C),
-                                        .first = in.first,
-                                        .last = in.last});
-    past_.leave(device, in, max_bnc_, sum_bnc_, all_out(pass), pass);
+                                        .in = all.in,
+                                        .first = all.first,
+                                        .last = all.last});
+    past_.leave(device, all, max_bnc_, sum_bnc_, all_out(pass), pass);
     past_.split(device, chunk_max_nc_, max_bnc_, pass);
     past_.split(device, chunk_sum_nc_, sum_bnc_, pass);
   }
@@ -58,7 +53,7 @@ class Pooling {
                 const Accum<T>* d_lse_bnc, const Accum<T>* logit_bnc, const Payload<const T>& x,
                 const Pass& pass) const {
     typename Device::Scope scratch(device.workspace);
-    const auto in = past_.join(device, scratch, logit_bnc, x, pass);
+    const auto all = past_.join(device, scratch, inputs(logit_bnc, x, pass), pass);
     const typename PoolingPast<Device, T>::Gradients d_chunk{d_x, accumulate, d_logit_bnc, d_out_bch, d_lse_bnc};
     const auto d = past_.join(device, scratch, d_chunk, pass);
     pooling_backward<Device, T>(device, {.d_x_bch = d.d_x.x_bch,
@@ -70,12 +65,7 @@ class Pooling {
                                          .out_bch = all_out(pass),
                                          .max_bnc = max_bnc_,
                                          .sum_bnc = sum_bnc_,
-                                         .logit_bnc = in.logit_bnc,
-                                         .x_bch = in.x.x_bch,
-                                         .x_stride = in.x.stride,
-                                         .slope_n = slope_n_,
-                                         .mask_bc = in.mask_bc,
-                                         .shape = shape(in.B, in.C)});
+                                         .in = all.in});
     past_.split(device, d_chunk, d, pass);
   }
 
@@ -108,6 +98,14 @@ class Pooling {
   }
 
  private:
+  PoolingInputs<T> inputs(const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
+    return {.logit_bnc = logit_bnc,
+            .x_bch = x.x_bch,
+            .x_stride = x.stride,
+            .slope_n = slope_n_,
+            .mask_bc = pass.mask_bc,
+            .shape = shape(pass.B, pass.C)};
+  }
   PoolingShape shape(Index B, Index C) const {
     PoolingShape shape = shape_;
     shape.B = B;

@@ -36,14 +36,7 @@ class PoolingCore {
 
   // logit_bnc = x . pool_nk / sqrt(K)
   void logits(Device& device, const Payload<const T>& x, const Pass& pass) const {
-    pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_,
-                                               .x_bch = x.x_bch,
-                                               .x_stride = x.stride,
-                                               .pool_nk = pool_.value,
-                                               .B = pass.B,
-                                               .C = pass.C,
-                                               .N = N_,
-                                               .K = K_});
+    pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_, .in = inputs(x, pass)});
   }
 
   // out_bch = pool(logit, x)
@@ -64,13 +57,7 @@ class PoolingCore {
                                                 .d_x_stride = d_x.stride,
                                                 .d_pool_nk = pool_.gradient,
                                                 .d_logit_bnc = d_logit_bnc,
-                                                .x_bch = x.x_bch,
-                                                .x_stride = x.stride,
-                                                .pool_nk = pool_.value,
-                                                .B = pass.B,
-                                                .C = pass.C,
-                                                .N = N_,
-                                                .K = K_});
+                                                .in = inputs(x, pass)});
   }
 
   void start(Device& device) const { pooling_.start(device); }
@@ -80,6 +67,10 @@ class PoolingCore {
   void step(Device& device, const T* x_h) const { pooling_.step(device, logit_bnc_, x_h); }
 
  private:
+  PoolingLogitsInputs<T> inputs(const Payload<const T>& x, const Pass& pass) const {
+    return {.x_bch = x.x_bch, .x_stride = x.stride, .pool_nk = pool_.value, .B = pass.B, .C = pass.C, .N = N_, .K = K_};
+  }
+
   Index N_, K_;
   Weight<T> pool_;
   Accum<T>* logit_bnc_;

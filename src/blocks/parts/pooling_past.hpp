@@ -38,25 +38,26 @@ class PoolingPast {
   Index most() const { return most_; }
   Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
 
-  // What pooling reads.
+  // What pooling reads, with what rounding left of the first and leaves of the last position.
   struct Input {
-    const Accum<T>* logit_bnc;
-    Payload<const T> x;
-    const Token* mask_bc;
-    Index B, C;
+    PoolingInputs<T> in;
     PoolingRest<const Accum<T>> first{};
     PoolingRest<Accum<T>> last{};
   };
   // The past and the chunk, one after the other.
   template <class Scope>
-  Input join(Device& device, Scope& scratch, const Accum<T>* logit_bnc, const Payload<const T>& x,
-             const Pass& pass) const {
-    if (!in_chunks_) return {logit_bnc, x, pass.mask_bc, pass.B, pass.C};
+  Input join(Device& device, Scope& scratch, const PoolingInputs<T>& chunk, const Pass& pass) const {
+    if (!in_chunks_) return {chunk};
     const Index P = positions(pass), C = P + pass.C;
     const To joined = take(scratch, C);
     place(device, joined, {logit_np_.value, most_, x_ph_.value, H_}, P);
-    place(device, at(joined, P), {logit_bnc, pass.C, x.x_bch, stride_or(x.stride, H_)}, pass.C);
-    Input all{joined.logit_np, {joined.x_ph}, join_masks(device, scratch, P, pass), 1, C};
+    place(device, at(joined, P), {chunk.logit_bnc, pass.C, chunk.x_bch, stride_or(chunk.x_stride, H_)}, pass.C);
+    Input all{chunk};
+    all.in.logit_bnc = joined.logit_np;
+    all.in.x_bch = joined.x_ph;
+    all.in.x_stride = 0;
+    all.in.mask_bc = join_masks(device, scratch, P, pass);
+    all.in.shape.C = C;
     if (global_ && P > 0) all.first = {rest_n_.value, rest_h_.value};
     if (global_) all.last = {scratch.template take<Accum<T>>(N_), scratch.template take<Accum<T>>(H_)};
     return all;
@@ -66,14 +67,15 @@ class PoolingPast {
   void leave(Device& device, const Input& all, const Accum<T>* max_nc, const Accum<T>* sum_nc, const T* out_ch,
              const Pass& pass) const {
     if (!in_chunks_) return;
+    const Index C = all.in.shape.C;
     if (global_) {
-      pooling_zeta<Device, T>(device, logit_np_.value, max_nc, sum_nc, all.C, N_, all.last.weight_n);
-      device.copy(x_ph_.value, out_ch + (all.C - 1) * H_, H_);
+      pooling_zeta<Device, T>(device, logit_np_.value, max_nc, sum_nc, C, N_, all.last.weight_n);
+      device.copy(x_ph_.value, out_ch + (C - 1) * H_, H_);
       device.copy(rest_n_.value, static_cast<const Accum<T>*>(all.last.weight_n), N_);
       device.copy(rest_h_.value, static_cast<const Accum<T>*>(all.last.payload_h), H_);
     } else {
       const Index P = positions_after(pass);
-      const From last = at(From{all.logit_bnc, all.C, all.x.x_bch, H_}, all.C - P);
+      const From last = at(From{all.in.logit_bnc, C, all.in.x_bch, H_}, C - P);
       place(device, {logit_np_.value, most_, x_ph_.value, H_}, last, P);
     }
   }
