@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// The matrix product behind the GPU's `linear`, `metric_attention` and `causal_conv` (Gemm, layers/linear.hpp). Not
+// The matrix product behind the GPU's `linear`, `metric_key` and `causal_conv` (Gemm, layers/linear.hpp). Not
 // both `a` and `b` may be transposed. Products of equal shape are one call, with the same bias.
 //
 // M, N, K, batches >= 0. `out` overlaps neither operand; rows of an operand may overlap each other. 2 batches M N K

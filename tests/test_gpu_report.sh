@@ -147,7 +147,7 @@ import json, sys
 r = json.load(open(sys.argv[1]))
 names = {row["layer"] for row in r["layers"]}
 ok = r["matrix_product_flops_per_s"] is None and r["copy_bytes_per_s"] is None and r["type"] == "bf16"
-ok = ok and {"layernorm", "pooling", "attention", "metric_attention", "adamw"} <= names
+ok = ok and {"layernorm", "pooling", "attention", "metric_key", "adamw"} <= names
 sys.exit(not (ok and all(row["ms"] > 0 for row in r["layers"] + r["training"])))
 END
   check "it says that it has no peaks" grep -q "an emulator has no peaks" "$folder/bench.txt"

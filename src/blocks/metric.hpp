@@ -9,7 +9,7 @@
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
 #include "blocks/parts/rotary.hpp"
-#include "layers/metric_attention.hpp"
+#include "layers/metric_key.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

@@ -60,7 +60,7 @@ def paint(d: Drawing) -> None:
 PICTURES = [
     Picture(
         name="packed-triangle",
-        page="layers/metric_attention",
+        page="layers/metric_key",
         after="Forward",
         title="The packed triangle of M",
         description=(
@@ -78,7 +78,7 @@ PICTURES = [
         paint=paint,
         constants=(
             Constant(
-                "plain/metric_attention.cpp",
+                "plain/metric_key.cpp",
                 r"return k <= m \? (.*) : place_of\(form, m, k, K\);",
                 "k * K - k * (k - 1) / 2 + (m - k)",
             ),

@@ -26,7 +26,7 @@
 #include "cases/leap_logits.hpp"
 #include "cases/linear.hpp"
 #include "cases/masked_mean.hpp"
-#include "cases/metric_attention.hpp"
+#include "cases/metric_key.hpp"
 #include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
 #include "cases/rescale.hpp"
@@ -84,7 +84,7 @@ class LayerBench {
       attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
                 near * (near + 1) / 2 + (C - near) * near);
     }
-    layer("metric_attention", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
+    layer("metric_key", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{B, C, D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{BC, V, tokens, count}, BC * V, 20, 20);
     optimizers();

@@ -6,27 +6,27 @@ namespace abh {
 
 // Metric attention scores a pair of positions by a bilinear form of one projection p, a matrix M between them:
 // score = p_c^T M p_c' / sqrt(K). It is the core of attention with query = value = p and key = M p; this layer computes
-// that key, and its part of the backward pass. The equations are those of docs/layers/metric_attention.md, derived
+// that key, and its part of the backward pass. The equations are those of docs/layers/metric_key.md, derived
 // there; after the Metaformer README, whose errors the chapter lists. The rows of p are project, the matrix M_n of a
 // head is metric_nkk'.
 //
 // packed: M is symmetric, metric_nl holds its upper triangle k <= k' row by row, N x K(K+1)/2 (metric attention).
-// full: M is free, metric_nkk is N x K x K (quadratic attention), and there is no (metric_attention.1).
+// full: M is free, metric_nkk is N x K x K (quadratic attention), and there is no (metric_key.1).
 //
-//   metric_nkk' = metric_nk'k = metric_nl,  l = k K - k (k - 1)/2 + k' - k,  k <= k'   (metric_attention.1)
-//   key_bcnk = sum_k' metric_nkk' project_bcnk'                                (metric_attention.2)
+//   metric_nkk' = metric_nk'k = metric_nl,  l = k K - k (k - 1)/2 + k' - k,  k <= k'   (metric_key.1)
+//   key_bcnk = sum_k' metric_nkk' project_bcnk'                                (metric_key.2)
 //
 // Backward:
 //
-//   d_project_bcnk' += sum_k d_key_bcnk metric_nkk'                            (metric_attention.3)
-//   gradient_nkk' = sum_bc d_key_bcnk project_bcnk'                            (metric_attention.4)
-//   d_metric_nl += gradient_nkk' {+ gradient_nk'k | k < k'}                    (metric_attention.5)
+//   d_project_bcnk' += sum_k d_key_bcnk metric_nkk'                            (metric_key.3)
+//   gradient_nkk' = sum_bc d_key_bcnk project_bcnk'                            (metric_key.4)
+//   d_metric_nl += gradient_nkk' {+ gradient_nk'k | k < k'}                    (metric_key.5)
 //
 // where a full metric takes the gradient as it is, d_metric_nkk' += gradient_nkk'.
 //
 // One step of inference, where the rows of p are the only cache:
 //
-//   query_nk' = sum_k project_nk metric_nkk'                                   (metric_attention.6)
+//   query_nk' = sum_k project_nk metric_nkk'                                   (metric_key.6)
 enum class MetricForm { packed, full };
 
 inline Index metric_count(MetricForm form, Index N, Index K) {

@@ -1,4 +1,4 @@
-#include "layers/metric_attention.hpp"
+#include "layers/metric_key.hpp"
 
 #include "cpu/lanes.hpp"
 #include "layers/linear.hpp"
@@ -20,7 +20,7 @@ const T* full_metric(Device& device, T* full_nkk, const MetricKeyInputs<T>& in) 
   parallel_for(device, in.N, [&](Index n, Index) {
     const T* metric_l = in.metric + n * K * (K + 1) / 2;
     T* full_kk = full_nkk + n * K * K;
-    for (Index k = 0; k < K; ++k) {  // (metric_attention.1)
+    for (Index k = 0; k < K; ++k) {  // (metric_key.1)
       for (Index other = k; other < K; ++other) {
         full_kk[k * K + other] = full_kk[other * K + k] = metric_l[packed_row(k, K) + other - k];
       }
@@ -38,7 +38,7 @@ void metric_key_forward(Device& device, T* key_bch, const MetricKeyInputs<T>& in
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), in);
   for (Index n = 0; n < N; ++n) {
     linear_forward<Device, T>(device,
-                              {.out_bco = key_bch + n * K,  // (metric_attention.2)
+                              {.out_bco = key_bch + n * K,  // (metric_key.2)
                                .in_bci = in.project_bch + n * K,
                                .weight_oi = metric_nkk + n * K * K,
                                .shape = {.BC = in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K}});
@@ -58,13 +58,13 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
 
   for (Index n = 0; n < N; ++n) {
     linear_backward_input<Device, T>(device,
-                                     {.d_in_bci = a.d_project_bch + n * K,  // (metric_attention.3)
+                                     {.d_in_bci = a.d_project_bch + n * K,  // (metric_key.3)
                                       .d_out_bco = a.d_key_bch + n * K,
                                       .weight_oi = metric_nkk + n * K * K,
                                       .shape = {.BC = a.in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K},
                                       .accumulate = true});
     linear_backward_weight<Device, T>(
-        device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_attention.4)
+        device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_key.4)
                  .d_out_bco = a.d_key_bch + n * K,
                  .in_bci = a.in.project_bch + n * K,
                  .shape = {.BC = a.in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K}});
@@ -74,7 +74,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   parallel_for(device, N, [&](Index n, Index) {
     Accum<T>* d_metric_l = a.d_metric + n * K * (K + 1) / 2;
     const Accum<T>* gradient_kk = gradient_nkk + n * K * K;
-    for (Index k = 0; k < K; ++k) {  // (metric_attention.5): every entry that a packed number stands in
+    for (Index k = 0; k < K; ++k) {  // (metric_key.5): every entry that a packed number stands in
       d_metric_l[packed_row(k, K)] += gradient_kk[k * K + k];
       for (Index other = k + 1; other < K; ++other) {
         d_metric_l[packed_row(k, K) + other - k] += gradient_kk[k * K + other] + gradient_kk[other * K + k];
@@ -92,7 +92,7 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
   for (Index n = 0; n < N; ++n) {
     const T* project_k = in.project_bch + n * K;
     T* query_k = query_h + n * K;
-    for (Index k = 0; k < K; ++k) {  // (metric_attention.6)
+    for (Index k = 0; k < K; ++k) {  // (metric_key.6)
       const bool packed = in.form == MetricForm::packed;
       const T* row_k = packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k : metric + (n * K + k) * K;
       if (packed) query_k[k] += project_k[k] * row_k[k];

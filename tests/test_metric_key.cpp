@@ -1,8 +1,8 @@
 #include "blocks/parts/residual.hpp"
 #include "cases/attention.hpp"
-#include "cases/metric_attention.hpp"
+#include "cases/metric_key.hpp"
 #include "layers/attention.hpp"
-#include "layers/metric_attention.hpp"
+#include "layers/metric_key.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -75,7 +75,7 @@ Array<double> unpacked(const Array<double>& metric_nl, Index N, Index K) {
   return full_nkk;
 }
 
-TEST_CASE("metric attention: every derivative, every width", "[metric_attention]") {
+TEST_CASE("metric_key: every derivative, every width", "[metric_key]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_layer(MetricAttentionCase{2, 7, 2, 3, form});
     check_layer(MetricAttentionCase{1, 6, 1, 5, form, false});
@@ -86,14 +86,14 @@ TEST_CASE("metric attention: every derivative, every width", "[metric_attention]
   }
 }
 
-TEST_CASE("metric attention: no rows", "[metric_attention]") {
+TEST_CASE("metric_key: no rows", "[metric_key]") {
   CpuDevice<Isa::baseline> device(2);
   const Values<double> in = {{}, {1, 2, 3}};
   CHECK(run_forward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in) == Values<double>{{}});
   CHECK(run_backward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in, {{}}) == Values<double>{{}, {0, 0, 0}});
 }
 
-TEST_CASE("metric attention: a packed metric is the full symmetric one", "[metric_attention]") {
+TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]") {
   const MetricAttentionCase packed{2, 9, 3, 5, MetricForm::packed};
   const MetricAttentionCase full{2, 9, 3, 5, MetricForm::full};
   const Values<double> in = random_values(packed.inputs(), 1);
@@ -119,7 +119,7 @@ TEST_CASE("metric attention: a packed metric is the full symmetric one", "[metri
 }
 
 // score_cc' from the sum over packed numbers: one product on the diagonal of M, two off it.
-TEST_CASE("metric attention: scores are the packed double sum", "[metric_attention]") {
+TEST_CASE("metric_key: scores are the packed double sum", "[metric_key]") {
   const Index C = 6, N = 2, K = 5;
   const MetricAttentionCase layer{1, C, N, K};
   const Values<double> in = random_values(layer.inputs(), 1);
@@ -148,7 +148,7 @@ TEST_CASE("metric attention: scores are the packed double sum", "[metric_attenti
 }
 
 // With an unsymmetric M the sides matter: row c is on the left, the key's row on the right.
-TEST_CASE("metric attention: a full metric acts on the key", "[metric_attention]") {
+TEST_CASE("metric_key: a full metric acts on the key", "[metric_key]") {
   const Array<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
   Array<double> key_h(2), query_h(2);
   CpuDevice<Isa::baseline> device(1);
@@ -159,7 +159,7 @@ TEST_CASE("metric attention: a full metric acts on the key", "[metric_attention]
   CHECK(query_h == Array<double>{31, 42});
 }
 
-TEST_CASE("metric attention: a metric of one is dot-product attention of p with itself", "[metric_attention]") {
+TEST_CASE("metric_key: a metric of one is dot-product attention of p with itself", "[metric_key]") {
   const MetricAttentionCase layer{2, 8, 2, 3, MetricForm::packed};
   Values<double> in = random_values(layer.inputs(), 1);
   in[1] = {1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1};
@@ -188,8 +188,8 @@ Values<T> step_by_step(const MetricAttentionCase& layer, Device& device, const V
   return out;
 }
 
-// docs/layers/metric_attention.md. The chapter uses channels 0 and 1 of 4.
-TEST_CASE("metric attention: the worked example of the chapter", "[metric_attention][gpu]") {
+// docs/layers/metric_key.md. The chapter uses channels 0 and 1 of 4.
+TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") {
   const double log2 = std::log(2.0), log3 = std::log(3.0);
   const Array<double> project = {2, 0, 0, 0, -1, 1, 0, 0}, d_out = {1, 1, 0, 0, 6, 9, 0, 0};
   const Array<double> metric_l = {-log2, -log2, 0, 0, log2, 0, 0, 0, 0, 0};
@@ -278,7 +278,7 @@ TEST_CASE("metric attention: the worked example of the chapter", "[metric_attent
   for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
 }
 
-TEST_CASE("metric attention: step by step is the same as at once, from the cache of p alone", "[metric_attention]") {
+TEST_CASE("metric_key: step by step is the same as at once, from the cache of p alone", "[metric_key]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const MetricAttentionCase& layer :
          {MetricAttentionCase{1, 66, 2, 7, form}, MetricAttentionCase{1, 12, 1, 40, form},
@@ -296,7 +296,7 @@ TEST_CASE("metric attention: step by step is the same as at once, from the cache
   }
 }
 
-TEST_CASE("metric attention: later tokens change no bit of earlier outputs", "[metric_attention]") {
+TEST_CASE("metric_key: later tokens change no bit of earlier outputs", "[metric_key]") {
   const MetricAttentionCase layer{1, 100, 2, 7};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
@@ -313,26 +313,26 @@ TEST_CASE("metric attention: later tokens change no bit of earlier outputs", "[m
   });
 }
 
-TEST_CASE("metric attention: lane widths agree at every odd size", "[metric_attention]") {
+TEST_CASE("metric_key: lane widths agree at every odd size", "[metric_key]") {
   check_widths([](Index size) { return MetricKeyCase{3, 2, size, MetricForm::packed}; });
   check_widths([](Index size) { return MetricKeyCase{3, 2, size, MetricForm::full}; });
 }
 
-TEST_CASE("metric attention: on the GPU", "[metric_attention][gpu]") {
+TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     const std::string kind = form == MetricForm::packed ? "packed, " : "full, ";
-    check_gpu("metric_attention", kind + "five heads", MetricKeyCase{3 * 37, 5, 8, form});
-    check_gpu("metric_attention", kind + "odd head", MetricKeyCase{41, 2, 13, form});
-    check_gpu("metric_attention", kind + "one row", MetricKeyCase{1, 5, 8, form});
-    check_gpu("metric_attention", kind + "one channel", MetricKeyCase{70, 3, 1, form});
-    check_gpu("metric_attention", kind + "many rows", MetricKeyCase{1025, 1, 3, form});
-    check_gpu("metric_attention", kind + "wide head", MetricKeyCase{65, 2, 66, form});
-    check_gpu("metric_attention", kind + "with the core", MetricAttentionCase{2, 19, 2, 8, form});
+    check_gpu("metric_key", kind + "five heads", MetricKeyCase{3 * 37, 5, 8, form});
+    check_gpu("metric_key", kind + "odd head", MetricKeyCase{41, 2, 13, form});
+    check_gpu("metric_key", kind + "one row", MetricKeyCase{1, 5, 8, form});
+    check_gpu("metric_key", kind + "one channel", MetricKeyCase{70, 3, 1, form});
+    check_gpu("metric_key", kind + "many rows", MetricKeyCase{1025, 1, 3, form});
+    check_gpu("metric_key", kind + "wide head", MetricKeyCase{65, 2, 66, form});
+    check_gpu("metric_key", kind + "with the core", MetricAttentionCase{2, 19, 2, 8, form});
     check_alignment(MetricKeyCase{9, 2, 8, form});
   }
 }
 
-TEST_CASE("metric attention: the query of one step", "[metric_attention][gpu]") {
+TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
   PlainDevice plain;
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const auto& [N, K] : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {
@@ -359,7 +359,7 @@ TEST_CASE("metric attention: the query of one step", "[metric_attention][gpu]") 
 }
 
 // A row that ends in scalars, right behind another one and far from it: no compiler may round differently there.
-TEST_CASE("metric_attention: a step has the same bits wherever its rows lie", "[metric_attention]") {
+TEST_CASE("metric_key: a step has the same bits wherever its rows lie", "[metric_key]") {
   for_each_cpu(1, [](auto& device, const std::string& name) {
     using Device = std::decay_t<decltype(device)>;
     for (Index K = 3; K <= 20; ++K) {

@@ -1,6 +1,6 @@
 #include "cuda/gemm.hpp"
 #include "cuda/kernel.hpp"
-#include "layers/metric_attention.hpp"
+#include "layers/metric_key.hpp"
 
 namespace abh {
 
@@ -23,7 +23,7 @@ __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
   if (element >= N * K * K) return;
   const Index n = element / (K * K);
   const int k = int(element / K % K), other = int(element % K);
-  full_nkk[element] = metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)];  // (metric_attention.1)
+  full_nkk[element] = metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)];  // (metric_key.1)
 }
 
 // Folds the gradient of the matrices into that of the packed metric: one thread an element, of which those on and above
@@ -37,7 +37,7 @@ __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index
   const float* gradient_kk = gradient_nkk + n * K * K;
   const float mirrored = other == k ? 0 : gradient_kk[other * K + k];
   d_metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)] +=
-      gradient_kk[k * K + other] + mirrored;  // (metric_attention.5)
+      gradient_kk[k * K + other] + mirrored;  // (metric_key.5)
 }
 
 // One thread a channel of the query, that walks down a column of M: neighbours read neighbouring columns.
@@ -50,7 +50,7 @@ __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bo
   const T* metric_of_head = metric + n * (packed ? Index{K} * (K + 1) / 2 : Index{K} * K);
   float sum = 0;
   for (int k = 0; k < K; ++k) {
-    sum += float(project_h[n * K + k]) * float(metric_of_head[place_of(packed, k, other, K)]);  // (metric_attention.6)
+    sum += float(project_h[n * K + k]) * float(metric_of_head[place_of(packed, k, other, K)]);  // (metric_key.6)
   }
   query_h[h] = T(sum);
 }
@@ -73,7 +73,7 @@ void metric_key_forward(Device& device, T* key_bch, const MetricKeyInputs<T>& in
   const Index N = in.N, K = in.K;
   typename Device::Scope scratch(device.workspace);
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), in);
-  gemm<T, T>(device, {.out_mn = key_bch,  // (metric_attention.2)
+  gemm<T, T>(device, {.out_mn = key_bch,  // (metric_key.2)
                       .a_mk = in.project_bch,
                       .b_kn = metric_nkk,
                       .M = in.BC,
@@ -95,7 +95,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   const Index N = a.in.N, K = a.in.K;
   typename Device::Scope scratch(device.workspace);
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.in);
-  gemm<T, T>(device, {.out_mn = a.d_project_bch,  // (metric_attention.3)
+  gemm<T, T>(device, {.out_mn = a.d_project_bch,  // (metric_key.3)
                       .a_mk = a.d_key_bch,
                       .b_kn = metric_nkk,
                       .M = a.in.BC,
@@ -114,7 +114,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
 
   const bool packed = a.in.form == MetricForm::packed;
   Accum<T>* gradient_nkk = packed ? scratch.template take<Accum<T>>(N * K * K) : a.d_metric;
-  gemm<T, Accum<T>>(device, {.out_mn = gradient_nkk,  // (metric_attention.4)
+  gemm<T, Accum<T>>(device, {.out_mn = gradient_nkk,  // (metric_key.4)
                              .a_mk = a.d_key_bch,
                              .b_kn = a.in.project_bch,
                              .M = K,

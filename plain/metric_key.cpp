@@ -1,4 +1,4 @@
-#include "layers/metric_attention.hpp"
+#include "layers/metric_key.hpp"
 
 #include "plain/view.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 // mirror image stands.
 Index place_of(MetricForm form, Index k, Index m, Index K) {
   if (form == MetricForm::full) return k * K + m;
-  return k <= m ? k * K - k * (k - 1) / 2 + (m - k) : place_of(form, m, k, K);  // (metric_attention.1)
+  return k <= m ? k * K - k * (k - 1) / 2 + (m - k) : place_of(form, m, k, K);  // (metric_key.1)
 }
 
 // All heads' numbers: metric(n, place).
@@ -32,7 +32,7 @@ void metric_key_forward(Device&, T* key_bch, const MetricKeyInputs<T>& in) {
       for (Index k = 0; k < K; ++k) {
         T sum = T(0);
         for (Index m = 0; m < K; ++m) sum += metric(n, place_of(in.form, k, m, K)) * project(bc, n, m);
-        key(bc, n, k) = sum;  // (metric_attention.2)
+        key(bc, n, k) = sum;  // (metric_key.2)
       }
     }
   }
@@ -52,10 +52,10 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
         T gradient = T(0);  // of all BC positions, each of which uses the entry once
         for (Index bc = 0; bc < a.in.BC; ++bc) {
           // The first index of the matrix is summed here, the second one forward: M^T in place of M.
-          d_project(bc, n, m) += d_key(bc, n, k) * metric(n, place);  // (metric_attention.3)
-          gradient += d_key(bc, n, k) * project(bc, n, m);            // (metric_attention.4)
+          d_project(bc, n, m) += d_key(bc, n, k) * metric(n, place);  // (metric_key.3)
+          gradient += d_key(bc, n, k) * project(bc, n, m);            // (metric_key.4)
         }
-        d_metric(n, place) += gradient;  // (metric_attention.5): packed, k k' and k' k have one place
+        d_metric(n, place) += gradient;  // (metric_key.5): packed, k k' and k' k have one place
       }
     }
   }
@@ -72,7 +72,7 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
     for (Index m = 0; m < K; ++m) {
       T sum = T(0);
       for (Index k = 0; k < K; ++k) sum += project(n, k) * metric(n, place_of(in.form, k, m, K));
-      query(n, m) = sum;  // (metric_attention.6)
+      query(n, m) = sum;  // (metric_key.6)
     }
   }
 }

@@ -1,4 +1,4 @@
-"""Figures of docs/layers/metric_attention.md."""
+"""Figures of docs/layers/metric_key.md."""
 
 import math
 import random

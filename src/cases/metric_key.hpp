@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cases/case.hpp"
-#include "layers/metric_attention.hpp"
+#include "layers/metric_key.hpp"
 
 namespace abh {
 
