@@ -77,18 +77,18 @@ inline __attribute__((noinline)) void finish_edge(const TileTarget& target, cons
   }
 }
 
-// The operands of a tile: element (r, k) of `a` stands at a[r * a_stride + k] (Order::rows) or at a[r + k * a_stride]
-// (Order::columns), element (k, n) of `b` at b[k * b_row + n].
-enum class Order { rows, columns };
+// The operands of a tile: element (r, k) of `a` stands at a[r * a_stride + k] with GemmOrder::rows, at
+// a[r + k * a_stride] with GemmOrder::columns; element (k, n) of `b` at b[k * b_row + n].
+enum class GemmOrder { rows, columns };
 struct TileOperands {
   const float* a;
   Index a_stride;
   const float* b;
   Index b_row;
   Index K;
-  const float* ahead = nullptr;  // Order::rows: fetched in passing, K numbers that a tile to come will read
+  const float* ahead = nullptr;  // GemmOrder::rows: fetched in passing, K numbers that a tile to come will read
   // Where a tile of tile_columns leaves its operands packed for the tiles to come, (K, tile_rows) and (K,
-  // tile_columns); that of `a` with Order::columns only.
+  // tile_columns); that of `a` with GemmOrder::columns only.
   float* a_panel = nullptr;
   float* b_panel = nullptr;
 };
@@ -112,11 +112,11 @@ inline void sum_rows(const TileTarget& target, const TileOperands& operands) {
 
 // The steps of a tile where a lane vector is multiplied by an element of another: numbers of `a` that stand side by
 // side come in vectors. No step begins before the one before it has loaded all, or the sums would lose their registers.
-template <Order order, bool keep_a, bool keep_b, int rows, int vectors>
+template <GemmOrder order, bool keep_a, bool keep_b, int rows, int vectors>
 inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[rows][vectors],
                                                            const TileOperands& operands) {
   using L = Wide<float>;
-  constexpr int a_vectors = order == Order::columns ? (rows + lanes - 1) / lanes : 0;
+  constexpr int a_vectors = order == GemmOrder::columns ? (rows + lanes - 1) / lanes : 0;
   const Index a_stride = operands.a_stride, b_row = operands.b_row;
   const float *a = operands.a, *b = operands.b, *ahead = operands.ahead;
   float *a_panel = operands.a_panel, *b_panel = operands.b_panel;
@@ -134,10 +134,10 @@ inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[ro
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(b_panel + v * lanes, b_k[v]); });
       b_panel += vectors * lanes;
     }
-    if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
+    if constexpr (order == GemmOrder::rows) __builtin_prefetch(ahead++, 0, 3);
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       float a_rk;
-      if constexpr (order == Order::rows) {
+      if constexpr (order == GemmOrder::rows) {
         a_rk = a[r * a_stride];
       } else {
         a_rk = a_k[r / lanes][r % lanes];
@@ -145,13 +145,13 @@ inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[ro
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
       keep_loads_here();
     });
-    a += order == Order::rows ? 1 : a_stride;
+    a += order == GemmOrder::rows ? 1 : a_stride;
     b += b_row;
   }
 }
 
 // The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
-template <int rows, int vectors, Order order, bool sums, bool keep_a, bool keep_b>
+template <int rows, int vectors, GemmOrder order, bool sums, bool keep_a, bool keep_b>
 inline void tile_product(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
   L sum[rows][vectors];
@@ -160,7 +160,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   });
   // Every third row has a pointer of its own: with multiples of the stride, 0 to 2, an instruction reaches all rows.
   const Index a_stride = operands.a_stride, b_row = operands.b_row;
-  const float* a[order == Order::rows ? (rows + 2) / 3 : 1];
+  const float* a[order == GemmOrder::rows ? (rows + 2) / 3 : 1];
   unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
                                          __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
   // Where the sums go may be far away: it comes nearer while they are computed.
@@ -181,12 +181,14 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
 #pragma GCC unroll 4
     for (Index k = 0; k < operands.K; ++k) {
-      if constexpr (order == Order::rows) __builtin_prefetch(ahead++, 0, 3);
+      if constexpr (order == GemmOrder::rows) __builtin_prefetch(ahead++, 0, 3);
       // Rows far apart, which the machine does not see coming. Else tiles of narrower lanes read packed operands, or
       // rows near each other, but for an `out` of few tiles.
       constexpr Index far = 24;
-      if constexpr (keep_a || (order == Order::columns && lanes == 16)) __builtin_prefetch(a[0] + far * a_stride, 0, 3);
-      if constexpr (keep_b || (order == Order::columns && lanes == 16)) {
+      if constexpr (keep_a || (order == GemmOrder::columns && lanes == 16)) {
+        __builtin_prefetch(a[0] + far * a_stride, 0, 3);
+      }
+      if constexpr (keep_b || (order == GemmOrder::columns && lanes == 16)) {
         for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(b + far * b_row + n, 0, 3);
       }
       unrolled<sum_vectors>([&](auto v) __attribute__((always_inline)) { row_sum[v] += load<L>(a[0] + v * lanes); });
@@ -206,11 +208,11 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
         b_panel += vectors * lanes;
       }
       unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-        const float a_rk = order == Order::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
+        const float a_rk = order == GemmOrder::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
         unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
       });
       unrolled<sizeof(a) / sizeof(a[0])>([&](auto i) __attribute__((always_inline)) {
-        a[i] += order == Order::rows ? 1 : a_stride;
+        a[i] += order == GemmOrder::rows ? 1 : a_stride;
       });
       b += b_row;
     }
@@ -263,13 +265,13 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
 }
 
 // The same for the columns that `target` has, leaving packed what `operands` asks for.
-template <int rows, Order order, bool sums>
+template <int rows, GemmOrder order, bool sums>
 inline void tile_of_rows(const TileTarget& target, const TileOperands& operands) {
   const auto product = [&]<int vectors, bool keep_a, bool keep_b>() {
     tile_product<rows, vectors, order, sums, keep_a, keep_b>(target, operands);
   };
   if (target.columns <= half_columns) return product.template operator()<tile_vectors / 2, false, false>();
-  if constexpr (order == Order::rows) {
+  if constexpr (order == GemmOrder::rows) {
     if (operands.b_panel) return product.template operator()<tile_vectors, false, true>();
   } else {
     if constexpr (tiles_pack_a) {
@@ -283,12 +285,12 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
 
 // The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
 // reads as much of the operands: where the real part is smaller, they must be padded.
-template <Order order>
+template <GemmOrder order>
 inline void tile(const TileTarget& target, const TileOperands& operands) {
   unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
     constexpr int rows = 2 * (i + 1);
     if (target.rows != rows && target.rows != rows - 1) return;
-    if constexpr (order == Order::columns) {
+    if constexpr (order == GemmOrder::columns) {
       if (target.row_sum_m) return tile_of_rows<rows, order, true>(target, operands);
     }
     tile_of_rows<rows, order, false>(target, operands);

@@ -32,8 +32,9 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
 
   const auto weights = [&](Index bn, Index slot) {
     const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
-    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.in.slope_n, bn % s.N), C, C, Order::up);
-    const A rest = running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, Order::up,
+    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.in.slope_n, bn % s.N), C, C,
+                PoolingOrder::up);
+    const A rest = running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, PoolingOrder::up,
                                a.first.weight_n ? a.first.weight_n[bn] : A(0));
     if (a.last.weight_n) a.last.weight_n[bn] = rest;
   };
@@ -71,7 +72,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
     const T* state_h = chunk.begin == 0 ? nullptr : left_by(chunk) - left.size;
     average(rows_of(a.out_bch, H, s, chunk.b), state_h, chunk);
   };
-  for_sequences(device, s, Order::up, weights, summary, connect, rows, [](Index, Index) {});
+  for_sequences(device, s, PoolingOrder::up, weights, summary, connect, rows, [](Index, Index) {});
 }
 
 template <class Device, class T>
@@ -195,7 +196,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
       drift = A(0);
     }
   };
-  for_sequences(device, s, Order::down, weights, summary, connect, rows, finish);
+  for_sequences(device, s, PoolingOrder::down, weights, summary, connect, rows, finish);
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ struct Chunk {
 };
 
 // Runs, in this order: weights(bn, slot) for every head; with several chunks summary(chunk) for every chunk and
-// connect(chunk) from the first to the last (Order::up) or back; rows(chunk); finish(bn, slot) for every head.
+// connect(chunk) from the first to the last (PoolingOrder::up) or back; rows(chunk); finish(bn, slot) for every head.
 template <class Device, class Weights, class Summary, class Connect, class Sweep, class Finish>
-void for_sequences(Device& device, const Shape& s, Order order, const Weights& weights, const Summary& summary,
+void for_sequences(Device& device, const Shape& s, PoolingOrder order, const Weights& weights, const Summary& summary,
                    const Connect& connect, const Sweep& rows, const Finish& finish) {
   const Index chunks = chunks_of(s);
   if (chunks == 1) {
@@ -77,7 +77,7 @@ void for_sequences(Device& device, const Shape& s, Order order, const Weights& w
   parallel_for(device, s.B * s.N, [&](Index bn, Index) { weights(bn, bn); });
   for_chunks(summary);
   parallel_for(device, s.B, [&](Index b, Index) {
-    for (Index i = 0; i < chunks; ++i) connect(chunk_of(b, order == Order::up ? i : chunks - 1 - i));
+    for (Index i = 0; i < chunks; ++i) connect(chunk_of(b, order == PoolingOrder::up ? i : chunks - 1 - i));
   });
   for_chunks(rows);
   parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });

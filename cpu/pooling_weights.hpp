@@ -55,7 +55,7 @@ PerSlot<T> per_slot(Scope& scratch, Index slots, Index size) {
 
 // Numbers of one head, one a position.
 
-enum class Order { up, down };
+enum class PoolingOrder { up, down };
 
 // 1 for a sum of nothing, so that a share of it is 0/1 and not 0/0: no branch among the lanes.
 template <class L>
@@ -65,10 +65,10 @@ L nonzero(const L& sum) {
 
 // Calls body(c, starts) for all positions, block by block, within a block in this order; starts: the first of a block.
 template <class Body>
-inline __attribute__((always_inline)) void for_positions(Index C, Index block, Order order, const Body& body) {
+inline __attribute__((always_inline)) void for_positions(Index C, Index block, PoolingOrder order, const Body& body) {
   for (Index begin = 0; begin < C; begin += block) {
     const Index count = lesser(block, C - begin);
-    for (Index t = 0; t < count; ++t) body(order == Order::up ? begin + t : begin + count - 1 - t, t == 0);
+    for (Index t = 0; t < count; ++t) body(order == PoolingOrder::up ? begin + t : begin + count - 1 - t, t == 0);
   }
 }
 
@@ -78,7 +78,7 @@ inline __attribute__((always_inline)) void for_positions(Index C, Index block, O
 // Only the walk of the maxima is one position after the other. The exponentials, which cost most, come after it, for
 // neighbouring positions at once.
 template <class T, class Logits>
-void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, Index block, Order order) {
+void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, Index block, PoolingOrder order) {
   T most = minus_infinity<T>();
   for_positions(C, block, order, [&](Index c, bool starts) {
     add_c[c] = logit[c];
@@ -86,8 +86,8 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
     max_c[c] = most;
   });
   // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.
-  const Index before = order == Order::up ? -1 : 1;
-  const Index first = order == Order::up ? 1 : 0;
+  const Index before = order == PoolingOrder::up ? -1 : 1;
+  const Index first = order == PoolingOrder::up ? 1 : 0;
   for_lanes<T>(C - 1, [&]<class L>(Index i) {
     const Index c = first + i;
     const L change = load<L>(max_c + c + before) - load<L>(max_c + c);
@@ -110,7 +110,7 @@ void exponentials(T* x, Index n) {
 // newcomer is larger by `margin`.
 template <class T, class Logits>
 void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T margin, Index C, Index block,
-                 Order order) {
+                 PoolingOrder order) {
   T top = minus_infinity<T>();
   T age = T(0);
   for_positions(C, block, order, [&](Index c, bool starts) {
@@ -129,7 +129,8 @@ void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T 
   exponentials(add_c, C);
 }
 template <class T, class Logits>
-void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, Order order) {
+void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
+                 PoolingOrder order) {
   if (slope == T(0)) {
     running_max(max_c, keep_c, add_c, logit, C, block, order);
   } else {
@@ -142,7 +143,8 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, In
 // that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
 // its power in the end.
 template <class T, class Logits>
-void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, Order order) {
+void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
+                       PoolingOrder order) {
   if (slope == T(0)) {
     running_max(max_c, keep_c, add_c, logit, C, block, order);
   } else {
@@ -154,7 +156,7 @@ void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slo
 // that lose a slope a position from there on, and then no decay.
 template <class T, class Logits>
 void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                          Order order) {
+                          PoolingOrder order) {
   if (slope == T(0)) {
     running_max(max_c, keep_c, add_c, logit, C, block, order);
     return;
@@ -163,11 +165,11 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
     Logits logit;
     T slope;
     Index C, block;
-    Order order;
+    PoolingOrder order;
     T operator[](Index c) const {
       const Index begin = c / block * block;
-      const Index first = order == Order::up ? begin : lesser(begin + block, C) - 1;
-      return logit[c] - slope * T(order == Order::up ? c - first : first - c);  // (pooling.23)
+      const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
+      return logit[c] - slope * T(order == PoolingOrder::up ? c - first : first - c);  // (pooling.23)
     }
   };
   running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
@@ -177,7 +179,7 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
 // the divisions for neighbouring positions at once.
 // first_rest: what rounding left of the logit of the first position. Returns what it left of the last sum.
 template <class T>
-T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, Order order,
+T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, PoolingOrder order,
               T first_rest = T(0)) {
   using S = Longer<T>;
   S sum = S(0), rest = S(first_rest);

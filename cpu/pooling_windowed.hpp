@@ -26,10 +26,10 @@ inline Index parts_of(const PoolingShape& s) { return s.payloads * parts_of_payl
 
 // Channels [first, first + size) of a payload, which begin `begin` channels after the first of their head and have
 // their scratch memory from `scratch` on.
-struct Part {
+struct WindowPart {
   Index number, begin, scratch, size;
 };
-inline Part part_of(const PoolingShape& s, Index number) {
+inline WindowPart part_of(const PoolingShape& s, Index number) {
   const Index parts = parts_of_payload(s);
   const Index payload = number / parts;
   const Index first = number % parts * channels_per_part;
@@ -65,7 +65,7 @@ template <class Device, class Weights, class Payload, class Finish>
 void for_heads(Device& device, const PoolingShape& s, const Weights& weights, const Payload& payload,
                const Finish& finish) {
   const bool whole = parts_of_payload(s) == 1;
-  for_heads(device, s, weights, [&](Index bn, Index slot, const Part& part) {
+  for_heads(device, s, weights, [&](Index bn, Index slot, const WindowPart& part) {
     payload(bn, slot, part);
     if (whole && part.number + 1 == parts_of(s)) finish(bn, slot);
   });
@@ -139,13 +139,13 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     A* max_c = a.max_bnc + bn * C;
     A* sum_c = a.sum_bnc + bn * C;
     const A slope = slope_of(a.in.slope_n, bn % s.N);
-    running_max(max_c, keep[slot], add[slot], logit, slope, C, block, Order::up);
-    running_sum(sum_c, alpha[slot], keep[slot], add[slot], C, block, Order::up);
+    running_max(max_c, keep[slot], add[slot], logit, slope, C, block, PoolingOrder::up);
+    running_sum(sum_c, alpha[slot], keep[slot], add[slot], C, block, PoolingOrder::up);
 
-    running_max_of_older(suffix_max[slot], keep[slot], add[slot], logit, slope, C, block, Order::down);
-    running_sum(suffix_sum[slot], suffix_alpha[slot], keep[slot], add[slot], C, block, Order::down);
+    running_max_of_older(suffix_max[slot], keep[slot], add[slot], logit, slope, C, block, PoolingOrder::down);
+    running_sum(suffix_sum[slot], suffix_alpha[slot], keep[slot], add[slot], C, block, PoolingOrder::down);
     // Merge: keep for the suffix of the block before, add for the prefix. The last position of a block needs no suffix.
-    for_positions(C, block, Order::up, [&](Index c, bool) {
+    for_positions(C, block, PoolingOrder::up, [&](Index c, bool) {
       const Index first = c - block + 1;
       const Index distance = first % block;  // from the end of the suffix to c
       const bool has_suffix = first > 0 && distance != 0;
@@ -168,7 +168,7 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     }
   };
 
-  const auto payload = [&](Index bn, Index slot, const Part& part) {
+  const auto payload = [&](Index bn, Index slot, const WindowPart& part) {
     const T* x = head_of(a.in.x_bch, stride, s, bn) + part.begin;
     T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     T* suffix_k = suffix[slot] + part.scratch;
@@ -324,11 +324,11 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
     const A slope = slope_of(a.in.slope_n, bn % s.N);
-    running_reference(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, Order::down);
+    running_reference(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, PoolingOrder::down);
     for_windows(
         C, block, [&](Index c, Index) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
 
-    running_max_of_older(top[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, Order::up);
+    running_max_of_older(top[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, PoolingOrder::up);
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
       const A highest = top[slot][lesser(last, C - 1)];
@@ -346,7 +346,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     }
   };
 
-  const auto payload = [&](Index bn, Index slot, const Part& part) {
+  const auto payload = [&](Index bn, Index slot, const WindowPart& part) {
     const T* x = head_of(a.in.x_bch, stride, s, bn) + part.begin;
     const T* out = head_of(a.out_bch, H, s, bn) + part.begin;
     const T* d_out = head_of(a.d_out_bch, H, s, bn) + part.begin;

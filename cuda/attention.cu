@@ -17,9 +17,9 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
   const auto& in = a.in;
   constexpr int W = forward_width<T, KP>;
-  using Score = Part<T, W>;
+  using Score = TilePart<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, int(in.N), true);
+  const AttentionPlace at = place_of_block(plan, int(in.N), true);
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   const float scale_2 = plan.scale * log2_e;  // exp(scale x) = 2^(scale_2 x)
 
   Left<T, KP> query;
-  Part<T, KP> out;
+  TilePart<T, KP> out;
   float max[Score::rows], sum[Score::rows];  // the sum is that of this lane's columns
   // Of the sections that are done with: their outputs wait in memory.
   float total_max[Score::rows], total_sum[Score::rows], total_sum_low[Score::rows];
@@ -122,16 +122,16 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
   const auto& in = a.in;
   constexpr int W = backward_width<T, KP>;
-  using Score = Part<T, W>;
+  using Score = TilePart<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, int(in.N), true);
+  const AttentionPlace at = place_of_block(plan, int(in.N), true);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
   const HeadSight<general> sight = sight_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
   Left<T, KP> query, d_out;
-  Part<T, KP> d_query;
+  TilePart<T, KP> d_query;
   float lse[Score::rows], delta[Score::rows];
   fetch<wide>(shared.own[0], query_rows(in.query_bch, in.query_stride, in, at), at.first, C, K);
   fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, in, at), at.first, C, K);
@@ -198,9 +198,9 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   const auto& in = a.in;
   constexpr int W = backward_width<T, KP>;
-  using Score = Part<T, W>;
+  using Score = TilePart<T, W>;
   auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const Place at = place_of_block(plan, int(in.N), false);
+  const AttentionPlace at = place_of_block(plan, int(in.N), false);
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
   const Statistics* of_head = statistics + Index{at.head} * (general ? plan.query_tiles : plan.tiles);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
   Left<T, KP> key, value;
-  Part<T, KP> d_key, d_value;
+  TilePart<T, KP> d_key, d_value;
   fetch<wide>(shared.own[0], key_rows<general>(in.key_bsh, in.key_stride, in, at), at.first, S, K);
   fetch<wide>(shared.own[1], key_rows<general>(in.value_bsh, in.value_stride, in, at), at.first, S, K);
   const auto d_key_sk = [&] { return key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at); };

@@ -54,7 +54,7 @@ __device__ __forceinline__ void for_each_in_tiles(const Range& range, const Each
 }
 
 // Blocks are numbered with rows fastest, of which a head has `count`.
-__device__ __forceinline__ Place place_of_row(Index count, Index heads_of_sequence) {
+__device__ __forceinline__ AttentionPlace place_of_row(Index count, Index heads_of_sequence) {
   const int block = int(blockIdx.x), rows = int(count), N = int(heads_of_sequence), head = block / rows;
   return {head / N, head % N, head, block % rows};
 }
@@ -64,7 +64,7 @@ template <class T, bool general>
 __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
   const auto& in = a.in;
   const LongSum out(static_cast<float*>(dynamic_shared_memory()), in.K);
-  const Place at = place_of_row(in.C, in.N);
+  const AttentionPlace at = place_of_row(in.C, in.N);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, at)[at.first];
@@ -110,7 +110,7 @@ template <class T, bool general>
 __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta_bnc, float scale) {
   const auto& in = a.in;
   const LongSum d_query(static_cast<float*>(dynamic_shared_memory()), in.K);
-  const Place at = place_of_row(in.C, in.N);
+  const AttentionPlace at = place_of_row(in.C, in.N);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, at)[at.first];
@@ -140,7 +140,7 @@ __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* d
   const auto& in = a.in;
   float* memory = static_cast<float*>(dynamic_shared_memory());
   const LongSum d_key(memory, in.K), d_value(memory + 3 * in.K, in.K);
-  const Place at = place_of_row(in.S, in.N);
+  const AttentionPlace at = place_of_row(in.S, in.N);
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
   const T* key_k = key_rows<general>(in.key_bsh, in.key_stride, in, at)[at.first];

@@ -67,7 +67,7 @@ struct Plan {
   float scale;       // 1/sqrt(K), or what is given
 };
 
-struct Place {
+struct AttentionPlace {
   int b, n;
   int head;   // b N + n
   int first;  // row of the tile
@@ -75,7 +75,7 @@ struct Place {
 
 // Blocks start in the order of their numbers. Tiles with much work come first, so that what is left at the end is
 // small; but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
-__device__ __forceinline__ Place place_of_block(const Plan& plan, int N, bool last_tile_first) {
+__device__ __forceinline__ AttentionPlace place_of_block(const Plan& plan, int N, bool last_tile_first) {
   const int block = int(blockIdx.x);
   const int first_head = int(blockIdx.x / (unsigned(plan.tiles) * unsigned(plan.together))) * plan.together;
   const int heads = plan.heads - first_head < plan.together ? plan.heads - first_head : plan.together;
@@ -93,17 +93,18 @@ struct Rows {
   __device__ T* operator[](int c) const { return first + Index{c} * stride; }
 };
 template <class T, class Inputs>
-__device__ __forceinline__ Rows<T> rows_of(T* first, Index stride, Index count, const Inputs& in, const Place& at) {
+__device__ __forceinline__ Rows<T> rows_of(T* first, Index stride, Index count, const Inputs& in,
+                                           const AttentionPlace& at) {
   const Index step = stride_or(stride, in.N * in.K);
   return {first + at.b * count * step + at.n * in.K, int(step)};
 }
 // Of queries and what is like them, and of keys and values.
 template <class T, class Inputs>
-__device__ __forceinline__ Rows<T> query_rows(T* first_bch, Index stride, const Inputs& in, const Place& at) {
+__device__ __forceinline__ Rows<T> query_rows(T* first_bch, Index stride, const Inputs& in, const AttentionPlace& at) {
   return rows_of(first_bch, stride, in.C, in, at);
 }
 template <bool general, class T, class Inputs>
-__device__ __forceinline__ Rows<T> key_rows(T* first_bsh, Index stride, const Inputs& in, const Place& at) {
+__device__ __forceinline__ Rows<T> key_rows(T* first_bsh, Index stride, const Inputs& in, const AttentionPlace& at) {
   return rows_of(first_bsh, stride, general ? in.S : in.C, in, at);
 }
 
@@ -164,7 +165,7 @@ struct HeadSight {
   }
 };
 template <bool general, class T>
-__device__ __forceinline__ HeadSight<general> sight_of(const AttentionInputs<T>& in, const Place& at) {
+__device__ __forceinline__ HeadSight<general> sight_of(const AttentionInputs<T>& in, const AttentionPlace& at) {
   const Sight<float>& all = in.sight;
   return {all, all.mask_bs ? all.mask_bs + at.b * (general ? in.S : in.C) : nullptr,
           general && all.distance_bias_nc ? all.distance_bias_nc + at.n * all.distances : nullptr,
@@ -266,7 +267,7 @@ __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch
 
 // ---- Products ----
 //
-// Part<T, W> is what one thread holds of a matrix of 64 x W sums: at(r, c) is its element (row(r), column(c)). The
+// TilePart<T, W> is what one thread holds of a matrix of 64 x W sums: at(r, c) is its element (row(r), column(c)). The
 // lanes that share a row are neighbours. Left<T, KP> is the left factor of a product: this thread's rows of an own
 // tile.
 //
@@ -274,13 +275,13 @@ __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch
 //   multiply_columns  sum_rk += sum_c weight_rc right_ck       rows first, first + 1, ... of a tile, a weight each
 
 template <class T, int W>
-struct Part;
+struct TilePart;
 template <class T, int KP>
 struct Left;
 
 // bf16: the fragments of cuda/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them.
 template <int W>
-struct Part<bf16, W> {
+struct TilePart<bf16, W> {
   static constexpr int rows = 2, columns = W / 4;
   float x[W / 8][4] = {};
   __device__ float& at(int r, int c) { return x[c / 2][2 * r + c % 2]; }
@@ -307,12 +308,12 @@ template <int KP>
 struct Left<bf16, KP> {
   std::uint32_t x[KP / 16][4];
   __device__ __forceinline__ void take(const Tile<bf16, KP>& own) {
-    for (int k = 0; k < KP; k += 16) load_matrices(x[k / 16], left_first(own, Part<bf16, 16>::first_row(), k));
+    for (int k = 0; k < KP; k += 16) load_matrices(x[k / 16], left_first(own, TilePart<bf16, 16>::first_row(), k));
   }
 };
 
 template <int W, int KP>
-__device__ __forceinline__ void multiply_rows(Part<bf16, W>& sum_rc, const Left<bf16, KP>& left_rk,
+__device__ __forceinline__ void multiply_rows(TilePart<bf16, W>& sum_rc, const Left<bf16, KP>& left_rk,
                                               const Tile<bf16, KP>& right_ck, int first) {
   for (int k = 0; k < KP; k += 16) {
     for (int c = 0; c < W; c += 16) {
@@ -325,7 +326,7 @@ __device__ __forceinline__ void multiply_rows(Part<bf16, W>& sum_rc, const Left<
 }
 
 template <int W, int KP>
-__device__ __forceinline__ void multiply_columns(Part<bf16, KP>& sum_rk, const Part<bf16, W>& weight_rc,
+__device__ __forceinline__ void multiply_columns(TilePart<bf16, KP>& sum_rk, const TilePart<bf16, W>& weight_rc,
                                                  const Tile<bf16, KP>& right_ck, int first, Weights<bf16>&) {
   for (int c = 0; c < W; c += 16) {
     const float(&low)[4] = weight_rc.x[c / 8], (&high)[4] = weight_rc.x[c / 8 + 1];
@@ -345,8 +346,8 @@ __device__ __forceinline__ void multiply_columns(Part<bf16, KP>& sum_rk, const P
 template <int KP>
 __device__ __forceinline__ void multiply_diagonal(float (&product_r)[2], const Left<bf16, KP>& left_rk,
                                                   const Tile<bf16, KP>& right_rk) {
-  Part<bf16, 16> all;
-  multiply_rows(all, left_rk, right_rk, Part<bf16, 16>::first_row());
+  TilePart<bf16, 16> all;
+  multiply_rows(all, left_rk, right_rk, TilePart<bf16, 16>::first_row());
   const int lane = int(threadIdx.x) % warp_size, row = lane / 4;
   const int owner = row * 4 + row / 2;
   product_r[0] = __shfl_sync(whole_warp, row % 2 ? all.at(0, 1) : all.at(0, 0), owner);
@@ -356,7 +357,7 @@ __device__ __forceinline__ void multiply_diagonal(float (&product_r)[2], const L
 // float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds for 8
 // numbers read, and four of those at a time. The 16 threads of a row are half a warp.
 template <int W>
-struct Part<float, W> {
+struct TilePart<float, W> {
   static constexpr int rows = tile / 16, columns = W / 16;
   float x[rows][columns] = {};
   __device__ float& at(int r, int c) { return x[r][c]; }
@@ -374,9 +375,9 @@ struct Left<float, KP> {
 };
 
 template <int W, int KP>
-__device__ __forceinline__ void multiply_rows(Part<float, W>& sum_rc, const Left<float, KP>& left_rk,
+__device__ __forceinline__ void multiply_rows(TilePart<float, W>& sum_rc, const Left<float, KP>& left_rk,
                                               const Tile<float, KP>& right_ck, int first) {
-  using P = Part<float, W>;
+  using P = TilePart<float, W>;
   const auto multiply_channels = [&](int k) {
     Floats<4> left[P::rows], right[P::columns];
     for (int r = 0; r < P::rows; ++r) left[r] = load<4>(left_rk.own->row[P::row(r)] + k);
@@ -396,13 +397,13 @@ __device__ __forceinline__ void multiply_rows(Part<float, W>& sum_rc, const Left
 }
 
 template <int W, int KP>
-__device__ __forceinline__ void multiply_columns(Part<float, KP>& sum_rk, const Part<float, W>& weight_rc,
+__device__ __forceinline__ void multiply_columns(TilePart<float, KP>& sum_rk, const TilePart<float, W>& weight_rc,
                                                  const Tile<float, KP>& right_ck, int first, Weights<float>& weights) {
-  using P = Part<float, KP>;
+  using P = TilePart<float, KP>;
   P of_tile;  // summed by itself: long sums are sums of tiles
   for (int r = 0; r < P::rows; ++r) {
-    for (int c = 0; c < Part<float, W>::columns; ++c) {
-      weights.row[P::row(r)][Part<float, W>::column(c)] = weight_rc.at(r, c);
+    for (int c = 0; c < TilePart<float, W>::columns; ++c) {
+      weights.row[P::row(r)][TilePart<float, W>::column(c)] = weight_rc.at(r, c);
     }
   }
   __syncwarp();  // rows of weights are read by the warp that wrote them
@@ -426,8 +427,8 @@ __device__ __forceinline__ void multiply_columns(Part<float, KP>& sum_rk, const 
 template <int KP>
 __device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16], const Left<float, KP>& left_rk,
                                                   const Tile<float, KP>& right_rk) {
-  for (int r = 0; r < Part<float, KP>::rows; ++r) {
-    const int row = Part<float, KP>::row(r);
+  for (int r = 0; r < TilePart<float, KP>::rows; ++r) {
+    const int row = TilePart<float, KP>::row(r);
     product_r[r] = 0;
     for (int k = 0; k < KP; ++k) product_r[r] = fmaf(left_rk.own->row[row][k], right_rk.row[row][k], product_r[r]);
   }
@@ -453,7 +454,7 @@ __device__ __forceinline__ bool in_sections(const Range& met) {
 // Calls each(r, k, x) for each of this thread's sums that has a place x in the rows of a head.
 template <int KP, class Each>
 __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C, int K, const Each& each) {
-  using P = Part<float, KP>;
+  using P = TilePart<float, KP>;
   asm volatile("" : "+r"(first));  // or a compiler works the places out before the tiles, and keeps them in registers
   for (int r = 0; r < P::rows; ++r) {
     const int c = first + P::row(r);
@@ -466,9 +467,9 @@ __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C,
 // At the end of a section its sums join those of the sections before, which wait in the rows of memory that they are
 // for and shrink by a factor, and begin anew. After the last one all are in the registers.
 template <int KP>
-__device__ __forceinline__ void end_section(Part<float, KP>& sum, Rows<float> sum_ck, int first, int C, int K,
+__device__ __forceinline__ void end_section(TilePart<float, KP>& sum, Rows<float> sum_ck, int first, int C, int K,
                                             bool first_section, bool last_section,
-                                            const float (&shrink_r)[Part<float, KP>::rows]) {
+                                            const float (&shrink_r)[TilePart<float, KP>::rows]) {
   for_places<KP>(sum_ck, first, C, K, [&](int r, int k, float& before) {
     if (!first_section) sum.at(r, k) = fmaf(before, shrink_r[r], sum.at(r, k));
     if (last_section) return;
@@ -477,12 +478,12 @@ __device__ __forceinline__ void end_section(Part<float, KP>& sum, Rows<float> su
   });
 }
 template <int KP>
-__device__ __forceinline__ void end_section(Part<bf16, KP>&, Rows<bf16>, int, int, int, bool, bool,
-                                            const float (&)[Part<bf16, KP>::rows]) {}
+__device__ __forceinline__ void end_section(TilePart<bf16, KP>&, Rows<bf16>, int, int, int, bool, bool,
+                                            const float (&)[TilePart<bf16, KP>::rows]) {}
 template <class T, int KP>
-__device__ __forceinline__ void end_section(Part<T, KP>& sum, Rows<T> sum_ck, int first, int C, int K,
+__device__ __forceinline__ void end_section(TilePart<T, KP>& sum, Rows<T> sum_ck, int first, int C, int K,
                                             bool first_section, bool last_section) {
-  float one_r[Part<T, KP>::rows];
+  float one_r[TilePart<T, KP>::rows];
   for (float& one : one_r) one = 1;
   end_section(sum, sum_ck, first, C, K, first_section, last_section, one_r);
 }
@@ -546,8 +547,8 @@ __device__ __forceinline__ void add_bias(P& score, const HeadSight<general>& sig
 
 // Rounds the sums, times a factor, into the rows of an own tile that only this warp has read.
 template <class T, int KP>
-__device__ __forceinline__ void lay_down(Tile<T, KP>& own, Part<T, KP>& sum, float factor) {
-  using P = Part<T, KP>;
+__device__ __forceinline__ void lay_down(Tile<T, KP>& own, TilePart<T, KP>& sum, float factor) {
+  using P = TilePart<T, KP>;
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) own.row[P::row(r)][P::column(c)] = T(sum.at(r, c) * factor);
   }

@@ -23,7 +23,7 @@ constexpr int threads_per_block = 128;
 enum class Look { back, ahead };
 
 // The places of weights in memory: their distances along u, o, g and j.
-struct Order {
+struct WeightOrder {
   Index u, o, g, j;
   __device__ Index place(Index i, int G, int J) const {  // of weight i in the order (D, G, J)
     const Index dg = i / J, d = dg / G;
@@ -33,12 +33,12 @@ struct Order {
 
 // In the order `order`. Grid: a thread for each weight. Reads and writes each once.
 template <class To, class T>
-__global__ void reorder_kernel(To* to, const T* weight_dgj, Order order, Index count, int G, int J) {
+__global__ void reorder_kernel(To* to, const T* weight_dgj, WeightOrder order, Index count, int G, int J) {
   const Index i = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (i < count) to[order.place(i, G, J)] = To(float(weight_dgj[i]));
 }
 template <class To, class T>
-void reorder(Gpu& device, To* to, const T* weight_dgj, Order order, const CausalConvShape& s) {
+void reorder(Gpu& device, To* to, const T* weight_dgj, WeightOrder order, const CausalConvShape& s) {
   const Index G = s.D / s.groups, count = s.D * G * s.kernel;
   launch(reorder_kernel<To, T>, blocks_for(count, threads_per_block), threads_per_block, 0, device.stream(), to,
          weight_dgj, order, count, int(G), int(s.kernel));
@@ -46,8 +46,8 @@ void reorder(Gpu& device, To* to, const T* weight_dgj, Order order, const Causal
 
 // d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid and sums as in
 // add_partial_sums_kernel.
-__global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, Order order, Index count, int G,
-                                 int J) {
+__global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, WeightOrder order, Index count,
+                                 int G, int J) {
   auto& shared = shared_memory<PartialSums>();
   const Index i = Index{blockIdx.x} * warp_size + threadIdx.x;
   const float* part = parts_p + order.place(i < count ? i : 0, G, J);
@@ -62,7 +62,7 @@ __global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int 
   for (int y = 1; y < int(blockDim.y); ++y) sum += shared.sum[y][threadIdx.x];
   d_weight_dgj[i] += sum;
 }
-void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index parts, Order order,
+void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index parts, WeightOrder order,
                const CausalConvShape& s) {
   const Index G = s.D / s.groups, count = s.D * G * s.kernel;
   launch(add_parts_kernel, blocks_for(count, warp_size), dim3(warp_size, part_rows(parts)), 0, device.stream(),

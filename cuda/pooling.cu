@@ -54,12 +54,12 @@ struct EmitState {
     float share;
   };
   template <int width>
-  __device__ Loaded<width> fetch(const Place& at) const {
+  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
     return {share_bnc ? share_bnc[at.weight] : 1};
   }
   template <int width>
-  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&, const Floats<width>& state,
-                         float*) const {
+  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
+                         const Floats<width>& state, float*) const {
     Floats<width> out;
     for (int v = 0; v < width; ++v) out.x[v] = state.x[v] * loaded.share;
     store<width>(out_bch + at.element, out);
@@ -81,7 +81,7 @@ struct EmitWindow {
     float share, gamma;
   };
   template <int width>
-  __device__ Loaded<width> fetch(const Place& at) const {
+  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
     Loaded<width> loaded{};
     loaded.share = share_bnc[at.weight];
     if (at.c < block) return loaded;
@@ -90,8 +90,8 @@ struct EmitWindow {
     return loaded;
   }
   template <int width>
-  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&, const Floats<width>& sum,
-                         float*) const {
+  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
+                         const Floats<width>& sum, float*) const {
     Floats<width> out;
     for (int v = 0; v < width; ++v) {
       const float prefix = sum.x[v] * loaded.share;
@@ -112,7 +112,7 @@ struct PayloadGradient {
   const T* out_bch;
 
   template <int width>
-  __device__ void write(const Place& at, Floats<width> gradient) const {
+  __device__ void write(const PoolingPlace& at, Floats<width> gradient) const {
     T* to = d_x_bch + at.bc * d_x_stride + at.h;
     if (accumulate) {
       const Floats<width> before = load<width>(to);
@@ -142,12 +142,12 @@ struct EmitGlobalGradient {
     float weight;
   };
   template <int width>
-  __device__ Loaded<width> fetch(const Place& at) const {
+  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
     return {load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h), load<width>(arrays.out_bch + at.element),
             weight_bnc[at.weight]};
   }
   template <int width>
-  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>&,
+  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
                          const Floats<width>& adjoint, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
@@ -173,7 +173,7 @@ struct EmitWindowGradient {
     float weight_down, weight_up;
   };
   template <int width>
-  __device__ Loaded<width> fetch(const Place& at) const {
+  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
     Loaded<width> loaded{load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h),
                          load<width>(arrays.out_bch + at.element),
                          {},
@@ -184,7 +184,7 @@ struct EmitWindowGradient {
     return loaded;
   }
   template <int width>
-  __device__ void finish(const Place& at, const Loaded<width>& loaded, const Floats<width>& d_out,
+  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>& d_out,
                          const Floats<width>& pull_down, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
@@ -249,7 +249,7 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
   float* suffix_bch = take(block < C ? s.B * C * H : 0);
   for_each_payload(s, [&](Index, Index first) {
     // The average, as the sum of e^(logit - max) x above that of the weights.
-    const Scan<T> prefixes{a.in.x_bch + first, stride, w.keep_bnc, w.add_bnc, Order::up, s.B, C, N, K, block, H};
+    const Scan<T> prefixes{a.in.x_bch + first, stride, w.keep_bnc, w.add_bnc, PoolingOrder::up, s.B, C, N, K, block, H};
     if (block == C) {
       typename Gpu::Scope ends(device.workspace);
       Past<T> past;
@@ -263,7 +263,7 @@ void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
       return;
     }
     const Scan<T> suffixes{
-        a.in.x_bch + first, stride, w.suffix_keep_bnc, w.suffix_add_bnc, Order::down, s.B, C, N, K, block, H};
+        a.in.x_bch + first, stride, w.suffix_keep_bnc, w.suffix_add_bnc, PoolingOrder::down, s.B, C, N, K, block, H};
     scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first, w.suffix_share_bnc});  // (pooling.5)
     scan_payload<width>(
         device, prefixes,
@@ -292,7 +292,7 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
   launch(a.in.slope_n ? global_weights_kernel<true> : global_weights_kernel<false>, blocks_for(BNC, 128), 128, 0,
          device.stream(), w);
   for_each_payload(s, [&](Index p, Index first) {
-    const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, Order::down, s.B, C, N, K, C, H};
+    const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, PoolingOrder::down, s.B, C, N, K, C, H};
     const EmitGlobalGradient<T> emit{payload_gradient(a, first), w.weight_bnc, {kappa_pbnc + p * parts}};
     scan_payload<width>(device, adjoints, emit);  // (pooling.10), over sum_c
   });
@@ -341,8 +341,8 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
   float *x_dot_pbnc = take(s.payloads * parts), *out_dot_pbnc = take(s.payloads * parts);
   for_each_payload(s, [&](Index p, Index first) {
     const T* d_out_bch = a.d_out_bch + first;
-    const Scan<T> up{d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, Order::up, s.B, C, N, K, block, H};
-    const Scan<T> down{d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, Order::down, s.B, C, N, K, block, H};
+    const Scan<T> up{d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, PoolingOrder::up, s.B, C, N, K, block, H};
+    const Scan<T> down{d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, PoolingOrder::down, s.B, C, N, K, block, H};
     const EmitWindowGradient<T> emit{payload_gradient(a, first),
                                      pull_up_bch + first,
                                      w.weight_down_bnc,
@@ -390,7 +390,7 @@ void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
          a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
   for_each_payload(s, [&](Index, Index first) {
     const Scan<T> payload{
-        a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, Order::up, s.B, C, N, K, C, H};
+        a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
     sum_payload<width>(device, average_bh, payload);  // (pooling.25)
     emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
   });
@@ -411,7 +411,7 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
   launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
          a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
   for_each_payload(s, [&](Index p, Index first) {
-    const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, Order::up, s.B, C, N, K, C, H};
+    const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, PoolingOrder::up, s.B, C, N, K, C, H};
     const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
     sum_payload<width>(device, adjoint_bh, gradients);
     emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling.26)

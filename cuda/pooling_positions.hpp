@@ -10,7 +10,7 @@ inline namespace ABH_BACKEND {
 
 inline constexpr float minus_infinity = -__builtin_inff();
 
-enum class Order { up, down };
+enum class PoolingOrder { up, down };
 
 // What one or more positions do to a state, and two kinds of it: sums, state -> keep state + add, and running maxima,
 // state -> max(keep + state, add), where a keep of -infinity starts anew.
@@ -117,11 +117,12 @@ __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Ef
 // A block's walk through C positions in an order: effect_at(c) is asked first, then visit(c, state before, state
 // after). Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
 template <class Kind, class EffectAt, class Visit>
-__device__ void scan_positions(const Kind& kind, int C, Order order, const EffectAt& effect_at, const Visit& visit) {
+__device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, const EffectAt& effect_at,
+                               const Visit& visit) {
   typename Kind::State carry = kind.start();
   for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
     const int first = round + int(threadIdx.x) * positions_per_thread;
-    const auto position = [&](int i) { return order == Order::up ? first + i : C - 1 - first - i; };
+    const auto position = [&](int i) { return order == PoolingOrder::up ? first + i : C - 1 - first - i; };
     typename Kind::Effect effects[positions_per_thread];
     typename Kind::Effect mine = kind.nothing();
     for (int i = 0; i < positions_per_thread; ++i) {
@@ -138,15 +139,15 @@ __device__ void scan_positions(const Kind& kind, int C, Order order, const Effec
 }
 
 // Whether c is the first position of a block in this order.
-__device__ inline bool starts(int c, int C, int block, Order order) {
-  return order == Order::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
+__device__ inline bool starts(int c, int C, int block, PoolingOrder order) {
+  return order == PoolingOrder::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
 }
 
 // max_c: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
 // newcomer, are multiplied with; one of the two is 1. keep_c is 0 at the start of a block, 1 where nothing is added.
 template <class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, int C, int block,
-                            Order order) {
+                            PoolingOrder order) {
   scan_positions(
       Maxima{}, C, order,
       [&](int c) {
@@ -165,7 +166,7 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
 // The same where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
 template <class Logits>
 __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
-                            int block, Order order) {
+                            int block, PoolingOrder order) {
   const DecayedMaxima kind{slope, 0};
   scan_positions(
       kind, C, order,
@@ -188,9 +189,9 @@ __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Log
 // Leaves the references in max_c, and in from_c, scratch, where they come from.
 template <class Logits>
 __device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, float* add_c, const Logits& logit,
-                                  float slope, int C, int block, Order order) {
+                                  float slope, int C, int block, PoolingOrder order) {
   const DecayedMaxima kind{slope, 0.5f};
-  const int before = order == Order::up ? -1 : 1;
+  const int before = order == PoolingOrder::up ? -1 : 1;
   scan_positions(
       kind, C, order,
       [&](int c) {
@@ -219,7 +220,7 @@ __device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, floa
 // The running maximum with decay or without, where what comes first is older.
 template <bool decays, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
-                            int block, Order order) {
+                            int block, PoolingOrder order) {
   if constexpr (decays) {
     decayed_max(max_c, keep_c, add_c, logit, slope, C, block, order);
   } else {
@@ -231,11 +232,11 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
 // the block.
 template <bool decays, class Logits>
 __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
-                                     int block, Order order) {
+                                     int block, PoolingOrder order) {
   if constexpr (decays) {
     const auto aged = [&](int c) {
       const int begin = c / block * block, end = smaller(begin + block, C) - 1;
-      return logit(c) - slope * float(order == Order::up ? c - begin : end - c);  // (pooling.23)
+      return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling.23)
     };
     running_max(max_c, keep_c, add_c, aged, C, block, order);
   } else {
@@ -246,7 +247,7 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
 // sum_c, relative to the running maximum, and one over it, 0 while nothing has been seen. first_rest: what rounding
 // left of the logit of position 0. last_rest: where to write what it left of the sum of position C - 1; null: nowhere.
 __device__ inline void running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
-                                   Order order, float first_rest = 0, float* last_rest = nullptr) {
+                                   PoolingOrder order, float first_rest = 0, float* last_rest = nullptr) {
   scan_positions(
       LongSums{}, C, order,
       [&](int c) {

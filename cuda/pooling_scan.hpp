@@ -38,7 +38,7 @@ struct Scan {
   Index stride;
   const float* keep_bnc;
   const float* add_bnc;  // null: 1
-  Order order;
+  PoolingOrder order;
   Index B;
   int C, N, K;
   int block;  // positions in a block of the window; C if there is none
@@ -54,7 +54,7 @@ struct TileThread {
   const T* in;         // channel h at position 0
   Index first_weight;  // of its head, position 0
   int C;
-  Order order;
+  PoolingOrder order;
 
   // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
   __device__ TileThread(const Scan<T>& s, int first_tile, int tiles) {
@@ -75,7 +75,7 @@ struct TileThread {
   // Position i of the thread's run; it may lie behind the end of the sequence.
   __device__ int position(int i) const {
     const int in_tile = run * run_length + i;
-    return tile * tile_positions + (order == Order::up ? in_tile : tile_positions - 1 - in_tile);
+    return tile * tile_positions + (order == PoolingOrder::up ? in_tile : tile_positions - 1 - in_tile);
   }
 };
 
@@ -124,7 +124,7 @@ __device__ __forceinline__ void scan_run(Floats<width> (&in)[run_length], const 
 template <class T, int width>
 __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
   auto& runs = shared_memory<TileRuns<width>>();
-  const TileThread<T, width> me(s, s.order == Order::up ? 0 : 1, tiles - 1);
+  const TileThread<T, width> me(s, s.order == PoolingOrder::up ? 0 : 1, tiles - 1);
   Floats<width> in[run_length];
   scan_run<T, width>(in, s, me, runs);
   __syncthreads();
@@ -154,12 +154,12 @@ struct Past {
 // carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
 // they are read four tiles ahead, since nothing else hides the way to memory here.
 template <class T>
-__global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, Order order, Index BH,
-                             int H, int tiles, Past<T> past) {
+__global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, PoolingOrder order,
+                             Index BH, int H, int tiles, Past<T> past) {
   const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (bh >= BH) return;
   const Index first = bh / H * tiles * H + bh % H;
-  const auto place = [&](int t) { return first + Index{order == Order::up ? t : tiles - 1 - t} * H; };
+  const auto place = [&](int t) { return first + Index{order == PoolingOrder::up ? t : tiles - 1 - t} * H; };
   constexpr int ahead = 4;
   double state = 0;  // of many tiles
   if (past.x_h) state = (double(float(past.x_h[bh])) + past.rest_h[bh]) * (1 + double(past.weight_rest_n[bh / past.K]));
@@ -178,7 +178,7 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
 // What is made of a state. Every kind of Emit below names how many dot products over channels it makes and how many
 // positions' operands are loaded at once, so that their ways to memory overlap. Loaded<width> fetch(at), then
 // finish(at, loaded, in, state, dots) for each position.
-struct Place {
+struct PoolingPlace {
   Index bc;       // row
   Index element;  // in arrays of touching rows
   Index weight;   // in arrays of one number a position and head
@@ -252,7 +252,7 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
   batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
     constexpr int first = batch * Emit::batch;
     typename Emit::template Loaded<width> loaded[Emit::batch];
-    Place at[Emit::batch];
+    PoolingPlace at[Emit::batch];
     for (int i = 0; i < Emit::batch; ++i) {
       const int c = me.position(first + i);
       const Index bc = me.b * me.C + c;

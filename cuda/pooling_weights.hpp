@@ -50,9 +50,9 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
   float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
   float *keep_c = a.keep_bnc + first, *add_c = a.add_bnc + first;
-  running_max<decays>(max_c, keep_c, add_c, logit, slope, C, a.block, Order::up);
-  running_sum(sum_c, a.share_bnc + first, keep_c, add_c, C, Order::up, a.first.weight_n ? a.first.weight_n[bn] : 0,
-              a.last.weight_n ? a.last.weight_n + bn : nullptr);
+  running_max<decays>(max_c, keep_c, add_c, logit, slope, C, a.block, PoolingOrder::up);
+  running_sum(sum_c, a.share_bnc + first, keep_c, add_c, C, PoolingOrder::up,
+              a.first.weight_n ? a.first.weight_n[bn] : 0, a.last.weight_n ? a.last.weight_n + bn : nullptr);
   // A first position that stands for many is the state before the payload's scan, with all its digits, not one of its
   // terms. Thread 0 has it in the scans above.
   if (a.first.weight_n && threadIdx.x == 0) {
@@ -63,8 +63,8 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
 
   float *suffix_max_c = a.suffix_max_bnc + first, *suffix_sum_c = a.suffix_sum_bnc + first;
   float *suffix_keep_c = a.suffix_keep_bnc + first, *suffix_add_c = a.suffix_add_bnc + first;
-  running_max_of_older<decays>(suffix_max_c, suffix_keep_c, suffix_add_c, logit, slope, C, a.block, Order::down);
-  running_sum(suffix_sum_c, a.suffix_share_bnc + first, suffix_keep_c, suffix_add_c, C, Order::down);
+  running_max_of_older<decays>(suffix_max_c, suffix_keep_c, suffix_add_c, logit, slope, C, a.block, PoolingOrder::down);
+  running_sum(suffix_sum_c, a.suffix_share_bnc + first, suffix_keep_c, suffix_add_c, C, PoolingOrder::down);
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     // The suffix of the block before that fills up the window; the last position of a block needs none.
@@ -140,15 +140,15 @@ __global__ void window_weights_kernel(WindowWeights a) {
   // With decay the tops are as (pooling.24) has them: down those of c, up those of the first of their block.
   if constexpr (decays) {
     decayed_reference(top_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
-                      a.block, Order::down);
+                      a.block, PoolingOrder::down);
   } else {
-    running_max(top_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, Order::down);
+    running_max(top_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, PoolingOrder::down);
   }
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) a.weight_down_bnc[first + c] = weight(c, top_c[c]);
   __syncthreads();
   running_max_of_older<decays>(top_c, a.keep_up_bnc + first, a.add_up_bnc + first, reversed, slope, C, a.block,
-                               Order::up);
+                               PoolingOrder::up);
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     // The first of a block lies in no window of the next one, and the last block has none.
@@ -215,7 +215,7 @@ __global__ void global_d_logit_kernel(GlobalGradient a) {
   // Not read where nothing has been seen.
   const auto d_lse = [&](int c) { return a.sum_bnc[first + c] == 0 ? 0 : a.d_lse_bnc[first + c]; };
   scan_positions(
-      LongSums{}, a.C, Order::down,
+      LongSums{}, a.C, PoolingOrder::down,
       [&](int c) {
         const float local = a.weight_bnc[first + c] * a.kappa(first + c, int(bn % a.N));
         d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
@@ -257,14 +257,14 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
     }
   };
   scan_positions(
-      LongSums{}, a.C, Order::up,
+      LongSums{}, a.C, PoolingOrder::up,
       [&](int c) {
         return LongStep{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
       },
       [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling.16), pull_out
   __syncthreads();
   scan_positions(
-      LongSums{}, a.C, Order::down,
+      LongSums{}, a.C, PoolingOrder::down,
       [&](int c) {
         return LongStep{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc[first + c], c)};
       },

@@ -32,10 +32,10 @@ T power(T logit, T most) {
 // ---- The definition ----
 
 // The positions that c sees, [first, end).
-struct Seen {
+struct SeenPositions {
   Index first, end;
 };
-Seen seen_by(const PoolingShape& s, Index c) {
+SeenPositions seen_by(const PoolingShape& s, Index c) {
   if (!s.causal) return {0, s.C};
   const Index w = window_of(s);
   return {c < w ? 0 : c - w + 1, c + 1};
@@ -43,8 +43,8 @@ Seen seen_by(const PoolingShape& s, Index c) {
 
 // The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing.
 template <class T>
-Seen weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
-  const Seen seen = seen_by(in.shape, c);
+SeenPositions weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
+  const SeenPositions seen = seen_by(in.shape, c);
   const T slope = slope_of(in.slope_n, n);
   const auto decayed = [&](Index s) { return logit_of(in, b, n, s) - slope * T(c - s); };
   T most = T(-infinity);
@@ -72,7 +72,7 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
   for (Index b = 0; b < B; ++b) {
     for (Index m = 0; m < payloads * N; ++m) {
       for (Index c = 0; c < C; ++c) {
-        const Seen seen = weights_of(weight_s, a.in, b, m % N, c);
+        const SeenPositions seen = weights_of(weight_s, a.in, b, m % N, c);
         for (Index k = 0; k < K; ++k) {
           Longer<T> average = 0;
           for (Index s = seen.first; s < seen.end; ++s) {
@@ -105,7 +105,7 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
         }
       }
       for (Index c = 0; c < C; ++c) {
-        const Seen seen = weights_of(weight_s, a.in, b, n, c);
+        const SeenPositions seen = weights_of(weight_s, a.in, b, n, c);
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
             Longer<T> out = 0;

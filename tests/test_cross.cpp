@@ -38,22 +38,22 @@ struct CrossCase {
   void forward(Device& device, Arrays& a) const {
     BuiltBlock<MakeCross, Device, T> block(device, make(), config, {B, C, 0}, {});
     block.put_weights(a.in);
-    block->forward(device, a.out[0].data(), a.in[0].data(), memory<T>(a), {.B = B, .C = C});
+    block->forward(device, a.out[0].data(), a.in[0].data(), source<T>(a), {.B = B, .C = C});
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
     BuiltBlock<MakeCross, Device, T> block(device, make(), config, {B, C, 0}, {});
     block.put_weights(a.in);
     block.put_gradients(a.d_in);
-    block->forward(device, a.out[0].data(), a.in[0].data(), memory<T>(a), {.B = B, .C = C});
-    block->backward(device, a.d_in[0].data(), a.d_in[1].data(), a.d_out[0].data(), a.in[0].data(), memory<T>(a),
+    block->forward(device, a.out[0].data(), a.in[0].data(), source<T>(a), {.B = B, .C = C});
+    block->backward(device, a.d_in[0].data(), a.d_in[1].data(), a.d_out[0].data(), a.in[0].data(), source<T>(a),
                     {.B = B, .C = C});
     block.get_gradients(a.d_in);
   }
 
  private:
   template <class T, class Arrays>
-  Memory<T> memory(Arrays& a) const {
+  Source<T> source(Arrays& a) const {
     return {.memory_bse = a.in[1].data(), .S = S, .mask_bs = mask_bs.empty() ? nullptr : mask_bs.data()};
   }
 };

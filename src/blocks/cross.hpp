@@ -47,17 +47,17 @@ class CrossBlock {
         key_value_bsq_(layout.template activation<T>(extent.B * S * 2 * H_)),
         core_(layout, config, extent) {}
 
-  void forward(Device& device, T* y_bcd, const T* x_bcd, const Memory<T>& memory, const Pass& pass) {
+  void forward(Device& device, T* y_bcd, const T* x_bcd, const Source<T>& source, const Pass& pass) {
     query_.forward(device, query_bch_, x_bcd, pass.BC());                              // (cross.1)
-    key_value_.forward(device, key_value_bsq_, memory.memory_bse, pass.B * memory.S);  // (cross.2)
-    core_.forward(device, rows<const T>(query_bch_, key_value_bsq_), memory, pass);    // (cross.3)
+    key_value_.forward(device, key_value_bsq_, source.memory_bse, pass.B * source.S);  // (cross.2)
+    core_.forward(device, rows<const T>(query_bch_, key_value_bsq_), source, pass);    // (cross.3)
     output_.forward(device, y_bcd, core_.t_bch(), pass.BC());                          // (cross.4)
   }
 
   // d_x is overwritten, d_memory_bse added to. x and the memory are those of the forward pass.
-  void backward(Device& device, T* d_x_bcd, T* d_memory_bse, const T* d_y_bcd, const T* x_bcd, const Memory<T>& memory,
+  void backward(Device& device, T* d_x_bcd, T* d_memory_bse, const T* d_y_bcd, const T* x_bcd, const Source<T>& source,
                 const Pass& pass) {
-    const Index BC = pass.BC(), BS = pass.B * memory.S;
+    const Index BC = pass.BC(), BS = pass.B * source.S;
     typename Device::Scope scratch(device.workspace);
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_query_bch = scratch.template take<T>(BC * H_);
@@ -67,10 +67,10 @@ class CrossBlock {
 
     output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                                       // (cross.5)
     output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                              // (cross.6)
-    core_.backward(device, d_rows, d_t_bch, rows<const T>(query_bch_, key_value_bsq_), memory, pass);  // (cross.7)
+    core_.backward(device, d_rows, d_t_bch, rows<const T>(query_bch_, key_value_bsq_), source, pass);  // (cross.7)
     query_.backward_weight(device, d_query_bch, x_bcd, BC);                                            // (cross.8)
     query_.backward_input(device, d_x_bcd, d_query_bch, BC);                                           // (cross.9)
-    key_value_.backward_weight(device, d_key_value_bsq, memory.memory_bse, BS);                        // (cross.10)
+    key_value_.backward_weight(device, d_key_value_bsq, source.memory_bse, BS);                        // (cross.10)
     key_value_.add_backward_input(device, d_memory_bse, d_key_value_bsq, BS);                          // (cross.11)
   }
 

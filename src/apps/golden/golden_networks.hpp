@@ -29,7 +29,7 @@ void GoldenCases<Device, T>::cross_attention() {
   Array<Token> mask_bs = read_mask(B, S, "input.mask_bs");
   Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
   Array<T> memory_bse = read("input.memory_bse", {B, S, memory[2]}), d_memory_bse = zeros<T>(memory);
-  const Memory<T> from{.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data()};
+  const Source<T> from{.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data()};
   const Pass pass{.B = B, .C = C};
   block.forward(device_, y_bcd.data(), x_bcd.data(), from, pass);
   give("output.y_bcd", x, y_bcd.data());

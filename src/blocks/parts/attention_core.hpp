@@ -30,9 +30,9 @@ struct QueryKeyValue {
   }
 };
 
-// What keys and values are made from where that is not the sequence of the queries.
+// The second sequence, from which keys and values are made where that is not done from the queries' own.
 template <class T>
-struct Memory {
+struct Source {
   const T* memory_bse;
   Index S;                         // positions of each of its sequences, of which there are as many as in the pass
   const Token* mask_bs = nullptr;  // 1: real, 0: padding; null: all real
@@ -44,7 +44,7 @@ struct Memory {
 template <class Device, class T>
 class AttentionCore {
  public:
-  // Of a memory, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
+  // Of a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0)
       : N_(config.heads),
         K_(config.mixer_head_channels()),
@@ -100,13 +100,13 @@ class AttentionCore {
   void forward(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
     forward(device, rows, itself(pass), pass);
   }
-  void forward(Device& device, const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
+  void forward(Device& device, const QueryKeyValue<const T>& rows, const Source<T>& source, const Pass& pass) const {
     if (pass.sequence) {
       const Index first = pass.first_c * H(), stride = stride_or(rows.key_stride, H());
       place(device, key_sh_ + first, H(), rows.key_bsh, stride, pass.C);
       place(device, value_sh_ + first, H(), rows.value_bsh, stride, pass.C);
     }
-    attention_forward<Device, T>(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(rows, memory, pass)});
+    attention_forward<Device, T>(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(rows, source, pass)});
   }
 
   // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
@@ -115,7 +115,7 @@ class AttentionCore {
     backward(device, d_rows, d_t_bch, rows, itself(pass), pass);
   }
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
-                const Memory<T>& memory, const Pass& pass) const {
+                const Source<T>& source, const Pass& pass) const {
     AttentionBackward<T> a{.d_query_bch = d_rows.query_bch,
                            .d_key_bsh = d_rows.key_bsh,
                            .d_value_bsh = d_rows.value_bsh,
@@ -125,7 +125,7 @@ class AttentionCore {
                            .d_out_bch = d_t_bch,
                            .out_bch = t_bch_,
                            .lse_bnc = lse_bnc_,
-                           .in = inputs(rows, memory, pass)};
+                           .in = inputs(rows, source, pass)};
     if (!pass.sequence) return attention_backward<Device, T>(device, a);
     // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
     typename Device::Scope scratch(device.workspace);
@@ -191,9 +191,9 @@ class AttentionCore {
     }
   }
 
-  static Memory<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
+  static Source<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
 
-  AttentionInputs<T> inputs(const QueryKeyValue<const T>& rows, const Memory<T>& memory, const Pass& pass) const {
+  AttentionInputs<T> inputs(const QueryKeyValue<const T>& rows, const Source<T>& source, const Pass& pass) const {
     AttentionInputs<T> in{.query_bch = rows.query_bch,
                           .key_bsh = rows.key_bsh,
                           .value_bsh = rows.value_bsh,
@@ -204,10 +204,10 @@ class AttentionCore {
                           .scale = scale_,
                           .B = pass.B,
                           .C = pass.C,
-                          .S = memory.S,
+                          .S = source.S,
                           .N = N_,
                           .K = K_};
-    in.sight.mask_bs = memory.mask_bs;
+    in.sight.mask_bs = source.mask_bs;
     if (!pass.sequence) return in;
     in.key_bsh = key_sh_;
     in.value_bsh = value_sh_;
