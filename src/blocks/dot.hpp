@@ -21,26 +21,26 @@ namespace abh {
 //   query_bch = sum_d h_bcd query_hd {+ query_bias_h | bias},
 //   key_bch = sum_d h_bcd key_hd {+ key_bias_h | bias},
 //   value_bch = sum_d h_bcd value_hd {+ value_bias_h | bias}               (dot.2)
-//   query_bch, key_bch <- rescale(query_bch, key_bch) where rescale > 0      (dot.13)
-//   query_bch, key_bch <- rotary(query_bch, key_bch) where positions are rotary   (dot.14)
-//   t_bch = attention(query_bch, key_bch, value_bch)                       (dot.3)
-//   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (dot.4)
-//   out_bcd = x_bcd + dropout(y_bcd)                                       (dot.5)
+//   query_bch, key_bch <- rescale(query_bch, key_bch) where rescale > 0      (dot.3)
+//   query_bch, key_bch <- rotary(query_bch, key_bch) where positions are rotary   (dot.4)
+//   t_bch = attention(query_bch, key_bch, value_bch)                       (dot.5)
+//   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (dot.6)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (dot.7)
 //
 // Backward (layernorm_backward also adds to the gradients of the norm's weights); gradients of biases where there are
 // any:
 //
-//   d_y_bcd = dropout_backward(d_out_bcd)                                  (dot.6)
-//   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (dot.7)
-//   d_t_bch = sum_d d_y_bcd output_dh                                      (dot.8)
-//   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (dot.9)
-//   d_query_bch, d_key_bch <- rotary_backward(d_query_bch, d_key_bch) where positions are rotary   (dot.15)
-//   d_query_bch, d_key_bch <- rescale_backward(d_query_bch, d_key_bch) where rescale > 0      (dot.16)
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (dot.8)
+//   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (dot.9)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (dot.10)
+//   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (dot.11)
+//   d_query_bch, d_key_bch <- rotary_backward(d_query_bch, d_key_bch) where positions are rotary   (dot.12)
+//   d_query_bch, d_key_bch <- rescale_backward(d_query_bch, d_key_bch) where rescale > 0      (dot.13)
 //   d_query_hd += sum_bc d_query_bch h_bcd,  d_query_bias_h += sum_bc d_query_bch,
 //   d_key_hd += sum_bc d_key_bch h_bcd,  d_key_bias_h += sum_bc d_key_bch,
-//   d_value_hd += sum_bc d_value_bch h_bcd,  d_value_bias_h += sum_bc d_value_bch   (dot.10)
-//   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (dot.11)
-//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.12)
+//   d_value_hd += sum_bc d_value_bch h_bcd,  d_value_bias_h += sum_bc d_value_bch   (dot.14)
+//   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (dot.15)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.16)
 //
 // With rescale > 0 scores are multiplied by rescale / K in the place of 1/sqrt(K).
 //
@@ -66,7 +66,7 @@ class DotBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, out_bcd, in_bcd, pass);
-    core_.forward(device, qkv(), pass);  // (dot.3)
+    core_.forward(device, qkv(), pass);  // (dot.5)
     leave(device, out_bcd, in_bcd, pass);
   }
 
@@ -78,16 +78,16 @@ class DotBlock : public Block<Device, T> {
     T* d_qkv_bcq = scratch.template take<T>(BC * 3 * H_);
     T* d_h_bcd = d_y_bcd;  // not needed before d_y has been used
 
-    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (dot.6)
-    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                                  // (dot.7)
-    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                         // (dot.8)
-    core_.backward(device, QueryKeyValue<T>::side_by_side(d_qkv_bcq, H_), d_t_bch, qkv(), pass);  // (dot.9)
-    rotary_.backward(device, d_qkv_bcq, d_qkv_bcq, pass);                                         // (dot.15)
-    rescale_.backward(device, d_qkv_bcq, rescaled(device, scratch, pass), BC);                    // (dot.16)
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (dot.8)
+    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                                  // (dot.9)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                         // (dot.10)
+    core_.backward(device, QueryKeyValue<T>::side_by_side(d_qkv_bcq, H_), d_t_bch, qkv(), pass);  // (dot.11)
+    rotary_.backward(device, d_qkv_bcq, d_qkv_bcq, pass);                                         // (dot.12)
+    rescale_.backward(device, d_qkv_bcq, rescaled(device, scratch, pass), BC);                    // (dot.13)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    qkv_.backward_weight(device, d_qkv_bcq, h_bcd, BC);                               // (dot.10)
-    qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);                              // (dot.11)
-    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.12)
+    qkv_.backward_weight(device, d_qkv_bcq, h_bcd, BC);                               // (dot.14)
+    qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);                              // (dot.15)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.16)
   }
 
   void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
@@ -109,8 +109,8 @@ class DotBlock : public Block<Device, T> {
   void project(Device& device, T* room_bcd, const T* in_bcd, const Pass& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (dot.1)
     qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (dot.2)
-    rescale_.forward(device, qkv_bcq_, pass.BC());                        // (dot.13)
-    rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                    // (dot.14)
+    rescale_.forward(device, qkv_bcq_, pass.BC());                        // (dot.3)
+    rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                    // (dot.4)
   }
 
   // Queries and keys as they were rescaled: as they are saved, or turned back where they have been turned since.
@@ -122,8 +122,8 @@ class DotBlock : public Block<Device, T> {
   }
 
   void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
-    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (dot.4)
-    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (dot.5)
+    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (dot.6)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (dot.7)
   }
 
   QueryKeyValue<const T> qkv() const { return QueryKeyValue<const T>::side_by_side(qkv_bcq_, H_); }

@@ -21,25 +21,25 @@ namespace abh {
 //   h_bcd = layernorm(x_bcd)                                               (metric.1)
 //   p_bch = sum_d h_bcd project_hd                                         (metric.2)
 //   key_bcnk = sum_k' metric_nkk' p_bcnk'                                  (metric.3)
-//   query_bch = p_bch, or rotary(p_bch) where positions are rotary         (metric.16)
-//   key_bch <- rotary(key_bch) where positions are rotary                  (metric.17)
-//   t_bch = attention(query_bch, key_bch, p_bch)                           (metric.4)
-//   y_bcd = sum_h t_bch output_dh                                          (metric.5)
-//   out_bcd = x_bcd + dropout(y_bcd)                                       (metric.6)
+//   query_bch = p_bch, or rotary(p_bch) where positions are rotary         (metric.4)
+//   key_bch <- rotary(key_bch) where positions are rotary                  (metric.5)
+//   t_bch = attention(query_bch, key_bch, p_bch)                           (metric.6)
+//   y_bcd = sum_h t_bch output_dh                                          (metric.7)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (metric.8)
 //
 // Backward (layernorm_backward also adds to the gradients of the norm's weights):
 //
-//   d_y_bcd = dropout_backward(d_out_bcd)                                  (metric.7)
-//   d_output_dh += sum_bc d_y_bcd t_bch                                    (metric.8)
-//   d_t_bch = sum_d d_y_bcd output_dh                                      (metric.9)
-//   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (metric.10)
-//   d_query_bch <- rotary_backward(d_query_bch) where positions are rotary   (metric.18)
-//   d_key_bch <- rotary_backward(d_key_bch) where positions are rotary     (metric.19)
-//   d_p_bch = d_query_bch + d_value_bch                                    (metric.11)
-//   d_p_bcnk' += sum_k d_key_bcnk metric_nkk',  d_metric_nkk' += sum_bc d_key_bcnk p_bcnk'   (metric.12)
-//   d_project_hd += sum_bc d_p_bch h_bcd                                   (metric.13)
-//   d_h_bcd = sum_h d_p_bch project_hd                                     (metric.14)
-//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (metric.15)
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (metric.9)
+//   d_output_dh += sum_bc d_y_bcd t_bch                                    (metric.10)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (metric.11)
+//   d_query_bch, d_key_bch, d_value_bch = attention_backward(d_t_bch)      (metric.12)
+//   d_query_bch <- rotary_backward(d_query_bch) where positions are rotary   (metric.13)
+//   d_key_bch <- rotary_backward(d_key_bch) where positions are rotary     (metric.14)
+//   d_p_bch = d_query_bch + d_value_bch                                    (metric.15)
+//   d_p_bcnk' += sum_k d_key_bcnk metric_nkk',  d_metric_nkk' += sum_bc d_key_bcnk p_bcnk'   (metric.16)
+//   d_project_hd += sum_bc d_p_bch h_bcd                                   (metric.17)
+//   d_h_bcd = sum_h d_p_bch project_hd                                     (metric.18)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (metric.19)
 //
 // A packed metric holds metric_nkk' and metric_nk'k as one number, whose gradient is the sum of theirs.
 //
@@ -71,9 +71,9 @@ class MetricBlock : public Block<Device, T> {
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
     metric_key_forward<Device, T>(device, key_bch_, inputs(p_bch_, pass.BC()));  // (metric.3)
-    rotary_.forward(device, query_bch_, p_bch_, pass);                           // (metric.16)
-    rotary_.forward(device, key_bch_, key_bch_, pass);                           // (metric.17)
-    core_.forward(device, rows(), pass);                                         // (metric.4)
+    rotary_.forward(device, query_bch_, p_bch_, pass);                           // (metric.4)
+    rotary_.forward(device, key_bch_, key_bch_, pass);                           // (metric.5)
+    core_.forward(device, rows(), pass);                                         // (metric.6)
     leave(device, out_bcd, in_bcd, pass);
   }
 
@@ -88,18 +88,18 @@ class MetricBlock : public Block<Device, T> {
     T* d_p_bch = d_query_bch;  // to which the others are added
     T* d_h_bcd = d_y_bcd;      // not needed before d_y has been used
 
-    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                    // (metric.7)
-    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                           // (metric.8)
-    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                  // (metric.9)
-    core_.backward(device, {d_query_bch, d_key_bch, d_value_bch}, d_t_bch, rows(), pass);  // (metric.10)
-    rotary_.backward(device, d_query_bch, d_query_bch, pass);                              // (metric.18)
-    rotary_.backward(device, d_key_bch, d_key_bch, pass);                                  // (metric.19)
-    add<Device, T>(device, d_p_bch, d_value_bch, d_query_bch, BC * H_);                    // (metric.11)
-    backward_key(device, d_p_bch, d_key_bch, BC);                                          // (metric.12)
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                    // (metric.9)
+    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                           // (metric.10)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                  // (metric.11)
+    core_.backward(device, {d_query_bch, d_key_bch, d_value_bch}, d_t_bch, rows(), pass);  // (metric.12)
+    rotary_.backward(device, d_query_bch, d_query_bch, pass);                              // (metric.13)
+    rotary_.backward(device, d_key_bch, d_key_bch, pass);                                  // (metric.14)
+    add<Device, T>(device, d_p_bch, d_value_bch, d_query_bch, BC * H_);                    // (metric.15)
+    backward_key(device, d_p_bch, d_key_bch, BC);                                          // (metric.16)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    project_.backward_weight(device, d_p_bch, h_bcd, BC);                             // (metric.13)
-    project_.backward_input(device, d_h_bcd, d_p_bch, BC);                            // (metric.14)
-    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.15)
+    project_.backward_weight(device, d_p_bch, h_bcd, BC);                             // (metric.17)
+    project_.backward_input(device, d_h_bcd, d_p_bch, BC);                            // (metric.18)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.19)
   }
 
   void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
@@ -153,8 +153,8 @@ class MetricBlock : public Block<Device, T> {
   }
 
   void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
-    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (metric.5)
-    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (metric.6)
+    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (metric.7)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (metric.8)
   }
 
   QueryKeyValue<const T> rows() const { return {query_bch_, key_bch_, p_bch_}; }
