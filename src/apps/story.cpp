@@ -1,18 +1,17 @@
 // story: a whole training program, from a text to letters of its own, with every derivative in sight.
-//
 //   build/story [TEXT [STEPS]]        without words: README.md and 800 steps
 //
 // The network has one layer. A token and its position become a row of numbers; the additive block lets every position
-// read what stands before it; the feed-forward block computes with what has arrived; and the table of tokens, used a
-// second time, gives a score to each token that may come next. `forward` calls one room of plain/ a line: a room is a
-// layer, written as the loops that its equations spell out. The tag at the end of a line, such as (additive.4), is the
-// equation in docs/blocks/additive.md, or in docs/layers/NAME.md, that the line computes. `backward` is the same list
-// upside down, and that is all that learning needs: there is no tape and no graph.
+// read what stands before it; the feed-forward block computes with what has arrived; the table of tokens, used again,
+// gives a score to each token that may come next. `forward` calls one room of plain/ a line: a room is a layer, written
+// as the loops that its equations spell out. The tag at the end of a line, such as (additive.4), is the equation in
+// docs/blocks/additive.md, or in docs/layers/NAME.md, that it computes. `backward` is the same list upside down, and
+// that is all that learning needs: there is no tape and no graph.
 //
 // Arrays have the names of the chapters, and a suffix with one letter a dimension: b sequence, c position, d channel,
 // n head, k channel of a head, q query and key side by side, f hidden channel, v character. d_x is the gradient of the
-// loss with respect to x. The network of src/network/ does the same sums in the same order, on every device and in many
-// more forms: tests/test_story.cpp compares its losses with these, to the last digit.
+// loss with respect to x. The network of src/network/ does the same sums in the same order, on every device:
+// tests/test_story.cpp compares its losses with these, to the last digit.
 
 #include <cmath>
 #include <cstdio>
@@ -148,46 +147,47 @@ int body(int argc, char** argv) {
   const auto layernorm = [&](Out out, Out saved, In in, const Weight& w, const Weight& bias) {
     layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
   };
-  const auto layernorm_backward = [&](Out d_in, In d_out, In around, In in, In saved, const Weight& w,
-                                      const Weight& b) {
-    abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, saved,
-                                                             saved + BC, w.value, BC, D});
+  const auto layernorm_backward = [&](Out d_in, In d_out, In around, In in, In mean, const Weight& w, const Weight& b) {
+    abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, mean,
+                                                             mean + BC, w.value, BC, D});
   };
   const auto linear = [&](Out out, In in, const Weight& w, Index I, Index O) {
-    linear_forward(plain, LinearForward<double>{out, in, w.value, nullptr, BC, I, O});
+    linear_forward(plain, LinearForward<double>{out, in, w.value, nullptr, {BC, I, O}});
   };
   const auto linear_backward = [&](Out d_in, In d_out, In in, const Weight& w, Index I, Index O, bool add = false) {
-    linear_backward_weight(plain, LinearBackwardWeight<double>{w.gradient, nullptr, d_out, in, BC, I, O});
-    linear_backward_input(plain, LinearBackwardInput<double>{d_in, d_out, w.value, BC, I, O, 0, 0, 1, add});
+    linear_backward_weight(plain, LinearBackwardWeight<double>{w.gradient, nullptr, d_out, in, {BC, I, O}});
+    linear_backward_input(plain, LinearBackwardInput<double>{d_in, d_out, w.value, {BC, I, O}, 1, add});
   };
   const auto pooling_logits = [&](Out logit, In x, Index stride, const Weight& w) {
-    pooling_logits_forward(plain, PoolingLogitsForward<double>{logit, x, stride, w.value, B, C, N, K});
+    pooling_logits_forward(plain, PoolingLogitsForward<double>{logit, {x, stride, w.value, B, C, N, K}});
   };
   const auto pooling_logits_backward = [&](Out d_x, In d_logit, In x, Index stride, const Weight& w) {
-    abh::pooling_logits_backward(
-        plain, PoolingLogitsBackward<double>{d_x, stride, w.gradient, d_logit, x, stride, w.value, B, C, N, K});
+    const PoolingLogitsInputs<double> in{x, stride, w.value, B, C, N, K};
+    abh::pooling_logits_backward(plain, PoolingLogitsBackward<double>{d_x, stride, w.gradient, d_logit, in});
   };
   const auto pooling = [&](Out out, Out saved, In logit, In x, Index stride) {
-    pooling_forward(plain, PoolingForward<double>{out, saved, saved + BNC, logit, x, stride, nullptr, nullptr, shape});
+    const PoolingInputs<double> in{logit, x, stride, nullptr, nullptr, shape};
+    pooling_forward(plain, PoolingForward<double>{out, saved, saved + BNC, in});
   };
-  const auto pooling_backward = [&](Out d_x, Out d_logit, In d_out, In out, In saved, In logit, In x, Index stride,
+  const auto pooling_backward = [&](Out d_x, Out d_logit, In d_out, In out, In max, In logit, In x, Index stride,
                                     bool add = false) {
-    abh::pooling_backward(plain, PoolingBackward<double>{d_x, stride, add, d_logit, d_out, nullptr, out, saved,
-                                                         saved + BNC, logit, x, stride, nullptr, nullptr, shape});
+    const PoolingInputs<double> in{logit, x, stride, nullptr, nullptr, shape};
+    abh::pooling_backward(plain,
+                          PoolingBackward<double>{d_x, stride, add, d_logit, d_out, nullptr, out, max, max + BNC, in});
   };
   const auto gate = [&](Out out, In around, In pooled, In by) {
-    gate_forward(plain, GateForward<double>{out, around, pooled, by, Q, {}, BC, D});
+    gate_forward(plain, GateForward<double>{out, around, {pooled, by, Q, {}, BC, D}});
   };
   const auto gate_backward = [&](Out d_pooled, Out d_by, In d_out, In pooled, In by) {
-    abh::gate_backward(plain, GateBackward<double>{d_pooled, d_by, Q, d_out, pooled, by, Q, {}, BC, D});
+    abh::gate_backward(plain, GateBackward<double>{d_pooled, d_by, Q, d_out, {pooled, by, Q, {}, BC, D}});
   };
   const auto cross_entropy = [&](In logits, const Token* wanted) {
-    cross_entropy_forward(
-        plain, CrossEntropyForward<double>{&loss, loss_bc, lse_bc, &counted, nullptr, logits, wanted, 0, BC, V});
+    const CrossEntropyInputs<double> in{logits, wanted, 0, BC, V};
+    cross_entropy_forward(plain, CrossEntropyForward<double>{&loss, loss_bc, lse_bc, &counted, nullptr, in});
   };
   const auto cross_entropy_backward = [&](Out d_logits, In logits, const Token* wanted) {
-    abh::cross_entropy_backward(plain,
-                                CrossEntropyBackward<double>{d_logits, logits, lse_bc, &counted, wanted, 0, BC, V});
+    const CrossEntropyInputs<double> in{logits, wanted, 0, BC, V};
+    abh::cross_entropy_backward(plain, CrossEntropyBackward<double>{d_logits, lse_bc, &counted, in});
   };
 
   // ---- Forward ----
