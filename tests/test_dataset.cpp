@@ -17,7 +17,19 @@ using namespace abh;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+std::string reading_error(const std::string& path) {
+  return error_of([&] { return read_text_file(path); });
+}
+
+// Room for tokens and targets, and one number more behind either, which nobody is to write.
+struct Rows {
+  explicit Rows(Index count) : tokens(static_cast<std::size_t>(count + 1), -7), targets(tokens) {}
+  void check_ends() const {
+    CHECK(tokens.back() == -7);
+    CHECK(targets.back() == -7);
+  }
+  std::vector<Token> tokens, targets;
+};
 
 // A text of n code points in which position i can be told from its token: token i of the dataset is i.
 std::string counting_text(Index n) {
@@ -35,13 +47,15 @@ Dataset dataset_of(const std::string& text, Index context) {
   return Dataset("data/play.v2.txt", text, Tokenizer::of_characters(text, "data/play.v2.txt"), context);
 }
 
+std::string dataset_error(const std::string& text, Index context) {
+  return error_of([&] { return dataset_of(text, context); });
+}
+
 }  // namespace
 
 TEST_CASE("a file is read byte for byte", "[dataset]") {
   const TestFolder folder;
-  std::string bytes = "a\r\n\xFF";
-  bytes += '\0';
-  bytes += std::string(200'000, 'x');
+  const std::string bytes = std::string("a\r\n\xFF\0", 5) + std::string(200'000, 'x');
   for (const std::string& content : {bytes, std::string("x")}) {
     write_bytes(folder / "x.txt", content);
     CHECK(read_text_file(folder / "x.txt") == content);
@@ -51,23 +65,22 @@ TEST_CASE("a file is read byte for byte", "[dataset]") {
 TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
   const TestFolder folder;
   const std::string missing = folder / "none.txt";
-  CHECK(contains(error_of([&] { return read_text_file(missing); }), missing + ": cannot be opened: No such file"));
+  CHECK(contains(reading_error(missing), missing + ": cannot be opened: No such file"));
   const std::string directory = folder.path();
-  CHECK(contains(error_of([&] { return read_text_file(directory); }), directory + ": is a directory"));
-  CHECK(contains(error_of([&] { return read_text_file("/dev/zero"); }), "/dev/zero: is a device"));
+  CHECK(contains(reading_error(directory), directory + ": is a directory"));
+  CHECK(contains(reading_error("/dev/zero"), "/dev/zero: is a device"));
   const std::string empty = folder / "empty.txt";
   write_bytes(empty, "");
-  CHECK(contains(error_of([&] { return read_text_file(empty); }), empty + ": is empty"));
-  CHECK(contains(error_of([&] { return read_text_file(""); }), "cannot be opened"));
+  CHECK(contains(reading_error(empty), empty + ": is empty"));
+  CHECK(contains(reading_error(""), "cannot be opened"));
   // Opens, but nothing is mapped at address 0: not the same as an empty file.
   const std::string broken = "/proc/self/mem";
-  if (exists(broken))
-    CHECK(contains(error_of([&] { return read_text_file(broken); }), broken + ": cannot be read: Input/output error"));
+  if (exists(broken)) CHECK(contains(reading_error(broken), broken + ": cannot be read: Input/output error"));
   if (geteuid() != 0) {
     const std::string locked = folder / "locked.txt";
     write_bytes(locked, "text");
     std::filesystem::permissions(locked, std::filesystem::perms::none);
-    CHECK(contains(error_of([&] { return read_text_file(locked); }), locked + ": cannot be opened: Permission"));
+    CHECK(contains(reading_error(locked), locked + ": cannot be opened: Permission"));
   }
 }
 
@@ -104,13 +117,13 @@ TEST_CASE("a token takes as many bytes as its vocabulary needs", "[dataset]") {
 TEST_CASE("a text that is too short is refused", "[dataset]") {
   // 20 characters: 18 for training, 2 for validation.
   const std::string text = "abcdefghijklmnopqrst";
-  CHECK(error_of([&] { return dataset_of(text, 17); }) == "no error");
-  const std::string training = error_of([&] { return dataset_of(text, 18); });
+  CHECK(dataset_error(text, 17) == "no error");
+  const std::string training = dataset_error(text, 18);
   CHECK(contains(training, "data/play.v2.txt: too short: the training split has 18 characters"));
   CHECK(contains(training, "context + 1 = 19"));
-  const std::string validation = error_of([&] { return dataset_of(text.substr(0, 19), 4); });
+  const std::string validation = dataset_error(text.substr(0, 19), 4);
   CHECK(contains(validation, "the validation split, the last tenth, has 1 of 19 characters"));
-  CHECK(contains(error_of([&] { return dataset_of("ab", 1); }), "too short"));
+  CHECK(contains(dataset_error("ab", 1), "too short"));
   const auto bytes = [](const std::string& some) { return Dataset("x", some, Tokenizer::of_bytes(), 4); };
   CHECK(contains(error_of([&] { return bytes("abcdefgh"); }), "has 0 of 8 bytes"));
   CHECK(contains(error_of([&] { return bytes(""); }), "x: is empty"));
@@ -131,23 +144,21 @@ TEST_CASE("training windows lie in the training split, targets one later", "[dat
     for (const Index C : {Index{1}, Index{5}, Index{17}}) {
       const Dataset dataset = counting_dataset(n, C);
       const Index B = 7;
-      std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C + 1), -7), targets_bc(tokens_bc);
+      Rows rows(B * C);
       for (std::uint32_t step = 0; step < 100; ++step) {
-        dataset.training_batch(tokens_bc.data(), targets_bc.data(), B, C, 1, step);
+        dataset.training_batch(rows.tokens.data(), rows.targets.data(), B, C, 1, step);
         for (Index b = 0; b < B; ++b) {
-          const Token* window_c = tokens_bc.data() + b * C;
+          const Token* window_c = rows.tokens.data() + b * C;
           REQUIRE(window_c[0] == dataset.training_offset(b, C, 1, step));
           for (Index c = 0; c < C; ++c) {
             REQUIRE(window_c[c] == window_c[0] + c);
-            REQUIRE(targets_bc[static_cast<std::size_t>(b * C + c)] == window_c[c] + 1);
+            REQUIRE(rows.targets[static_cast<std::size_t>(b * C + c)] == window_c[c] + 1);
           }
           REQUIRE(window_c[0] >= 0);
           REQUIRE(window_c[C - 1] + 1 < dataset.training_size());
         }
       }
-      // Nothing is written past the end.
-      CHECK(tokens_bc.back() == -7);
-      CHECK(targets_bc.back() == -7);
+      rows.check_ends();
     }
   }
 }
@@ -213,22 +224,18 @@ TEST_CASE("each validation target is visited exactly once", "[dataset]") {
     for (const Index C : {Index{1}, Index{2}, Index{3}, Index{7}, Index{11}, Index{33}, Index{64}, Index{200}}) {
       for (const Index B : {Index{1}, Index{2}, Index{3}, Index{5}, Index{50}}) {
         CAPTURE(n, C, B);
-        std::vector<Token> tokens_bc(static_cast<std::size_t>(B * C + 1), -7), targets_bc(tokens_bc);
+        Rows some(B * C);
         std::map<Token, int> visits;
         const Index rows = dataset.validation_rows(C);
         for (Index row = 0; row < rows; row += B) {
-          dataset.validation_batch(tokens_bc.data(), targets_bc.data(), B, C, row, rows);
+          dataset.validation_batch(some.tokens.data(), some.targets.data(), B, C, row, rows);
           for (std::size_t i = 0; i < static_cast<std::size_t>(B * C); ++i) {
-            if (targets_bc[i] == -100) {
-              REQUIRE(tokens_bc[i] == 0);
-            } else {
-              REQUIRE(tokens_bc[i] == targets_bc[i] - 1);
-              ++visits[targets_bc[i]];
-            }
+            const bool ignored = some.targets[i] == -100;
+            REQUIRE(some.tokens[i] == (ignored ? 0 : some.targets[i] - 1));
+            if (!ignored) ++visits[some.targets[i]];
           }
         }
-        CHECK(tokens_bc.back() == -7);
-        CHECK(targets_bc.back() == -7);
+        some.check_ends();
         REQUIRE(static_cast<Index>(visits.size()) == dataset.validation_targets());
         Token expected = static_cast<Token>(dataset.training_size()) + 1;
         for (const auto& [target, count] : visits) {

@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "folder.hpp"
+#include "lines.hpp"
 #include "pattern.hpp"
 
 namespace abh {
@@ -65,12 +64,10 @@ Tags tags_of_line(std::string line) {
 
 Tags tags_of(const std::string& text) {
   Tags all;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const Tags tags = tags_of_line(text.substr(begin, end - begin));
+  for (const std::string& line : lines_of(text)) {
+    const Tags tags = tags_of_line(line);
     all.found.insert(all.found.end(), tags.found.begin(), tags.found.end());
     all.malformed.insert(all.malformed.end(), tags.malformed.begin(), tags.malformed.end());
-    begin = end + 1;
   }
   return all;
 }
@@ -252,26 +249,16 @@ class TagCheck {
 Sources read_sources() {
   const std::filesystem::path root(ABH_SOURCE_DIR);
   Sources sources;
-  for (const auto& [folder, extension] : {std::pair{"src/layers", ".hpp"},
-                                          {"src/blocks", ".hpp"},
-                                          {"plain", ".cpp"},
-                                          {"cpu", ".cpp"},
-                                          {"cpu", ".hpp"},
-                                          {"cuda", ".cu"},
-                                          {"cuda", ".cpp"},
-                                          {"cuda", ".hpp"},
-                                          {"tests", ".cpp"},
-                                          {"docs/layers", ".md"},
-                                          {"docs/blocks", ".md"}}) {
+  const std::map<std::string, std::set<std::string>> extensions = {
+      {"src/layers", {".hpp"}},          {"src/blocks", {".hpp"}}, {"plain", {".cpp"}},      {"cpu", {".cpp", ".hpp"}},
+      {"cuda", {".cu", ".cpp", ".hpp"}}, {"tests", {".cpp"}},      {"docs/layers", {".md"}}, {"docs/blocks", {".md"}}};
+  for (const auto& [folder, of_folder] : extensions) {
     if (!std::filesystem::is_directory(root / folder)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
-      if (entry.path().extension() != extension) continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      std::string text{std::istreambuf_iterator<char>(file), {}};
-      REQUIRE(file.good());
+      if (!of_folder.count(entry.path().extension().string())) continue;
       // Of the tests only the presence counts: they may name whatever tags they like.
-      sources[std::string(folder) + "/" + entry.path().filename().string()] =
-          std::string(folder) == "tests" ? "" : std::move(text);
+      sources[folder + "/" + entry.path().filename().string()] =
+          folder == "tests" ? "" : read_bytes(entry.path().string());
     }
   }
   return sources;
@@ -290,8 +277,7 @@ TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]
 std::vector<std::string> math_faults(const std::string& text) {
   std::vector<std::string> faults;
   bool fenced = false;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(text)) {
     const std::size_t first = line.find_first_not_of(' ');
     if (first != std::string::npos && line.compare(first, 3, "```") == 0) {
       fenced = !fenced;

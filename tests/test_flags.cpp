@@ -12,7 +12,6 @@
 #include <limits>
 #include <new>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "captured.hpp"
 #include "catch.hpp"
 #include "folder.hpp"
+#include "lines.hpp"
 #include "program/flags.hpp"
 #include "program/run_program.hpp"
 
@@ -62,16 +62,19 @@ struct Program {
   std::optional<int> parse(const Arguments& line) { return flags.parse(line.argc(), line.argv()); }
 };
 
-// The message and status of the UsageError a command line leads to.
-std::string message_of(const Arguments& line, const std::string& positionals = "") {
-  Program program(positionals);
+// The message of the UsageError a command line leads to, which is one for status 2.
+std::string message_of(Flags& flags, const Arguments& line) {
   try {
-    program.parse(line);
+    flags.parse(line.argc(), line.argv());
   } catch (const UsageError& error) {
     CHECK(error.status() == 2);
     return error.what();
   }
   return "no error";
+}
+std::string message_of(const Arguments& line, const std::string& positionals = "") {
+  Program program(positionals);
+  return message_of(program.flags, line);
 }
 
 }  // namespace
@@ -182,18 +185,9 @@ TEST_CASE("limits are told in words", "[flags]") {
   flags.integer("low", low, "N", "", 1);
   flags.integer("high", high, "N", "", std::numeric_limits<Index>::min(), 9);
   flags.real("both", both, "X", "", {.low = 0, .high = 1});
-  const auto message = [&](const char* argument) {
-    const Arguments line{argument};
-    try {
-      flags.parse(line.argc(), line.argv());
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  CHECK(message("--low=0") == "--low: expected a whole number at least 1, found \"0\"");
-  CHECK(message("--high=10") == "--high: expected a whole number at most 9, found \"10\"");
-  CHECK(message("--both=1.5") == "--both: expected a number from 0 to 1, found \"1.5\"");
+  CHECK(message_of(flags, {"--low=0"}) == "--low: expected a whole number at least 1, found \"0\"");
+  CHECK(message_of(flags, {"--high=10"}) == "--high: expected a whole number at most 9, found \"10\"");
+  CHECK(message_of(flags, {"--both=1.5"}) == "--both: expected a number from 0 to 1, found \"1.5\"");
 }
 
 TEST_CASE("choices and toggles take their words only", "[flags]") {
@@ -263,8 +257,7 @@ TEST_CASE("two letters that changed places are one mistake, two wrong ones are t
   Flags flags("prog", "Does a thing.");
   flags.text("same", same, "TEXT", "two letters away");
   flags.text("seed", seed, "TEXT", "meant");
-  const Arguments line = {"--sede", "1"};
-  CHECK_THROWS_WITH(flags.parse(line.argc(), line.argv()), "unknown flag --sede; did you mean --seed?");
+  CHECK(message_of(flags, {"--sede", "1"}) == "unknown flag --sede; did you mean --seed?");
 }
 
 TEST_CASE("a flag given twice is an error", "[flags]") {
@@ -332,11 +325,10 @@ TEST_CASE("help stays within 100 columns", "[flags]") {
   flags.text(name, target, "PLACEHOLDER", words);
   flags.text("edge", target, "X", std::string(53, 'a') + " bbbb cc");
   const std::string help = flags.help();
-  CHECK(help.find("\n  --" + name + " PLACEHOLDER\n" + std::string(32, ' ') + "word0 word1") != help.npos);
-  CHECK(help.find("word59") != help.npos);
-  std::istringstream lines(help);
+  CHECK(contains(help, "\n  --" + name + " PLACEHOLDER\n" + std::string(32, ' ') + "word0 word1"));
+  CHECK(contains(help, "word59"));
   std::size_t longest = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(help)) {
     longest = std::max(longest, line.size());
     CHECK((line.empty() || line.back() != ' '));
   }
@@ -361,13 +353,12 @@ TEST_CASE("help fits any window and breaks no word", "[flags]") {
     INFO(columns << " columns");
     const std::string help = flags.help(columns);
     CHECK(words_of(help) == words_of(flags.help()));
-    std::istringstream lines(help);
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : lines_of(help)) {
       CHECK(line.size() <= columns);
       CHECK((line.empty() || line.back() != ' '));
     }
     for (const char* word : {"--a-name PLACEHOLDER", "longer", "SOME_VARIABLE", "either", "seven|"}) {
-      CHECK(help.find(word) != help.npos);
+      CHECK(contains(help, word));
     }
   }
 }
@@ -377,20 +368,12 @@ TEST_CASE("what other programs call a flag is told ours", "[flags]") {
   program.flags.also_called("lr", "learning-rate");
   program.flags.also_called("epochs", "steps");
   program.flags.also_called("batch-size", "batch");
-  const auto message = [&](const Arguments& line) -> std::string {
-    try {
-      program.parse(line);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  CHECK(message({"--lr", "1"}) == "unknown flag --lr; did you mean --learning-rate?");
-  CHECK(message({"--epochs=1"}) == "unknown flag --epochs; did you mean --steps?");
+  CHECK(message_of(program.flags, {"--lr", "1"}) == "unknown flag --lr; did you mean --learning-rate?");
+  CHECK(message_of(program.flags, {"--epochs=1"}) == "unknown flag --epochs; did you mean --steps?");
   program.flags.also_called("max-iters", "steps");
-  CHECK(message({"--max_iters", "1"}) == "unknown flag --max_iters; did you mean --steps?");
+  CHECK(message_of(program.flags, {"--max_iters", "1"}) == "unknown flag --max_iters; did you mean --steps?");
   // No flag of this program: the nearest one it is.
-  CHECK(message({"--batch-size", "1"}) != "unknown flag --batch-size; did you mean --batch?");
+  CHECK(message_of(program.flags, {"--batch-size", "1"}) != "unknown flag --batch-size; did you mean --batch?");
 }
 
 TEST_CASE("one flag can be read before the others", "[flags]") {

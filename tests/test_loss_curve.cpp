@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "lines.hpp"
 #include "pictures/loss_curve.hpp"
 #include "runs/log.hpp"
 #include "xml.hpp"
@@ -72,8 +73,8 @@ TEST_CASE("the picture is well-formed and the same every time, for every kind of
     INFO(svg);
     CHECK(well_formed(svg));
     CHECK(svg == loss_svg(rows, "corpus"));
-    CHECK(svg.find("nan") == svg.npos);
-    CHECK(svg.find("inf\"") == svg.npos);
+    CHECK_FALSE(contains(svg, "nan"));
+    CHECK_FALSE(contains(svg, "inf\""));
     CHECK(svg.size() < 100000);
     // Everything drawn lies within the plot area.
     for (const char* style : {"train", "val"}) {
@@ -83,8 +84,8 @@ TEST_CASE("the picture is well-formed and the same every time, for every kind of
       }
     }
   }
-  CHECK(loss_svg(runs[0], "t").find("no loss logged yet") != std::string::npos);
-  CHECK(loss_svg(runs[1], "t").find("no loss logged yet") == std::string::npos);
+  CHECK(contains(loss_svg(runs[0], "t"), "no loss logged yet"));
+  CHECK_FALSE(contains(loss_svg(runs[1], "t"), "no loss logged yet"));
   CHECK(count(loss_svg(runs[1], "t"), "class=\"best\"") == 1);
   CHECK(count(loss_svg(runs[2], "t"), "class=\"train-dot\"") == 1);
 }
@@ -101,36 +102,34 @@ TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
         "validation 1.8000, best 1.7500 at step 1,500.</desc>",
         "@media (prefers-color-scheme:dark)", ">train 1.5000</text>",
         ">validation 1.8000, best 1.7500 at step 1,500</text>", ">nats per character</text>", ">step</text>",
-        ">2,500</text>", ">1.5</text>", ">4.5</text>"}) {
-    INFO(part);
-    CHECK(svg.find(part) != svg.npos);
-  }
-  CHECK(svg.find("<script") == svg.npos);
+        ">2,500</text>", ">1.5</text>", ">4.5</text>"})
+    CHECK(contains(svg, part));
+  CHECK_FALSE(contains(svg, "<script"));
   const std::string of_bytes = loss_svg(rows, "hamlet", "byte");
   CHECK(count(of_bytes, "nats per byte") == 2);
-  CHECK(of_bytes.find("character") == of_bytes.npos);
+  CHECK_FALSE(contains(of_bytes, "character"));
   CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
   // The axis runs from 1.5 to 4.5 and from step 0 to 3000.
   using Points = std::vector<std::pair<double, double>>;
   CHECK(polyline(svg, "train") == Points{{64.0, 124.3}, {380.0, 317.7}, {696.0, 366.0}});
-  CHECK(svg.find("<circle class=\"best\" cx=\"380.0\" cy=\"341.8\"") != svg.npos);
+  CHECK(contains(svg, "<circle class=\"best\" cx=\"380.0\" cy=\"341.8\""));
 }
 
 TEST_CASE("a title cannot break the picture", "[loss_curve]") {
   const std::string svg = loss_svg({}, "<b>&\"x\"\n\x1b\xff \xc3\xa9 \xed\xa0\x80 \xf0\x9f\x8c\x8d \xc3");
   CHECK(well_formed(svg));
   const std::string bad = "\xef\xbf\xbd";  // U+FFFD
-  CHECK(svg.find("<title id=\"loss-title\">&lt;b&gt;&amp;\"x\"  " + bad + " \xc3\xa9 " + bad + bad + bad +
-                 " \xf0\x9f\x8c\x8d " + bad + "</title>") != svg.npos);
+  CHECK(contains(svg, "<title id=\"loss-title\">&lt;b&gt;&amp;\"x\"  " + bad + " \xc3\xa9 " + bad + bad + bad +
+                          " \xf0\x9f\x8c\x8d " + bad + "</title>"));
   for (const char* forbidden : {"\xef\xbf\xbe", "\xef\xbf\xbf", "\xe0\x80\xaf", "\xf4\x90\x80\x80", "\xc0\xaf"}) {
-    CHECK(loss_svg({}, forbidden).find(">" + bad) != std::string::npos);
+    CHECK(contains(loss_svg({}, forbidden), ">" + bad));
   }
   // A sequence broken off by another character takes only itself away.
-  CHECK(loss_svg({}, "\xc3(\xe2\x82)").find(">" + bad + "(" + bad + bad + ")<") != std::string::npos);
+  CHECK(contains(loss_svg({}, "\xc3(\xe2\x82)"), ">" + bad + "(" + bad + bad + ")<"));
   std::string accents;
   for (int i = 0; i < 100; ++i) accents += "\xc3\xa9";
   const std::string cut = loss_svg({}, accents);
-  CHECK(cut.find(accents.substr(0, 2 * 76) + "\xe2\x80\xa6</title>") != cut.npos);
+  CHECK(contains(cut, accents.substr(0, 2 * 76) + "\xe2\x80\xa6</title>"));
 }
 
 TEST_CASE("long runs are thinned, and spikes stay", "[loss_curve]") {
@@ -157,16 +156,13 @@ TEST_CASE("ticks are round", "[loss_curve]") {
   const auto labels = [](double low, double high, Index steps) {
     const std::vector<LogRow> rows{{.step = 0, .train_loss = low, .val_loss = {}},
                                    {.step = steps, .train_loss = high, .val_loss = {}}};
-    const std::string svg = loss_svg(rows, "t");
     std::string out;
     // Tick labels are the anchored texts in front of and below the axes.
-    std::istringstream lines(svg);
-    for (std::string line; std::getline(lines, line);) {
-      const bool y_label = line.starts_with("<text x=\"56.0\""), x_label = line.find("y=\"385.0\"") != line.npos;
-      if (y_label || x_label) {
-        const std::size_t begin = line.find('>') + 1;
-        out += line.substr(begin, line.find('<', begin) - begin) + (x_label ? "x " : " ");
-      }
+    for (const std::string& line : lines_of(loss_svg(rows, "t"))) {
+      const bool x_label(contains(line, "y=\"385.0\""));
+      if (!x_label && !line.starts_with("<text x=\"56.0\"")) continue;
+      const std::size_t begin = line.find('>') + 1;
+      out += line.substr(begin, line.find('<', begin) - begin) + (x_label ? "x " : " ");
     }
     return out;
   };
@@ -181,13 +177,13 @@ TEST_CASE("the ring stands where a run says that its best is", "[loss_curve]") {
   const std::vector<LossPoint> train, val{{10, 2}, {20, 1}, {30, 3}};
   const auto svg_of = [&](std::optional<LossPoint> best) { return loss_curve_svg(train, val, "t", "byte", best); };
   const std::string lowest = svg_of(std::nullopt);
-  CHECK(lowest.find("best 1.0000 at step 20") != std::string::npos);
+  CHECK(contains(lowest, "best 1.0000 at step 20"));
   CHECK(svg_of(LossPoint{20, 1}) == lowest);
   CHECK(svg_of(LossPoint{20, 1e60}) == lowest);  // in no picture
   // Measured on more than the points were, and beyond all of them.
   const std::string measured = svg_of(LossPoint{10, 4});
-  CHECK(measured.find("best 4.0000 at step 10") != std::string::npos);
-  CHECK(measured.find("validation 3.0000") != std::string::npos);
+  CHECK(contains(measured, "best 4.0000 at step 10"));
+  CHECK(contains(measured, "validation 3.0000"));
   CHECK(well_formed(measured));
   CHECK(polyline(measured, "val").back().second > polyline(lowest, "val").back().second);  // the axis has room for it
   CHECK(loss_curve_svg(train, {}, "t", "byte", LossPoint{10, 4}) == loss_curve_svg(train, {}, "t", "byte"));

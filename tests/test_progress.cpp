@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "catch.hpp"
 #include "environment.hpp"
@@ -41,46 +42,41 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
   const std::string begin = "\r\x1b[?7l", end = "\x1b[K\x1b[?7h";
   const Environment plain("NO_COLOR", "1");
   std::ostringstream out;
+  const auto written = [&] { return std::exchange(out, std::ostringstream()).str(); };
   {
     Progress progress(50, true, out);
     progress.line("before");
-    CHECK(out.str() == "before\n");
+    CHECK(written() == "before\n");
     progress.update(1, 3.25, 3.5, 1000, 9);
     const std::string first = begin + "step 1/50  train 3.2500  val 3.5000  1000 tokens/s  0:09 left" + end;
-    CHECK(out.str() == "before\n" + first);
-    out.str("");
+    CHECK(written() == first);
     progress.line("message");
-    CHECK(out.str() == "\r\x1b[Kmessage\n" + first);
-    out.str("");
+    CHECK(written() == "\r\x1b[Kmessage\n" + first);
     // The validation loss stays in sight.
     progress.update(2, 3.0, std::nullopt, 1001, 8);
-    CHECK(out.str() == begin + "step 2/50  train 3.0000  val 3.5000  1001 tokens/s  0:08 left" + end);
-    out.str("");
+    CHECK(written() == begin + "step 2/50  train 3.0000  val 3.5000  1001 tokens/s  0:08 left" + end);
     progress.evaluating(2, 0, 7, 8);
-    CHECK(out.str() == begin + "step 2/50  validation 0 % of 7  0:08 left" + end);
+    CHECK(written() == begin + "step 2/50  validation 0 % of 7  0:08 left" + end);
     CHECK(progress.pause() == std::chrono::milliseconds(200));
-    out.str("");
   }
-  CHECK(out.str() == "\n");  // left by the destructor, once
-  out.str("");
+  CHECK(written() == "\n");  // left by the destructor, once
   {
     Progress progress(50, true, out);
     progress.update(1, 3.25, 3.5, 1000, 9);
     progress.finish();
-    out.str("");
+    written();
     progress.line("after");
   }
-  CHECK(out.str() == "after\n");
-  out.str("");
+  CHECK(written() == "after\n");
   {
     Progress progress(50, true, out);
     progress.finish("nothing shown yet");
-    CHECK(out.str() == "nothing shown yet\n");
+    CHECK(written() == "nothing shown yet\n");
     progress.update(1, 3.25, 3.5, 1000, 9);
-    out.str("");
+    written();
     progress.finish("instead");
   }
-  CHECK(out.str() == "\r\x1b[Kinstead\n");
+  CHECK(written() == "\r\x1b[Kinstead\n");
 }
 
 TEST_CASE("colours are asked for by the terminal and refused by NO_COLOR", "[progress]") {
@@ -102,10 +98,10 @@ TEST_CASE("the progress line stays under 80 columns and drops the least importan
   Progress progress(1000000000, true, out);
   progress.update(123456789, 1.5, 1.75, 123456789, 1e6);
   const std::string text = out.str();
-  CHECK(text.find("step 123456789/1000000000  train 1.5000  val 1.7500  277:46:40 left\x1b") != text.npos);
+  CHECK(contains(text, "step 123456789/1000000000  train 1.5000  val 1.7500  277:46:40 left\x1b"));
   out.str("");
   progress.update(123456789, 1e60, 1e60, 1, 1);
-  CHECK(out.str().find("step 123456789/1000000000\x1b") != std::string::npos);
+  CHECK(contains(out.str(), "step 123456789/1000000000\x1b"));
   out.str("");
 }
 

@@ -27,6 +27,13 @@ std::string file_of(const std::string& header, const std::string& data = "") {
   return length_bytes(header.size()) + header + data;
 }
 
+// The check value of a file whose own is eight zeros.
+std::string crc_of(const std::string& header, const std::string& data = "") {
+  char crc[9];
+  std::snprintf(crc, sizeof crc, "%08x", crc32(data.data(), data.size(), crc32(header.data(), header.size())));
+  return crc;
+}
+
 SafetensorsFile parse(const std::string& file) {
   const auto* bytes = reinterpret_cast<const std::byte*>(file.data());
   return SafetensorsFile::parse({bytes, bytes + file.size()}, "x.st");
@@ -138,9 +145,7 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
       "\"n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4, 7]},"
       "\"m\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[7, 7]}}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  char crc[9];
-  std::snprintf(crc, sizeof crc, "%08x", crc32(data.data(), data.size(), crc32(header.data(), header.size())));
-  header.replace(header.find("00000000"), 8, crc);
+  header.replace(header.find("00000000"), 8, crc_of(header, data));
   const std::string first = read_bytes(path);
   CHECK(first == file_of(header, data));
 
@@ -322,7 +327,7 @@ TEST_CASE("safetensors: invalid UTF-8 in a header", "[safetensors]") {
     const std::string message = header_error("{\"" + text + "\":{\"dtype\":\"F32\"");
     CAPTURE(message);
     CHECK(message.find("header, byte 2: found byte 0x") == 0);
-    CHECK(message.find(", expected valid UTF-8") != std::string::npos);
+    CHECK(contains(message, ", expected valid UTF-8"));
   }
   // The outermost characters of each length are valid.
   for (const char* text : {"\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
@@ -380,18 +385,24 @@ TEST_CASE("safetensors: tensors described wrongly", "[safetensors]") {
   }
   CHECK(header_error("{\"w\":{\"shape\":[").ends_with("found the end of the header" + integer));
 
-  CHECK(error(dtype + ",\"shape\":[9223372036854775807]," + offsets) ==
-        tensor + "F32 [9223372036854775807]: the number of bytes overflows 64 bits");
-  CHECK(error(dtype + ",\"shape\":[2147483648,4294967296,0],\"data_offsets\":[0,0]", 0) ==
-        tensor + "F32 [2147483648, 4294967296, 0]: the number of bytes overflows 64 bits");
-  CHECK(error(with_offsets + "[4,0]") == tensor + "data_offsets [4, 0]: expected the first not to exceed the second");
-  CHECK(error(whole, 3) == tensor + "data_offsets [0, 4] reach beyond the data section of 3 bytes");
-  CHECK(error(with_offsets + "[0,9223372036854775807]") ==
-        tensor + "data_offsets [0, 9223372036854775807] reach beyond the data section of 4 bytes");
-  CHECK(error(dtype + ",\"shape\":[2, 3]," + offsets) ==
-        tensor + "data_offsets [0, 4] hold 4 bytes, expected 24 for F32 [2, 3]");
-  CHECK(error(dtype + ",\"shape\":[],\"data_offsets\":[0,8]", 8) ==
-        tensor + "data_offsets [0, 8] hold 8 bytes, expected 4 for F32 []");
+  struct Case {
+    std::string members, message;
+    std::size_t data_size = 4;
+  };
+  for (const auto& [members, message, data_size] :
+       {Case{dtype + ",\"shape\":[9223372036854775807]," + offsets,
+             "F32 [9223372036854775807]: the number of bytes overflows 64 bits"},
+        Case{dtype + ",\"shape\":[2147483648,4294967296,0],\"data_offsets\":[0,0]",
+             "F32 [2147483648, 4294967296, 0]: the number of bytes overflows 64 bits", 0},
+        Case{with_offsets + "[4,0]", "data_offsets [4, 0]: expected the first not to exceed the second"},
+        Case{whole, "data_offsets [0, 4] reach beyond the data section of 3 bytes", 3},
+        Case{with_offsets + "[0,9223372036854775807]",
+             "data_offsets [0, 9223372036854775807] reach beyond the data section of 4 bytes"},
+        Case{dtype + ",\"shape\":[2, 3]," + offsets, "data_offsets [0, 4] hold 4 bytes, expected 24 for F32 [2, 3]"},
+        Case{dtype + ",\"shape\":[],\"data_offsets\":[0,8]", "data_offsets [0, 8] hold 8 bytes, expected 4 for F32 []",
+             8}}) {
+    CHECK(error(members, data_size) == tensor + message);
+  }
 }
 
 TEST_CASE("safetensors: holes and overlaps in the data section", "[safetensors]") {
@@ -424,9 +435,9 @@ TEST_CASE("safetensors: the two marks", "[safetensors]") {
   // A file with these metadata, its check value right where it holds eight zeros.
   const auto marked = [](const std::string& metadata) {
     std::string header = "{\"__metadata__\":{" + metadata + "}}";
-    char crc[9];
-    std::snprintf(crc, sizeof crc, "%08x", crc32(header.data(), header.size()));
-    if (const std::size_t zeros = header.find("00000000"); zeros != header.npos) header.replace(zeros, 8, crc);
+    if (const std::size_t zeros = header.find("00000000"); zeros != header.npos) {
+      header.replace(zeros, 8, crc_of(header));
+    }
     return header_error(header);
   };
   const std::string version = R"("abh_version":"1")", check = R"("abh_crc32":"00000000")";
@@ -465,11 +476,10 @@ TEST_CASE("safetensors: the check value of older files", "[safetensors]") {
 
 TEST_CASE("safetensors: hostile names cannot spoil a message", "[safetensors]") {
   // A line break is shown as an escape; a long name is cut between characters.
-  CHECK(header_error("{\"a\\nb\":{}}").find("tensor \"a\\u000ab\": dtype is missing") != std::string::npos);
+  CHECK(contains(header_error("{\"a\\nb\":{}}"), "tensor \"a\\u000ab\": dtype is missing"));
   std::string name(79, 'x');
   for (int i = 0; i < 100; ++i) name += "\xE2\x82\xAC";
-  CHECK(header_error("{\"" + name + "\":{}}").find("tensor \"" + std::string(79, 'x') + "\"...: dtype") !=
-        std::string::npos);
+  CHECK(contains(header_error("{\"" + name + "\":{}}"), "tensor \"" + std::string(79, 'x') + "\"...: dtype"));
 }
 
 TEST_CASE("safetensors: a file cut short anywhere is an Error", "[safetensors]") {

@@ -60,7 +60,7 @@ TEST_CASE("unicode: the table is what its script makes of the same Unicode", "[u
   const std::string source = ABH_SOURCE_DIR, table = read_bytes(source + "/src/base/unicode_runs.inc");
   const std::string made = output_of("python3 " + source + "/tools/unicode_runs.py");
   const std::string version = "Unicode 14.0.0";
-  REQUIRE(table.find(version) != table.npos);
+  REQUIRE(contains(table, version));
   if (made.find(version) == made.npos) {
     WARN("this Python knows another Unicode than the table: " << made.substr(0, made.find('\n')));
     return;

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace abh {
+
+// The parts of a text that end with `end`, without it, and what follows the last one.
+inline std::vector<std::string> lines_of(const std::string& text, char end = '\n') {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line, end);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace abh
