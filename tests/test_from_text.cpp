@@ -19,10 +19,9 @@ using namespace abh;
 namespace {
 
 const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-const std::optional<double> none;
 
 // What a text is as a number, on every system.
-const std::vector<std::pair<std::string, std::optional<double>>> texts{
+const std::vector<std::pair<std::string, double>> numbers{
     {"0", 0.0},
     {"-0", -0.0},
     {"1", 1.0},
@@ -31,7 +30,6 @@ const std::vector<std::pair<std::string, std::optional<double>>> texts{
     {"5.", 5.0},
     {"-.5e-3", -0.0005},
     {"007", 7.0},
-    {"00x1", none},
     {"1e3", 1000.0},
     {"1E+3", 1000.0},
     {"1e-3", 0.001},
@@ -41,83 +39,88 @@ const std::vector<std::pair<std::string, std::optional<double>>> texts{
     {"9007199254740993", 9007199254740992.0},  // halfway: to even
     {"9007199254740993.0000000000000000000000000000000000001", 9007199254740994.0},
     {"123456789012345678901234567890", 1.2345678901234568e29},
-    // At the upper end of the range, and beyond.
+    // At the ends of the range.
     {"1.7976931348623157e308", std::numeric_limits<double>::max()},
     {"1.7976931348623158e308", std::numeric_limits<double>::max()},
-    {"1.7976931348623159e308", none},
-    {"1e999", none},
-    {"-1e999", none},
-    {"1e99999999999999999999", none},
-    // At the lower end: subnormal numbers are numbers, but what is not 0 does not become 0.
     {"2.2250738585072011e-308", 2.2250738585072011e-308},
     {"1e-310", 1e-310},
     {"-4.9406564584124654e-324", -std::numeric_limits<double>::denorm_min()},
     {"2.4703282292062328e-324", std::numeric_limits<double>::denorm_min()},
-    {"2.4703282292062327e-324", none},
-    {"1e-400", none},
-    {"-1e-99999999999999999999", none},
     {"0e999", 0.0},
     {"0.000e-999", 0.0},
     // Words.
     {"inf", infinity},
     {"-INF", -infinity},
     {"Infinity", infinity},
-    {"infinit", none},
     {"nan", nan},
     {"-NaN", nan},
-    {"nan(1)", nan},
-    {"nan(", none},
-    {"in", none},
-    {"i", none},
-    {"n", none},
-    // What strtod, or a reader of another kind, might take.
-    {"", none},
-    {"-", none},
-    {".", none},
-    {"-.", none},
-    {"e5", none},
-    {".e5", none},
-    {"+1", none},
-    {"-+1", none},
-    {"--1", none},
-    {"+inf", none},
-    {" 1", none},
-    {"1 ", none},
-    {"\t1", none},
-    {"\n1", none},
-    {"- 1", none},
-    {"1e", none},
-    {"1e+", none},
-    {"1e 5", none},
-    {"1..2", none},
-    {"1,5", none},
-    {"1,000", none},
-    {"1'000", none},
-    {"1_000", none},
-    {"0x10", none},
-    {"0X1p3", none},
-    {"-0x1", none},
-    {"0x", none},
-    {"1p3", none},
-    {"1f", none},
-    {"1.5abc", none},
-    {std::string("1\0", 2), none},
-    {std::string("1\0002", 3), none},
-    {std::string("\0", 1), none},
-};
+    {"nan(1)", nan}};
 
-// The same number with the same sign; any NaN for another, nothing for nothing.
-bool same(const std::optional<double>& got, const std::optional<double>& expected) {
-  if (!got || !expected) return !got && !expected;
-  if (std::isnan(*expected)) return std::isnan(*got);
-  return *got == *expected && std::signbit(*got) == std::signbit(*expected);
+// Beyond the range, and what is not 0 and would become 0; broken words; what strtod, or a reader of another kind, might
+// take.
+const std::vector<std::string> no_numbers{"1.7976931348623159e308",
+                                          "1e999",
+                                          "-1e999",
+                                          "1e99999999999999999999",
+                                          "2.4703282292062327e-324",
+                                          "1e-400",
+                                          "-1e-99999999999999999999",
+                                          "infinit",
+                                          "nan(",
+                                          "in",
+                                          "i",
+                                          "n",
+                                          "",
+                                          "-",
+                                          ".",
+                                          "-.",
+                                          "e5",
+                                          ".e5",
+                                          "+1",
+                                          "-+1",
+                                          "--1",
+                                          "+inf",
+                                          " 1",
+                                          "1 ",
+                                          "\t1",
+                                          "\n1",
+                                          "- 1",
+                                          "1e",
+                                          "1e+",
+                                          "1e 5",
+                                          "1..2",
+                                          "1,5",
+                                          "1,000",
+                                          "1'000",
+                                          "1_000",
+                                          "00x1",
+                                          "0x10",
+                                          "0X1p3",
+                                          "-0x1",
+                                          "0x",
+                                          "1p3",
+                                          "1f",
+                                          "1.5abc",
+                                          std::string("1\0", 2),
+                                          std::string("1\0002", 3),
+                                          std::string("\0", 1)};
+
+// The same number with the same sign; any NaN for another.
+bool same(const std::optional<double>& got, double expected) {
+  if (!got || std::isnan(expected)) return got && std::isnan(*got);
+  return *got == expected && std::signbit(*got) == std::signbit(expected);
 }
 
 void check_texts() {
-  for (const auto& [text, expected] : texts) {
+  for (const auto& [text, expected] : numbers) {
     INFO('"' << text << '"');
     CHECK(same(from_text<double>(text), expected));
     CHECK(same(real_from_text(text), expected));
+  }
+  for (const std::string& text : no_numbers) {
+    INFO('"' << text << '"');
+    CHECK_FALSE(from_text<double>(text).has_value());
+    CHECK_FALSE(real_from_text(text).has_value());
   }
 }
 
