@@ -1,6 +1,5 @@
 // What the system grants, of a simulated one: /proc and /sys in a folder of their own.
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -20,6 +19,10 @@ struct Machine : TestFolder {
   void file(const std::string& path, const std::string& content) const {
     std::filesystem::create_directories(std::filesystem::path(*this / path).parent_path());
     write_bytes(*this / path, content);
+  }
+  // A file with a number of MiB.
+  void size(const std::string& path, std::size_t mebibytes) const {
+    file(path, std::to_string(mebibytes * mebibyte) + "\n");
   }
   void groups(const std::string& lines) const { file("/proc/self/cgroup", lines); }
   // Each line: what of a hierarchy is mounted, where, its type and options.
@@ -63,24 +66,24 @@ TEST_CASE("available: version 2, the group and all around it", "[available]") {
   const std::string top = "/sys/fs/cgroup", slice = top + "/user.slice", session = slice + "/my session:1",
                     run = session + "/run";
   // Only the group.
-  machine.file(run + "/memory.max", std::to_string(300 * mebibyte) + "\n");
-  machine.file(run + "/memory.current", std::to_string(100 * mebibyte) + "\n");
+  machine.size(run + "/memory.max", 300);
+  machine.size(run + "/memory.current", 100);
   CHECK(machine.memory() == 200 * mebibyte);
   // The page cache that it can give back.
   machine.file(run + "/memory.stat", "anon 5\nfile 7\ninactive_file " + std::to_string(40 * mebibyte) + "\nslab 1\n");
   CHECK(machine.memory() == 240 * mebibyte);
   // A group around it has less left.
-  machine.file(slice + "/memory.max", std::to_string(500 * mebibyte) + "\n");
-  machine.file(slice + "/memory.current", std::to_string(450 * mebibyte) + "\n");
+  machine.size(slice + "/memory.max", 500);
+  machine.size(slice + "/memory.current", 450);
   CHECK(machine.memory() == 50 * mebibyte);
-  machine.file(slice + "/memory.current", std::to_string(501 * mebibyte) + "\n");
+  machine.size(slice + "/memory.current", 501);
   CHECK(machine.memory() == 0);
   // That of a neighbour is none of ours.
   machine.file(slice + "/memory.max", "max\n");
   machine.file(slice + "/other/memory.max", "1\n");
   CHECK(machine.memory() == 240 * mebibyte);
   // In a container all that is seen is what is mounted.
-  machine.file(top + "/memory.max", std::to_string(7 * mebibyte));
+  machine.size(top + "/memory.max", 7);
   CHECK(machine.memory() == 7 * mebibyte);
 
   machine.file(session + "/cpu.max", "100000 100000\n");
@@ -108,16 +111,16 @@ TEST_CASE("available: version 1, a hierarchy for each controller", "[available]"
   const std::string unlimited = "9223372036854771712\n";
   for (const std::string& folder : {memory, jobs, mine}) {
     machine.file(folder + "/memory.limit_in_bytes", unlimited);
-    machine.file(folder + "/memory.usage_in_bytes", std::to_string(100 * mebibyte));
+    machine.size(folder + "/memory.usage_in_bytes", 100);
   }
   CHECK(machine.memory() == std::size_t{2048000} * 1024);
-  machine.file(mine + "/memory.limit_in_bytes", std::to_string(120 * mebibyte) + "\n");
+  machine.size(mine + "/memory.limit_in_bytes", 120);
   CHECK(machine.memory() == 20 * mebibyte);
   // inactive_file is the group's own, the total that of all within it, which is what usage counts.
   machine.file(mine + "/memory.stat", "inactive_file 0\nhierarchical_memory_limit 1\ntotal_inactive_file " +
                                           std::to_string(30 * mebibyte) + "\n");
   CHECK(machine.memory() == 50 * mebibyte);
-  machine.file(jobs + "/memory.limit_in_bytes", std::to_string(101 * mebibyte) + "\n");
+  machine.size(jobs + "/memory.limit_in_bytes", 101);
   CHECK(machine.memory() == mebibyte);
 
   const std::string cpu = "/sys/fs/cgroup/cpu,cpuacct";
@@ -133,13 +136,12 @@ TEST_CASE("available: version 1, a hierarchy for each controller", "[available]"
 
 TEST_CASE("available: in a container the path of a group may be the machine's", "[available]") {
   const Machine machine;
-  const std::string limit = std::to_string(64 * mebibyte);
   machine.groups("0::/docker/abc/inner\n");
   // What is mounted is a part of the hierarchy: the path begins with it ...
   machine.mounts("31 20 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
-  machine.file("/sys/fs/cgroup/inner/memory.max", limit);
+  machine.file("/sys/fs/cgroup/inner/memory.max", std::to_string(64 * mebibyte));
   CHECK(machine.memory() == 64 * mebibyte);
-  machine.file("/sys/fs/cgroup/memory.max", std::to_string(32 * mebibyte));
+  machine.size("/sys/fs/cgroup/memory.max", 32);
   CHECK(machine.memory() == 32 * mebibyte);
   // ... or is of somewhere else: then the group is what is mounted.
   machine.groups("0::/docker/abcdef\n");
@@ -150,11 +152,11 @@ TEST_CASE("available: in a container the path of a group may be the machine's", 
   CHECK(machine.memory() == 32 * mebibyte);
   machine.groups("0::/my pod/inner\n");
   machine.mounts("31 20 0:28 /my\\040pod /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
-  machine.file("/sys/fs/cgroup/inner/memory.max", std::to_string(16 * mebibyte));
+  machine.size("/sys/fs/cgroup/inner/memory.max", 16);
   CHECK(machine.memory() == 16 * mebibyte);
   machine.groups("4:memory:/docker/abc\n0::/\n");
   machine.mounts("35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
-  machine.file("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit);
+  machine.file("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(64 * mebibyte));
   machine.file("/sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(mebibyte));
   CHECK(machine.memory() == 63 * mebibyte);
 }

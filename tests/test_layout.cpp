@@ -7,19 +7,17 @@ namespace abh {
 namespace {
 
 // The weights of a network in miniature, in the order in which blocks claim theirs.
-void claim_weights(Layout<float>& layout, std::vector<Weight<float>>& weights) {
-  weights.push_back(layout.weight("norm_d", {3}, Init::one, Kind::undecayed));
-  weights.push_back(layout.weight("query_dd", {3, 3}, Init::normal, Kind::linear));
-  weights.push_back(layout.weight("key_dd", {3, 3}, Init::normal, Kind::linear));
-  weights.push_back(layout.weight("bias_d", {5}, Init::zero, Kind::undecayed));
-  weights.push_back(layout.weight("value_dd", {3, 3}, Init::normal, Kind::linear));
+std::vector<Weight<float>> claim_weights(Layout<float>& layout) {
+  return {layout.weight("norm_d", {3}, Init::one, Kind::undecayed),
+          layout.weight("query_dd", {3, 3}, Init::normal, Kind::linear),
+          layout.weight("key_dd", {3, 3}, Init::normal, Kind::linear),
+          layout.weight("bias_d", {5}, Init::zero, Kind::undecayed),
+          layout.weight("value_dd", {3, 3}, Init::normal, Kind::linear)};
 }
 
 TEST_CASE("layout: weights that decay come first, without gaps, in the order of their claims", "[layout]") {
   Layout<float> measured;
-  std::vector<Weight<float>> none;
-  claim_weights(measured, none);
-  for (const Weight<float>& weight : none) {
+  for (const Weight<float>& weight : claim_weights(measured)) {
     CHECK(weight.value == nullptr);
     CHECK(weight.gradient == nullptr);
   }
@@ -28,8 +26,7 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
 
   std::vector<float> weights(35), gradients(35);
   Layout<float> layout(measured, weights.data(), gradients.data(), nullptr, nullptr);
-  std::vector<Weight<float>> placed;
-  claim_weights(layout, placed);
+  const std::vector<Weight<float>> placed = claim_weights(layout);
   const std::vector<Index> offsets = {27, 0, 9, 30, 18};
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     CHECK(placed[i].value == weights.data() + offsets[i]);
@@ -53,26 +50,19 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
 
 TEST_CASE("layout: without gradients there are none", "[layout]") {
   Layout<float> measured;
-  std::vector<Weight<float>> none, placed;
-  claim_weights(measured, none);
+  claim_weights(measured);
   std::vector<float> weights(35);
   Layout<float> layout(measured, weights.data(), nullptr, nullptr, nullptr);
-  claim_weights(layout, placed);
+  const std::vector<Weight<float>> placed = claim_weights(layout);
   CHECK(placed[0].value == weights.data() + 27);
   CHECK(placed[0].gradient == nullptr);
 }
 
 TEST_CASE("layout: activations and states start at multiples of 64 bytes and do not overlap", "[layout]") {
   const auto claim = [](Layout<float>& layout) {
-    std::vector<void*> parts;
-    parts.push_back(layout.activation<float>(1));
-    parts.push_back(layout.activation<float>(16));
-    parts.push_back(layout.activation<double>(9));
-    parts.push_back(layout.activation<float>(0));
-    parts.push_back(layout.activation<char>(65));
-    parts.push_back(layout.state<float>(17));
-    parts.push_back(layout.state<float>(1));
-    return parts;
+    return std::vector<void*>{layout.activation<float>(1), layout.activation<float>(16), layout.activation<double>(9),
+                              layout.activation<float>(0), layout.activation<char>(65),  layout.state<float>(17),
+                              layout.state<float>(1)};
   };
   Layout<float> measured;
   for (void* part : claim(measured)) CHECK(part == nullptr);
