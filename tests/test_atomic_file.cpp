@@ -1,6 +1,5 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "catch.hpp"
+#include "child.hpp"
 #include "error_of.hpp"
 #include "files/atomic_file.hpp"
 #include "folder.hpp"
@@ -15,10 +15,17 @@
 namespace fs = std::filesystem;
 using abh::AtomicFile;
 using abh::read_bytes;
+using abh::status_of_child;
 using abh::TestFolder;
 using abh::write_file_atomically;
 
 namespace {
+
+// A folder with a file of old content.
+struct OldFile : TestFolder {
+  OldFile() { write_file_atomically(path, "old"); }
+  const std::string path = *this / "file";
+};
 
 std::string error_of(const std::string& path, std::string_view content) {
   return abh::error_of([&] { write_file_atomically(path, content); });
@@ -55,9 +62,8 @@ TEST_CASE("atomic_file: a name without a folder is one in the working directory"
 }
 
 TEST_CASE("atomic_file: pieces are appended, and invisible before the commit", "[atomic_file]") {
-  const TestFolder folder;
-  const std::string path = folder / "file";
-  write_file_atomically(path, "old");
+  const OldFile folder;
+  const std::string& path = folder.path;
   AtomicFile file(path);
   file.write("ne", 2);
   file.write(nullptr, 0);
@@ -69,9 +75,8 @@ TEST_CASE("atomic_file: pieces are appended, and invisible before the commit", "
 }
 
 TEST_CASE("atomic_file: without a commit the old file stays", "[atomic_file]") {
-  const TestFolder folder;
-  const std::string path = folder / "file";
-  write_file_atomically(path, "old");
+  const OldFile folder;
+  const std::string& path = folder.path;
   {
     AtomicFile file(path);
     file.write("new", 3);
@@ -83,18 +88,14 @@ TEST_CASE("atomic_file: without a commit the old file stays", "[atomic_file]") {
 
 TEST_CASE("atomic_file: a run that dies while writing leaves the old file, and the next one its place",
           "[atomic_file]") {
-  const TestFolder folder;
-  const std::string path = folder / "file";
-  write_file_atomically(path, "old");
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  const OldFile folder;
+  const std::string& path = folder.path;
+  const int status = status_of_child([&] {
     AtomicFile file(path);
     file.write("half of a long new content", 26);
     ::_exit(0);  // no destructor runs
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
+  });
+  CHECK(status == 0);
   CHECK(read_bytes(path) == "old");
   CHECK(read_bytes(path + ".tmp") == "half of a long new content");
   write_file_atomically(path, "new");
@@ -157,15 +158,12 @@ TEST_CASE("atomic_file: a folder without permission to write", "[atomic_file]") 
 }
 
 TEST_CASE("atomic_file: a size limit becomes an Error and keeps the old file", "[atomic_file]") {
-  const TestFolder folder;
-  const std::string path = folder / "file";
-  write_file_atomically(path, "old");
+  const OldFile folder;
+  const std::string& path = folder.path;
   const std::string large(100'000, 'x');
   const std::string expected = path + ": cannot write: File too large";
   // In a child, since the limit cannot be lifted again. The limit falls within the content: the first write is short.
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  const int status = status_of_child([&] {
     abh::ignore_file_size_signal();
     const rlimit limit{50'000, 50'000};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
@@ -175,11 +173,8 @@ TEST_CASE("atomic_file: a size limit becomes an Error and keeps the old file", "
       ::_exit(error.what() == expected ? 0 : 3);
     }
     ::_exit(4);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  });
+  CHECK(status == 0);
   CHECK(read_bytes(path) == "old");
   CHECK(folder.entries() == 1);
 }

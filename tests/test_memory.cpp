@@ -1,7 +1,3 @@
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -9,10 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "catch.hpp"
 #include "device/memory.hpp"
 #include "device/pages.hpp"
+#include "tests/child.hpp"
+#include "tests/error_of.hpp"
 #include "tests/folder.hpp"
 #include "tests/layer_case.hpp"
 #include "tests/red_zones.hpp"
@@ -60,7 +57,7 @@ TEST_CASE("memory: too much to ask for is an error that says how much", "[memory
     FAIL("the system granted " << bytes << " bytes");
   } catch (const Error& error) {
     CHECK(error.status() == 1);
-    CHECK(std::string(error.what()).find(std::to_string(bytes)) != std::string::npos);
+    CHECK(contains(std::string(error.what()), std::to_string(bytes)));
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
   }
 }
@@ -138,7 +135,7 @@ TEST_CASE("memory: the second step allocates nothing and gets the same memory", 
 
 TEST_CASE("memory: a chunk too small for a later step is left behind, not overrun", "[memory]") {
   Workspace workspace(host_memory());
-  { Workspace::Scope(workspace).take<char>(10); }
+  Workspace::Scope(workspace).take<char>(10);
   Workspace::Scope scope(workspace);
   char* large = scope.take<char>(static_cast<Index>(2 * mebibyte));
   std::memset(large, 1, 2 * mebibyte);
@@ -153,20 +150,11 @@ TEST_CASE("memory: the peak is the most in use at one time", "[memory]") {
   {
     Workspace::Scope outer(workspace);
     outer.take<char>(64);
-    {
-      Workspace::Scope inner(workspace);
-      inner.take<char>(128);
-    }
-    {
-      Workspace::Scope inner(workspace);
-      inner.take<char>(65);  // rounded up to 128
-    }
+    Workspace::Scope(workspace).take<char>(128);
+    Workspace::Scope(workspace).take<char>(65);  // rounded up to 128
   }
   CHECK(workspace.peak() == 192);
-  {
-    Workspace::Scope scope(workspace);
-    scope.take<char>(64);
-  }
+  Workspace::Scope(workspace).take<char>(64);
   CHECK(workspace.peak() == 192);
 }
 
@@ -221,10 +209,7 @@ TEST_CASE("memory: a source that refuses leaves the workspace as it was", "[memo
   Workspace::Scope scope(workspace);
   char* first = scope.take<char>(64);
   refuse = true;
-  {
-    Workspace::Scope inner(workspace);
-    CHECK_THROWS_AS(inner.take<char>(static_cast<Index>(2 * mebibyte)), Error);
-  }
+  CHECK_THROWS_AS(Workspace::Scope(workspace).take<char>(static_cast<Index>(2 * mebibyte)), Error);
   CHECK(scope.take<char>(64) == first + 64);
 }
 
@@ -273,21 +258,6 @@ TEST_CASE("memory: where every take is a block of its own it is given back with 
   CHECK(workspace.peak() == 128 + 64 + 2 * mebibyte);
 }
 
-// Whether a process that does this ends by itself and well.
-template <class Body>
-bool ends_well(const Body& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    std::signal(SIGSEGV, SIG_DFL);
-    std::signal(SIGBUS, SIG_DFL);
-    body();
-    _exit(0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 TEST_CASE("memory: addresses without memory", "[memory]") {
   const MemorySource source = no_memory();
   constexpr std::size_t terabyte = std::size_t{1} << 40;
@@ -296,10 +266,10 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
   CHECK(address(first) % 64 == 0);
   CHECK(address(second) % 64 == 0);
   CHECK(address(second) - address(first) == 1000 * terabyte + 64);
-  CHECK(ends_well([] {}));
+  CHECK(status_of_child([] {}) == 0);
   for (void* place : {first, static_cast<void*>(static_cast<char*>(first) + 999 * terabyte), second}) {
-    CHECK_FALSE(ends_well([=] { static_cast<void>(*static_cast<volatile char*>(place)); }));
-    CHECK_FALSE(ends_well([=] { *static_cast<volatile char*>(place) = 1; }));
+    CHECK(status_of_child([=] { static_cast<void>(*static_cast<volatile char*>(place)); }) == -1);
+    CHECK(status_of_child([=] { *static_cast<volatile char*>(place) = 1; }) == -1);
   }
   source.release(first);
   // All that can be addressed, once; and again when all was given back.
@@ -323,8 +293,8 @@ TEST_CASE("memory: who reads past an array of the tests is stopped", "[memory]")
     CHECK(address(array.data()) % 16 == shift);
     shift_array();
     const auto read = [&](std::size_t i) { static_cast<void>(*static_cast<const volatile float*>(&array.data()[i])); };
-    CHECK(ends_well([&] { read(array.size() - 1); }));
-    CHECK_FALSE(ends_well([&] { read(array.size()); }));
+    CHECK(status_of_child([&] { read(array.size() - 1); }) == 0);
+    CHECK(status_of_child([&] { read(array.size()); }) == -1);
   }
 }
 #endif

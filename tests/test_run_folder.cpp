@@ -54,6 +54,17 @@ std::map<std::string, std::string> run_of(const std::string& who) {
   return files;
 }
 
+// A place with a run.
+struct OldRun : TestFolder {
+  OldRun() { write_run(run, "old"); }
+  const std::string run = *this / "run";
+};
+
+RunLock quietly_claimed(const std::string& run, bool overwrite = false) {
+  std::ostringstream out;
+  return claim_run_folder(run, "/text.txt", overwrite, out);
+}
+
 // Claims a folder for a moment and returns what was said about it.
 std::string claim(const std::string& run, bool overwrite = false, const std::string& data = "/text.txt") {
   std::ostringstream out;
@@ -101,9 +112,8 @@ TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "
     write_bytes(run + "/" + name, "/x\n");
     if (name == "data.txt") {
       CHECK(claim(run).empty());
-      std::filesystem::remove(run + "/" + name);
     } else {
-      CHECK(claim(run + "///").find(run + "." + std::to_string(k) + "\n") != std::string::npos);
+      CHECK(contains(claim(run + "///"), run + "." + std::to_string(k) + "\n"));
       CHECK(files_of(run + "." + std::to_string(k)) == std::map<std::string, std::string>{{name, "/x\n"}});
       ++k;
     }
@@ -112,16 +122,15 @@ TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "
 }
 
 TEST_CASE("a run is moved to the first number that is free", "[run_folder]") {
-  const TestFolder place;
-  const std::string run = place / "run";
-  write_run(run, "old");
+  const OldRun place;
+  const std::string& run = place.run;
   write_bytes(run + ".1", "a file");
   write_run(run + ".2", "another");
   std::filesystem::create_directory_symlink("nowhere", run + ".3");
   std::filesystem::create_directory(place / "empty");
   std::filesystem::create_directory_symlink("empty", run + ".4");
   std::filesystem::create_directory(run + ".5");  // as a run leaves that is killed while it moves another
-  CHECK(claim(run).find(run + ".5\n") != std::string::npos);
+  CHECK(contains(claim(run), run + ".5\n"));
   CHECK(files_of(run + ".5") == run_of("old"));
   CHECK(read_bytes(run + ".1") == "a file");
   CHECK(files_of(run + ".2") == run_of("another"));
@@ -131,9 +140,8 @@ TEST_CASE("a run is moved to the first number that is free", "[run_folder]") {
 }
 
 TEST_CASE("--overwrite drops the files of the old run and no others", "[run_folder]") {
-  const TestFolder place;
-  const std::string run = place / "run";
-  write_run(run, "old");
+  const OldRun place;
+  const std::string& run = place.run;
   write_bytes(run + "/notes.md", "mine");
   write_bytes(run + "/model.safetensors.tmp", "half");
   CHECK(claim(run, true) == run + ": the run in this folder was dropped\n");
@@ -193,7 +201,7 @@ TEST_CASE("behind a symbolic link the folder moves and the link stays", "[run_fo
   write_run(place / "large_disk/run", "old");
   std::filesystem::create_directory_symlink("large_disk/run", place / "link");
   std::filesystem::create_directory_symlink("link", place / "run");
-  CHECK(claim(place / "run/").find("moved to " + (place / "large_disk/run.1\n")) != std::string::npos);
+  CHECK(contains(claim(place / "run/"), "moved to " + (place / "large_disk/run.1\n")));
   CHECK(files_of(place / "large_disk/run.1") == run_of("old"));
   CHECK(std::filesystem::is_symlink(place / "run"));
   CHECK(std::filesystem::is_directory(place / "large_disk/run"));
@@ -204,9 +212,8 @@ TEST_CASE("behind a symbolic link the folder moves and the link stays", "[run_fo
 }
 
 TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
-  const TestFolder place;
-  const std::string run = place / "run";
-  write_run(run, "old");
+  const OldRun place;
+  const std::string& run = place.run;
   const std::string refused = run + ": holds a run that cannot be moved aside: ";
   SECTION("the current folder lies in it") {
     const std::filesystem::path before = std::filesystem::current_path();
@@ -256,27 +263,24 @@ TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
 }
 
 TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[run_folder]") {
-  const TestFolder place;
-  const std::string run = place / "run";
-  write_run(run, "old");
+  const OldRun place;
+  const std::string& run = place.run;
+  const std::string busy = ": another run is writing into this folder";
   {
     const RunLock at_work(run);
-    for (const bool overwrite : {false, true}) {
-      CHECK(refusal(run, overwrite) == run + ": another run is writing into this folder");
-    }
+    for (const bool overwrite : {false, true}) CHECK(refusal(run, overwrite) == run + busy);
   }
   // A run that has just begun in the very folder that would be the next number.
   std::filesystem::create_directory(run + ".1");
   {
     const RunLock at_work(run + ".1");
-    CHECK(refusal(run) == run + ".1: another run is writing into this folder");
+    CHECK(refusal(run) == run + ".1" + busy);
   }
   CHECK(files_of(run) == run_of("old"));
   CHECK(files_of(run + ".1").empty());
   {
-    std::ostringstream out;
-    const RunLock lock = claim_run_folder(run, "/text.txt", false, out);
-    CHECK(refusal(run) == run + ": another run is writing into this folder");
+    const RunLock lock = quietly_claimed(run);
+    CHECK(refusal(run) == run + busy);
     const RunLock of_the_old(run + ".1");  // the old one may go on where it is now
     CHECK(of_the_old.has_folder());
   }
@@ -302,8 +306,7 @@ TEST_CASE("of runs that start at the same moment one gets the folder", "[run_fol
         ::close(done[1]);
         static_cast<void>(!::read(go[0], &byte, 1));  // until the other end is closed
         try {
-          std::ostringstream out;
-          const RunLock lock = claim_run_folder(run, "/text.txt", round % 4 == 3, out);
+          const RunLock lock = quietly_claimed(run, round % 4 == 3);
           write_run(run, "new " + std::to_string(i));
           static_cast<void>(!::write(claimed[1], "y", 1));
           static_cast<void>(!::read(done[0], &byte, 1));
@@ -368,14 +371,12 @@ TEST_CASE("at any step, a run that begins and one that goes on do not get into o
   int stop = 0, begun = 0;
   for (bool halted = true; halted; ++stop) {
     INFO("stop " << stop);
-    const TestFolder place;
-    const std::string run = place / "run";
-    write_run(run, "old");
+    const OldRun place;
+    const std::string& run = place.run;
     std::optional<RunLock> lock, lock_of_the_other;
     const auto goes_on = [&] { return error_of([&] { lock_of_the_other.emplace(run); }) == "no error" ? 0 : 1; };
     const auto begin = [&](pid_t) {
-      std::ostringstream out;
-      const std::string refused = error_of([&] { lock.emplace(claim_run_folder(run, "/text.txt", false, out)); });
+      const std::string refused = error_of([&] { lock.emplace(quietly_claimed(run)); });
       CHECK((lock || refused == run + ": another run is writing into this folder"));
     };
     const std::optional<int> status = halted_at(stop, goes_on, begin);
@@ -398,13 +399,11 @@ TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_fold
   int stop = 0;
   for (bool killed = true; killed; ++stop) {
     INFO((overwrite ? "--overwrite, " : "") << "stop " << stop);
-    const TestFolder place;
-    const std::string run = place / "run";
-    write_run(run, "old");
+    const OldRun place;
+    const std::string& run = place.run;
     if (overwrite) write_bytes(run + "/notes.md", "mine");
     const auto begin = [&] {
-      std::ostringstream out;
-      const RunLock lock = claim_run_folder(run, "/text.txt", overwrite, out);
+      const RunLock lock = quietly_claimed(run, overwrite);
       write_run(run, "new");
       return 0;
     };
