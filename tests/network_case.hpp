@@ -4,6 +4,7 @@
 
 #include "network/networks.hpp"
 #include "tests/block_case.hpp"
+#include "tests/settings.hpp"
 
 namespace abh {
 
@@ -55,12 +56,15 @@ struct NetworkCase {
   }
 };
 
-inline NetworkCase network_case(const std::string& mixer, const std::string& window = "0", Index conv_kernel = 0) {
+// With `changes` of its settings (tests/settings.hpp).
+inline NetworkCase network_case(const std::string& mixer, const std::string& window = "0", Index conv_kernel = 0,
+                                const std::string& changes = "") {
   NetworkCase network;
   network.config = {.layers = 2, .channels = 6, .heads = 2, .context = 7, .vocabulary = 11, .mixer = mixer};
   network.config.window = window;
   network.config.conv_kernel = conv_kernel;
   network.config.conv_groups = 0;
+  network.config = changed(network.config, changes);
   return network;
 }
 
@@ -77,30 +81,21 @@ inline std::vector<NetworkCase> all_cases() {
   const std::size_t plain = cases.size();
   for (std::size_t i = 0; i < plain; ++i) {
     NetworkCase full = cases[i];
-    full.config.conv_kernel = 3;
-    full.config.conv_groups = i % 2 == 0 ? 0 : 2;
-    full.config.embedding_norm = true;
+    full.config = changed(full.config, "conv_kernel=3 embedding_norm=1 logit_bias=1 logit_scale=0.5 attention_bias=1");
+    full.config = changed(full.config, i % 2 == 0 ? "conv_groups=0 ffn_bias=1 values=own projection=1 skip=normed"
+                                                  : "conv_groups=2 ffn_bias=0 values=shared projection=0 skip=stream");
     full.config.final_norm = i % 3 != 0;
-    full.config.logit_bias = true;
-    full.config.logit_scale = 0.5;
-    full.config.ffn_bias = i % 2 == 0;
-    full.config.attention_bias = true;
-    full.config.additive.values = i % 2 == 0 ? "own" : "shared";
-    full.config.additive.projection = i % 2 == 0;
-    full.config.additive.skip = i % 2 == 0 ? "normed" : "stream";
     full.label_smoothing = 0.1;
     full.masked = true;
     full.dropout = 0.2;
     cases.push_back(full);
   }
   for (const std::string& positions : all_positions()) {
-    NetworkCase mixed = network_case("dot,additive,metric,quadratic", "0,2,0,0", 2);
-    mixed.config.layers = 4;
-    mixed.config.positions = positions;
+    NetworkCase mixed =
+        network_case("dot,additive,metric,quadratic", "0,2,0,0", 2, "layers=4 conv_groups=1 positions=" + positions);
     mixed.config.embedding_norm = positions == "sinusoidal";
     mixed.config.rescale = positions == "none" || positions == "rotary" ? 4 : 0;
     mixed.dropout = 0.3;
-    mixed.config.conv_groups = 1;
     cases.push_back(mixed);
   }
   return cases;
@@ -140,9 +135,15 @@ class Built {
   }
   void backward() { net.backward(batch(), case_.label_smoothing, pass()); }
   Array<double> gradients() {
-    Array<double> all;
-    for (Index i = 0; i < net.weights().count(); ++i) all.push_back(static_cast<double>(net.weights().gradients()[i]));
-    return all;
+    const Array<T> all = copy_of(net.weights().gradients());
+    return Array<double>(all.begin(), all.end());
+  }
+  // The numbers of all weights in one of the arenas.
+  Array<T> copy_of(const T* arena) { return Array<T>(arena, arena + net.weights().count()); }
+  // What follows a gradient in a step of training.
+  void update(const TrainingConfig& training, StepState& state) {
+    net.optimizer().measure_gradient(training, &state);
+    net.optimizer().update(training, &state);
   }
 
  private:

@@ -1,4 +1,3 @@
-#include "settings/presets.hpp"
 #include "tests/network_case.hpp"
 #include "tests/red_zones.hpp"
 
@@ -82,8 +81,7 @@ TEST_CASE("network: gradients add up over passes, and float is near double", "[n
 }
 
 TEST_CASE("network: the loss is the mean over the targets that count", "[network]") {
-  NetworkCase network = network_case("additive");
-  network.config.logit_bias = true;
+  NetworkCase network = network_case("additive", "0", 0, "logit_bias=1");
   Built<Reference, double> built(network, network.weights());
   const double loss = built.forward();
   const std::vector<Token> targets = network.targets_bc();
@@ -126,9 +124,7 @@ TEST_CASE("network: dropout is off without a state", "[network]") {
 
 TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
   // With blocks of zeros alone, logits are dropout(token) token^T.
-  NetworkCase network = network_case("dot");
-  network.config.positions = "none";
-  network.config.final_norm = false;
+  NetworkCase network = network_case("dot", "0", 0, "positions=none final_norm=0");
   network.dropout = 0.5;
   Array<double> weights = network.weights();
   const Index D = network.config.channels, V = network.config.vocabulary;
@@ -167,8 +163,7 @@ TEST_CASE("network: every layer has its own window", "[network]") {
 
 // Wider than the lanes of every instruction set, and not a multiple of them.
 NetworkCase wider(NetworkCase network) {
-  network.config.channels = 38;
-  network.config.context = 16;
+  network.config = changed(network.config, "channels=38 context=16");
   network.C = 13;
   network.masked = false;
   network.dropout = 0;
@@ -239,8 +234,7 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
   std::vector<NetworkCase> cases = all_cases();
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {
-      cases.push_back(network_case(mixer.name, mixer.has_window ? "0,4" : "0"));
-      cases.back().config.positions = positions;
+      cases.push_back(network_case(mixer.name, mixer.has_window ? "0,4" : "0", 0, "positions=" + positions));
     }
   }
   for (const NetworkCase& each : cases) {
@@ -254,11 +248,7 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
 
 TEST_CASE("network: sinusoidal positions are added to the tokens, at any position", "[network]") {
   // With blocks of zeros alone, logits are (token + sinusoid) token^T.
-  NetworkCase network = network_case("additive");
-  network.config.positions = "sinusoidal";
-  network.config.final_norm = false;
-  network.config.channels = 7;
-  network.config.heads = 1;
+  const NetworkCase network = network_case("additive", "0", 0, "positions=sinusoidal final_norm=0 channels=7 heads=1");
   Array<double> weights = network.weights();
   const Index D = network.config.channels, V = network.config.vocabulary;
   const Parameter token = network.parameters()[0];
@@ -304,8 +294,7 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
     CAPTURE(training.optimizer);
     std::vector<std::vector<float>> trained;
     Array<double> weights = network.weights();
-    for_each_cpu(1, [&](auto& device, const std::string& isa) {
-      using Device = std::decay_t<decltype(device)>;
+    for_each_cpu(1, [&]<class Device>(Device&, const std::string& isa) {
       trained.clear();
       for (const Index threads : {1, 2, 3}) {
         Built<Device, float> built(network, weights, threads);
@@ -317,20 +306,17 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
           built.net.forward(built.batch(), pass);
           result.push_back(*built.net.loss(built.batch(), 0.1, pass).mean);
           built.net.backward(built.batch(), 0.1, pass);
-          built.net.optimizer().measure_gradient(training, &state);
+          built.update(training, state);
           CHECK(state.gradient_norm > 0);
-          built.net.optimizer().update(training, &state);
           result.push_back(static_cast<float>(state.gradient_norm));
         }
-        const Index count = built.net.weights().count();
-        Index not_zero = 0;
-        for (Index i = 0; i < count; ++i) not_zero += !(built.net.weights().gradients()[i] == 0);
-        CHECK(not_zero == 0);
-        result.insert(result.end(), built.net.weights().values(), built.net.weights().values() + count);
-        result.insert(result.end(), built.net.optimizer().first_moments(),
-                      built.net.optimizer().first_moments() + count);
-        result.insert(result.end(), built.net.optimizer().second_moments(),
-                      built.net.optimizer().second_moments() + count);
+        const Array<double> gradients = built.gradients();
+        CHECK(gradients == Array<double>(gradients.size(), 0));
+        for (const float* arena : {static_cast<const float*>(built.net.weights().values()),
+                                   static_cast<const float*>(built.net.optimizer().first_moments()),
+                                   static_cast<const float*>(built.net.optimizer().second_moments())}) {
+          result.insert(result.end(), arena, arena + built.net.weights().count());
+        }
       }
       INFO(isa);
       for (std::size_t run = 1; run < trained.size(); ++run) CHECK(trained[run] == trained[0]);
@@ -352,16 +338,15 @@ TEST_CASE("network: training is bitwise the same wherever scratch memory lies", 
       network.dropout = 0.35;
       CAPTURE(network.config.mixer, network.config.window, channels);
       const Array<double> weights = network.weights();
-      for_each_cpu(1, [&](auto& like, const std::string& isa) {
-        using Device = std::decay_t<decltype(like)>;
+      for_each_cpu(1, [&]<class Device>(Device&, const std::string& isa) {
         if (std::is_same_v<Device, CpuDevice<Isa::scalar>>) return;
         INFO(isa);
         const auto trained = [&](Index threads) {
           Built<Device, float> built(network, weights, threads);
           std::vector<float> result{built.forward()};
           built.backward();
-          const Index count = built.net.weights().count();
-          result.insert(result.end(), built.net.weights().gradients(), built.net.weights().gradients() + count);
+          const Array<float> gradients = built.copy_of(built.net.weights().gradients());
+          result.insert(result.end(), gradients.begin(), gradients.end());
           return result;
         };
         std::vector<float> expected;
@@ -398,9 +383,7 @@ TEST_CASE("network: what is computed again is the same, bit by bit", "[network][
           }
           gradients.push_back(built.gradients());
         }
-        CHECK(losses[0] == losses[1]);
-        CHECK(losses[0] == losses[2]);
-        CHECK(losses[0] == losses[3]);
+        for (const float loss : losses) CHECK(loss == losses[0]);
         CHECK(gradients[0] == gradients[1]);
       });
     }
@@ -410,19 +393,15 @@ TEST_CASE("network: what is computed again is the same, bit by bit", "[network][
 TEST_CASE("network: computing again saves three tenths of the activations", "[network]") {
   const Reference device(1);
   for (const std::string& preset : preset_names) {
-    for (const MixerProperties& properties : Mixers::properties) {
-      const char* mixer = properties.name;
-      ModelConfig model;
-      TrainingConfig training;
-      apply_preset(preset, model, training);
-      model.vocabulary = 65;
-      model.mixer = mixer;
+    for (const MixerProperties& mixer : Mixers::properties) {
+      auto [model, training] = Preset(preset);
+      model.mixer = mixer.name;
       NetworkExtent extent{.B = training.batch, .C = model.context, .training = true};
       const NetworkMemory all = Network<Reference, float>::memory(device, model, extent);
       extent.recompute = true;
       const NetworkMemory less = Network<Reference, float>::memory(device, model, extent);
       const double share = static_cast<double>(less.activation_bytes) / static_cast<double>(all.activation_bytes);
-      INFO(preset << ", " << mixer << ": " << share << " of "
+      INFO(preset << ", " << mixer.name << ": " << share << " of "
                   << all.activation_bytes / static_cast<std::size_t>(training.batch * model.context)
                   << " bytes a token");
       CHECK(share <= 0.7);
@@ -432,10 +411,8 @@ TEST_CASE("network: computing again saves three tenths of the activations", "[ne
 }
 
 TEST_CASE("network: the table of weights has the names and shapes of the checkpoints", "[network]") {
-  NetworkCase network = network_case("additive,dot", "0", 3);
-  network.config.additive.values = "own";
-  network.config.additive.projection = true;
-  network.config.embedding_norm = network.config.logit_bias = true;
+  const NetworkCase network =
+      network_case("additive,dot", "0", 3, "values=own projection=1 embedding_norm=1 logit_bias=1");
   std::string table;
   Index end = 0, count = 0;
   for (const Parameter& parameter : network.parameters()) {
@@ -469,10 +446,7 @@ TEST_CASE("network: parameter counts of the presets", "[network]") {
   // 2 D + 4 D, a feed-forward net of 2 D + 8 D^2 + 5 D, and a mixer of 4 D + 2 D^2 + 2 D (additive) or 2 D + 4 D^2
   // (dot).
   const auto count = [](const std::string& preset, const std::string& mixer) {
-    ModelConfig model;
-    TrainingConfig training;
-    apply_preset(preset, model, training);
-    model.vocabulary = 65;
+    ModelConfig model = Preset(preset).model;
     if (!mixer.empty()) model.mixer = mixer;
     return Network<Reference, float>::memory(Reference(1), model, {}).weights;
   };

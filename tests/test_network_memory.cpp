@@ -6,7 +6,6 @@
 
 #include "device/available.hpp"
 #include "network/model.hpp"
-#include "settings/presets.hpp"
 #include "tests/error_of.hpp"
 #include "tests/network_case.hpp"
 #include "tests/red_zones.hpp"
@@ -93,47 +92,30 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
 
 TEST_CASE("network: the estimate of its memory is what it takes", "[network][memory][slow]") {
   const MemoryOfPrograms without_red_zones;
-  for (const MixerProperties& properties : Mixers::properties) {
-    const char* mixer = properties.name;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    const std::string one = std::string("layers=1 mixer=") + mixer.name;
     for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
-      ModelConfig model;
-      TrainingConfig training;
-      apply_preset("tiny", model, training);
-      model.layers = 1;
-      model.channels = 64;
-      model.vocabulary = 65;
-      model.mixer = mixer;
+      ModelConfig model = changed(Preset("tiny").model, one + " channels=64");
       model.conv_groups = conv_groups < 0 ? 0 : conv_groups;
       if (conv_groups < 0) model.conv_kernel = 0;
       check_memory<Reference>(model, 12, 64, 2);
       check_memory<Reference>(model, 1, 1, 1);
       check_memory<Reference>(model, 2, 33, 3);
-      model.window = "8";
-      model.additive.values = "own";
-      model.positions = conv_groups < 1 ? "rotary" : "sinusoidal";
+      model =
+          changed(model, std::string("window=8 values=own positions=") + (conv_groups < 1 ? "rotary" : "sinusoidal"));
       check_memory<Reference>(model, 2, 64, 1);
       // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
-      model.channels = 32;
-      model.heads = 1;
-      model.context = 300;
+      model = changed(model, "channels=32 heads=1 context=300");
       check_memory<Reference>(model, 1, 300, 1);
 #if defined(ABH_AVX512)
       if (isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(model, 2, 33, 3);
 #endif
     }
-    ModelConfig model;
-    TrainingConfig training;
-    apply_preset("baby", model, training);
-    model.layers = 1;
-    model.vocabulary = 65;
-    model.mixer = mixer;
+    const ModelConfig model = changed(Preset("baby").model, one);
     check_memory<Reference>(model, 2, model.context, 2);
   }
   // A vocabulary that outweighs everything else, and many heads.
-  ModelConfig model = network_case("dot").config;
-  model.channels = 24;
-  model.heads = 24;
-  model.vocabulary = 3000;
+  ModelConfig model = network_case("dot", "0", 0, "channels=24 heads=24 vocabulary_size=3000").config;
   check_memory<Reference>(model, 3, 7, 1);
   model.mixer = "additive";
   check_memory<Reference>(model, 3, 7, 2);
@@ -232,8 +214,7 @@ TEST_CASE("network: the same with long sequences", "[network][memory][slow]") {
 }
 
 TEST_CASE("network: the same on a GPU", "[network][memory][gpu]") {
-  for_each_gpu([](auto& like, const std::string& name) {
-    using Device = std::decay_t<decltype(like)>;
+  for_each_gpu([]<class Device>(Device& like, const std::string& name) {
     CAPTURE(name);
     const auto check = [&](const Scratch& s) {
       Device device(like.gemm()), narrow_device(like.gemm());

@@ -5,33 +5,32 @@
 namespace abh {
 namespace {
 
+StepState first_step(const TrainingConfig& training) {
+  StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
+  set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
+  return state;
+}
+
 TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other weights", "[network]") {
-  NetworkCase network = network_case("metric,additive,quadratic,dot", "0", 4);
-  network.config.layers = 4;
-  network.config.conv_kernel = 3;
-  network.config.additive.values = "own";
+  const NetworkCase network = network_case("metric,additive,quadratic,dot", "0", 3, "layers=4 values=own");
   const Array<double> weights = network.weights();
   TrainingConfig training;
   std::vector<Array<double>> updated, second_moments;
   for (const char* optimizer : {"adamw", "muon"}) {
     training.optimizer = optimizer;
     Built<Reference, double> built(network, weights);
-    StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
-    set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
+    StepState state = first_step(training);
     built.forward();
     built.backward();
-    built.net.optimizer().measure_gradient(training, &state);
-    built.net.optimizer().update(training, &state);
-    updated.emplace_back(built.net.weights().values(), built.net.weights().values() + built.net.weights().count());
-    second_moments.emplace_back(built.net.optimizer().second_moments(),
-                                built.net.optimizer().second_moments() + built.net.weights().count());
+    built.update(training, state);
+    updated.push_back(built.copy_of(built.net.weights().values()));
+    second_moments.push_back(built.copy_of(built.net.optimizer().second_moments()));
   }
   Index linear_maps = 0;
   for (const Parameter& parameter : network.parameters()) {
     INFO(parameter.name);
-    const bool tabular = parameter.name.find("embedding") != std::string::npos ||
-                         parameter.name.find("metric_") != std::string::npos ||
-                         parameter.name.find("pool") != std::string::npos;
+    const auto named = [&](const std::string& part) { return parameter.name.find(part) != std::string::npos; };
+    const bool tabular = named("embedding") || named("metric_") || named("pool");
     const bool linear = parameter.shape.size() == 2 && !tabular;
     linear_maps += linear;
     Index same = 0, moved = 0, at_rest = 0;
@@ -65,11 +64,9 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
     built.net.weights().gradients()[i] = gradients.back();
     squares += gradients.back() * gradients.back();
   }
-  StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
-  set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
-  built.net.optimizer().measure_gradient(training, &state);
+  StepState state = first_step(training);
+  built.update(training, state);
   CHECK_FALSE(!(std::abs(state.gradient_norm - std::sqrt(squares)) <= 1e-14 * std::sqrt(squares)));
-  built.net.optimizer().update(training, &state);
   double error = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const double g = gradients[i], moved = built.net.weights().values()[i] - weights[i];
@@ -85,10 +82,8 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
     training.muon_rounds = rounds;
     Built<Reference, double> with_muon(network, weights);
     for (std::size_t i = 0; i < gradients.size(); ++i) with_muon.net.weights().gradients()[i] = gradients[i];
-    with_muon.net.optimizer().measure_gradient(training, &state);
-    with_muon.net.optimizer().update(training, &state);
-    updated.emplace_back(with_muon.net.weights().values(),
-                         with_muon.net.weights().values() + with_muon.net.weights().count());
+    with_muon.update(training, state);
+    updated.push_back(with_muon.copy_of(with_muon.net.weights().values()));
   }
   CHECK(updated[0] != updated[1]);
 
@@ -120,20 +115,17 @@ TEST_CASE("network: weight decay is for matrices alone", "[network]") {
   TrainingConfig training;
   training.weight_decay = 0.5;
   training.optimizer = GENERATE("adamw", "muon");
-  StepState state{.seed = 1, .step = 0, .learning_rate = 0.125f};
-  set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
-  built.net.optimizer().measure_gradient(training, &state);
-  built.net.optimizer().update(training, &state);
+  StepState state = first_step(training);
+  built.update(training, state);
   for (const Parameter& parameter : network.parameters()) {
     // A matrix is what has two dimensions or more and is neither a table of positions nor a set of pooling vectors.
     const bool matrix = parameter.shape.size() >= 2 && parameter.name.find("position") == std::string::npos &&
                         parameter.name.find("pool") == std::string::npos;
     const double factor = matrix ? 1 - 0.125 * 0.5 : 1;
     double error = 0;
-    for (Index i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
-      error =
-          std::max(error, std::abs(built.net.weights().values()[i] - factor * weights[static_cast<std::size_t>(i)]));
-    }
+    for (auto i = static_cast<std::size_t>(parameter.offset), n = i + static_cast<std::size_t>(parameter.count); i < n;
+         ++i)
+      error = at_least(error, std::abs(built.net.weights().values()[i] - factor * weights[i]));
     INFO(parameter.name << ", error " << error);
     CHECK_FALSE(!(error <= 1e-15));
   }

@@ -32,12 +32,10 @@ TEST_CASE("positions: every mixer that weighs distances has the slopes of its ne
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const Index heads : {3, 4}) {
       CAPTURE(mixer.name, heads);
-      const auto loss = [&](const char* slopes) {
-        NetworkCase network = network_case(mixer.name);
-        network.config.channels = 12;
-        network.config.heads = heads;
-        network.config.positions = "alibi";
-        network.config.alibi_slopes = slopes;
+      const auto loss = [&](const std::string& slopes) {
+        const NetworkCase network =
+            network_case(mixer.name, "0", 0,
+                         "channels=12 positions=alibi heads=" + std::to_string(heads) + " alibi_slopes=" + slopes);
         return Built<CpuDevice<Isa::baseline>, double>(network, network.weights()).forward();
       };
       const bool weighs = mixer.decays || mixer.has_scores;

@@ -1,9 +1,8 @@
 #include <map>
 #include <string>
 
-#include "network/mixers.hpp"
 #include "network/model.hpp"
-#include "tests/catch.hpp"
+#include "tests/settings.hpp"
 
 namespace abh {
 namespace {
@@ -38,12 +37,10 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
   };
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
-    ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name};
-    config.conv_kernel = 2;
-    config.embedding_norm = config.logit_bias = config.ffn_bias = config.attention_bias = true;
-    config.additive.values = "own";
-    config.additive.projection = config.leap.normed_values = true;
-    config.rescale = 3;
+    const ModelConfig config =
+        changed(ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name},
+                "conv_kernel=2 embedding_norm=1 logit_bias=1 attention_bias=1 values=own projection=1 normed_values=1 "
+                "rescale=3");
     REQUIRE(of_mixer.count(mixer.name) == 1);
     std::string expected = before;
     std::string names = of_mixer.at(mixer.name) + " ";

@@ -1,0 +1,49 @@
+#pragma once
+
+// Settings as text, by the names that files have for them: "window=2,0 rescale=2.5".
+
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "catch.hpp"
+#include "network/mixers.hpp"
+#include "settings/config.hpp"
+#include "settings/presets.hpp"
+
+namespace abh {
+
+inline std::map<std::string, std::string> settings(const std::string& text) {
+  std::map<std::string, std::string> found;
+  std::istringstream in(text);
+  for (std::string word; in >> word;) found[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  return found;
+}
+
+// A ModelConfig or TrainingConfig with some settings replaced.
+template <class Config>
+Config changed(const Config& config, const std::string& changes) {
+  std::map<std::string, std::string> all = config.metadata();
+  for (const auto& [name, value] : settings(changes)) all.at(name) = value;
+  return Config::from_metadata(all, "the test");
+}
+
+template <class Config>
+void check_settings(const Config& config, const std::string& expected) {
+  for (const auto& [name, value] : settings(expected)) {
+    INFO(name);
+    CHECK(config.metadata().at(name) == value);
+  }
+}
+
+// A preset for a text of 65 characters.
+struct Preset {
+  explicit Preset(const std::string& name) {
+    apply_preset(name, model, training);
+    model.vocabulary = 65;
+  }
+  ModelConfig model;
+  TrainingConfig training;
+};
+
+}  // namespace abh
