@@ -4,29 +4,18 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "network/initial_weights.hpp"
 #include "network/mixers.hpp"
-#include "network/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/model_case.hpp"
 
 namespace abh {
 namespace {
 
 constexpr Index B = 8, C = 9, V = 11;
 
-std::vector<std::string> devices_of_floats() {
-  std::vector<std::string> devices = {"cpu", "plain"};
-#if defined(ABH_EMULATOR)
-  devices.push_back("emulated");
-#endif
-  return devices;
-}
-
-std::unique_ptr<Model> model_of(const ModelConfig& config, const TrainingConfig& training, const std::string& device) {
-  std::unique_ptr<Model> model =
-      make_model({.device = device, .threads = 2}, config, training_extent(config, training, false), training.dropout);
-  model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.3, 3));
-  return model;
+std::unique_ptr<Model> two_threads(const ModelConfig& config, const TrainingConfig& training,
+                                   const std::string& device) {
+  return new_model({.device = device, .threads = 2}, config, training, 0.3, 3);
 }
 
 TrainingConfig training_in(Index shards) {
@@ -56,11 +45,11 @@ TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
     other.target_r = batch.target_r;
     Batch unmasked = batch;
     unmasked.mask_bc.clear();
-    for (const std::string& device : devices_of_floats()) {
+    for (const std::string& device : float_devices()) {
       for (const Index shards : {1, 4}) {
         CAPTURE(mixer.name, device, shards);
         const TrainingConfig training = training_in(shards);
-        const auto one = model_of(config, training, device), two = model_of(config, training, device);
+        const auto one = two_threads(config, training, device), two = two_threads(config, training, device);
         for (Index step = 0; step < 3; ++step) {
           const Model::StepResult first = one->train_step(batch, training, step);
           const Model::StepResult second = two->train_step(other, training, step);
@@ -97,17 +86,21 @@ Batch classes_of(Index step, Index classes, Index first) {
 
 TEST_CASE("batch: a classifier learns, with a target a sequence", "[batch][gpu]") {
   for (const char* pooling : {"mean", "cls"}) {
-    ModelConfig config{.layers = 1, .channels = 12, .heads = 2, .context = C, .vocabulary = V, .mixer = "additive"};
-    config.classes = 3;
-    config.class_pooling = pooling;
-    config.causal = false;
+    const ModelConfig config{.layers = 1,
+                             .channels = 12,
+                             .heads = 2,
+                             .context = C,
+                             .vocabulary = V,
+                             .causal = false,
+                             .classes = 3,
+                             .class_pooling = pooling};
     const Index first = config.has_cls() ? 1 : 0;
     std::vector<double> last;
-    for (const std::string& device : devices_of_floats()) {
+    for (const std::string& device : float_devices()) {
       for (const Index shards : {1, 2}) {
         CAPTURE(pooling, device, shards);
         const TrainingConfig training = training_in(shards);
-        const auto model = model_of(config, training, device);
+        const auto model = two_threads(config, training, device);
         double loss = 0;
         for (Index step = 0; step < training.steps; ++step) {
           loss = model->train_step(classes_of(step, config.classes, first), training, step).loss;
@@ -138,12 +131,12 @@ TEST_CASE("batch: a classifier learns, with a target a sequence", "[batch][gpu]"
 TEST_CASE("batch: targets that are hit, and sequences that are right", "[batch][gpu]") {
   const ModelConfig config{
       .layers = 1, .channels = 16, .heads = 2, .context = C, .vocabulary = V, .mixer = "identity", .positions = "none"};
-  for (const std::string& device : devices_of_floats()) {
+  for (const std::string& device : float_devices()) {
     for (const Index chunk : {0, 4}) {
       CAPTURE(device, chunk);
       TrainingConfig training = training_in(1);
       training.chunk = chunk;
-      const auto model = model_of(config, training, device);
+      const auto model = two_threads(config, training, device);
       std::vector<float> weights = model->read(Model::Arena::weights);
       for (const Parameter& parameter : parameter_table(config)) {
         for (Index i = 0; i < parameter.count; ++i) {

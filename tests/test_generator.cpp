@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "catch.hpp"
-#include "network/initial_weights.hpp"
+#include "model_case.hpp"
 #include "tasks/text/generator.hpp"
 
 using namespace abh;
@@ -19,20 +19,25 @@ namespace {
 TextModel some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
                           const std::string& window = "0", Index context = 8) {
   const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
-  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = context, .vocabulary = tokenizer.size()};
-  config.mixer = mixer;
-  config.window = window;
-  config.positions = positions;
-  config.conv_kernel = 3;
-  config.conv_groups = 0;
+  const ModelConfig config{.layers = 2,
+                           .channels = 8,
+                           .heads = 2,
+                           .context = context,
+                           .vocabulary = tokenizer.size(),
+                           .mixer = mixer,
+                           .window = window,
+                           .conv_kernel = 3,
+                           .conv_groups = 0,
+                           .positions = positions};
   // Large weights, so that every token seen makes a difference that can be measured.
-  return {config, tokenizer, initial_weights(parameter_table(config), config, 0.5, 7), 0};
+  return {config, tokenizer, some_weights(config, 0.5, 7), 0};
 }
 
+const DeviceChoice one_thread{.device = "cpu", .threads = 1};
+
 std::unique_ptr<Model> stepwise_model(const TextModel& checkpoint) {
-  const NetworkExtent extent{.B = 1, .C = 1, .training = false, .positions = checkpoint.config.context};
-  std::unique_ptr<Model> model = make_model({.device = "cpu", .threads = 1}, checkpoint.config, extent);
-  model->write(Model::Arena::weights, checkpoint.weights);
+  auto model = with_weights(make_model(one_thread, checkpoint.config, {.positions = checkpoint.config.context}),
+                            checkpoint.weights);
   model->start();
   return model;
 }
@@ -116,14 +121,11 @@ TEST_CASE("generator: top-p keeps the fewest likeliest that reach p", "[generato
     const std::vector<double> found = frequencies(logits_v, {.top_k = k, .top_p = p}, 3000);
     return std::count_if(found.begin(), found.end(), [](double each) { return each > 0; });
   };
-  CHECK(support(0) == 1);
-  CHECK(support(1e-12) == 1);
-  CHECK(support(0.49) == 1);
-  CHECK(support(0.51) == 2);
-  CHECK(support(0.74) == 2);
-  CHECK(support(0.76) == 3);
-  CHECK(support(0.88) == 4);
-  CHECK(support(1) == 4);
+  for (const auto& [p, kept] :
+       {std::pair{0.0, 1}, {1e-12, 1}, {0.49, 1}, {0.51, 2}, {0.74, 2}, {0.76, 3}, {0.88, 4}, {1.0, 4}}) {
+    INFO("p " << p);
+    CHECK(support(p) == kept);
+  }
   // Of what top-k left: 1/2 and 1/4 are two thirds and one third.
   CHECK(support(0.6, 2) == 1);
   CHECK(support(0.7, 2) == 2);
@@ -155,7 +157,7 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
     INFO(mixer);
     const TextModel checkpoint = some_checkpoint(mixer);
     const auto model = stepwise_model(checkpoint);
-    Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+    Generator generator(one_thread, checkpoint);
     generator.feed(3);
     std::span<const float> logits_v = model->step(3, 0);
     for (Index position = 1; position < 8; ++position) {
@@ -182,12 +184,28 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
       std::span<const float> logits_v;
       for (std::size_t j = first; j <= i; ++j) logits_v = model->step(text[j], static_cast<Index>(j - first));
       INFO("after token " << i);
-      Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+      Generator generator(one_thread, checkpoint);
       for (std::size_t j = 0; j <= i; ++j) generator.feed(text[j]);
       CHECK(generator.next({.temperature = 0}) == most_likely(logits_v));
     }
   }
 }
+
+namespace {
+
+// A prompt that is read at once, on so many threads, has the text that follows it when it is read token by token. The
+// next times it goes on behind the first one and what was written.
+void check_reading(const TextModel& checkpoint, Index threads, const std::vector<Token>& prompt, Index tokens,
+                   int times) {
+  Generator at_once({.device = "cpu", .threads = threads}, checkpoint), one_by_one(one_thread, checkpoint);
+  for (int time = 0; time < times; ++time) {
+    at_once.feed(prompt);
+    for (const Token token : prompt) one_by_one.feed(token);
+    for (Index i = 0; i < tokens; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+  }
+}
+
+}  // namespace
 
 TEST_CASE("generator: of a long prompt no more is read than the model can remember", "[generator]") {
   for (const Index context : {1, 2, 5, 8}) {
@@ -196,12 +214,8 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
       std::vector<Token> prompt;
       for (Index count = 1; count < 30; ++count) {
         prompt.push_back(static_cast<Token>((count * count + 3) % 11));
-        Generator at_once({.device = "cpu", .threads = 1}, checkpoint),
-            one_by_one({.device = "cpu", .threads = 1}, checkpoint);
-        at_once.feed(prompt);
-        for (const Token token : prompt) one_by_one.feed(token);
         INFO("context " << context << ", " << positions << ", " << count << " tokens");
-        for (Index i = 0; i < context + 2; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+        check_reading(checkpoint, 1, prompt, context + 2, 1);
       }
     }
   }
@@ -212,20 +226,12 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
       const TextModel checkpoint = some_checkpoint(mixer, positions, window);
       std::vector<Token> prompt;
       for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
-      Generator at_once({.device = "cpu", .threads = 2}, checkpoint),
-          one_by_one({.device = "cpu", .threads = 1}, checkpoint);
-      at_once.feed(prompt);
-      for (const Token token : prompt) one_by_one.feed(token);
-      for (Index i = 0; i < 20; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
-      // A second prompt goes on behind the first one and what was written.
-      at_once.feed(prompt);
-      for (const Token token : prompt) one_by_one.feed(token);
-      for (Index i = 0; i < 20; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+      check_reading(checkpoint, 2, prompt, 20, 2);
     }
   }
   // Five million tokens in the time of a few.
   const TextModel checkpoint = some_checkpoint("additive", "learned");
-  Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+  Generator generator(one_thread, checkpoint);
   const auto begin = std::chrono::steady_clock::now();
   generator.feed(std::vector<Token>(5'000'000, 3));
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
@@ -242,7 +248,7 @@ TEST_CASE("generator: without a table of positions a recurrent model never forge
     INFO("window " << window << ", positions " << positions);
     const TextModel checkpoint = some_checkpoint("additive", positions, window);
     const auto model = stepwise_model(checkpoint);
-    Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+    Generator generator(one_thread, checkpoint);
     generator.feed(2);
     std::span<const float> logits_v = model->step(2, 0);
     for (Index i = 1; i < 100; ++i) {
@@ -267,7 +273,7 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
   const long allowed = 200'000;  // 40 bytes a token
 #endif
   for (const auto& [mixer, positions] : {std::pair{"additive", "none"}, std::pair{"dot", "learned"}}) {
-    Generator generator({.device = "cpu", .threads = 1}, some_checkpoint(mixer, positions));
+    Generator generator(one_thread, some_checkpoint(mixer, positions));
     generator.feed(0);
     for (int i = 0; i < 100; ++i) generator.next({});
     const long before = resident_pages();
@@ -289,18 +295,18 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   CHECK(text.starts_with("abc"));
   CHECK(text == text_of(2, 2));
   CHECK(text != text_of(1, 3));
-  CHECK(generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 0, {}, always) == "abc");
+  CHECK(generate_text(one_thread, checkpoint, "abc", 0, {}, always) == "abc");
   // What is written goes on from the whole prompt.
-  Generator generator({.device = "cpu", .threads = 1}, checkpoint);
+  Generator generator(one_thread, checkpoint);
   for (Token token : checkpoint.tokenizer.encode("abc", "test")) generator.feed(token);
   CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK(text.substr(4, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
-  CHECK_THROWS_AS(generate_text({.device = "cpu", .threads = 1}, checkpoint, "xyz", 5, {}, always), Error);
+  CHECK_THROWS_AS(generate_text(one_thread, checkpoint, "xyz", 5, {}, always), Error);
   // Before every token somebody may have had enough.
   for (const int most : {0, 1, 49, 50}) {
     int asked = 0;
     const auto go_on = [&] { return asked++ < most; };
-    const auto some = generate_text({.device = "cpu", .threads = 1}, checkpoint, "abc", 50, {.seed = 2}, go_on);
+    const auto some = generate_text(one_thread, checkpoint, "abc", 50, {.seed = 2}, go_on);
     CHECK(some.has_value() == (most == 50));
     CHECK(asked == std::min(most + 1, 50));
   }

@@ -7,12 +7,12 @@
 
 #include "base/random.hpp"
 #include "catch.hpp"
-#include "network/initial_weights.hpp"
 #include "network/mixers.hpp"
-#include "network/model.hpp"
 #include "settings/config.hpp"
 #include "settings/presets.hpp"
 #include "tests/layer_case.hpp"
+#include "tests/model_case.hpp"
+#include "tests/near.hpp"
 #if defined(ABH_EMULATOR)
 #include "cuda/emulator/emulator.hpp"
 #endif
@@ -29,15 +29,31 @@ std::vector<std::string> gpu_devices() {
   return devices;
 }
 
+// body(device, type) on every GPU in both types.
+template <class Body>
+void for_each_gpu_and_type(const Body& body) {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string type : {"float", "bf16"}) {
+      INFO(device << ", " << type);
+      body(device, type);
+    }
+  }
+}
+
 struct Setting {
   ModelConfig model;
   TrainingConfig training;
 };
 
 Setting setting_of(const std::string& mixer) {
-  ModelConfig model{.layers = 2, .channels = 32, .heads = 4, .context = 32, .vocabulary = 19, .mixer = mixer};
-  model.conv_kernel = 3;
-  model.conv_groups = 0;
+  const ModelConfig model{.layers = 2,
+                          .channels = 32,
+                          .heads = 4,
+                          .context = 32,
+                          .vocabulary = 19,
+                          .mixer = mixer,
+                          .conv_kernel = 3,
+                          .conv_groups = 0};
   const TrainingConfig training{
       .batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05};
   return {model, training};
@@ -56,10 +72,7 @@ Setting small_preset(const std::string& preset) {
 
 std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float",
                                 bool recompute = false) {
-  std::unique_ptr<Model> model = make_model({.device = device, .threads = 1}, s.model,
-                                            training_extent(s.model, s.training, recompute), s.training.dropout, type);
-  model->write(Model::Arena::weights, initial_weights(parameter_table(s.model), s.model, 0.06, s.training.seed));
-  return model;
+  return new_model({.device = device, .threads = 1}, s.model, s.training, 0.06, s.training.seed, type, recompute);
 }
 
 // A text with something to learn: the next token follows from the last one, most of the time.
@@ -170,52 +183,46 @@ TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]"
 }
 
 TEST_CASE("gpu network: the same bits in every order of threads, and again", "[gpu_network][gpu]") {
-  for (const std::string& device : gpu_devices()) {
-    for (const std::string type : {"float", "bf16"}) {
-      Setting s = setting_of("additive,dot,metric");
-      s.model.layers = 3;
-      s.model.window = "5,0,0";
-      if (type == "bf16") s.training.optimizer = "muon";
-      s.training.weight_average = 2;
-      std::vector<std::vector<float>> runs;
-      for (const int order : {0, 1, 2, 2}) {
-        set_thread_order(order);
-        const auto model = model_on(device, s, type);
-        std::vector<float>& run = runs.emplace_back();
-        for (Index step = 0; step < 3; ++step) {
-          const Model::StepResult result = train(*model, s, step);
-          run.push_back(static_cast<float>(result.loss));
-          run.push_back(static_cast<float>(result.gradient_norm));
-        }
-        for (const auto arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments,
-                                 Model::Arena::average}) {
-          const std::vector<float> values = model->read(arena);
-          run.insert(run.end(), values.begin(), values.end());
-        }
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    Setting s = setting_of("additive,dot,metric");
+    s.model.layers = 3;
+    s.model.window = "5,0,0";
+    if (type == "bf16") s.training.optimizer = "muon";
+    s.training.weight_average = 2;
+    std::vector<std::vector<float>> runs;
+    for (const int order : {0, 1, 2, 2}) {
+      set_thread_order(order);
+      const auto model = model_on(device, s, type);
+      std::vector<float>& run = runs.emplace_back();
+      for (Index step = 0; step < 3; ++step) {
+        const Model::StepResult result = train(*model, s, step);
+        run.push_back(static_cast<float>(result.loss));
+        run.push_back(static_cast<float>(result.gradient_norm));
       }
-      set_thread_order(0);
-      INFO(device << ", " << type);
-      for (const std::vector<float>& run : runs) CHECK(run == runs[0]);
+      for (const auto arena :
+           {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments, Model::Arena::average}) {
+        const std::vector<float> values = model->read(arena);
+        run.insert(run.end(), values.begin(), values.end());
+      }
     }
-  }
+    set_thread_order(0);
+    for (const std::vector<float>& run : runs) CHECK(run == runs[0]);
+  });
 }
 
 TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_network][gpu]") {
-  for (const std::string& device : gpu_devices()) {
-    for (const std::string type : {"float", "bf16"}) {
-      Setting s = setting_of("additive,dot,metric,quadratic");
-      s.model.layers = 4;
-      s.model.embedding_norm = s.model.additive.projection = true;
-      const auto saving = model_on(device, s, type), computing = model_on(device, s, type, true);
-      INFO(device << ", " << type);
-      for (Index step = 0; step < 4; ++step) {  // a GPU records the second one and replays what follows
-        const Model::StepResult expected = train(*saving, s, step), got = train(*computing, s, step);
-        CHECK(got.loss == expected.loss);
-        CHECK(got.gradient_norm == expected.gradient_norm);
-      }
-      CHECK(computing->read(Model::Arena::weights) == saving->read(Model::Arena::weights));
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    Setting s = setting_of("additive,dot,metric,quadratic");
+    s.model.layers = 4;
+    s.model.embedding_norm = s.model.additive_projection = true;
+    const auto saving = model_on(device, s, type), computing = model_on(device, s, type, true);
+    for (Index step = 0; step < 4; ++step) {  // a GPU records the second one and replays what follows
+      const Model::StepResult expected = train(*saving, s, step), got = train(*computing, s, step);
+      CHECK(got.loss == expected.loss);
+      CHECK(got.gradient_norm == expected.gradient_norm);
     }
-  }
+    CHECK(computing->read(Model::Arena::weights) == saving->read(Model::Arena::weights));
+  });
 }
 
 TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
@@ -240,8 +247,9 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
         const Score sum = model->evaluate(batch_of_sequences(s.model.context, tokens, targets));
         CHECK(sum.count == static_cast<Index>(targets.size()));
         losses.push_back(sum.loss_sum);
-        const auto stepping = make_model({.device = each, .threads = 1}, s.model, {.positions = s.model.context});
-        stepping->write(Model::Arena::weights, model->read(Model::Arena::weights));
+        const auto stepping =
+            with_weights(make_model({.device = each, .threads = 1}, s.model, {.positions = s.model.context}),
+                         model->read(Model::Arena::weights));
         std::vector<float>& steps = logits.emplace_back();
         for (int time = 0; time < 2; ++time) {
           stepping->start();
@@ -251,10 +259,7 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
           }
         }
       }
-      double error = 0;
-      for (std::size_t i = 0; i < logits[0].size(); ++i) {
-        error = at_least(error, static_cast<double>(std::abs(logits[1][i] - logits[0][i])));
-      }
+      const double error = distance(logits[1], logits[0]);
       INFO(device << ", " << s.model.mixer << ", " << s.model.positions << ": logits differ by up to " << error);
       CHECK_FALSE(!(error <= 1e-5));
       CHECK_FALSE(!(std::abs(losses[1] - losses[0]) <= 1e-6 * losses[0]));
@@ -263,66 +268,55 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
 }
 
 TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[gpu_network][gpu]") {
-  for (const std::string& device : gpu_devices()) {
-    for (const std::string type : {"float", "bf16"}) {
-      const Setting s = setting_of("additive");
-      const auto model = model_on(device, s, type);
-      train(*model, s, 0);
-      std::vector<float> weights = model->read(Model::Arena::weights);
-      weights[0] = std::numeric_limits<float>::infinity();  // of the first token's vector
-      model->write(Model::Arena::weights, weights);
-      const std::vector<float> moments = model->read(Model::Arena::first_moments);
-      const Model::StepResult result = train(*model, s, 1);
-      INFO(device << ", " << type);
-      CHECK_FALSE(std::isfinite(result.gradient_norm));
-      CHECK(model->read(Model::Arena::weights) == weights);
-      CHECK(model->read(Model::Arena::first_moments) == moments);
-    }
-  }
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    const Setting s = setting_of("additive");
+    const auto model = model_on(device, s, type);
+    train(*model, s, 0);
+    std::vector<float> weights = model->read(Model::Arena::weights);
+    weights[0] = std::numeric_limits<float>::infinity();  // of the first token's vector
+    model->write(Model::Arena::weights, weights);
+    const std::vector<float> moments = model->read(Model::Arena::first_moments);
+    const Model::StepResult result = train(*model, s, 1);
+    CHECK_FALSE(std::isfinite(result.gradient_norm));
+    CHECK(model->read(Model::Arena::weights) == weights);
+    CHECK(model->read(Model::Arena::first_moments) == moments);
+  });
 }
 
 TEST_CASE("gpu network: the average is of the exact weights, and may take their place for a while",
           "[gpu_network][gpu]") {
-  for (const std::string& device : gpu_devices()) {
-    for (const std::string type : {"float", "bf16"}) {
-      INFO(device << ", " << type);
-      Setting s = setting_of("additive,dot");
-      s.training.weight_average = 3;
-      const auto model = model_on(device, s, type), expected = model_on(device, s, type);
-      std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
-      for (Index step = 0; step < 5; ++step) {  // a GPU records the second one and replays what follows
-        CHECK(train(*model, s, step).loss == train(*expected, s, step).loss);
-        const std::vector<float> weights = model->read(Model::Arena::weights);
-        const double share = 1 / static_cast<double>(std::min<Index>(step + 1, 3));
-        for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += share * (static_cast<double>(weights[i]) - mean[i]);
-        model->write(Model::Arena::weights, model->read(Model::Arena::average));
-        model->write(Model::Arena::weights, weights);
-      }
-      CHECK(model->read(Model::Arena::weights) == expected->read(Model::Arena::weights));
-      const std::vector<float> average = model->read(Model::Arena::average);
-      CHECK(average == expected->read(Model::Arena::average));
-      double error = 0;
-      for (std::size_t i = 0; i < mean.size(); ++i) {
-        error = at_least(error, std::abs(static_cast<double>(average[i]) - mean[i]));
-      }
-      CHECK_FALSE(!(error <= 1e-6));
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    Setting s = setting_of("additive,dot");
+    s.training.weight_average = 3;
+    const auto model = model_on(device, s, type), expected = model_on(device, s, type);
+    std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
+    for (Index step = 0; step < 5; ++step) {  // a GPU records the second one and replays what follows
+      CHECK(train(*model, s, step).loss == train(*expected, s, step).loss);
+      const std::vector<float> weights = model->read(Model::Arena::weights);
+      const double share = 1 / static_cast<double>(std::min<Index>(step + 1, 3));
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += share * (static_cast<double>(weights[i]) - mean[i]);
+      model->write(Model::Arena::weights, model->read(Model::Arena::average));
+      model->write(Model::Arena::weights, weights);
     }
-  }
+    CHECK(model->read(Model::Arena::weights) == expected->read(Model::Arena::weights));
+    const std::vector<float> average = model->read(Model::Arena::average);
+    CHECK(average == expected->read(Model::Arena::average));
+    CHECK_FALSE(!(distance(average, mean) <= 1e-6));
+  });
 }
 
 TEST_CASE("gpu network: bf16 keeps its weights in full precision", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     const Setting s = setting_of("dot");
     const auto model = model_on(device, s, "bf16");
-    const std::vector<float> weights = initial_weights(parameter_table(s.model), s.model, 0.06, s.training.seed);
+    const std::vector<float> weights = some_weights(s.model, 0.06, s.training.seed);
     CHECK(model->read(Model::Arena::weights) == weights);
     train(*model, s, 0);
     const std::vector<float> moved = model->read(Model::Arena::weights);
     Index narrow = 0;
     for (float x : moved) narrow += x == static_cast<float>(bf16(x));
     CHECK(narrow < static_cast<Index>(moved.size()) / 2);
-    const auto inference = make_model({.device = device}, s.model, {.positions = 1}, 0, "bf16");
-    inference->write(Model::Arena::weights, weights);
+    const auto inference = with_weights(make_model({.device = device}, s.model, {.positions = 1}, 0, "bf16"), weights);
     const std::vector<float> rounded = inference->read(Model::Arena::weights);
     for (std::size_t i = 0; i < 100; ++i) CHECK(rounded[i] == static_cast<float>(bf16(weights[i])));
   }

@@ -1,12 +1,23 @@
 #include <map>
 #include <string>
 
-#include "network/initial_weights.hpp"
-#include "network/model.hpp"
+#include "files/safetensors.hpp"
+#include "tests/model_case.hpp"
 #include "tests/network_case.hpp"
 
 namespace abh {
 namespace {
+
+// How far numbers are from those wanted, and how large these are. Both may hold the logarithm of a sum over nothing.
+std::pair<double, double> error_and_size(const std::vector<double>& got, const std::vector<double>& wanted) {
+  double error = 0, largest = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == got[i]) continue;
+    largest = std::max(largest, std::abs(wanted[i]));
+    error = at_least(error, std::abs(got[i] - wanted[i]));
+  }
+  return {error, largest};
+}
 
 struct Shown {
   std::vector<std::string> names;
@@ -18,9 +29,7 @@ Shown shown_by(Built<Device, T>& built) {
   Shown shown;
   built.net.look(
       [&](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
-        Index count = 1;
-        for (const Index extent : shape) count *= extent;
-        CHECK(values.size() == static_cast<std::size_t>(count));
+        CHECK(values.size() == static_cast<std::size_t>(element_count(shape)));
         CHECK(shown.values.count(name) == 0);
         shown.names.push_back(name);
         shown.values[name] = values;
@@ -51,14 +60,7 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
       const Shown shown = shown_by(built);
       REQUIRE((shown.names == expected.names));
       for (const std::string& name : shown.names) {
-        double largest = 0, error = 0;
-        for (std::size_t i = 0; i < shown.values.at(name).size(); ++i) {
-          const double wanted = expected.values.at(name)[i];
-          // The logarithm of a sum over nothing.
-          if (wanted == shown.values.at(name)[i]) continue;
-          largest = std::max(largest, std::abs(wanted));
-          error = at_least(error, std::abs(shown.values.at(name)[i] - wanted));
-        }
+        const auto [error, largest] = error_and_size(shown.values.at(name), expected.values.at(name));
         INFO(name << ": " << error << " of " << largest);
         CHECK_FALSE(!(error <= 2e-5 * largest));
       }
@@ -99,14 +101,10 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
       batch.target_r.push_back(static_cast<Token>(3 * i % 7));
     }
     std::map<std::string, std::vector<double>> expected;
-    std::vector<std::string> devices = {"plain", "cpu"};
-#if defined(ABH_EMULATOR)
-    devices.push_back("emulated");
-#endif
-    for (const std::string& device : devices) {
+    for (const std::string& device : float_devices()) {
       CAPTURE(mixer.name, device);
-      const auto model = make_model({.device = device, .threads = 1}, config, {.B = 2, .C = 9});
-      model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.5, 3));
+      const auto model = with_weights(make_model({.device = device, .threads = 1}, config, {.B = 2, .C = 9}),
+                                      some_weights(config, 0.5, 3));
       std::map<std::string, std::vector<double>> shown;
       model->look(batch, [&](const std::string& name, const std::vector<Index>&, const std::vector<double>& values) {
         shown[name] = values;
@@ -116,12 +114,7 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
       for (const auto& [name, values] : expected) {
         CAPTURE(name);
         REQUIRE(shown.count(name) == 1);
-        double largest = 0, error = 0;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          if (values[i] == shown.at(name)[i]) continue;
-          largest = std::max(largest, std::abs(values[i]));
-          error = at_least(error, std::abs(values[i] - shown.at(name)[i]));
-        }
+        const auto [error, largest] = error_and_size(shown.at(name), values);
         CHECK_FALSE(!(error <= 5e-5 * largest));
       }
       // Rows of the weights of attention sum to 1.

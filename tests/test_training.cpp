@@ -5,17 +5,17 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
+#include <map>
 #include <thread>
 
 #include "catch.hpp"
 #include "folder.hpp"
-#include "network/initial_weights.hpp"
-#include "network/mixers.hpp"
-#include "network/model.hpp"
 #include "runs/training.hpp"
 #include "settings/schedule.hpp"
 #include "tasks/text/text_task.hpp"
+#include "tests/model_case.hpp"
+#include "tests/near.hpp"
+#include "tests/settings.hpp"
 #include "tests/silence.hpp"
 
 using namespace abh;
@@ -30,11 +30,8 @@ ModelConfig small_model(const std::string& mixer) {
 
 TrainingConfig small_training() { return {.batch = B, .steps = 100, .learning_rate = 1e-2, .warmup = 5}; }
 
-std::unique_ptr<Model> new_model(const ModelConfig& config, const TrainingConfig& training, Index threads = 1) {
-  auto model =
-      make_model({.device = "cpu", .threads = threads}, config, {.B = B, .C = C, .training = true}, training.dropout);
-  model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, training.init_std, 1));
-  return model;
+std::unique_ptr<Model> model_of(const ModelConfig& config, const TrainingConfig& training, Index threads = 1) {
+  return new_model({.device = "cpu", .threads = threads}, config, training, training.init_std);
 }
 
 // Sequences in which each token follows from the one before: t -> 3 t + 1 mod V.
@@ -58,11 +55,10 @@ TEST_CASE("training: a model with small weights knows nothing, and learns a rule
     const char* mixer = properties.name;
     INFO(mixer);
     const TrainingConfig training = small_training();
-    const auto model = new_model(small_model(mixer), training);
+    const auto model = model_of(small_model(mixer), training);
     double loss = 0;
     for (Index step = 0; step < training.steps; ++step) {
-      const Batch batch = some_batch(step);
-      const Model::StepResult result = model->train_step(batch, training, step);
+      const Model::StepResult result = model->train_step(some_batch(step), training, step);
       loss = result.loss;
       CHECK_FALSE(!(result.gradient_norm > 0));
       if (step == 0) CHECK_FALSE(!(std::abs(loss - std::log(static_cast<double>(V))) <= 0.1));
@@ -85,12 +81,10 @@ TEST_CASE("training: a step has the learning rate, the corrections and the clip 
   const Batch batch = some_batch(0);
   for (const Index step : {0, 3, 5, 60, 99}) {
     INFO("step " << step);
-    const auto model = new_model(config, training);
+    const auto model = model_of(config, training);
     const std::vector<float> before = model->read(Model::Arena::weights);
     const Model::StepResult result = model->train_step(batch, training, step);
-    const std::vector<float> after = model->read(Model::Arena::weights);
-    float furthest = 0;
-    for (std::size_t i = 0; i < before.size(); ++i) furthest = std::max(furthest, std::abs(after[i] - before[i]));
+    const double furthest = distance(model->read(Model::Arena::weights), before);
     const double steps_made = static_cast<double>(step + 1);
     const double mean = (1 - training.beta1) / (1 - std::pow(training.beta1, steps_made));
     const double square = (1 - training.beta2) / (1 - std::pow(training.beta2, steps_made));
@@ -111,7 +105,7 @@ TEST_CASE("training: every step and every seed drops something else", "[training
   const Batch batch = some_batch(0);
   const auto loss_of = [&](std::uint64_t seed, Index step) {
     training.seed = seed;
-    return new_model(config, training)->train_step(batch, training, step).loss;
+    return model_of(config, training)->train_step(batch, training, step).loss;
   };
   const double loss = loss_of(5, 3);
   CHECK(loss_of(5, 3) == loss);
@@ -126,26 +120,28 @@ TEST_CASE("training: weights do not depend on the number of threads", "[training
   training.label_smoothing = 0.1;
   std::vector<float> expected;
   for (const Index threads : {1, 2, 3}) {
-    const auto model = new_model(small_model("additive,metric"), training, threads);
-    for (Index step = 0; step < 8; ++step) {
-      const Batch batch = some_batch(step);
-      model->train_step(batch, training, step);
-    }
+    const auto model = model_of(small_model("additive,metric"), training, threads);
+    for (Index step = 0; step < 8; ++step) model->train_step(some_batch(step), training, step);
     if (threads == 1) expected = model->read(Model::Arena::weights);
     CHECK((model->read(Model::Arena::weights) == expected));
   }
 }
 
 TEST_CASE("training: initial weights have the spread of their kind, and are not each other's copies", "[training]") {
-  ModelConfig config = small_model("metric,quadratic");
-  config.channels = 32;
-  config.heads = 2;
-  config.vocabulary = 50;
-  config.conv_groups = 4;
+  const ModelConfig config =
+      changed(small_model("metric,quadratic"), "channels=32 heads=2 vocabulary_size=50 conv_groups=4");
   const double std_dev = 0.1;
   const std::vector<Parameter> table = parameter_table(config);
   const std::vector<float> weights = initial_weights(table, config, std_dev, 1);
   const Index K = config.mixer_head_channels();
+  const std::map<Init, double> spread_of = {
+      {Init::zero, 0},
+      {Init::one, 1},
+      {Init::normal, std_dev},
+      {Init::normal_residual, std_dev / 2},             // two layers
+      {Init::convolution, 1 / std::sqrt(3.0 * 8 * 2)},  // 8 channels in a group, 2 taps
+      {Init::identity_packed, std::sqrt(2 / static_cast<double>(K + 1))},
+      {Init::identity_full, std::sqrt(1 / static_cast<double>(K))}};
   std::vector<float> firsts;
   for (const Parameter& parameter : table) {
     INFO(parameter.name);
@@ -155,31 +151,13 @@ TEST_CASE("training: initial weights have the spread of their kind, and are not 
     double squares = 0;
     for (Index i = 0; i < parameter.count; ++i) squares += at(i) * at(i);
     const double spread = std::sqrt(squares / static_cast<double>(parameter.count));
-    double expected = 0;
-    switch (parameter.init) {
-      case Init::zero:
-        break;
-      case Init::one:
-        expected = 1;
-        break;
-      case Init::normal:
-        expected = std_dev;
-        break;
-      case Init::normal_residual:
-        expected = std_dev / 2;  // two layers
-        break;
-      case Init::convolution:
-        expected = 1 / std::sqrt(3.0 * 8 * 2);  // 8 channels in a group, 2 taps
-        break;
-      case Init::identity_packed:
-        expected = std::sqrt(2 / static_cast<double>(K + 1));
-        CHECK(at(0) == 1);
-        CHECK(at(K) == 1);
-        break;
-      case Init::identity_full:
-        expected = std::sqrt(1 / static_cast<double>(K));
-        for (Index i = 0; i < parameter.count; ++i) CHECK(at(i) == (i % (K * K) / K == i % K ? 1 : 0));
-        break;
+    const double expected = spread_of.at(parameter.init);
+    if (parameter.init == Init::identity_packed) {
+      CHECK(at(0) == 1);
+      CHECK(at(K) == 1);
+    }
+    if (parameter.init == Init::identity_full) {
+      for (Index i = 0; i < parameter.count; ++i) CHECK(at(i) == (i % (K * K) / K == i % K ? 1 : 0));
     }
     CHECK_FALSE(!(std::abs(spread - expected) <= 0.1 * expected));
     const bool drawn = parameter.init == Init::normal || parameter.init == Init::normal_residual ||
@@ -196,7 +174,7 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
   TrainingConfig training = small_training();
   training.dropout = 0.5;
   training.label_smoothing = 0.3;
-  const auto model = new_model(small_model("dot"), training);
+  const auto model = model_of(small_model("dot"), training);
   const Batch batch = some_batch(0);
   model->train_step(batch, training, 0);
   const std::vector<float> weights = model->read(Model::Arena::weights);
@@ -205,7 +183,7 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
   CHECK((model->read(Model::Arena::weights) == weights));
 
   TrainingConfig plain = small_training();
-  const auto same = new_model(small_model("dot"), plain);
+  const auto same = model_of(small_model("dot"), plain);
   same->write(Model::Arena::weights, weights);
   CHECK(same->evaluate(batch).loss_sum == first);
 
@@ -215,7 +193,7 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
 }
 
 TEST_CASE("training: the losses of an evaluation are there target by target", "[training]") {
-  const auto model = new_model(small_model("additive,dot"), small_training());
+  const auto model = model_of(small_model("additive,dot"), small_training());
   Batch batch = some_batch(0);
   batch.target_r[3] = ignored_target;
   const Score whole = model->evaluate(batch);
@@ -235,7 +213,7 @@ TEST_CASE("training: the losses of an evaluation are there target by target", "[
 }
 
 TEST_CASE("training: targets that are ignored do not count in an evaluation", "[training]") {
-  const auto model = new_model(small_model("additive"), small_training());
+  const auto model = model_of(small_model("additive"), small_training());
   Batch batch = some_batch(0);
   const auto half = batch.target_r.begin() + B * C / 2;
   const double whole = model->evaluate(batch).loss_sum;
@@ -259,7 +237,7 @@ TEST_CASE("training: targets that are ignored do not count in an evaluation", "[
 
 TEST_CASE("training: a loss that is no number leaves the weights alone", "[training]") {
   const TrainingConfig training = small_training();
-  const auto model = new_model(small_model("additive"), training);
+  const auto model = model_of(small_model("additive"), training);
   std::vector<float> weights = model->read(Model::Arena::weights);
   weights[0] = HUGE_VALF;
   model->write(Model::Arena::weights, weights);
@@ -276,14 +254,11 @@ TEST_CASE("training: weights and moments are all that a run needs to go on", "[t
   training.optimizer = GENERATE("adamw", "muon");
   const ModelConfig config = small_model("metric,additive");
   const auto steps = [&](Model& model, Index begin, Index end) {
-    for (Index step = begin; step < end; ++step) {
-      const Batch batch = some_batch(step);
-      model.train_step(batch, training, step);
-    }
+    for (Index step = begin; step < end; ++step) model.train_step(some_batch(step), training, step);
   };
-  const auto whole = new_model(config, training);
+  const auto whole = model_of(config, training);
   steps(*whole, 0, 12);
-  const auto first = new_model(config, training);
+  const auto first = model_of(config, training);
   steps(*first, 0, 5);
   const auto second =
       make_model({.device = "cpu", .threads = 2}, config, {.B = B, .C = C, .training = true}, training.dropout);
@@ -299,16 +274,11 @@ TEST_CASE("training: the average is that of the weights after every step", "[tra
   TrainingConfig training = small_training();
   training.optimizer = GENERATE("adamw", "muon");
   const ModelConfig config = small_model("metric,additive");
-  const auto model_of = [&](Index weight_average) {
-    training.weight_average = weight_average;
-    auto model = make_model({.device = "cpu", .threads = 1}, config, training_extent(config, training, false));
-    model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, training.init_std, 1));
-    return model;
-  };
-  const auto without = model_of(0);
+  const auto without = model_of(config, training);
   for (const Index N : {Index{1}, Index{3}, Index{9}, largest_steps}) {
     INFO("over " << N << " steps");
-    const auto model = model_of(N);
+    training.weight_average = N;
+    const auto model = model_of(config, training);
     std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
     for (Index step = 0; step < 9; ++step) {
       const Batch batch = some_batch(step);
@@ -327,12 +297,7 @@ TEST_CASE("training: the average is that of the weights after every step", "[tra
     const std::vector<float> weights = model->read(Model::Arena::weights), average = model->read(Model::Arena::average);
     CHECK((weights == without->read(Model::Arena::weights)));  // it changes no step
     CHECK((average == weights) == (N == 1));
-    double error = 0;
-    for (std::size_t i = 0; i < mean.size(); ++i) {
-      const double difference = std::abs(static_cast<double>(average[i]) - mean[i]);
-      if (!(difference <= error)) error = difference;
-    }
-    CHECK_FALSE(!(error <= 1e-6));
+    CHECK_FALSE(!(distance(average, mean) <= 1e-6));
   }
 }
 

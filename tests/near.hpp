@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "catch.hpp"
+
+namespace abh {
+
+// How far two ranges of numbers are apart where they are furthest; NaN if there is one.
+template <class A, class B>
+double distance(const A& a, const B& b) {
+  REQUIRE(a.size() == b.size());
+  double furthest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double here = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    furthest = here <= furthest ? furthest : here;
+  }
+  return furthest;
+}
+
+}  // namespace abh
