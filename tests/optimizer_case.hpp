@@ -4,11 +4,45 @@
 // master (empty where T is not narrow) and tensors(), which are all but the master, weight first.
 
 #include "tests/layer_case.hpp"
+#include "tests/near.hpp"
+#include "tests/plain_and_cpu.hpp"
 
 namespace abh {
 
 inline Array<double> numbers(Index count, std::uint64_t seed, double scale = 1) {
   return random_values(activation("numbers", {count}, scale), seed, 0);
+}
+
+template <class T>
+Array<T> numbers_as(Index count, std::uint64_t seed, double scale = 1) {
+  return converted<T>(Values<double>{numbers(count, seed, scale)})[0];
+}
+
+inline StepState state_of(float learning_rate, double clip_scale = 1) {
+  StepState state;
+  state.learning_rate = learning_rate;
+  state.clip_scale = clip_scale;
+  return state;
+}
+
+// check(device, T()) for T float and bf16 on every GPU.
+template <class Check>
+void for_each_gpu_type(const Check& check) {
+  for_each_gpu([&](auto& device, const std::string& name) {
+    INFO(name);
+    check(device, float{});
+    check(device, bf16{});
+  });
+}
+
+// The same, and float on every CPU.
+template <class Check>
+void in_every_type(const Check& check) {
+  for_each_cpu(1, [&](auto& device, const std::string& name) {
+    INFO(name);
+    check(device, float{});
+  });
+  for_each_gpu_type(check);
 }
 
 // The plain loops in double, which the others are compared with.

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "cases/dropout.hpp"
@@ -28,6 +27,23 @@ bool kept_by_contract(const Dropout& dropout, Index element) {
   return word >= static_cast<std::uint64_t>(std::ceil(dropout.p * 4294967296.0));
 }
 
+// What comes out of a whole array, forward and backward.
+template <class Device>
+Array<float> forward_of(Device& device, const Array<float>& in, const Dropout& dropout,
+                        const float* residual = nullptr) {
+  Array<float> out(in.size(), std::nanf(""));
+  dropout_forward<Device, float>(device, out.data(), in.data(), residual, dropout, static_cast<Index>(in.size()));
+  wait_for(device);
+  return out;
+}
+template <class Device>
+Array<float> backward_of(Device& device, const Array<float>& d_out, const Dropout& dropout) {
+  Array<float> d_in(d_out.size(), std::nanf(""));
+  dropout_backward<Device, float>(device, d_in.data(), d_out.data(), dropout, static_cast<Index>(d_out.size()));
+  wait_for(device);
+  return d_in;
+}
+
 DropoutCase dropout(Index count, double p, bool residual = false) {
   return {count, {p, 23, p == 0 ? nullptr : state_for_devices()}, residual};
 }
@@ -53,14 +69,8 @@ TEST_CASE("dropout: the mask is the one that the words say, on every device, bot
       const Array<float> ones(expected.size(), 1.0f);
       for_each_device(2, [&](auto& device, const std::string& name) {
         INFO(name << ", p " << p << ", " << count << " elements");
-        Array<float> out(expected.size()), d_in(expected.size());
-        dropout_forward<std::remove_reference_t<decltype(device)>, float>(device, out.data(), ones.data(), nullptr,
-                                                                          dropout, count);
-        dropout_backward<std::remove_reference_t<decltype(device)>, float>(device, d_in.data(), ones.data(), dropout,
-                                                                           count);
-        wait_for(device);
-        CHECK(out == expected);
-        CHECK(d_in == expected);
+        CHECK(forward_of(device, ones, dropout) == expected);
+        CHECK(backward_of(device, ones, dropout) == expected);
       });
     }
   }
@@ -111,26 +121,32 @@ TEST_CASE("dropout: a part of a batch has the mask of its place in the batch", "
   const Dropout whole = {0.4, 7, state_for_devices()};
   const Array<float> ones(static_cast<std::size_t>(count), 1.0f);
   for_each_device(2, [&]<class Device>(Device& device) {
-    Array<float> expected(ones.size());
-    dropout_forward<Device, float>(device, expected.data(), ones.data(), nullptr, whole, count);
-    wait_for(device);
+    const Array<float> expected = forward_of(device, ones, whole);
     for (const Index first : {1, 2, 3, 4, 6, 301, 512}) {
       INFO("first " << first);
       Dropout part = whole;
       part.first = first;
       const Array<float> rest(expected.begin() + first, expected.end());
       const auto size = static_cast<Index>(rest.size());
-      Array<float> out(rest.size()), d_in(rest.size()), gated(rest.size()), d_pooled(rest.size()), d_gate(rest.size());
-      dropout_forward<Device, float>(device, out.data(), ones.data(), nullptr, part, size);
-      dropout_backward<Device, float>(device, d_in.data(), ones.data(), part, size);
-      const GateInputs<float> in{
-          .pooled_bcd = ones.data(), .gate_bcd = ones.data(), .dropout = part, .BC = 1, .D = size};
-      gate_forward<Device, float>(device, {.out_bcd = gated.data(), .in = in});
-      gate_backward<Device, float>(
-          device, {.d_pooled_bcd = d_pooled.data(), .d_gate_bcd = d_gate.data(), .d_out_bcd = ones.data(), .in = in});
+      const Array<float> in(rest.size(), 1.0f);
+      Array<float> gated(rest.size()), d_pooled(rest.size()), d_gate(rest.size());
+      gate_forward<Device, float>(device, {.out_bcd = gated.data(),
+                                           .pooled_bcd = ones.data(),
+                                           .gate_bcd = ones.data(),
+                                           .dropout = part,
+                                           .BC = 1,
+                                           .D = size});
+      gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
+                                            .d_gate_bcd = d_gate.data(),
+                                            .d_out_bcd = ones.data(),
+                                            .pooled_bcd = ones.data(),
+                                            .gate_bcd = ones.data(),
+                                            .dropout = part,
+                                            .BC = 1,
+                                            .D = size});
       wait_for(device);
-      CHECK(out == rest);
-      CHECK(d_in == rest);
+      CHECK(forward_of(device, in, part) == rest);
+      CHECK(backward_of(device, in, part) == rest);
       CHECK(gated == rest);
       CHECK(d_pooled == rest);
       CHECK(d_gate == rest);
@@ -165,27 +181,17 @@ TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to st
 TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout][gpu]") {
   for_each_device(1, [&]<class Device>(Device& device) {
     const Dropout everything = {1, 7, state_for_devices()};
-    const Array<float> in(77, 3.0f), residual(77, 0.5f);
-    Array<float> out(77, std::nanf(""));
-    dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, everything, 77);
-    wait_for(device);
-    CHECK(out == Array<float>(77, 0.0f));
-    dropout_forward<Device, float>(device, out.data(), in.data(), residual.data(), everything, 77);
-    wait_for(device);
-    CHECK(out == residual);
-    dropout_backward<Device, float>(device, out.data(), in.data(), everything, 77);
-    wait_for(device);
-    CHECK(out == Array<float>(77, 0.0f));
+    const Array<float> in(77, 3.0f), residual(77, 0.5f), zeros(77, 0.0f);
+    CHECK(forward_of(device, in, everything) == zeros);
+    CHECK(forward_of(device, in, everything, residual.data()) == residual);
+    CHECK(backward_of(device, in, everything) == zeros);
 
-    dropout_forward<Device, float>(device, out.data(), in.data(), nullptr, {}, 77);
+    CHECK(forward_of(device, in, {}) == in);
+    Array<float> in_place = in;
+    dropout_forward<Device, float>(device, in_place.data(), in_place.data(), nullptr, {}, 77);
     wait_for(device);
-    CHECK(out == in);
-    dropout_forward<Device, float>(device, out.data(), out.data(), nullptr, {}, 77);
-    wait_for(device);
-    CHECK(out == in);
-    dropout_backward<Device, float>(device, out.data(), residual.data(), {}, 77);
-    wait_for(device);
-    CHECK(out == residual);
+    CHECK(in_place == in);
+    CHECK(backward_of(device, residual, {}) == residual);
     dropout_backward<Device, float>(device, nullptr, nullptr, {0.5, 7, state_for_devices()}, 0);
   });
 }
@@ -194,21 +200,19 @@ TEST_CASE("dropout: in place", "[dropout][gpu]") {
   const Index count = 301;
   const DropoutCase layer = dropout(count, GENERATE(0.0, 0.3), true);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
-  for_each_device(1, [&](auto& device, const std::string& name) {
+  for_each_device(1, [&]<class Device>(Device& device, const std::string& name) {
     INFO(name << ", p " << layer.dropout.p);
-    using Device = std::remove_reference_t<decltype(device)>;
     const Array<float> apart = run_forward<float>(layer, device, in)[0];
-    Array<float> over_in = in[0], over_residual = in[1], gradient = in[0], gradient_apart(in[0].size());
+    Array<float> over_in = in[0], over_residual = in[1], gradient = in[0];
     dropout_forward<Device, float>(device, over_in.data(), over_in.data(), in[1].data(), layer.dropout, count);
     dropout_forward<Device, float>(device, over_residual.data(), in[0].data(), over_residual.data(), layer.dropout,
                                    count);
     wait_for(device);
     CHECK(over_in == apart);
     CHECK(over_residual == apart);
-    dropout_backward<Device, float>(device, gradient_apart.data(), in[0].data(), layer.dropout, count);
     dropout_backward<Device, float>(device, gradient.data(), gradient.data(), layer.dropout, count);
     wait_for(device);
-    CHECK(gradient == gradient_apart);
+    CHECK(gradient == backward_of(device, in[0], layer.dropout));
   });
 }
 

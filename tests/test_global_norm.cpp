@@ -1,5 +1,6 @@
 #include "layers/global_norm.hpp"
 #include "tests/layer_case.hpp"
+#include "tests/plain_and_cpu.hpp"
 
 namespace abh {
 namespace {
@@ -60,7 +61,7 @@ TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_n
 }
 
 TEST_CASE("global_norm: the worked example of the chapter", "[global_norm]") {
-  const auto check = [](auto& device) {
+  on_plain_and_cpu([](auto& device) {
     const Array<double> gradient = {3, 4};
     const StepState cut = run(device, gradient, 1), kept = run(device, gradient, 10);
     CHECK(cut.gradient_norm == 5);
@@ -68,11 +69,7 @@ TEST_CASE("global_norm: the worked example of the chapter", "[global_norm]") {
     CHECK_FALSE(!(std::abs(cut.clip_scale * gradient[0] - 0.6) <= 1e-15));
     CHECK_FALSE(!(std::abs(cut.clip_scale * gradient[1] - 0.8) <= 1e-15));
     CHECK(kept.clip_scale == 1);
-  };
-  PlainDevice plain;
-  check(plain);
-  CpuDevice<Isa::baseline> cpu(1);
-  check(cpu);
+  });
 }
 
 TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {

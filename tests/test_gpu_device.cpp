@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdlib>
-#include <type_traits>
 
 #include "base/error.hpp"
 #include "layers/gelu.hpp"
@@ -25,9 +24,8 @@ void gelu(Device& device, Array<float>& out, const Array<float>& in) {
 }
 
 TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_device][gpu]") {
-  for_each_gpu([](auto& device, const std::string& name) {
+  for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
-    using Device = std::remove_reference_t<decltype(device)>;
     typename Device::Recording recording;
     Array<float> in(5, 0.0f), out(5);
     for (int time = 0; time < 4; ++time) {
@@ -42,9 +40,8 @@ TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_de
 
 TEST_CASE("gpu device: a body that throws leaves nothing recorded, and the next run is as good as ever",
           "[gpu_device][gpu]") {
-  for_each_gpu([](auto& device, const std::string& name) {
+  for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
-    using Device = std::remove_reference_t<decltype(device)>;
     typename Device::Recording recording;
     const Array<float> in(5, 100.0f);
     Array<float> out(5, 0.0f), other(5, 0.0f);

@@ -43,11 +43,13 @@ struct Matrices {
   bool operator==(const Matrices&) const = default;
 };
 
-StepState state_of(float learning_rate, double clip_scale = 1) {
-  StepState state;
-  state.learning_rate = learning_rate;
-  state.clip_scale = clip_scale;
-  return state;
+// What step number `step` of a run is given: learning rate and clip scale change, as a training run has them.
+StepState state_at(std::uint32_t step) {
+  return state_of(0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1);
+}
+template <class T>
+Array<T> gradient_at(std::uint32_t step, Index count) {
+  return numbers_as<T>(count, 2 + step, step == 2 ? 1e-3 : 3);
 }
 
 struct Shape {
@@ -55,16 +57,21 @@ struct Shape {
 };
 const std::vector<Shape> shapes = {{1, 1}, {1, 9}, {9, 1}, {5, 5}, {7, 13}, {13, 7}, {16, 40}, {33, 16}, {9, 920}};
 
-// Four steps with learning rate and clip scale changing, as a training run has them.
+// Four steps.
 template <class T, class Device>
 Matrices<T> run(Device& device, Index matrices, const Shape& shape, const MuonSettings& settings, Index gap = 0) {
   const Index count = matrices * (shape.O * shape.I + gap);
-  Matrices<T> result(matrices, shape.O, shape.I, converted<Accum<T>>(Values<double>{numbers(count, 1)})[0], gap);
+  Matrices<T> result(matrices, shape.O, shape.I, numbers_as<Accum<T>>(count, 1), gap);
   for (std::uint32_t step = 0; step < 4; ++step) {
-    result.update(device, converted<Accum<T>>(Values<double>{numbers(count, 2 + step, step == 2 ? 1e-3 : 3)})[0],
-                  settings, state_of(0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1));
+    result.update(device, gradient_at<Accum<T>>(step, count), settings, state_at(step));
   }
   return result;
+}
+
+// The polynomial as published.
+double after_rounds(Index rounds, double x) {
+  for (Index round = 0; round < rounds; ++round) x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x;
+  return x;
 }
 
 // (rows, columns) times (columns, others).
@@ -120,8 +127,7 @@ TEST_CASE("muon: every singular value of the gradient goes through the polynomia
       length += value[s] * value[s];
     }
     for (std::size_t s = 0; s < S; ++s) {
-      double x = value[s] / std::sqrt(length);
-      for (Index round = 0; round < rounds; ++round) x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x;
+      const double x = after_rounds(rounds, value[s] / std::sqrt(length));
       moved[s * I + s] = -0.5 * 0.2 * std::sqrt(static_cast<double>(std::max(O, I))) * x;
       if (rounds == 5 && value[s] > 0.0015 * std::sqrt(length)) CHECK_FALSE(!(std::abs(x - 0.95) <= 0.3));
     }
@@ -142,8 +148,8 @@ TEST_CASE("muon: moments and steps as published", "[muon]") {
   const Matrices<double> got = run<double>(device, 1, {1, I}, settings);
   Array<double> w = numbers(I, 1), momentum(w.size(), 0);
   for (std::uint32_t step = 0; step < 4; ++step) {
-    const Array<double> d = numbers(I, 2 + step, step == 2 ? 1e-3 : 3);
-    const double learning_rate = 0.25f / (1.0f + static_cast<float>(step)), clip_scale = step % 2 ? 0.125 : 1;
+    const Array<double> d = gradient_at<double>(step, I);
+    const double learning_rate = state_at(step).learning_rate, clip_scale = state_at(step).clip_scale;
     Array<double> ahead(w.size());
     double square = 0;
     for (std::size_t i = 0; i < w.size(); ++i) {
@@ -151,8 +157,7 @@ TEST_CASE("muon: moments and steps as published", "[muon]") {
       ahead[i] = 0.8 * momentum[i] + 0.2 * clip_scale * d[i];
       square += ahead[i] * ahead[i];
     }
-    double x = std::sqrt(square) / (std::sqrt(square) + 1e-3);
-    for (int round = 0; round < 5; ++round) x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x;
+    const double x = after_rounds(5, std::sqrt(square) / (std::sqrt(square) + 1e-3));
     for (std::size_t i = 0; i < w.size(); ++i) {
       w[i] *= 1 - learning_rate * 0.3;
       w[i] -= learning_rate * 0.2 * std::sqrt(7.0) * x * ahead[i] / std::sqrt(square);
@@ -165,9 +170,9 @@ TEST_CASE("muon: moments and steps as published", "[muon]") {
 // Every number that the chapter prints, as far as it leaves the layer: the Gram matrix and the polynomial show in x.
 TEST_CASE("muon: the worked example of the chapter", "[muon]") {
   const Array<double> d_weight = {0, -3, 4, 0};
-  const auto check = [&](auto& device) {
+  on_plain_and_cpu([&](auto& device) {
     const auto require_near = [](const Array<double>& got, const Array<double>& wanted, double digit) {
-      for (std::size_t i = 0; i < wanted.size(); ++i) CHECK_FALSE(!(std::abs(got[i] - wanted[i]) <= 0.5001 * digit));
+      CHECK_FALSE(!(distance(got, wanted) <= 0.5001 * digit));
     };
     Matrices<double> matrix(1, 2, 2, {1, 0, 0, 1});
     matrix.update(device, d_weight, {.weight_decay = 0.25, .rounds = 1}, state_of(0.5f));
@@ -194,11 +199,7 @@ TEST_CASE("muon: the worked example of the chapter", "[muon]") {
         require_near({x[1] / -0.6, x[2] / 0.8}, {1.98878, 1.22060}, 1e-5);
       }
     }
-  };
-  PlainDevice plain;
-  check(plain);
-  CpuDevice<Isa::baseline> cpu(1);
-  check(cpu);
+  });
 }
 
 TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") {
@@ -254,9 +255,7 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
 
 TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon][gpu]") {
   const StepState broken = state_of(0.5f, std::numeric_limits<double>::quiet_NaN());
-  const auto check = [&](auto& device, const std::string& name, auto number) {
-    using T = decltype(number);
-    INFO(name);
+  in_every_type([&]<class T>(auto& device, T) {
     Matrices<T> matrices = run<T>(device, 2, {5, 4}, {});
     if (Matrices<T>::has_master) matrices.master[3] += 1;  // no copy of it any more: a rewritten copy would show
     const Matrices<T> before = matrices;
@@ -265,11 +264,6 @@ TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no wor
     matrices.offset_m.clear();
     matrices.update(device, Array<Accum<T>>(40, 1), {.weight_decay = 0.1}, state_of(0.5f));
     CHECK(matrices.weight == before.weight);
-  };
-  for_each_cpu(1, [&](auto& device, const std::string& name) { check(device, name, float{}); });
-  for_each_gpu([&](auto& device, const std::string& name) {
-    check(device, name, float{});
-    check(device, name, bf16{});
   });
 }
 
@@ -278,14 +272,12 @@ TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
   const Index matrices = 35, O = 3, I = 5, count = O * I;
   for_each_device(1, [&](auto& device) {
     const Matrices<float> all = run<float>(device, matrices, {O, I}, {});
-    const Array<float> start = converted<float>(Values<double>{numbers(matrices * count, 1)})[0];
+    const Array<float> start = numbers_as<float>(matrices * count, 1);
     for (Index m : {Index{0}, Index{31}, Index{32}, matrices - 1}) {
       Matrices<float> alone(1, O, I, start);
       alone.offset_m[0] = m * count;
       for (std::uint32_t step = 0; step < 4; ++step) {
-        alone.update(device,
-                     converted<float>(Values<double>{numbers(matrices * count, 2 + step, step == 2 ? 1e-3 : 3)})[0], {},
-                     state_of(0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1));
+        alone.update(device, gradient_at<float>(step, matrices * count), {}, state_at(step));
       }
       Index different = 0;
       for (std::size_t i = 0; i < start.size(); ++i) {
@@ -358,20 +350,14 @@ TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
 }
 
 TEST_CASE("muon: on the GPU, any one array not aligned as the rest", "[muon][gpu]") {
-  const auto check = [](auto& device, auto number) {
-    using T = decltype(number);
+  for_each_gpu_type([]<class T>(auto& device, T) {
     Matrices<T> expected(0, 0, 0, {});
     for_each_shifted_array(sizeof(T), [&](const std::string& what) {
       Matrices<T> matrix(1, 4, 8, Array<float>(32, 1));
-      matrix.update(device, converted<float>(Values<double>{numbers(32, 1)})[0], {}, state_of(0.5f));
+      matrix.update(device, numbers_as<float>(32, 1), {}, state_of(0.5f));
       if (what.empty()) expected = matrix;
       CHECK(matrix == expected);
     });
-  };
-  for_each_gpu([&](auto& device, const std::string& name) {
-    INFO(name);
-    check(device, float{});
-    check(device, bf16{});
   });
 }
 
@@ -392,10 +378,7 @@ TEST_CASE("muon: finds the matrix behind the data, of condition 1e2", "[muon]") 
     const double learning_rate = 0.1 * 0.5 * (1 + std::cos(3.141592653589793 * step / steps));
     matrix.update(device, d_weight, {}, state_of(static_cast<float>(learning_rate)));
   }
-  double error = 0;
-  for (std::size_t i = 0; i < minimum.size(); ++i) error = at_least(error, std::abs(matrix.weight[i] - minimum[i]));
-  INFO(error);
-  CHECK_FALSE(!(error <= 2e-2));
+  CHECK_FALSE(!(distance(matrix.weight, minimum) <= 2e-2));
 }
 
 }  // namespace

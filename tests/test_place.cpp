@@ -7,6 +7,7 @@
 
 #include "layers/place.hpp"
 #include "tests/layer_case.hpp"
+#include "tests/plain_and_cpu.hpp"
 
 namespace abh {
 namespace {
@@ -48,10 +49,7 @@ void check_place(Device& device) {
 
 TEST_CASE("place: rows are copied and added, and nothing else is written", "[place][gpu]") {
   for_each_cpu(3, [](auto& device, const std::string&) { check_place<float>(device); });
-  PlainDevice plain;
-  check_place<double>(plain);
-  CpuDevice<Isa::baseline> baseline(3);
-  check_place<double>(baseline);
+  on_plain_and_cpu([](auto& device) { check_place<double>(device); }, 3);
   for_each_gpu([](auto& device, const std::string&) {
     check_place<float>(device);
     check_place<bf16>(device);
@@ -72,8 +70,7 @@ TEST_CASE("place: zeros are all of an array, and nothing else", "[place][gpu]") 
 }
 
 TEST_CASE("place: no rows, no columns", "[place][gpu]") {
-  for_each_device(1, [](auto& device) {
-    using Device = std::decay_t<decltype(device)>;
+  for_each_device(1, []<class Device>(Device& device) {
     Array<float> to(6, 0.5f), from(6, 1.0f);
     for (const auto& [rows, columns] : {std::pair<Index, Index>{0, 3}, {2, 0}}) {
       place_rows<Device, float>(

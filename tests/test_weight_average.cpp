@@ -25,22 +25,23 @@ struct Averaged {
 };
 
 StepState state_of(std::uint32_t step, Index N, double clip_scale = 1) {
-  StepState state;
+  StepState state = abh::state_of(0, clip_scale);
   state.step = step;
-  state.clip_scale = clip_scale;
   set_average_share(state, N);
   return state;
 }
 
-Array<double> weights_of(Index count, Index step) { return numbers(count, static_cast<std::uint64_t>(step) + 2); }
+template <class T>
+Array<T> weights_of(Index count, Index step) {
+  return numbers_as<T>(count, static_cast<std::uint64_t>(step) + 2);
+}
 
 // So many steps, each with other weights.
 template <class T, class Device>
 Averaged<T> run(Device& device, Index count, Index N, Index steps, Index margin = 0) {
-  Averaged<T> averaged{converted<Accum<T>>(Values<double>{numbers(count, 1)})[0], margin};
+  Averaged<T> averaged{numbers_as<Accum<T>>(count, 1), margin};
   for (Index step = 0; step < steps; ++step) {
-    averaged.update(device, converted<Accum<T>>(Values<double>{weights_of(count, step)})[0],
-                    state_of(static_cast<std::uint32_t>(step), N));
+    averaged.update(device, weights_of<Accum<T>>(count, step), state_of(static_cast<std::uint32_t>(step), N));
   }
   return averaged;
 }
@@ -54,17 +55,13 @@ TEST_CASE("weight_average: the plain mean of up to N steps, then an exponential 
   for (Index step = 0; step < steps; ++step) {
     const double n = static_cast<double>(std::min(steps, N));
     const double share = std::pow(1 - 1 / n, std::max(Index{0}, steps - std::max(step + 1, N))) / n;
-    const Array<double> weight = weights_of(count, step);
+    const Array<double> weight = weights_of<double>(count, step);
     for (std::size_t i = 0; i < weight.size(); ++i) expected[i] += share * weight[i];
     sum_of_shares += share;
   }
   CHECK_FALSE(!(std::abs(sum_of_shares - 1) <= 1e-14));
-  const auto check = [&](auto device) {
-    const Array<double> got = run<double>(device, count, N, steps).average;
-    for (std::size_t i = 0; i < got.size(); ++i) CHECK_FALSE(!(std::abs(got[i] - expected[i]) <= 1e-14));
-  };
-  check(PlainDevice());
-  check(CpuDevice<Isa::baseline>(1));
+  on_plain_and_cpu(
+      [&](auto& device) { CHECK_FALSE(!(distance(run<double>(device, count, N, steps).average, expected) <= 1e-14)); });
 }
 
 // Every number that the chapter prints.
@@ -73,7 +70,7 @@ TEST_CASE("weight_average: the worked example of the chapter", "[weight_average]
     double weight, share, average;
   };
   const Step steps[] = {{6, 1, 6}, {3, 0.5, 4.5}, {9, 1.0 / 3, 6}, {3, 1.0 / 3, 5}, {8, 1.0 / 3, 6}};
-  const auto check = [&](auto device) {
+  on_plain_and_cpu([&](auto& device) {
     Averaged<double> averaged{{10}};
     for (std::uint32_t step = 0; step < std::size(steps); ++step) {
       INFO("step " << step);
@@ -82,9 +79,7 @@ TEST_CASE("weight_average: the worked example of the chapter", "[weight_average]
       averaged.update(device, {steps[step].weight}, state);
       CHECK_FALSE(!(std::abs(averaged.average[0] - steps[step].average) <= 1e-14));
     }
-  };
-  check(PlainDevice());
-  check(CpuDevice<Isa::baseline>(1));
+  });
 }
 
 TEST_CASE("weight_average: the share", "[weight_average]") {
@@ -116,7 +111,7 @@ TEST_CASE("weight_average: with a share of 1 it has the bits of the weight", "[w
 }
 
 TEST_CASE("weight_average: weights that rest are their average, bit by bit", "[weight_average][gpu]") {
-  const Array<float> weight = converted<float>(Values<double>{numbers(21, 5)})[0];
+  const Array<float> weight = numbers_as<float>(21, 5);
   for_each_device(1, [&](auto& device) {
     Averaged<float> averaged{Array<float>(21, 0)};
     for (std::uint32_t step = 0; step < 20; ++step) averaged.update(device, weight, state_of(step, 7));
@@ -125,7 +120,7 @@ TEST_CASE("weight_average: weights that rest are their average, bit by bit", "[w
 }
 
 TEST_CASE("weight_average: a clip scale of NaN changes nothing", "[weight_average][gpu]") {
-  const auto check = []<class T>(auto& device, T) {
+  in_every_type([]<class T>(auto& device, T) {
     for (const Index N : {1, 5}) {
       Averaged<T> averaged = run<T>(device, 19, N, 4);
       const Averaged<T> before = averaged;
@@ -134,9 +129,7 @@ TEST_CASE("weight_average: a clip scale of NaN changes nothing", "[weight_averag
       averaged.update(device, Array<float>(19, 1), state_of(4, N, 0.5));
       CHECK_FALSE(averaged == before);
     }
-  };
-  for_each_device(1, [&](auto& device) { check(device, float{}); });
-  for_each_gpu([&](auto& device, const std::string&) { check(device, bf16{}); });
+  });
 }
 
 TEST_CASE("weight_average: no weights", "[weight_average][gpu]") {
