@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "catch.hpp"
 #include "cuda/emulator/emulator.hpp"
@@ -30,6 +31,15 @@ void in_all_orders(const Test& test) {
   }
 }
 
+// What a kernel leaves in `count` elements that were `before`, which it gets first.
+template <class Element, class Kernel, class... Arguments>
+std::vector<Element> results_of(Kernel kernel, dim3 grid, dim3 block, std::size_t count, const Element& before,
+                                Arguments... arguments) {
+  std::vector<Element> results(count, before);
+  launch(kernel, grid, block, 0, nullptr, results.data(), arguments...);
+  return results;
+}
+
 // What launch() throws, "" if nothing.
 template <class Kernel, class... Arguments>
 std::string error_of(Kernel kernel, dim3 grid, dim3 block, std::size_t shared_bytes, Arguments... arguments) {
@@ -47,7 +57,7 @@ inline void require_words(const std::string& text, std::initializer_list<const c
   CHECK(text.find('\n') == std::string::npos);
   for (const char* word : words) {
     INFO("expected: " << word);
-    CHECK(text.find(word) != std::string::npos);
+    CHECK(abh::contains(text, word));
   }
 }
 

@@ -16,6 +16,8 @@
 #include <sstream>
 #include <utility>
 
+#include "lines.hpp"
+
 namespace abh {
 
 Arguments operator+(Arguments first, const Arguments& second) {
@@ -91,6 +93,7 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
   const Clock::time_point start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   Outcome outcome;
+  outcome.program = name;
   pollfd streams[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   std::string* texts[2] = {&outcome.out, &outcome.err};
   bool signal_sent = options.signal == 0;
@@ -125,34 +128,32 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  outcome.seconds = seconds();
   if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
   return outcome;
 }
 
-void require_refusal(const Outcome& outcome, const std::string& name, int status,
-                     std::initializer_list<std::string_view> words) {
+void require_refusal(const Outcome& outcome, int status, const std::vector<std::string>& words) {
   INFO("standard output: " << outcome.out);
   INFO("standard error: " << outcome.err);
   REQUIRE_FALSE(outcome.timed_out);
   REQUIRE(outcome.signal == 0);
   CHECK(outcome.status == status);
-  CHECK(outcome.err.rfind(name + ": ", 0) == 0);
+  CHECK(outcome.err.starts_with(outcome.program + ": "));
   REQUIRE_FALSE(outcome.err.empty());
   CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
-  for (std::string_view word : words) {
-    INFO("expected in the message: " << word);
-    CHECK(outcome.err.find(word) != std::string::npos);
-  }
+  for (const std::string& word : words) CHECK(contains(outcome.err, word));
 }
 
-void require_success(const Outcome& outcome) {
+Outcome require_success(const Outcome& outcome) {
   INFO("standard output: " << outcome.out);
   INFO("standard error: " << outcome.err);
   REQUIRE_FALSE(outcome.timed_out);
   REQUIRE(outcome.signal == 0);
   REQUIRE(outcome.status == 0);
   REQUIRE(outcome.err.empty());
+  return outcome;
 }
 
 std::string some_text(std::size_t size) {
@@ -183,6 +184,18 @@ Outcome train(const Arguments& flags, const RunOptions& options) {
   return run_program_of_build("train", with({"--threads", "1"}, flags), options);
 }
 
+Outcome train_until_killed(const Arguments& flags, RunOptions options) {
+  options.signal = SIGKILL;
+  const Outcome outcome = train(flags, options);
+  REQUIRE((outcome.signal == SIGKILL || outcome.status == 0));
+  return outcome;
+}
+
+std::string last_losses(const Outcome& outcome) {
+  const std::string line = last_line(outcome.out);
+  return line.substr(0, line.rfind(','));
+}
+
 Outcome generate(const Arguments& flags, const RunOptions& options) {
   return run_program_of_build("generate", with({"--threads", "1"}, flags), options);
 }
@@ -205,10 +218,17 @@ void copy_run(const std::string& from, const std::string& to) {
   std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }
 
+RunState state_of(const std::string& run) { return read_run_state(run + "/resume.safetensors"); }
+
+Checkpoint model_of(const std::string& run) { return read_checkpoint(run + "/model.safetensors"); }
+
+bool same_model(const std::string& run, const std::string& other) {
+  return read_bytes(run + "/model.safetensors") == read_bytes(other + "/model.safetensors");
+}
+
 std::string log_without_speed(const std::string& run) {
-  std::istringstream log(read_bytes(run + "/log.csv"));
   std::string text;
-  for (std::string line; std::getline(log, line);) text += line.substr(0, line.rfind(',')) + "\n";
+  for (const std::string& line : lines_of(read_bytes(run + "/log.csv"))) text += line.substr(0, line.rfind(',')) + "\n";
   return text;
 }
 
@@ -233,10 +253,8 @@ void require_equal_runs(const std::string& run, const std::string& expected) {
 }
 
 std::string last_line(const std::string& text) {
-  const std::size_t end = text.find_last_not_of('\n');
-  if (end == text.npos) return "";
-  const std::size_t begin = text.rfind('\n', end);
-  return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1) + 1);
+  const std::vector<std::string> lines = lines_of(text);
+  return lines.empty() ? "" : lines.back();
 }
 
 }  // namespace abh

@@ -5,25 +5,26 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <initializer_list>
 #include <map>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "files/safetensors.hpp"
 #include "folder.hpp"
+#include "runs/checkpoint.hpp"
 
 namespace abh {
 
 struct Outcome {
-  int status = -1;  // exit status; -1 if a signal ended the program
-  int signal = 0;   // that signal
+  std::string program;  // its name
+  int status = -1;      // exit status; -1 if a signal ended the program
+  int signal = 0;       // that signal
   bool timed_out = false;
   std::string out, err;  // standard output and standard error
+  double seconds = 0;    // from the start to the end
 };
 
 struct RunOptions {
@@ -53,10 +54,10 @@ Arguments words(const std::string& line);
 Outcome run_program_of_build(const std::string& name, const Arguments& arguments, const RunOptions& options = {});
 
 // What every program owes whoever gave it bad input: the status, and one line `name: message` with these words in it.
-void require_refusal(const Outcome& outcome, const std::string& name, int status,
-                     std::initializer_list<std::string_view> words);
+void require_refusal(const Outcome& outcome, int status, const std::vector<std::string>& words);
 
-void require_success(const Outcome& outcome);
+// Gives back the outcome of a program that did what it was asked to.
+Outcome require_success(const Outcome& outcome);
 
 // A text with a little to learn in it: words of a small language, lines, 20 characters or so.
 std::string some_text(std::size_t size);
@@ -68,6 +69,12 @@ inline const Arguments smallest = words("--layers 1 --channels 8 --heads 2 --con
 
 // One thread unless told otherwise: the models are too small to share, and other tests may want the cores.
 Outcome train(const Arguments& flags, const RunOptions& options = {});
+
+// The outcome of a run that is to be killed, and may be done before.
+Outcome train_until_killed(const Arguments& flags, RunOptions options);
+
+// What a run says at its end, but for its speed.
+std::string last_losses(const Outcome& outcome);
 
 Outcome generate(const Arguments& flags, const RunOptions& options = {});
 
@@ -81,6 +88,12 @@ struct Workplace : TestFolder {
   Arguments flags(const Arguments& changes = {}) const {
     return with(with(smallest, {"--data", data, "--out", run}), changes);
   }
+  Arguments resume(const Arguments& changes = {}) const { return with({"--data", data, "--resume", run}, changes); }
+};
+
+// The same with a run on it.
+struct TrainedPlace : Workplace {
+  explicit TrainedPlace(const Arguments& changes = {}) { require_success(train(flags(changes))); }
 };
 
 // The run folder of a small model with these settings, trained once for all tests.
@@ -88,6 +101,13 @@ std::string trained(const Arguments& changes = {});
 
 // Copies the run folder `from` to `to`.
 void copy_run(const std::string& from, const std::string& to);
+
+// What a run folder holds.
+RunState state_of(const std::string& run);
+Checkpoint model_of(const std::string& run);
+
+// Whether both runs ended in the same model, to the last byte of its file.
+bool same_model(const std::string& run, const std::string& other);
 
 // A log without the column that depends on the machine's speed.
 std::string log_without_speed(const std::string& run);

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "lines.hpp"
 #include "network/mixers.hpp"
 #include "pattern.hpp"
 #include "program.hpp"
@@ -20,17 +20,13 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   std::vector<std::map<std::string, double>> steps;  // the numbers of each row
   std::set<std::string> layers;
   for (const std::string recompute : {"0", "1"}) {
-    const Outcome outcome = run_program_of_build(
+    const Outcome outcome = require_success(run_program_of_build(
         "bench", {"--layers", "2", "--channels", "32", "--batch", "4", "--threads", "2", "--device", "cpu", "--seconds",
-                  "0.01", "--recompute", recompute, "--json", json});
-    require_success(outcome);
+                  "0.01", "--recompute", recompute, "--json", json}));
     for (const char* words : {"device: cpu, ", "GFLOP/s multiply-add", "training step, mixer", "of peak", "saved B/tok",
-                              "peak MiB", "faults/step", "pooling"}) {
-      INFO(words << " in:\n" << outcome.out);
-      CHECK(outcome.out.find(words) != std::string::npos);
-    }
-    std::istringstream lines(read_bytes(json));
-    for (std::string line; std::getline(lines, line);) {
+                              "peak MiB", "faults/step", "pooling"})
+      CHECK(contains(outcome.out, words));
+    for (const std::string& line : lines_of(read_bytes(json))) {
       if (line.find("\"ms\"") == std::string::npos) continue;
       std::map<std::string, double> row;
       for (const Parts& pair : matches(line, "\"([a-z_]+)\": ([-+.e0-9]+)")) row[pair[1]] = std::stod(pair[2]);
@@ -68,8 +64,8 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
 TEST_CASE("programs: bench says at once where it cannot write", "[programs][bench_program]") {
   const TestFolder place;
   const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
-  require_refusal(bench({"--json", place / "none/b.json"}), "bench", 1, {"none/b.json: cannot write"});
-  require_refusal(bench({"--json", ""}), "bench", 2, {"--json: expected a file"});
-  require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), "bench", 2, {"--json", "--peer"});
-  require_refusal(bench({"--type", "bf16", "--device", "cpu"}), "bench", 2, {"--type bf16"});
+  require_refusal(bench({"--json", place / "none/b.json"}), 1, {"none/b.json: cannot write"});
+  require_refusal(bench({"--json", ""}), 2, {"--json: expected a file"});
+  require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), 2, {"--json", "--peer"});
+  require_refusal(bench({"--type", "bf16", "--device", "cpu"}), 2, {"--type bf16"});
 }

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
 #include "network/devices.hpp"
-#include "network/initial_weights.hpp"
-#include "network/model.hpp"
 #include "tests/heard_sums.hpp"
+#include "tests/model_case.hpp"
+#include "tests/near.hpp"
 #include "tests/network_case.hpp"
+#include "tests/plain_and_cpu.hpp"
 #include "tests/program.hpp"
 
 namespace abh {
@@ -20,10 +20,10 @@ namespace {
 
 // Networks on two sequences of 19 positions, with all that a chunk must know of its sequence: dropout, a mask with
 // holes and a beginning that nobody sees, targets that do not count.
-NetworkCase chunk_case(const std::string& mixer, const std::string& window, Index conv_kernel) {
-  NetworkCase network = network_case(mixer, window, conv_kernel);
+NetworkCase chunk_case(const std::string& mixer, const std::string& window, Index conv_kernel,
+                       const std::string& changes = "") {
+  NetworkCase network = network_case(mixer, window, conv_kernel, "context=23 " + changes);
   network.C = 19;
-  network.config.context = 23;
   network.dropout = 0.3;
   network.label_smoothing = 0.1;
   network.masked = true;
@@ -31,55 +31,39 @@ NetworkCase chunk_case(const std::string& mixer, const std::string& window, Inde
 }
 
 std::vector<NetworkCase> chunk_cases() {
-  std::vector<NetworkCase> cases;
-  // Kernels and windows shorter and longer than chunks.
-  NetworkCase network = chunk_case("additive", "0,5", 6);
-  cases.push_back(network);
-  network = chunk_case("additive", "1,12", 2);
-  network.config.additive.values = "own";
-  network.config.additive.projection = true;
-  network.config.embedding_norm = network.config.logit_bias = true;
-  network.config.positions = "none";
-  network.recompute = true;
-  cases.push_back(network);
-  network = chunk_case("additive", "0", 0);
-  network.config.additive.skip = "normed";
-  network.masked = false;
-  cases.push_back(network);
-  network = chunk_case("additive,identity", "2,0", 21);
-  network.config.conv_groups = 1;
-  network.dropout = 0;
-  cases.push_back(network);
-  // Wider than any sequence.
-  network = chunk_case("additive", "200", 3);
-  network.config.positions = "none";
-  network.config.conv_groups = 2;
-  cases.push_back(network);
-  network = chunk_case("leap,average", "0,5", 3);
-  network.config.rescale = 3;
-  cases.push_back(network);
-  network = chunk_case("leap,average", "6,0", 0);
-  network.config.leap.normed_values = true;
-  network.config.leap.focus = "exp";
-  cases.push_back(network);
-  network = chunk_case("leap,additive", "4,0", 0);
-  network.config.positions = "alibi";
-  cases.push_back(network);
+  // Kernels and windows shorter and longer than chunks, one of them wider than any sequence.
+  std::vector<NetworkCase> cases = {
+      chunk_case("additive", "0,5", 6),
+      chunk_case("additive", "1,12", 2, "values=own projection=1 embedding_norm=1 logit_bias=1 positions=none"),
+      chunk_case("additive", "0", 0, "skip=normed"),
+      chunk_case("additive,identity", "2,0", 21, "conv_groups=1"),
+      chunk_case("additive", "200", 3, "positions=none conv_groups=2"),
+      chunk_case("leap,average", "0,5", 3, "rescale=3"),
+      chunk_case("leap,average", "6,0", 0, "normed_values=1 focus=exp"),
+      chunk_case("leap,additive", "4,0", 0, "positions=alibi"),
+      chunk_case("dot,additive", "0,4", 3)};
+  cases[1].recompute = true;
+  cases[2].masked = false;
+  cases[3].dropout = 0;
   // Keys and values of all that came before.
-  for (const char* mixer : {"dot", "metric", "quadratic"}) {
-    for (const char* positions : {"learned", "rotary", "alibi", "sinusoidal"}) {
-      network = chunk_case(mixer, "0", 0);
-      network.config.positions = positions;
-      network.masked = network.config.has_alibi();
-      network.dropout = network.config.has_rotary() ? 0.3 : 0;
-      network.config.attention_bias = network.config.has_rotary();
-      if (network.config.has_rotary() && network.config.mixer == "dot") network.config.rescale = 4;
-      network.config.channels = 8;
+  for (const std::string mixer : {"dot", "metric", "quadratic"}) {
+    for (const std::string positions : {"learned", "rotary", "alibi", "sinusoidal"}) {
+      const bool turned = positions == "rotary";
+      NetworkCase network = chunk_case(mixer, "0", 0, "channels=8 positions=" + positions);
+      network.masked = positions == "alibi";
+      network.dropout = turned ? 0.3 : 0;
+      network.config.attention_bias = turned;
+      if (turned && mixer == "dot") network.config.rescale = 4;
       cases.push_back(network);
     }
   }
-  cases.push_back(chunk_case("dot,additive", "0,4", 3));
   return cases;
+}
+
+// Whether every mixer of a network has a backward that ends at the border of a chunk.
+bool truncates(const NetworkCase& network) {
+  const std::vector<MixerProperties> mixers = mixer_properties(network.config);
+  return std::all_of(mixers.begin(), mixers.end(), [](const auto& mixer) { return mixer.truncates; });
 }
 
 // A network of one case that computes in chunks, on some device.
@@ -223,19 +207,14 @@ void check_chunks(Device& device) {
 }
 
 TEST_CASE("chunks: loss, logits and every gradient are those of the sequence at once", "[chunks]") {
-  PlainDevice plain;
-  check_chunks(plain);
-  CpuDevice<Isa::baseline> cpu(2);
-  check_chunks(cpu);
+  on_plain_and_cpu([](auto& device) { check_chunks(device); }, 2);
 }
 
 TEST_CASE("chunks: every weight is finished once", "[chunks]") {
   CpuDevice<Isa::baseline> device(1);
   for (const NetworkCase& network : chunk_cases()) {
-    const std::vector<MixerProperties> mixers = mixer_properties(network.config);
-    const bool truncates = std::all_of(mixers.begin(), mixers.end(), [](const auto& mixer) { return mixer.truncates; });
     for (const bool truncated : {false, true}) {
-      if (truncated && !truncates) continue;
+      if (truncated && !truncates(network)) continue;
       HeardSums sums;
       Index finished = 0;
       sums.heard = [&](const float*, Index count) { finished += count; };
@@ -267,8 +246,7 @@ TEST_CASE("chunks: in float on a GPU", "[chunks][gpu]") {
 TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][heavy]") {
   PlainDevice device;
   for (NetworkCase network : chunk_cases()) {
-    const std::vector<MixerProperties> mixers = mixer_properties(network.config);
-    if (!std::all_of(mixers.begin(), mixers.end(), [](const auto& mixer) { return mixer.truncates; })) continue;
+    if (!truncates(network)) continue;
     network.B = 1;
     network.C = 10;
     const Index chunk = 4;
@@ -299,8 +277,7 @@ template <class Device, class T>
 void check_prompts(Device& device, double tolerance, const std::vector<Index>& chunks) {
   std::vector<NetworkCase> cases = chunk_cases();
   for (const char* mixer : {"additive", "leap", "average"}) {
-    cases.push_back(chunk_case(mixer, "0,4", 3));
-    cases.back().config.positions = "sinusoidal";
+    cases.push_back(chunk_case(mixer, "0,4", 3, "positions=sinusoidal"));
   }
   for (NetworkCase& network : cases) {
     const Index C = network.C, V = network.config.vocabulary;
@@ -319,13 +296,8 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
         Array<T> logits_v(static_cast<std::size_t>(V));
         const auto check = [&](const T* got, Index c) {
           device.copy_to_host(logits_v.data(), got, V);
-          double error = 0;
-          for (Index v = 0; v < V; ++v) {
-            const double here = static_cast<double>(logits_v[static_cast<std::size_t>(v)]);
-            error = at_least(error, std::abs(here - expected_cv[c * V + v]));
-          }
           INFO("position " << c);
-          CHECK_FALSE(!(error <= tolerance));
+          CHECK_FALSE(!(distance(logits_v, std::span(expected_cv + c * V, logits_v.size())) <= tolerance));
         };
         const Chunks parts({.B = 1, .C = prompt}, chunk);
         Pass pass{};
@@ -356,9 +328,7 @@ TEST_CASE("chunks: steps go on behind a prompt, in float on a GPU", "[chunks][ge
 
 TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]") {
   CpuDevice<Isa::baseline> device(2);
-  ModelConfig config = chunk_case("additive", "0,5", 4).config;
-  config.positions = "none";
-  config.context = 4096;
+  const ModelConfig config = chunk_case("additive", "0,5", 4, "positions=none context=4096").config;
   const auto memory = [&](Index C, Index chunk, bool truncated = false) {
     return Network<CpuDevice<Isa::baseline>, float>::memory(
         device, config, {.B = 3, .C = C, .training = true, .chunk = chunk, .truncated = truncated});
@@ -384,10 +354,14 @@ TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]"
 }
 
 ModelConfig model_in_chunks() {
-  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 50, .vocabulary = 11, .mixer = "additive,dot"};
-  config.window = "7,0";
-  config.conv_kernel = 4;
-  return config;
+  return {.layers = 2,
+          .channels = 8,
+          .heads = 2,
+          .context = 50,
+          .vocabulary = 11,
+          .mixer = "additive,dot",
+          .window = "7,0",
+          .conv_kernel = 4};
 }
 
 // Steps of a model: losses, gradients and what is evaluated are those of a model without chunks, in shards as well.
@@ -401,10 +375,7 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
     targets.push_back(i < C || word % 7 == 0 ? ignored_target : static_cast<Token>((3 * word + 1) % 11));
   }
   const auto model_of = [&](const TrainingConfig& training, const std::string& device) {
-    auto model = make_model({.device = device, .threads = 1}, config, training_extent(config, training, false),
-                            training.dropout);
-    model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.2, 1));
-    return model;
+    return new_model({.device = device, .threads = 1}, config, training, 0.2);
   };
   TrainingConfig training{.batch = B, .steps = 20, .learning_rate = 1e-3, .warmup = 2, .dropout = 0.1};
   const auto expected = model_of(training, "cpu");
@@ -413,11 +384,7 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
   const Score first_sum = expected->evaluate(batch);
   const std::vector<float> first_losses = expected->losses(batch);
   for (Index step = 0; step < 4; ++step) steps.push_back(expected->train_step(batch, training, step));
-  std::vector<std::string> devices = {"cpu", "plain"};
-#if defined(ABH_EMULATOR)
-  devices.push_back("emulated");
-#endif
-  for (const std::string& device : devices) {
+  for (const std::string& device : float_devices()) {
     for (const Index shards : {1, 2}) {
       for (const Index chunk : {9, 60}) {
         CAPTURE(device, shards, chunk);
@@ -450,8 +417,7 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
 }
 
 TEST_CASE("chunks: the sum of all weights is one weight", "[chunks][pooling][gpu]") {
-  for_each_device(2, [&](auto& device, const std::string& name) {
-    using Device = std::decay_t<decltype(device)>;
+  for_each_device(2, [&]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     const Array<float> max_nc = {1, 2, 7, -3, 0, 0}, sum_nc = {9, 1, 9, 2, 9, 0};
     Array<float> zeta_n(3);
@@ -472,8 +438,7 @@ TEST_CASE("chunks: the sum of all weights is one weight, for every head", "[chun
       max_nc[last] = static_cast<float>(n) - 150;
       sum_nc[last] = n % 7 == 5 ? 0 : static_cast<float>(n % 5 + 1);
     }
-    for_each_device(2, [&](auto& device, const std::string& name) {
-      using Device = std::decay_t<decltype(device)>;
+    for_each_device(2, [&]<class Device>(Device& device, const std::string& name) {
       Array<float> zeta_n(static_cast<std::size_t>(N), not_written);
       pooling_zeta<Device, float>(device, zeta_n.data(), max_nc.data(), sum_nc.data(), C, N);
       wait_for(device);
@@ -495,32 +460,16 @@ TEST_CASE("programs: a run in chunks learns what it learns without, and goes on 
   require_success(train(flags));
   const std::string chunked = place / "chunked", middle = place / "middle", short_sighted = place / "short";
   const Arguments in_chunks = with(flags, {"--chunk", "13", "--out", chunked});
-  const Outcome outcome = train(in_chunks);
-  require_success(outcome);
-  CHECK(outcome.out.find("chunk 13, ") != std::string::npos);
-  CHECK(outcome.out.find("borders of chunks") != std::string::npos);
-  const auto weights_of = [](const std::string& run) {
-    const SafetensorsFile file = SafetensorsFile::read(run + "/model.safetensors");
-    std::vector<float> weights;
-    for (const SafetensorsTensor& tensor : file.tensors()) {
-      const float* values = reinterpret_cast<const float*>(tensor.data);
-      weights.insert(weights.end(), values, values + tensor.count());
-    }
-    return weights;
-  };
-  const std::vector<float> weights = weights_of(chunked), expected = weights_of(place.run);
-  REQUIRE(weights.size() == expected.size());
-  double furthest = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const double distance = std::abs(weights[i] - expected[i]);
-    furthest = distance <= furthest ? furthest : distance;  // a NaN stays
-  }
-  CHECK_FALSE(!(furthest <= 1e-3));
+  const Outcome outcome = require_success(train(in_chunks));
+  CHECK(contains(outcome.out, "in chunks of 13, "));
+  CHECK(contains(outcome.out, "borders of chunks"));
+  const std::vector<float> weights = model_of(chunked).weights, expected = model_of(place.run).weights;
+  CHECK_FALSE(!(distance(weights, expected) <= 1e-3));
   require_success(train(with(flags, {"--chunk", "13", "--truncated", "1", "--out", short_sighted})));
-  CHECK((weights_of(short_sighted) != weights));
+  CHECK((model_of(short_sighted).weights != weights));
 
   require_success(train(with(in_chunks, {"--out", middle, "--steps", "2"})));
-  require_refusal(train({"--data", place.data, "--resume", middle, "--chunk", "12"}), "train", 2,
+  require_refusal(train({"--data", place.data, "--resume", middle, "--chunk", "12"}), 2,
                   {"--chunk: cannot change in a resumed run, expected 13, found 12"});
 }
 
@@ -539,7 +488,7 @@ TEST_CASE("chunks: which networks cannot be computed so", "[chunks]") {
 TEST_CASE("programs: chunks that cannot be are refused", "[programs][chunks]") {
   const Workplace place;
   const auto refused = [&](const std::string& flags, const std::string& what) {
-    require_refusal(train(place.flags(words(flags))), "train", 2, {what});
+    require_refusal(train(place.flags(words(flags))), 2, {what});
     CHECK_FALSE(exists(place.run));
   };
   refused("--chunk -1", "--chunk: expected");

@@ -150,8 +150,7 @@ TEST_CASE("emulator: sums over blocks through shared memory", "[emulator]") {
     std::vector<float> in(blocks * threads);
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 17);
     in_all_orders([&] {
-      std::vector<float> out(blocks, -1);
-      launch(sum_kernel, blocks, threads, 0, nullptr, out.data(), in.data());
+      const auto out = results_of(sum_kernel, blocks, threads, blocks, -1.0f, in.data());
       for (unsigned b = 0; b < blocks; ++b) {
         float sum = 0;
         for (unsigned t = 0; t < threads; ++t) sum += in[b * threads + t];
@@ -166,8 +165,7 @@ TEST_CASE("emulator: scans with shuffles and barriers", "[emulator]") {
   std::vector<int> in(threads);
   for (int t = 0; t < threads; ++t) in[static_cast<std::size_t>(t)] = t * t % 101;
   in_all_orders([&] {
-    std::vector<int> out(threads, -1);
-    launch(scan_kernel, 1, threads, 0, nullptr, out.data(), in.data());
+    const auto out = results_of(scan_kernel, 1, threads, threads, -1, in.data());
     int sum = 0;
     for (std::size_t t = 0; t < threads; ++t) REQUIRE(out[t] == (sum += in[t]));
   });
@@ -175,8 +173,7 @@ TEST_CASE("emulator: scans with shuffles and barriers", "[emulator]") {
 
 TEST_CASE("emulator: shuffles of every kind", "[emulator]") {
   in_all_orders([&] {
-    std::vector<Shuffled> out(32);
-    launch(shuffles_kernel, 1, 32, 0, nullptr, out.data());
+    const auto out = results_of(shuffles_kernel, 1, 32, 32, Shuffled{});
     for (unsigned lane = 0; lane < 32; ++lane) {
       INFO("lane " << lane);
       const auto number = [](unsigned i) { return static_cast<float>(i); };
@@ -194,8 +191,7 @@ TEST_CASE("emulator: shuffles of every kind", "[emulator]") {
 TEST_CASE("emulator: votes", "[emulator]") {
   constexpr unsigned threads = 64 + 20;  // the last warp is a partial one
   in_all_orders([&] {
-    std::vector<Votes> out(threads);
-    launch(votes_kernel, 1, threads, 0, nullptr, out.data());
+    const auto out = results_of(votes_kernel, 1, threads, threads, Votes{});
     for (unsigned t = 0; t < threads; ++t) {
       unsigned ballot = 0;
       for (unsigned other = t / 32 * 32; other < t / 32 * 32 + 32 && other < threads; ++other) {
@@ -212,17 +208,12 @@ TEST_CASE("emulator: votes", "[emulator]") {
 }
 
 TEST_CASE("emulator: warps that run apart do not mix their values", "[emulator]") {
-  in_all_orders([&] {
-    int wrong = 0;
-    launch(many_shuffles_kernel, 2, 256, 0, nullptr, &wrong);
-    CHECK(wrong == 0);
-  });
+  in_all_orders([&] { CHECK(results_of(many_shuffles_kernel, 2, 256, 1, 0)[0] == 0); });
 }
 
 TEST_CASE("emulator: a warp gathers values of up to 64 bytes", "[emulator]") {
   in_all_orders([&] {
-    std::vector<std::uint32_t> out(64);
-    launch(gather_kernel, 1, 64, 0, nullptr, out.data());
+    const auto out = results_of(gather_kernel, 1, 64, 64, std::uint32_t{0});
     for (unsigned t = 0; t < 64; ++t) {
       std::uint32_t sum = 0;
       for (unsigned lane = 0; lane < 32; ++lane) sum += 100 * (t / 32 * 32 + lane) + lane % 10;
@@ -279,16 +270,13 @@ __global__ void atomics_kernel(int* sum, unsigned* most, unsigned long long* big
 
 TEST_CASE("emulator: partial warps", "[emulator]") {
   in_all_orders([&] {
-    std::vector<float> out(40, -1);
-    launch(partial_warp_kernel, 1, 40, 0, nullptr, out.data());
-    for (const float x : out) CHECK(x == 8);
+    for (const float x : results_of(partial_warp_kernel, 1, 40, 40, -1.0f)) CHECK(x == 8);
   });
 }
 
 TEST_CASE("emulator: lanes and warps that leave do not keep others from going on", "[emulator]") {
   in_all_orders([&] {
-    std::vector<float> out(128, -1);
-    launch(leaving_kernel, 1, 128, 0, nullptr, out.data());
+    const auto out = results_of(leaving_kernel, 1, 128, 128, -1.0f);
     for (std::size_t t = 0; t < out.size(); ++t) {
       CHECK(out[t] == (t / 32 == 1 || t >= 112 ? -1.0f : t < 96 ? 32.0f : 16.0f));
     }
@@ -446,9 +434,9 @@ TEST_CASE("emulator: ThreadSanitizer reports races and nothing else", "[emulator
     const Outcome broken = broken_kernel(name, false);
     INFO(broken.err);
     CHECK(broken.status == 66);
-    CHECK(broken.err.find("data race") != std::string::npos);
-    CHECK(broken.err.find("broken_kernels.cpp:") != std::string::npos);
-    CHECK(broken.err.find("CUDA block (0, 0, 0) thread (") != std::string::npos);
+    CHECK(abh::contains(broken.err, "data race"));
+    CHECK(abh::contains(broken.err, "broken_kernels.cpp:"));
+    CHECK(abh::contains(broken.err, "CUDA block (0, 0, 0) thread ("));
     abh::require_success(broken_kernel(name, true));
   }
 }
@@ -461,7 +449,7 @@ TEST_CASE("emulator: other mistakes are reported with ThreadSanitizer as well", 
        {Mistake{"divergent_barrier", "divergent barrier"}, Mistake{"beyond_global_memory", "byte 256 of global memory"},
         Mistake{"beyond_shared_memory", "Row of 256 bytes"}, Mistake{"uninitialised_shared_memory", "wrong result"}}) {
     INFO(mistake.name);
-    abh::require_refusal(broken_kernel(mistake.name, false), "broken_kernels", 1, {mistake.message});
+    abh::require_refusal(broken_kernel(mistake.name, false), 1, {mistake.message});
     abh::require_success(broken_kernel(mistake.name, true));
   }
 }

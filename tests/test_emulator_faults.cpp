@@ -104,10 +104,8 @@ __global__ void uninitialised_kernel(float* out) {
 }
 
 void require_that_the_emulator_still_works() {
-  std::vector<float> in(128, 1.0f), out(2);
-  launch(sum_kernel, 2, 64, 0, nullptr, out.data(), in.data());
-  CHECK(out[0] == 64);
-  CHECK(out[1] == 64);
+  const std::vector<float> in(128, 1.0f);
+  for (const float sum : results_of(sum_kernel, 2, 64, 2, 0.0f, in.data())) CHECK(sum == 64);
 }
 
 }  // namespace
@@ -199,8 +197,6 @@ TEST_CASE("emulator: writes behind shared memory are errors", "[emulator]") {
 
 TEST_CASE("emulator: shared memory is NaN at the beginning of every block", "[emulator]") {
   in_all_orders([&] {
-    std::vector<float> out(3, 0.0f);
-    launch(uninitialised_kernel, 3, 33, 0, nullptr, out.data());
-    for (const float x : out) CHECK(std::isnan(x));
+    for (const float x : results_of(uninitialised_kernel, 3, 33, 3, 0.0f)) CHECK(std::isnan(x));
   });
 }

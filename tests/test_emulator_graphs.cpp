@@ -2,7 +2,6 @@
 // recording.
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "emulator_case.hpp"

@@ -6,18 +6,16 @@
 #include <cstdlib>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
 #include "error_of.hpp"
-#include "network/initial_weights.hpp"
-#include "network/mixers.hpp"
-#include "network/model.hpp"
+#include "lines.hpp"
+#include "model_case.hpp"
 #include "pattern.hpp"
 #include "program.hpp"
-#include "runs/checkpoint.hpp"
+#include "settings.hpp"
 #include "tasks/text/text_task.hpp"
 
 using namespace abh;
@@ -58,6 +56,15 @@ void write_as_others_do(const std::string& path, std::vector<SafetensorsOutput> 
   write_bytes(path, std::string(reinterpret_cast<const char*>(&size), 8) + header + data);
 }
 
+// The tensors of a model; `weights` must outlive them.
+std::vector<SafetensorsOutput> tensors_of(const ModelConfig& config, const std::vector<float>& weights) {
+  std::vector<SafetensorsOutput> tensors;
+  for (const Parameter& each : parameter_table(config)) {
+    tensors.push_back({each.name, Dtype::F32, each.shape, weights.data() + each.offset});
+  }
+  return tensors;
+}
+
 // These keys of a file of ours.
 Metadata only(const Metadata& metadata, const std::string& keys) {
   Metadata kept;
@@ -66,8 +73,7 @@ Metadata only(const Metadata& metadata, const std::string& keys) {
 }
 
 std::string evaluation(const std::string& checkpoint, const std::string& data) {
-  const Outcome outcome = evaluate({"--checkpoint", checkpoint, "--data", data});
-  require_success(outcome);
+  const Outcome outcome = require_success(evaluate({"--checkpoint", checkpoint, "--data", data}));
   return last_line(outcome.out);
 }
 
@@ -96,7 +102,7 @@ TEST_CASE("programs: models from elsewhere are read with the least that says wha
     write_as_others_do(theirs, ours.tensors,
                        only(ours.metadata, "tokenizer vocabulary layers heads mixer " + each.keys));
     CHECK(evaluation(theirs, place.data) == evaluation(run, place.data));
-    const Checkpoint read = read_checkpoint(theirs), expected = read_checkpoint(run + "/model.safetensors");
+    const Checkpoint read = read_checkpoint(theirs), expected = model_of(run);
     CHECK((read.weights == expected.weights));
     CHECK(read.config.positions == expected.config.positions);
     CHECK(read.config.hidden_channels == 0);
@@ -123,11 +129,8 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
                        .vocabulary = letters.size(),
                        .mixer = mixer};
     config.attention_bias = mixer == "dot";
-    const std::vector<Parameter> table = parameter_table(config);
-    const std::vector<float> weights = initial_weights(table, config, 0.1, 1);
-    std::vector<SafetensorsOutput> tensors;
-    for (const Parameter& each : table)
-      tensors.push_back({each.name, Dtype::F32, each.shape, weights.data() + each.offset});
+    const std::vector<float> weights = some_weights(config, 0.1);
+    const std::vector<SafetensorsOutput> tensors = tensors_of(config, weights);
     const Metadata metadata = {{"tokenizer", "char"}, {"vocabulary", letters.vocabulary()},
                                {"layers", "2"},       {"heads", "2"},
                                {"mixer", mixer},      {"ffn_bias", "1"}};
@@ -153,7 +156,6 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     const auto drop = [](std::vector<SafetensorsOutput>& from, const std::string& word) {
       std::erase_if(from, [&](const auto& tensor) { return tensor.name.find(word) != std::string::npos; });
     };
-    const auto contains = [](const std::string& text, const std::string& part) { return text.find(part) != text.npos; };
     // Everything that is missing, in one line.
     CHECK(contains(error_with([](auto&, Metadata& m) {
                      m = {{"heads", "2"}, {"format", "pt"}};
@@ -187,12 +189,8 @@ namespace {
 
 // A model as others would save it, of initial weights, and with this metadata.
 void write_model(const std::string& path, const ModelConfig& config, const Metadata& metadata) {
-  const std::vector<Parameter> table = parameter_table(config);
-  const std::vector<float> weights = initial_weights(table, config, 0.1, 1);
-  std::vector<SafetensorsOutput> tensors;
-  for (const Parameter& each : table)
-    tensors.push_back({each.name, Dtype::F32, each.shape, weights.data() + each.offset});
-  write_as_others_do(path, tensors, metadata);
+  const std::vector<float> weights = some_weights(config, 0.1);
+  write_as_others_do(path, tensors_of(config, weights), metadata);
 }
 
 // What tools/model_file.py makes of models: their settings in one line each, or why it refuses them. Takes no PyTorch.
@@ -210,9 +208,7 @@ for path in sys.argv[2:]:
   std::string command = "python3 " + (folder / "read.py") + " " ABH_SOURCE_DIR "/tools";
   for (const std::string& path : paths) command += " " + path;
   REQUIRE(std::system((command + " > " + (folder / "lines")).c_str()) == 0);
-  std::vector<std::string> lines;
-  std::istringstream in(read_bytes(folder / "lines"));
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  const std::vector<std::string> lines = lines_of(read_bytes(folder / "lines"));
   REQUIRE(lines.size() == paths.size());
   return lines;
 }
@@ -228,35 +224,17 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
   };
   std::vector<ModelConfig> configs;
   for (const MixerProperties& mixer : Mixers::properties) {
-    for (const char* positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
-      configs.push_back(valid(mixer.name));
-      configs.back().positions = positions;
+    for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+      configs.push_back(changed(valid(mixer.name), "positions=" + positions));
     }
-    ModelConfig full = valid(mixer.name);
-    full.positions = "alibi";
-    full.alibi_slopes = "interleaved";
-    full.window = "2,0";
-    full.additive.values = "own";
-    full.additive.projection = true;
-    full.additive.skip = "normed";
-    full.leap.focus = "exp";
-    full.rescale = 2.5;
-    full.leap.normed_values = true;
-    full.conv_kernel = 3;
-    full.conv_groups = 2;
-    full.ffn_bias = false;
-    full.embedding_norm = full.logit_bias = true;
-    full.final_norm = false;
-    full.logit_scale = 0.5;
-    configs.push_back(full);
+    configs.push_back(changed(valid(mixer.name),
+                              "positions=alibi alibi_slopes=interleaved window=2,0 values=own projection=1 skip=normed "
+                              "focus=exp rescale=2.5 normed_values=1 conv_kernel=3 conv_groups=2 ffn_bias=0 "
+                              "embedding_norm=1 logit_bias=1 final_norm=0 logit_scale=0.5"));
     if (!mixer.head_projection) continue;
-    configs.push_back(valid(mixer.name));
-    configs.back().hidden_channels = 10;
-    configs.back().head_channels = 5;
+    configs.push_back(
+        changed(valid(mixer.name), "hidden_channels=10 head_channels=5 causal=0 conv_kernel=2 conv_groups=0"));
     configs.back().attention_bias = std::string(mixer.name) == "dot";
-    configs.back().causal = false;
-    configs.back().conv_kernel = 2;
-    configs.back().conv_groups = 0;
   }
   // Once with all of the metadata and once with what is no default: that defaults are the same on both sides.
   std::vector<std::string> paths;
@@ -277,8 +255,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     }
   }
   paths.push_back(folder / "ours");
-  write_checkpoint(paths.back(), {valid("leap"), metadata_of(letters),
-                                  initial_weights(parameter_table(valid("leap")), valid("leap"), 0.1, 1), 7, 2.5});
+  write_checkpoint(paths.back(), {valid("leap"), metadata_of(letters), some_weights(valid("leap"), 0.1), 7, 2.5});
   const std::vector<std::string> lines = read_in_python(paths);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     INFO(i << ": " << lines[i]);
@@ -286,42 +263,40 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     if (i % 2 == 1) CHECK(lines[i] == lines[i - 1]);
   }
 
+  // What they say of models of which a setting is another one.
+  const auto refusals = [&](const std::vector<std::pair<std::string, std::string>>& wrong) {
+    Metadata all = valid("dot").metadata();
+    all.insert(always.begin(), always.end());
+    paths.clear();
+    for (const auto& [key, value] : wrong) {
+      Metadata changed_metadata = all;
+      changed_metadata[key] = value;
+      paths.push_back(folder / std::to_string(paths.size()));
+      write_model(paths.back(), valid("dot"), changed_metadata);
+    }
+    return read_in_python(paths);
+  };
   // A key that nobody knows, a value that is none, and what the tensors deny.
-  Metadata all = valid("dot").metadata();
-  all.insert(always.begin(), always.end());
   std::vector<std::pair<std::string, std::string>> wrong = {
       {"rope_theta", "1"}, {"tokenizer", "word"}, {"vocabulary", "ab"}};
   for (const auto& [key, value] : valid("dot").metadata()) {
     wrong.push_back({key, "?"});
     wrong.push_back({key, ""});
   }
-  paths.clear();
-  for (const auto& [key, value] : wrong) {
-    Metadata changed = all;
-    changed[key] = value;
-    paths.push_back(folder / std::to_string(paths.size()));
-    write_model(paths.back(), valid("dot"), changed);
-  }
-  const std::vector<std::string> refusals = read_in_python(paths);
+  const std::vector<std::string> refused = refusals(wrong);
   for (std::size_t i = 0; i < wrong.size(); ++i) {
-    CHECK(refusals[i].starts_with(paths[i] + ": metadata " + wrong[i].first + ": "));
+    CHECK(refused[i].starts_with(paths[i] + ": metadata " + wrong[i].first + ": "));
   }
-  paths.clear();
-  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
-           {"mixer", "metric"}, {"channels", "24"}, {"positions", "alibi"}, {"ffn_bias", "0"}, {"logit_bias", "1"}}) {
-    Metadata changed = all;
-    changed[key] = value;
-    paths.push_back(folder / ("tensors_" + key));
-    write_model(paths.back(), valid("dot"), changed);
+  for (const std::string& line : refusals(
+           {{"mixer", "metric"}, {"channels", "24"}, {"positions", "alibi"}, {"ffn_bias", "0"}, {"logit_bias", "1"}})) {
+    CHECK(contains(line, ": tensor "));
   }
-  for (const std::string& line : read_in_python(paths)) CHECK(line.find(": tensor ") != std::string::npos);
 }
 
 TEST_CASE("import: the documentation lists every tensor and every key", "[checkpoint]") {
   std::set<std::pair<std::string, std::string>> listed;  // a name, and a word in backquotes of when it is there
   std::set<std::string> keys;
-  std::istringstream in(read_bytes(ABH_SOURCE_DIR "/docs/checkpoints.md"));
-  for (std::string line; std::getline(in, line);) {
+  for (const std::string& line : lines_of(read_bytes(ABH_SOURCE_DIR "/docs/checkpoints.md"))) {
     if (!line.starts_with("| `")) continue;
     const std::string name_column = line.substr(0, line.find(" | ")), last_column = line.substr(line.rfind(" | "));
     std::string prefix;
@@ -335,10 +310,9 @@ TEST_CASE("import: the documentation lists every tensor and every key", "[checkp
     }
   }
   for (const MixerProperties& mixer : Mixers::properties) {
-    ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 3, .mixer = mixer.name};
-    config.additive.values = "own";
-    config.additive.projection = config.attention_bias = config.embedding_norm = config.logit_bias = true;
-    config.conv_kernel = 2;
+    const ModelConfig config =
+        changed(ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 3, .mixer = mixer.name},
+                "values=own projection=1 attention_bias=1 embedding_norm=1 logit_bias=1 conv_kernel=2");
     for (const Parameter& parameter : parameter_table(config)) {
       std::string name = parameter.name;
       if (const std::size_t at = name.find("blocks.0."); at == 0) name.replace(0, 9, "blocks.I.");
@@ -371,9 +345,9 @@ TEST_CASE("programs: PyTorch computes the same logits, and reads and writes the 
                                 (place / "logits") + (copies ? " --copy " + (place / "copy") : "") + " > " +
                                 (place / "loss");
     REQUIRE(std::system(command.c_str()) == 0);
-    const Outcome golden = run_program_of_build("golden", {place / "logits", "--type", "float", "--tolerance", "1e-5"});
-    require_success(golden);
-    CHECK(golden.out.find("output.logits_bcv") != std::string::npos);
+    const Outcome golden =
+        require_success(run_program_of_build("golden", {place / "logits", "--type", "float", "--tolerance", "1e-5"}));
+    CHECK(contains(golden.out, "output.logits_bcv"));
     if (copies) CHECK(evaluation(place / "copy", place.data) == evaluation(run, place.data));
     // The first window, by both.
     double theirs = 0;

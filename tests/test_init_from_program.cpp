@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include "catch.hpp"
+#include "lines.hpp"
 #include "program.hpp"
 #include "runs/checkpoint.hpp"
 
@@ -15,13 +14,8 @@ using namespace abh;
 namespace {
 
 // A field of a row of log.csv, the first row after the header being 0.
-double logged(const std::string& run, int row, int field) {
-  std::istringstream log(read_bytes(run + "/log.csv"));
-  std::string line;
-  for (int i = -1; i <= row; ++i) std::getline(log, line);
-  std::istringstream fields(line);
-  for (int i = 0; i <= field; ++i) std::getline(fields, line, ',');
-  return std::stod(line);
+double logged(const std::string& run, std::size_t row, std::size_t field) {
+  return std::stod(lines_of(lines_of(read_bytes(run + "/log.csv")).at(row + 1), ',').at(field));
 }
 
 }  // namespace
@@ -33,14 +27,11 @@ TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
   const std::string text = some_text(200).substr(100, 20);
   write_bytes(place.data, text);
   const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};
-  const Outcome outcome = train(flags + words("--steps 1 --log-every 1 --batch 3"));
-  require_success(outcome);
-  CHECK(outcome.out.find("context 17, mixer additive") != std::string::npos);
-  CHECK(outcome.out.find("init: from " + model + "/model.safetensors, step 30, 16 characters known, 0 new\n") !=
-        std::string::npos);
+  const Outcome outcome = require_success(train(flags + words("--steps 1 --log-every 1 --batch 3")));
+  CHECK(contains(outcome.out, "context 17, mixer additive"));
+  CHECK(contains(outcome.out, "init: from " + model + "/model.safetensors, step 30, 16 characters known, 0 new\n"));
   write_bytes(place / "window.txt", text.substr(0, 18));
-  const Outcome evaluation = evaluate({"--checkpoint", model, "--data", place / "window.txt"});
-  require_success(evaluation);
+  const Outcome evaluation = require_success(evaluate({"--checkpoint", model, "--data", place / "window.txt"}));
   const std::string line = last_line(evaluation.out);
   const double expected = std::stod(line.substr(line.find("characters, ") + 12));
   CHECK_FALSE(!(std::abs(logged(place.run, 0, 1) - expected) <= 6e-5));
@@ -49,8 +40,8 @@ TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
   const Workplace same;
   require_success(train({"--init-from", model + "/model.safetensors", "--data", same.data, "--out", same.run, "--steps",
                          "0", "--batch", "2"}));
-  const Checkpoint before = read_checkpoint(model + "/model.safetensors");
-  const Checkpoint after = read_checkpoint(same.run + "/model.safetensors");
+  const Checkpoint before = model_of(model);
+  const Checkpoint after = model_of(same.run);
   CHECK((after.weights == before.weights));
   CHECK(after.validation_loss == before.validation_loss);
   CHECK(after.config.metadata() == before.config.metadata());
@@ -65,18 +56,18 @@ TEST_CASE("programs: a run with --init-from repeats, and goes on as if nothing h
   const Arguments flags = with({"--init-from", model, "--data", place.data, "--context", "11"},
                                words("--steps 12 --warmup 1000000 --learning-rate 300 --eval-every 6 --log-every 6 "
                                      "--checkpoint-every 6 --dropout 0.1 --batch 3"));
-  const Outcome outcome = train(with(flags, {"--out", place / "whole"}));
-  require_success(outcome);
-  CHECK(outcome.out.find("init: from " + model +
-                         "/model.safetensors, step 6, 16 characters known, 5 new: U+0009, 'C' (U+0043), 'f' (U+0066), "
-                         "'z' (U+007A), '\xc3\xa9' (U+00E9); positions from 9 on are new\n") != std::string::npos);
+  const Outcome outcome = require_success(train(with(flags, {"--out", place / "whole"})));
+  CHECK(contains(outcome.out,
+                 "init: from " + model +
+                     "/model.safetensors, step 6, 16 characters known, 5 new: U+0009, 'C' (U+0043), 'f' (U+0066), "
+                     "'z' (U+007A), '\xc3\xa9' (U+00E9); positions from 9 on are new\n"));
   require_success(train(with(flags, {"--out", place / "again", "--threads", "3"})));
   require_equal_runs(place / "again", place / "whole");
   require_success(train(with(flags, {"--out", place / "half", "--steps", "6"})));
   require_success(train({"--resume", place / "half", "--data", place.data, "--steps", "12"}));
   require_equal_runs(place / "half", place / "whole");
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
-  CHECK((read_bytes(place / "other/model.safetensors") != read_bytes(place / "whole/model.safetensors")));
+  CHECK_FALSE(same_model(place / "other", place / "whole"));
   require_success(generate({"--checkpoint", place / "whole", "--prompt", "the z\xc3\xa9", "--tokens", "20"}));
 }
 
@@ -87,8 +78,7 @@ TEST_CASE("programs: characters that the new text lacks stay in the model", "[pr
   std::replace(text.begin(), text.end(), 't', 'n');
   write_bytes(place.data, text);
   require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "2"}));
-  CHECK(read_checkpoint(place.run + "/model.safetensors").task.at("vocabulary") ==
-        read_checkpoint(model + "/model.safetensors").task.at("vocabulary"));
+  CHECK(model_of(place.run).task.at("vocabulary") == model_of(model).task.at("vocabulary"));
   require_success(generate({"--checkpoint", place.run, "--prompt", "the t", "--tokens", "5"}));
 }
 
@@ -97,7 +87,7 @@ TEST_CASE("programs: --init-from with bytes", "[programs]") {
   write_bytes(place.data, some_text(1000) + "\xff\xfe" + some_text(1000));
   const std::string model = trained({"--tokenizer", "byte"});
   require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "2"}));
-  require_refusal(train({"--init-from", trained(), "--data", place.data, "--out", place / "b"}), "train", 1,
+  require_refusal(train({"--init-from", trained(), "--data", place.data, "--out", place / "b"}), 1,
                   {"text.txt: invalid UTF-8 at byte offset 1000"});
 }
 
@@ -110,23 +100,21 @@ TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
         "--logit-bias 1", "--additive-values own", "--tokenizer byte"}) {
     INFO(change);
     const Arguments changed = words(change);
-    require_refusal(train(flags + changed), "train", 1,
-                    {changed[0] + ": expected ", "found " + changed[1], "--init-from"});
+    require_refusal(train(flags + changed), 1, {changed[0] + ": expected ", "found " + changed[1], "--init-from"});
   }
-  require_refusal(train(flags + words("--preset baby")), "train", 1, {"--preset: ", "found baby", "--init-from"});
-  require_refusal(train(with(flags, {"--resume", place.run})), "train", 2, {"--init-from: ", "--resume"});
-  require_refusal(train(with(flags, {"--init-from", ""})), "train", 2,
-                  {"--init-from: expected a run folder or a file"});
-  require_refusal(train(with(flags, {"--init-from", place / "none"})), "train", 1, {place / "none: "});
-  require_refusal(train(with(flags, {"--init-from", model + "/resume.safetensors"})), "train", 1,
+  require_refusal(train(flags + words("--preset baby")), 1, {"--preset: ", "found baby", "--init-from"});
+  require_refusal(train(with(flags, {"--resume", place.run})), 2, {"--init-from: ", "--resume"});
+  require_refusal(train(with(flags, {"--init-from", ""})), 2, {"--init-from: expected a run folder or a file"});
+  require_refusal(train(with(flags, {"--init-from", place / "none"})), 1, {place / "none: "});
+  require_refusal(train(with(flags, {"--init-from", model + "/resume.safetensors"})), 1,
                   {"resume.safetensors: ", "model.safetensors beside it"});
-  require_refusal(run_program_of_build("train", with(flags, {"--out", model}) + words("--overwrite")), "train", 1,
+  require_refusal(run_program_of_build("train", with(flags, {"--out", model}) + words("--overwrite")), 1,
                   {"--overwrite: ", "--init-from"});
   CHECK(exists(model + "/model.safetensors"));
   OpenedFile file(trained({"--mixer", "dot"}) + "/model.safetensors");
   file.metadata["causal"] = "0";
   file.write(place / "other.safetensors");
-  require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), "train", 1,
+  require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
                   {place / "other.safetensors: ", "later positions"});
   CHECK_FALSE(exists(place.run));
   // What says the same as the file changes nothing; what is no part of the model may be anything.

@@ -1,11 +1,9 @@
 // Texts that are none, and paths that are hard to print, as users of train, evaluate and generate meet them.
 
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "catch.hpp"
 #include "files/safetensors.hpp"
@@ -46,18 +44,15 @@ TEST_CASE("programs: a text that is no UTF-8 is named for what it is", "[program
     REQUIRE(std::system(("sh " + place / "paste.sh").c_str()) == 0);
     CHECK((read_bytes(wide + ".utf8") == some_text(3000)));
   }
-  require_refusal(train(place.flags({"--data", zipped})), "train", 1, {zipped + ": is a gzip file, expected text"});
-  require_refusal(evaluate({"--checkpoint", run, "--data", zipped}), "evaluate", 1, {zipped + ": is a gzip file"});
-  require_refusal(generate({"--checkpoint", run, "--prompt", "-"}, {.input = utf16("the cat sat on a mat")}),
-                  "generate", 1,
+  require_refusal(train(place.flags({"--data", zipped})), 1, {zipped + ": is a gzip file, expected text"});
+  require_refusal(evaluate({"--checkpoint", run, "--data", zipped}), 1, {zipped + ": is a gzip file"});
+  require_refusal(generate({"--checkpoint", run, "--prompt", "-"}, {.input = utf16("the cat sat on a mat")}), 1,
                   {"prompt: is UTF-16 text (little-endian), ", "; iconv -f UTF-16LE -t UTF-8 converts it"});
 
   // As bytes it is as good as any, but it is said.
-  const Outcome bytes = train(place.flags({"--data", zipped, "--tokenizer", "byte"}));
-  require_success(bytes);
+  const Outcome bytes = require_success(train(place.flags({"--data", zipped, "--tokenizer", "byte"})));
   CHECK(bytes.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\ndata: text, "));
-  const Outcome evaluated = evaluate({"--checkpoint", place.run, "--data", zipped});
-  require_success(evaluated);
+  const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", zipped}));
   CHECK(evaluated.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\nmodel: "));
 }
 
@@ -67,21 +62,18 @@ TEST_CASE("programs: a byte order mark in front of a text is dropped, and said",
                     dropped = ": begins with a UTF-8 byte order mark, which is dropped\n";
   write_bytes(marked, mark + read_bytes(place.data));
   require_success(train(place.flags()));
-  const Outcome outcome = train(place.flags({"--data", marked, "--out", place / "marked"}));
-  require_success(outcome);
+  const Outcome outcome = require_success(train(place.flags({"--data", marked, "--out", place / "marked"})));
   CHECK(outcome.out.starts_with(marked + dropped));
   require_equal_runs(place / "marked", place.run);
   // It goes on with either text.
   for (const std::string& data : {marked, place.data}) {
-    const Outcome resumed = train({"--resume", place / "marked", "--data", data, "--steps", "8"});
-    require_success(resumed);
-    CHECK(resumed.out.find("resume: goes on from step ") != std::string::npos);
+    const Outcome resumed = require_success(train({"--resume", place / "marked", "--data", data, "--steps", "8"}));
+    CHECK(contains(resumed.out, "resume: goes on from step "));
     CHECK(resumed.out.starts_with(marked + dropped) == (data == marked));
   }
 
   const Outcome plain = evaluate({"--checkpoint", place.run, "--data", place.data});
-  const Outcome evaluated = evaluate({"--checkpoint", place.run, "--data", marked});
-  require_success(evaluated);
+  const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", marked}));
   CHECK(evaluated.out.starts_with(marked + dropped));
   CHECK(last_line(evaluated.out).substr(last_line(evaluated.out).find(',')) ==
         last_line(plain.out).substr(last_line(plain.out).find(',')));
@@ -103,29 +95,27 @@ TEST_CASE("programs: a run of a text with its mark goes on as it began", "[progr
   write_bytes(place.data, mark + some_text(1500) + mark + some_text(1500));
   require_success(train(place.flags()));
   const OpenedFile state(place.run + "/resume.safetensors");
-  CHECK(state.metadata.at("vocabulary").find(mark) != std::string::npos);
+  CHECK(contains(state.metadata.at("vocabulary"), mark));
   require_success(train({"--resume", place.run, "--steps", "7"}));
 
   write_bytes(place / "before.txt", mark + mark + some_text(3000));  // of which one is dropped
   require_success(train(place.flags({"--data", place / "before.txt", "--out", place / "before"})));
   write_bytes(place / "after.txt", mark + some_text(3000));
-  const Outcome resumed = train({"--resume", place / "before", "--data", place / "after.txt", "--steps", "7"});
-  require_success(resumed);
-  CHECK(resumed.out.find("dropped") == std::string::npos);
-  const Outcome evaluated = evaluate({"--checkpoint", place / "before", "--data", place / "after.txt"});
-  require_success(evaluated);
-  CHECK(evaluated.out.find("dropped") == std::string::npos);
-  CHECK(last_line(evaluated.out).find(", 3000 characters, ") != std::string::npos);
+  const Outcome resumed =
+      require_success(train({"--resume", place / "before", "--data", place / "after.txt", "--steps", "7"}));
+  CHECK_FALSE(contains(resumed.out, "dropped"));
+  const Outcome evaluated =
+      require_success(evaluate({"--checkpoint", place / "before", "--data", place / "after.txt"}));
+  CHECK_FALSE(contains(evaluated.out, "dropped"));
+  CHECK(contains(last_line(evaluated.out), ", 3000 characters, "));
 }
 
 TEST_CASE("programs: many NULs in a text get a word", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(3000) + std::string(500, '\0'));
-  const Outcome outcome = train(place.flags());
-  require_success(outcome);
+  const Outcome outcome = require_success(train(place.flags()));
   CHECK(outcome.out.starts_with(place.data + ": NUL bytes, 500 of 3500 (14.3 %), where texts have none: is it one?\n"));
-  const Outcome evaluated = evaluate({"--checkpoint", place.run, "--data", place.data});
-  require_success(evaluated);
+  const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
   CHECK(evaluated.out.starts_with(place.data + ": NUL bytes, 500 of 3500 "));
 }
 
@@ -139,7 +129,7 @@ TEST_CASE("programs: one line stays one line, and what is to be pasted can be, w
   INFO(stopped.out);
   REQUIRE(stopped.status == 143);
   CHECK(stopped.out.starts_with("data: a text, "));
-  CHECK(stopped.out.find("\nrun: into " + shown + ", device cpu") != std::string::npos);
+  CHECK(contains(stopped.out, "\nrun: into " + shown + ", device cpu"));
   const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); go on with (--resume .*)");
   REQUIRE_FALSE(parts.empty());
   CHECK(parts[2] == "--resume $'" + (place / "it\\'s my\\nrun") + "'");
@@ -148,22 +138,19 @@ TEST_CASE("programs: one line stays one line, and what is to be pasted can be, w
                                       (place / "out") + "'\n");
   REQUIRE(std::system(("bash " + place / "paste.sh").c_str()) == 0);
   const std::string out = read_bytes(place / "out");
-  CHECK(out.find("\nresume: goes on from step " + parts[1] + " of " + parts[1] + ", on " + (place / "a text.txt\n")) !=
-        std::string::npos);
+  CHECK(contains(out,
+                 "\nresume: goes on from step " + parts[1] + " of " + parts[1] + ", on " + (place / "a text.txt\n")));
 
-  const Outcome evaluated = evaluate({"--checkpoint", run, "--data", data, "--by-character"});
-  require_success(evaluated);
+  const Outcome evaluated = require_success(evaluate({"--checkpoint", run, "--data", data, "--by-character"}));
   CHECK(evaluated.out.starts_with("model: " + shown + "/model.safetensors, step "));
-  CHECK(evaluated.out.find("\npicture: " + shown + "/evaluate.svg\nevaluate: a text, 2999 characters") !=
-        std::string::npos);
+  CHECK(contains(evaluated.out, "\npicture: " + shown + "/evaluate.svg\nevaluate: a text, 2999 characters"));
 
-  const Outcome moved = train(with(flags, {"--steps", "2"}));
-  require_success(moved);
-  CHECK(moved.out.find("\n" + shown + ": the run in this folder was moved to " + shown + ".1\n") != std::string::npos);
-  const Outcome dropped = run_program_of_build("train", with(flags, {"--steps", "2"}) + words("--overwrite"));
-  require_success(dropped);
-  CHECK(dropped.out.find("\n" + shown + ": the run in this folder was dropped\n") != std::string::npos);
-  require_refusal(evaluate({"--checkpoint", run, "--data", place / "no\nsuch"}), "evaluate", 1, {place / "no such: "});
+  const Outcome moved = require_success(train(with(flags, {"--steps", "2"})));
+  CHECK(contains(moved.out, "\n" + shown + ": the run in this folder was moved to " + shown + ".1\n"));
+  const Outcome dropped =
+      require_success(run_program_of_build("train", with(flags, {"--steps", "2"}) + words("--overwrite")));
+  CHECK(contains(dropped.out, "\n" + shown + ": the run in this folder was dropped\n"));
+  require_refusal(evaluate({"--checkpoint", run, "--data", place / "no\nsuch"}), 1, {place / "no such: "});
 }
 
 TEST_CASE("programs: of half precision it is said what to do", "[programs]") {
@@ -174,13 +161,13 @@ TEST_CASE("programs: of half precision it is said what to do", "[programs]") {
     SafetensorsOutput& tensor = file.tensor("embedding.token_vd");
     tensor.dtype = dtype;
     file.write(path);
-    require_refusal(generate({"--checkpoint", path}), "generate", 1,
+    require_refusal(generate({"--checkpoint", path}), 1,
                     {path + ": tensor \"embedding.token_vd\" is " + name + " [", "expected F32 [", "tensor.float()",
                      "docs/checkpoints.md"});
   }
 }
 
 TEST_CASE("programs: a list for one layer has one entry", "[programs]") {
-  require_refusal(train(words("--layers 1 --window 0,1")), "train", 2,
+  require_refusal(train(words("--layers 1 --window 0,1")), 2,
                   {"--window: expected 1 entry, one a layer, found 2 in \"0,1\""});
 }

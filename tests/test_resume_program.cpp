@@ -1,6 +1,5 @@
 // Runs that end early and go on: what --resume accepts and refuses, and what a killed run leaves behind.
 
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -42,21 +41,17 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][
     REQUIRE_FALSE(parts.empty());
     CHECK(parts[2] == run);
     // Its sample is that of its model.
-    const Outcome sample = generate({"--checkpoint", run, "--tokens", "1000"});
-    require_success(sample);
+    const Outcome sample = require_success(generate({"--checkpoint", run, "--tokens", "1000"}));
     CHECK(sample.out == read_bytes(run + "/sample.txt") + "\n");
     // The resume file is enough.
     if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
-    const Outcome resumed = train({"--resume", run, "--recompute", signal == SIGINT ? "1" : "0"});
-    require_success(resumed);
-    CHECK(resumed.out.find("\nresume: goes on from step " + parts[1] + " of 1500, on " + place.data + "\n") !=
-          std::string::npos);
+    const Outcome resumed = require_success(train({"--resume", run, "--recompute", signal == SIGINT ? "1" : "0"}));
+    CHECK(contains(resumed.out, "\nresume: goes on from step " + parts[1] + " of 1500, on " + place.data + "\n"));
     require_equal_runs(run, expected);
   }
   // A run that is done is done again, with the same end.
-  const Outcome done = train({"--data", place.data, "--resume", expected});
-  require_success(done);
-  CHECK(last_line(done.out).find("step 1500,") != std::string::npos);
+  const Outcome done = require_success(train({"--data", place.data, "--resume", expected}));
+  CHECK(contains(last_line(done.out), "step 1500,"));
   require_equal_runs(expected, place / ("run" + std::to_string(SIGTERM)));
 }
 
@@ -71,16 +66,10 @@ TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
   const std::vector<Parts> said = matches(last_line(stopped.out), "stopped at step ([0-9]+);");
   REQUIRE_FALSE(said.empty());
   const std::string step = said[0][1];
-  const Outcome ended = train({"--data", place.data, "--resume", place.run, "--steps", step});
-  require_success(ended);
-  const Outcome whole = train(with(flags, {"--out", place / "whole", "--steps", step}));
-  require_success(whole);
-  const auto losses = [](const Outcome& outcome) {
-    const std::string final_line = last_line(outcome.out);
-    return final_line.substr(0, final_line.rfind(','));  // without the speed
-  };
-  CHECK(losses(ended) == losses(whole));
-  CHECK((read_bytes(place.run + "/model.safetensors") == read_bytes(place / "whole/model.safetensors")));
+  const Outcome ended = require_success(train(place.resume({"--steps", step})));
+  const Outcome whole = require_success(train(with(flags, {"--out", place / "whole", "--steps", step})));
+  CHECK(last_losses(ended) == last_losses(whole));
+  CHECK(same_model(place.run, place / "whole"));
 }
 
 TEST_CASE("programs: a validation loss is that of the last step, not of an earlier one", "[programs]") {
@@ -93,34 +82,27 @@ TEST_CASE("programs: a validation loss is that of the last step, not of an earli
                         std::to_string(eval_every)));
   const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 999/"});
   REQUIRE(stopped.status == 143);
-  const RunState state = read_run_state(place.run + "/resume.safetensors");
+  const RunState state = state_of(place.run);
   REQUIRE(state.step >= 999);
   CHECK(state.best_loss.has_value());
   CHECK((!state.last_loss || state.step % eval_every == 0));
   const std::string step = std::to_string(state.step);
-  const Outcome ended = train({"--data", place.data, "--resume", place.run, "--steps", step});
-  require_success(ended);
-  const Outcome whole = train(with(flags, {"--out", place / "whole", "--steps", step}));
-  require_success(whole);
-  const RunState expected = read_run_state(place / "whole/resume.safetensors");
-  const RunState got = read_run_state(place.run + "/resume.safetensors");
+  const Outcome ended = require_success(train(place.resume({"--steps", step})));
+  const Outcome whole = require_success(train(with(flags, {"--out", place / "whole", "--steps", step})));
+  const RunState expected = state_of(place / "whole"), got = state_of(place.run);
   CHECK(got.last_loss == expected.last_loss);
   CHECK(got.best_loss == expected.best_loss);
   CHECK(got.best_step == expected.best_step);
-  const auto losses = [](const Outcome& outcome) {
-    const std::string final_line = last_line(outcome.out);
-    return final_line.substr(0, final_line.rfind(','));  // without the speed
-  };
-  CHECK(losses(ended) == losses(whole));
+  CHECK(last_losses(ended) == last_losses(whole));
 }
 
 // As a shell does with Ctrl-C for what it starts in the background.
 TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
   const Workplace place;
   const int signal = GENERATE(SIGINT, SIGHUP);  // nohup ignores the latter
-  const Outcome outcome = train(place.flags({"--steps", "3000", "--eval-every", "0", "--log-every", "10"}),
-                                {.signal = signal, .signal_at = "step 10/", .ignore_signal = true});
-  require_success(outcome);
+  const Outcome outcome =
+      require_success(train(place.flags({"--steps", "3000", "--eval-every", "0", "--log-every", "10"}),
+                            {.signal = signal, .signal_at = "step 10/", .ignore_signal = true}));
   CHECK(last_line(outcome.out).find("final: corpus text, step 3000,") == 0);
 }
 
@@ -165,15 +147,15 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
     const std::size_t said = outcome.out.find("\r\x1b[Kstopping: "), last = outcome.out.find("stopped at step " + step);
     REQUIRE(last != std::string::npos);
     CHECK(said < last);
-    const RunState state = read_run_state(place.run + "/resume.safetensors");
+    const RunState state = state_of(place.run);
     CHECK(std::to_string(state.step) == step);
     CHECK(state.pending_gradient_norm.has_value());
     CHECK_FALSE(state.last_loss.has_value());
-    CHECK(read_bytes(place.run + "/log.csv").find("\n" + step + ",") == std::string::npos);
+    CHECK_FALSE(contains(read_bytes(place.run + "/log.csv"), "\n" + step + ","));
     require_no_leftovers(place.run);
   };
   require_stopped(stopped_in_evaluation(flags, SIGTERM), 143, "4");
-  CHECK_FALSE(read_run_state(place.run + "/resume.safetensors").best_loss.has_value());
+  CHECK_FALSE(state_of(place.run).best_loss.has_value());
   // The evaluation that is due may be stopped again, and so may the last one.
   require_stopped(stopped_in_evaluation({"--resume", place.run}, SIGINT), 130, "4");
   copy_run(place.run, place / "twice");
@@ -184,9 +166,8 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   // A run that was killed after it had written its row of the log, and before it saved.
   const std::string log = read_bytes(expected + "/log.csv");
   write_bytes(place / "twice/log.csv", log.substr(0, log.find("\n6,") + 1));
-  const Outcome resumed = train({"--resume", place / "twice"});
-  require_success(resumed);
-  CHECK(resumed.out.find("not the log of this run") == std::string::npos);
+  const Outcome resumed = require_success(train({"--resume", place / "twice"}));
+  CHECK_FALSE(contains(resumed.out, "not the log of this run"));
   require_equal_runs(place / "twice", expected);
   // What is due is decided by the settings of the run that goes on: no evaluation at step 4, and the last one later.
   std::filesystem::remove_all(place.run);
@@ -216,10 +197,10 @@ TEST_CASE("programs: a stopped run does not wait for a sample that takes long", 
   const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 1/"});
   INFO(stopped.out);
   REQUIRE(stopped.status == 143);
-  CHECK(stopped.out.find("\nstopped at step ") != std::string::npos);
+  CHECK(contains(stopped.out, "\nstopped at step "));
   CHECK(last_line(stopped.out) == place.run + "/sample.txt: left out, it takes too long");
   CHECK_FALSE(exists(place.run + "/sample.txt"));
-  CHECK(read_run_state(place.run + "/resume.safetensors").step >= 1);
+  CHECK(state_of(place.run).step >= 1);
   // Nor does that of another model stay.
   write_bytes(place.run + "/sample.txt", "of another model");
   REQUIRE(train({"--resume", place.run}, {.signal = SIGINT, .signal_at = "\nstep "}).status == 130);
@@ -252,10 +233,10 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
   const std::string whole = place / "whole";
   require_success(train(with(flags, {"--out", whole})));
   const auto of_whole = [&](Index step) { return logged(whole, step, &LogRow::val_loss).value(); };
-  const auto check_best = [&](const RunState& state, const std::string& run, Index first) {
+  const auto check_best = [&](const RunState& state, const std::string& run) {
     // The best on the way by the part, and the last, are compared on all.
-    Index best = first;
-    for (Index step = first; step < 60; step += 5) {
+    Index best = 5;
+    for (Index step = best; step < 60; step += 5) {
       if (*logged(run, step, &LogRow::val_loss) < *logged(run, best, &LogRow::val_loss)) best = step;
     }
     if (of_whole(60) < of_whole(best)) best = 60;
@@ -263,7 +244,7 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     CHECK(state.best_loss == of_whole(best));
     CHECK(state.best_tokens == 0);
     CHECK(state.last_loss == of_whole(60));
-    const Checkpoint model = read_checkpoint(run + "/model.safetensors");
+    const Checkpoint model = model_of(run);
     CHECK(model.validation_loss == state.best_loss);
     CHECK(model.validation_tokens == 0);
     CHECK(model.step == best);
@@ -273,31 +254,26 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     INFO(tokens << " tokens");
     const std::string run = place / ("run" + tokens), stopped = place / ("stopped" + tokens);
     const Arguments part = with(flags, {"--eval-tokens", tokens});
-    const Outcome outcome = train(with(part, {"--out", run}));
-    require_success(outcome);
+    const Outcome outcome = require_success(train(with(part, {"--out", run})));
     const std::string rounded = tokens == "8" ? "8" : "104";
-    CHECK(outcome.out.find("eval-every 5, eval-tokens " + tokens + ", checkpoint") != std::string::npos);
-    CHECK(outcome.out.find("\nevaluation: on " + rounded + " targets, at the end on all\n") != std::string::npos);
-    const RunState state = read_run_state(run + "/resume.safetensors");
-    CHECK((state.weights == read_run_state(whole + "/resume.safetensors").weights));
+    CHECK(contains(outcome.out, "evaluation every 5 steps on " + rounded + " tokens (at the end on all), checkpoint"));
+    const RunState state = state_of(run);
+    CHECK((state.weights == state_of(whole).weights));
     CHECK(std::to_string(state.training.eval_tokens) == tokens);
     CHECK(logged(run, 60, &LogRow::val_loss) == of_whole(60));
     CHECK(logged(run, 5, &LogRow::val_loss) != of_whole(5));
-    CHECK(last_line(outcome.out)
-              .find(", best " + fixed_text(*state.best_loss, 4) + " at step " + std::to_string(state.best_step) +
-                    ",") != std::string::npos);
-    check_best(state, run, 5);
-    CHECK(read_bytes(run + "/loss.svg")
-              .find(", best " + fixed_text(*state.best_loss, 4) + " at step " + std::to_string(state.best_step) +
-                    "<") != std::string::npos);
+    const std::string best_so_far =
+        ", best " + fixed_text(*state.best_loss, 4) + " at step " + std::to_string(state.best_step);
+    CHECK(contains(last_line(outcome.out), best_so_far + ","));
+    check_best(state, run);
+    CHECK(contains(read_bytes(run + "/loss.svg"), best_so_far + "<"));
     // On the way the model says on how much it was measured. What was killed goes on to the same end.
-    const Outcome killed = train(with(part, {"--out", stopped}), {.signal = SIGKILL, .signal_at = "step 30/"});
-    REQUIRE((killed.signal == SIGKILL || killed.status == 0));
-    const RunState then = read_run_state(stopped + "/resume.safetensors");
+    train_until_killed(with(part, {"--out", stopped}), {.signal_at = "step 30/"});
+    const RunState then = state_of(stopped);
     if (then.step < 60) {
       CHECK(std::to_string(then.best_tokens) == rounded);
       CHECK(then.best_loss == logged(run, then.best_step, &LogRow::val_loss));
-      CHECK(read_checkpoint(stopped + "/model.safetensors").validation_tokens == then.best_tokens);
+      CHECK(model_of(stopped).validation_tokens == then.best_tokens);
       CHECK_FALSE(then.last_loss.has_value());
     }
     copy_run(stopped, stopped + "again");
@@ -326,11 +302,11 @@ TEST_CASE("programs: a run that is done on a part may end where it was stopped, 
       place.flags(words("--steps 1000000 --warmup 1000000 --learning-rate 300 --eval-every 1 "
                         "--eval-tokens 8 --log-every 10 --checkpoint-every 1"));
   REQUIRE(train(flags, {.signal = SIGTERM, .signal_at = "step 10/"}).status == 143);
-  const Index step = read_run_state(place.run + "/resume.safetensors").step;
+  const Index step = state_of(place.run).step;
   require_success(train({"--resume", place.run, "--steps", std::to_string(step)}));
   require_success(train(with(flags, {"--eval-every", "0", "--steps", std::to_string(step), "--out", place / "whole"})));
-  const RunState state = read_run_state(place.run + "/resume.safetensors");
-  CHECK(state.last_loss == read_run_state(place / "whole/resume.safetensors").last_loss);
+  const RunState state = state_of(place.run);
+  CHECK(state.last_loss == state_of(place / "whole").last_loss);
   CHECK(state.best_tokens == 0);
   CHECK_FALSE(!(*state.best_loss <= *state.last_loss));
 }
@@ -347,7 +323,7 @@ TEST_CASE("programs: a resumed run says that its learning rate rises again", "[p
     const Workplace place;
     const Arguments flags = place.flags({"--schedule", schedule, "--steps", "8", "--warmup", "3"});
     CHECK(said(train(flags)).empty());
-    const RunState before = read_run_state(place.run + "/resume.safetensors");
+    const RunState before = state_of(place.run);
     CHECK(said(train({"--resume", place.run})).empty());
     const Parts parts = said(train({"--resume", place.run, "--steps", "30"}));
     if (schedule == "inverse-sqrt") {  // falls whatever the number of steps
@@ -363,8 +339,7 @@ TEST_CASE("programs: a resumed run says that its learning rate rises again", "[p
     CHECK(said(train({"--resume", place.run})).empty());
   }
   // In the warm-up it rises anyway.
-  const Workplace place;
-  require_success(train(place.flags({"--steps", "2", "--warmup", "9"})));
+  const TrainedPlace place({"--steps", "2", "--warmup", "9"});
   CHECK(said(train({"--resume", place.run, "--steps", "8"})).empty());
 }
 
@@ -379,7 +354,7 @@ TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
   INFO(outcome.err);
   REQUIRE(outcome.signal == 0);
   CHECK(outcome.status == 129);
-  CHECK(read_run_state(place.run + "/resume.safetensors").step >= 10);
+  CHECK(state_of(place.run).step >= 10);
   CHECK(exists(place.run + "/sample.txt"));
 }
 
@@ -392,9 +367,7 @@ void kill_and_resume(int runs, unsigned seed) {
       place.flags(words("--steps 60 --checkpoint-every 1 --eval-every 7 --log-every 2 "
                         "--dropout 0.1 --channels 32 --mixer metric --weight-average 9"));
   const std::string expected = place / "uninterrupted";
-  const auto start = std::chrono::steady_clock::now();
-  require_success(train(with(flags, {"--out", expected})));
-  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double whole = require_success(train(with(flags, {"--out", expected}))).seconds;
   std::mt19937 random(seed);
   for (int i = 0; i < runs; ++i) {
     const std::string run = place / ("killed" + std::to_string(i));
@@ -402,8 +375,7 @@ void kill_and_resume(int runs, unsigned seed) {
     for (int kill = 0; kill < 2; ++kill) {
       const double moment = whole * static_cast<double>(random() % 1000) / 1000;
       INFO("run " << i << ", kill " << kill << ", after " << moment << " of " << whole << " s");
-      const Outcome killed = train(arguments, {.signal = SIGKILL, .signal_after_s = moment});
-      REQUIRE((killed.signal == SIGKILL || killed.status == 0));
+      const Outcome killed = train_until_killed(arguments, {.signal_after_s = moment});
       CHECK(killed.err.empty());
       // Whatever carries the name of a checkpoint is a whole one.
       if (exists(run + "/model.safetensors")) {
@@ -431,22 +403,20 @@ TEST_CASE("programs: thirty killed runs leave whole checkpoints and go on from t
 }
 
 TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs]") {
-  const Workplace place;
-  require_success(train(place.flags()));
+  const TrainedPlace place;
   for (const char* name : {"/model.safetensors", "/resume.safetensors", "/loss.svg"}) {
     write_bytes(place.run + name + ".tmp", "half");
   }
   require_success(generate({"--checkpoint", place.run, "--tokens", "3"}));
-  require_success(train({"--data", place.data, "--resume", place.run, "--steps", "9"}));
+  require_success(train(place.resume({"--steps", "9"})));
   require_no_leftovers(place.run);
   std::filesystem::rename(place.run + "/model.safetensors", place.run + "/model.safetensors.tmp");
-  require_refusal(generate({"--checkpoint", place.run}), "generate", 1, {place.run + "/model.safetensors: "});
+  require_refusal(generate({"--checkpoint", place.run}), 1, {place.run + "/model.safetensors: "});
 }
 
 TEST_CASE("programs: --resume refuses what would be another run", "[programs]") {
-  const Workplace place;
-  require_success(train(place.flags()));
-  const Arguments resume = {"--data", place.data, "--resume", place.run};
+  const TrainedPlace place;
+  const Arguments resume = place.resume();
   const auto all_files = [&] {
     std::string bytes;
     for (const std::string& name : run_files) bytes += read_bytes(place.run + "/" + name);
@@ -455,41 +425,38 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
   const std::string before = all_files();
   SECTION("another text") {
     write_bytes(place / "other.txt", some_text(2999) + "t");
-    require_refusal(train(with(resume, {"--data", place / "other.txt"})), "train", 1,
+    require_refusal(train(with(resume, {"--data", place / "other.txt"})), 1,
                     {"other.txt: another text", "trained on", "--data"});
     // The same where the run itself remembers the place.
     write_bytes(place.data, some_text(2999) + "t");
-    require_refusal(train({"--resume", place.run}), "train", 1,
-                    {place.data + ": another text", "trained on", "--data"});
+    require_refusal(train({"--resume", place.run}), 1, {place.data + ": another text", "trained on", "--data"});
   }
   SECTION("flags that must not change") {
     const Arguments changes = {"--layers 2",           "--learning-rate 1", "--seed 1", "--preset tiny",
                                "--out " + place / "b", "--tokenizer byte",  "--batch 3"};
     for (const std::string& change : changes) {
-      require_refusal(train(with(resume, words(change))), "train", 2, {words(change)[0] + ": ", "resumed"});
+      require_refusal(train(with(resume, words(change))), 2, {words(change)[0] + ": ", "resumed"});
     }
     CHECK_FALSE(exists(place / "b"));
   }
   SECTION("fewer steps than were made") {
-    require_refusal(train(with(resume, {"--steps", "5"})), "train", 1, {"--steps: ", "6 steps", "found 5"});
+    require_refusal(train(with(resume, {"--steps", "5"})), 1, {"--steps: ", "6 steps", "found 5"});
   }
   SECTION("a folder without a run") {
     std::filesystem::create_directory(place / "empty");
-    require_refusal(train(with(resume, {"--resume", place / "empty"})), "train", 1,
-                    {place / "empty/resume.safetensors: "});
-    require_refusal(train(with(resume, {"--resume", place / "nowhere"})), "train", 1,
-                    {place / "nowhere/resume.safetensors: "});
+    require_refusal(train(with(resume, {"--resume", place / "empty"})), 1, {place / "empty/resume.safetensors: "});
+    require_refusal(train(with(resume, {"--resume", place / "nowhere"})), 1, {place / "nowhere/resume.safetensors: "});
     CHECK_FALSE(exists(place / "nowhere"));
   }
   SECTION("a model in the place of the resume file") {
     std::filesystem::create_directory(place / "wrong");
     std::filesystem::copy(place.run + "/model.safetensors", place / "wrong/resume.safetensors");
-    require_refusal(train(with(resume, {"--resume", place / "wrong"})), "train", 1, {"resume.safetensors: "});
+    require_refusal(train(with(resume, {"--resume", place / "wrong"})), 1, {"resume.safetensors: "});
   }
   SECTION("a log that is none") {
     copy_run(place.run, place / "wrong");
     write_bytes(place / "wrong/log.csv", "something else\n");
-    require_refusal(train(with(resume, {"--resume", place / "wrong"})), "train", 1, {"log.csv: line 1"});
+    require_refusal(train(with(resume, {"--resume", place / "wrong"})), 1, {"log.csv: line 1"});
   }
   CHECK((all_files() == before));
 }
@@ -504,7 +471,7 @@ TEST_CASE("programs: a run knows where its text is, and can be told", "[programs
   // Moved, it is found no more until somebody says where it is.
   std::filesystem::rename(place.data, place / "moved.txt");
   const std::string model = read_bytes(place.run + "/model.safetensors");
-  require_refusal(train({"--resume", place.run, "--steps", "10"}), "train", 1,
+  require_refusal(train({"--resume", place.run, "--steps", "10"}), 1,
                   {place.data + ": ", "No such file", "trained on", "--data"});
   CHECK(read_bytes(place.run + "/model.safetensors") == model);
   require_success(
@@ -514,7 +481,7 @@ TEST_CASE("programs: a run knows where its text is, and can be told", "[programs
   for (const bool older : {true, false}) {
     older ? static_cast<void>(std::filesystem::remove(place.run + "/data.txt"))
           : write_bytes(place.run + "/data.txt", "my notes");
-    require_refusal(train({"--resume", place.run}, {.folder = place / "elsewhere"}), "train", 1,
+    require_refusal(train({"--resume", place.run}, {.folder = place / "elsewhere"}), 1,
                     {"data/tinyshakespeare.txt: ", "trained on", "--data"});
     require_success(train({"--resume", place.run, "--data", place / "moved.txt"}));
     CHECK(read_bytes(place.run + "/data.txt") == (older ? place / "moved.txt" + "\n" : "my notes"));
@@ -527,14 +494,12 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
       place.flags(words("--steps 60 --dropout 0.1 --eval-every 10 --checkpoint-every 20 --log-every 5"));
   require_success(train(with(flags, {"--out", place / "expected"})));
   // Killed after its checkpoint of step 20 or 40.
-  const Outcome killed = train(flags, {.signal = SIGKILL, .signal_at = "step 25/"});
-  REQUIRE((killed.signal == SIGKILL || killed.status == 0));
-  const RunState before = read_run_state(place.run + "/resume.safetensors");
-  const Outcome resumed =
-      train({"--resume", place.run, "--eval-every", "7", "--checkpoint-every", "3", "--log-every", "1"});
-  require_success(resumed);
-  const RunState state = read_run_state(place.run + "/resume.safetensors");
-  const RunState expected = read_run_state(place / "expected/resume.safetensors");
+  train_until_killed(flags, {.signal_at = "step 25/"});
+  const RunState before = state_of(place.run);
+  const Outcome resumed = require_success(
+      train({"--resume", place.run, "--eval-every", "7", "--checkpoint-every", "3", "--log-every", "1"}));
+  const RunState state = state_of(place.run);
+  const RunState expected = state_of(place / "expected");
   CHECK((state.weights == expected.weights));
   CHECK((state.first_moments == expected.first_moments));
   CHECK((state.second_moments == expected.second_moments));
@@ -544,20 +509,19 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(state.training.checkpoint_every == 3);
   CHECK(state.training.log_every == 1);
   if (before.step < 60) {
-    CHECK(resumed.out.find("\nstep " + std::to_string(before.step + 1) + "/60") != std::string::npos);
-    CHECK(resumed.out.find("eval-every 7, eval-tokens 0, checkpoint-every 3, log-every 1\n") != std::string::npos);
+    CHECK(contains(resumed.out, "\nstep " + std::to_string(before.step + 1) + "/60"));
+    CHECK(contains(resumed.out, "evaluation every 7 steps, checkpoint every 3, log every 1"));
   }
   // With a preset, too, which sets them to something else.
   const Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};
   require_success(train(with(preset, {"--eval-every", "3"})));
   require_success(train(with(preset, {"--resume", place / "tiny", "--steps", "2", "--log-every", "9"})));
-  CHECK(read_run_state(place / "tiny/resume.safetensors").training.eval_every == 3);
-  CHECK(read_run_state(place / "tiny/resume.safetensors").training.log_every == 9);
+  CHECK(state_of(place / "tiny").training.eval_every == 3);
+  CHECK(state_of(place / "tiny").training.log_every == 9);
 }
 
 TEST_CASE("programs: a resumed run may be told again what it is", "[programs][heavy]") {
-  const Workplace place;
-  require_success(train(place.flags()));
+  const TrainedPlace place;
   copy_run(place.run, place / "again");
   // The very command line, and numbers written in another way.
   require_success(train(place.flags({"--resume", place.run, "--seed", "1337", "--weight-decay", "1e-1"})));
@@ -565,18 +529,17 @@ TEST_CASE("programs: a resumed run may be told again what it is", "[programs][he
   Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};
   require_success(train(preset));
   require_success(train(with(preset, {"--resume", place / "tiny", "--steps", "2"})));
-  require_refusal(train(with(preset, {"--resume", place / "tiny", "--preset", "baby"})), "train", 2,
+  require_refusal(train(with(preset, {"--resume", place / "tiny", "--preset", "baby"})), 2,
                   {"--preset: ", "resumed", "found baby"});
 }
 
 TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
-  const Workplace place;
-  require_success(train(place.flags()));
+  const TrainedPlace place;
   const std::string log = read_bytes(place.run + "/log.csv");
   {
     const RunLock other(place.run);
-    require_refusal(train(place.flags()), "train", 1, {place.run + ": another run"});
-    require_refusal(train({"--data", place.data, "--resume", place.run}), "train", 1, {place.run + ": another run"});
+    require_refusal(train(place.flags()), 1, {place.run + ": another run"});
+    require_refusal(train(place.resume()), 1, {place.run + ": another run"});
     CHECK(read_bytes(place.run + "/log.csv") == log);
   }
   require_success(train(place.flags()));
@@ -588,24 +551,20 @@ TEST_CASE("programs: killed while it moves another run aside, a run leaves every
   const Arguments flags = place.flags(words("--steps 40 --checkpoint-every 1 --log-every 1 --eval-every 10"));
   const std::string old = place / "old";
   require_success(train(with(flags, {"--out", old, "--seed", "1"})));
-  const auto start = std::chrono::steady_clock::now();
-  require_success(train(with(flags, {"--out", place / "whole", "--seed", "2"})));
-  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double whole = require_success(train(with(flags, {"--out", place / "whole", "--seed", "2"}))).seconds;
   std::mt19937 random(3);
   for (int i = 0; i < 12; ++i) {
     const std::string run = place / ("run" + std::to_string(i));
     copy_run(old, run);
     const double moment = whole * static_cast<double>(random() % 1000) / 1000;
     INFO("killed after " << moment << " of " << whole << " s");
-    const Outcome killed =
-        train(with(flags, {"--out", run, "--seed", "2"}), {.signal = SIGKILL, .signal_after_s = moment});
-    REQUIRE((killed.signal == SIGKILL || killed.status == 0));
+    train_until_killed(with(flags, {"--out", run, "--seed", "2"}), {.signal_after_s = moment});
     const bool moved = exists(run + ".1/log.csv");
     require_equal_runs(moved ? run + ".1" : run, old);
     if (!moved) continue;
     // Whatever is in the new folder is the new run's.
     if (exists(run + "/resume.safetensors")) {
-      CHECK(read_run_state(run + "/resume.safetensors").training.seed == 2);
+      CHECK(state_of(run).training.seed == 2);
       require_success(train({"--resume", run}));
       require_equal_runs(run, place / "whole");
     }
@@ -616,40 +575,27 @@ TEST_CASE("programs: killed while it moves another run aside, a run leaves every
 }
 
 TEST_CASE("programs: a resume file with impossible contents is refused", "[programs]") {
-  const Workplace place;
-  require_success(train(place.flags()));
+  const TrainedPlace place;
   copy_run(place.run, place / "bad");
   const std::string path = place / "bad/resume.safetensors";
-  const auto require_refused = [&](const OpenedFile& file, std::initializer_list<std::string_view> words) {
+  const auto require_refused = [&](const OpenedFile& file, const std::vector<std::string>& words) {
     file.write(path);
     const std::string log = read_bytes(place / "bad/log.csv");
     const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});
-    require_refusal(outcome, "train", 1, {path + ": "});
-    require_refusal(outcome, "train", 1, words);
+    require_refusal(outcome, 1, words + Arguments{path + ": "});
     CHECK(read_bytes(place / "bad/log.csv") == log);
   };
-  const std::pair<std::string, std::vector<std::string>> impossible[] = {{"training.batch", {"0", "99999999"}},
-                                                                         {"training.steps", {"-1", "5"}},
-                                                                         {"training.dropout", {"1.5", "nan"}},
-                                                                         {"training.learning_rate", {"inf"}},
-                                                                         {"training.beta1", {"1"}},
-                                                                         {"training.seed", {"x"}},
-                                                                         {"training.eval_every", {"-1"}},
-                                                                         {"step", {"-3", "4000000000", "5"}},
-                                                                         {"best_step", {"7"}},
-                                                                         {"best_loss", {"nan"}},
-                                                                         {"last_loss", {"none"}},
-                                                                         {"layers", {"2"}},
-                                                                         {"tokenizer", {"byte"}},
-                                                                         {"vocabulary", {"abc"}}};
   OpenedFile file(place.run + "/resume.safetensors");
-  for (const auto& [key, values] : impossible) {
-    for (const std::string& value : values) {
-      DYNAMIC_SECTION(key << " = " << value) {
-        REQUIRE(file.metadata.count(key) == 1);
-        file.metadata[key] = value;
-        require_refused(file, {});
-      }
+  for (const std::string& change :
+       words("training.batch=0 training.batch=99999999 training.steps=-1 training.steps=5 training.dropout=1.5 "
+             "training.dropout=nan training.learning_rate=inf training.beta1=1 training.seed=x training.eval_every=-1 "
+             "step=-3 step=4000000000 step=5 best_step=7 best_loss=nan last_loss=none layers=2 tokenizer=byte "
+             "vocabulary=abc")) {
+    const std::string key = change.substr(0, change.find('=')), value = change.substr(key.size() + 1);
+    DYNAMIC_SECTION(key << " = " << value) {
+      REQUIRE(file.metadata.count(key) == 1);
+      file.metadata[key] = value;
+      require_refused(file, {});
     }
   }
   for (const auto& [key, value] : {std::pair{"best_tokens", "-1"}, {"pending_gradient_norm", "nan"}}) {
@@ -676,7 +622,7 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
     file.metadata["vocabulary"].back() = '~';
     file.write(path);
     const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});
-    require_refusal(outcome, "train", 1, {"not one of the", "characters of the vocabulary"});
+    require_refusal(outcome, 1, {"not one of the", "characters of the vocabulary"});
   }
 }
 
@@ -687,7 +633,7 @@ TEST_CASE("programs: rows of the log behind the checkpoint are cut on resume", "
   copy_run(place / "expected", place.run);
   std::string log = read_bytes(place.run + "/log.csv");
   write_bytes(place.run + "/log.csv", log + "32,1.5,,0.1,1,100\n34,1.25,1.5,0.1,1,100\n36,1.");
-  require_success(train({"--data", place.data, "--resume", place.run}));
+  require_success(train(place.resume()));
   require_equal_runs(place.run, place / "expected");
 }
 
@@ -702,13 +648,11 @@ TEST_CASE("programs: beside a log that is not its own a resumed run begins a new
   SECTION("the log of another run") { write_bytes(log, read_bytes(place / "other/log.csv")); }
   SECTION("a log with a row missing") { write_bytes(log, own.substr(0, own.rfind('\n', own.size() - 2) + 1)); }
   SECTION("no log") { std::filesystem::remove(log); }
-  const Outcome resumed = train({"--data", place.data, "--resume", place.run, "--steps", "34"});
-  require_success(resumed);
-  CHECK(resumed.out.find(message) != std::string::npos);
+  const Outcome resumed = require_success(train(place.resume({"--steps", "34"})));
+  CHECK(contains(resumed.out, message));
   CHECK(whole_match(read_bytes(log), header + "32,[^\n]*\n34,[^\n]*\n").size() == 1);
   // From here on it is the run's own.
-  CHECK(read_run_state(place.run + "/resume.safetensors").log_position.starts_with("2 rows, "));
-  const Outcome again = train({"--data", place.data, "--resume", place.run, "--steps", "36"});
-  require_success(again);
-  CHECK(again.out.find("not the log of this run") == std::string::npos);
+  CHECK(state_of(place.run).log_position.starts_with("2 rows, "));
+  const Outcome again = require_success(train(place.resume({"--steps", "36"})));
+  CHECK_FALSE(contains(again.out, "not the log of this run"));
 }

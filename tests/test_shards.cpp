@@ -9,10 +9,10 @@
 
 #include "base/random.hpp"
 #include "network/devices.hpp"
-#include "network/initial_weights.hpp"
-#include "network/model.hpp"
 #include "settings/schedule.hpp"
 #include "tests/heard_sums.hpp"
+#include "tests/model_case.hpp"
+#include "tests/near.hpp"
 #include "tests/network_case.hpp"
 #include "tests/program.hpp"
 
@@ -29,17 +29,9 @@ Array<T> tree_of(const std::vector<Array<T>>& shards, std::size_t first, std::si
   return sum;
 }
 
-template <class T>
-Array<T> copied(const T* values, Index count) {
-  Array<T> copy;
-  for (Index i = 0; i < count; ++i) copy.push_back(values[i]);
-  return copy;
-}
-
 TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gpu]") {
   const NetworkCase network = network_case("additive");
-  for_each_device(2, [&](auto& device, const std::string& name) {
-    using Device = std::decay_t<decltype(device)>;
+  for_each_device(2, [&]<class Device>(Device& device, const std::string& name) {
     for (const Index shards : {1, 2, 4, 8, 16}) {
       INFO(name << ", " << shards << " shards");
       Network<Device, float> net(device, network.config, {.B = 1, .C = 1, .training = true, .shards = shards});
@@ -97,7 +89,7 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
     net.loss(batch, network.label_smoothing, pass);
     net.backward(batch, network.label_smoothing, pass);
   }
-  return copied(net.weights().gradients(), net.weights().count());
+  return Array<T>(net.weights().gradients(), net.weights().gradients() + net.weights().count());
 }
 
 // Every mixer with all its dropouts: a mask that began anew in each shard would be another gradient, and so would a
@@ -138,7 +130,7 @@ TEST_CASE("shards: backward tells once of every weight, when its gradient is com
       };
       built.backward();
       CHECK(weights == count);
-      CHECK((told == copied(built.net.weights().gradients(), count)));
+      CHECK((told == built.copy_of(built.net.weights().gradients())));
       CHECK((pieces > 2) == (channels == 96));
     }
   }
@@ -147,10 +139,14 @@ TEST_CASE("shards: backward tells once of every weight, when its gradient is com
 constexpr Index B = 8, C = 7;
 
 ModelConfig odd_model() {
-  ModelConfig config{.layers = 2, .channels = 9, .heads = 3, .context = C, .vocabulary = 11, .mixer = "additive,dot"};
-  config.conv_kernel = 2;
-  config.conv_groups = 3;
-  return config;
+  return {.layers = 2,
+          .channels = 9,
+          .heads = 3,
+          .context = C,
+          .vocabulary = 11,
+          .mixer = "additive,dot",
+          .conv_kernel = 2,
+          .conv_groups = 3};
 }
 TrainingConfig odd_training(Index shards) {
   return {.batch = B,
@@ -174,19 +170,14 @@ Batch batch_of(Index step) {
 }
 
 std::unique_ptr<Model> model_in_shards(Index shards, const std::string& device = "cpu", Index threads = 1) {
-  const ModelConfig config = odd_model();
-  const TrainingConfig training = odd_training(shards);
-  auto model = make_model({.device = device, .threads = threads}, config, training_extent(config, training, false),
-                          training.dropout);
-  model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.1, 1));
-  return model;
+  return new_model({.device = device, .threads = threads}, odd_model(), odd_training(shards), 0.1);
 }
 
 // A step made anew: every shard in a network of its own, the sums by recursion on the host.
 template <class Device>
 struct Recomputed {
   explicit Recomputed(Index shards) : device(1), shards_(shards), net(device, odd_model(), extent()) {
-    net.weights().write(initial_weights(parameter_table(odd_model()), odd_model(), 0.1, 1));
+    net.weights().write(some_weights(odd_model(), 0.1));
   }
   Model::StepResult step(const Batch& batch, Index step) {
     const TrainingConfig training = odd_training(shards_);
@@ -207,7 +198,7 @@ struct Recomputed {
       const auto loss = part.loss(shard_batch, training.label_smoothing, pass);
       losses.push_back({static_cast<double>(*loss.mean) * static_cast<double>(*loss.count)});
       part.backward(shard_batch, training.label_smoothing, pass);
-      gradients.push_back(copied(part.weights().gradients(), part.weights().count()));
+      gradients.emplace_back(part.weights().gradients(), part.weights().gradients() + part.weights().count());
     }
     const Array<float> gradient = tree_of(gradients, 0, gradients.size());
     device.copy(net.weights().gradients(), gradient.data(), net.weights().count());
@@ -223,20 +214,19 @@ struct Recomputed {
 };
 
 TEST_CASE("shards: losses and weights are those of an independent computation, bit by bit", "[shards]") {
-  const std::size_t shards_of[] = {1, 2, 4, 8};
   std::vector<std::vector<float>> weights;
-  for (const std::size_t shards : shards_of) {
+  for (const Index shards : {1, 2, 4, 8}) {
     CAPTURE(shards);
     with_device_type<false>({.device = "cpu"}, "float", [&]<class Device, class T>() {
       if constexpr (std::is_constructible_v<Device, Index>) {
-        Recomputed<Device> expected(static_cast<Index>(shards));
-        const auto one_thread = model_in_shards(static_cast<Index>(shards));
-        const auto three_threads = model_in_shards(static_cast<Index>(shards), "cpu", 3);
+        Recomputed<Device> expected(shards);
+        const auto one_thread = model_in_shards(shards);
+        const auto three_threads = model_in_shards(shards, "cpu", 3);
         for (Index step = 0; step < 5; ++step) {
           const Batch batch = batch_of(step);
           const Model::StepResult wanted = expected.step(batch, step);
           for (Model* model : {one_thread.get(), three_threads.get()}) {
-            const Model::StepResult got = model->train_step(batch, odd_training(static_cast<Index>(shards)), step);
+            const Model::StepResult got = model->train_step(batch, odd_training(shards), step);
             CHECK(got.loss == wanted.loss);
             CHECK(got.gradient_norm == wanted.gradient_norm);
           }
@@ -251,12 +241,7 @@ TEST_CASE("shards: losses and weights are those of an independent computation, b
   REQUIRE(weights.size() == 4);
   for (std::size_t s = 1; s < weights.size(); ++s) {
     CHECK((weights[s] != weights[0]));
-    double furthest = 0;
-    for (std::size_t i = 0; i < weights[s].size(); ++i) {
-      const double distance = std::abs(weights[s][i] - weights[0][i]);
-      furthest = distance <= furthest ? furthest : distance;  // a NaN stays
-    }
-    CHECK_FALSE(!(furthest <= 1e-3));
+    CHECK_FALSE(!(distance(weights[s], weights[0]) <= 1e-3));
   }
 }
 
@@ -317,9 +302,8 @@ const Arguments sharded = words(
 TEST_CASE("programs: a run in shards goes on as if nothing had been, on any threads", "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(sharded), {"--shards", "4"});
-  const Outcome whole = train(flags);
-  require_success(whole);
-  CHECK(whole.out.find("batch 8, shards 4, ") != std::string::npos);
+  const Outcome whole = require_success(train(flags));
+  CHECK(contains(whole.out, "8 x 7 tokens, in 4 shards, adamw"));
   const std::string middle = place / "middle";
   const Outcome first = train(with(flags, {"--out", middle}), {.signal = SIGTERM, .signal_at = "step 20/"});
   REQUIRE(first.status == 143);
@@ -328,7 +312,7 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
   // Without shards the roundings are others.
   const std::string other = place / "other";
   require_success(train(with(flags, {"--out", other, "--shards", "1"})));
-  CHECK((read_bytes(other + "/model.safetensors") != read_bytes(place.run + "/model.safetensors")));
+  CHECK_FALSE(same_model(other, place.run));
 }
 
 TEST_CASE("programs: shards are a power of two that divides the batch, the same for all of a run",
@@ -337,13 +321,13 @@ TEST_CASE("programs: shards are a power of two that divides the batch, the same 
   const Arguments flags = place.flags(sharded);
   for (const char* shards : {"3", "0", "-2", "16", "131072", "two"}) {
     INFO(shards);
-    require_refusal(train(with(flags, {"--shards", shards})), "train", 2, {"--shards", "expected"});
+    require_refusal(train(with(flags, {"--shards", shards})), 2, {"--shards", "expected"});
     CHECK_FALSE(exists(place.run));
   }
-  require_refusal(train(with(flags, {"--batch", "6", "--shards", "4"})), "train", 2,
+  require_refusal(train(with(flags, {"--batch", "6", "--shards", "4"})), 2,
                   {"--shards: expected a power of two that divides the 6 sequences of --batch, found 4"});
   require_success(train(with(flags, {"--batch", "6", "--shards", "2"})));
-  require_refusal(train({"--data", place.data, "--resume", place.run, "--shards", "1"}), "train", 2,
+  require_refusal(train(place.resume({"--shards", "1"})), 2,
                   {"--shards: cannot change in a resumed run, expected 2, found 1"});
 }
 

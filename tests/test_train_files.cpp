@@ -3,10 +3,10 @@
 
 #include <filesystem>
 #include <map>
-#include <sstream>
 #include <string>
 
 #include "catch.hpp"
+#include "lines.hpp"
 #include "program.hpp"
 #include "runs/checkpoint.hpp"
 
@@ -27,7 +27,7 @@ TEST_CASE("programs: the same run writes the same bytes, with any number of thre
   require_success(train(with(flags, {"--out", place / "less", "--recompute", "1"})));
   require_equal_runs(place / "less", place / "run0");
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
-  CHECK((read_bytes(place / "other/model.safetensors") != read_bytes(place / "run0/model.safetensors")));
+  CHECK_FALSE(same_model(place / "other", place / "run0"));
   // The sample is what generate makes of the model, with the run's seed.
   const Outcome sample = generate({"--checkpoint", place / "other", "--tokens", "1000", "--seed", "2"});
   CHECK(sample.out == read_bytes(place / "other/sample.txt") + "\n");
@@ -38,22 +38,22 @@ TEST_CASE("programs: a run folder that cannot be written is refused before train
   SECTION("a file in its place") {
     write_bytes(place.run, "x");
     const Outcome outcome = train(place.flags());
-    require_refusal(outcome, "train", 1, {place.run + ": ", "Not a directory"});
+    require_refusal(outcome, 1, {place.run + ": ", "Not a directory"});
     CHECK(read_bytes(place.run) == "x");
   }
   SECTION("a file on the way to it") {
     write_bytes(place / "file", "x");
-    require_refusal(train(place.flags({"--out", place / "file/run"})), "train", 1, {"file/run: ", "Not a directory"});
+    require_refusal(train(place.flags({"--out", place / "file/run"})), 1, {"file/run: ", "Not a directory"});
   }
   SECTION("a place where nothing can be made") {
-    require_refusal(train(place.flags({"--out", "/proc/abh_run"})), "train", 1, {"/proc/abh_run: "});
+    require_refusal(train(place.flags({"--out", "/proc/abh_run"})), 1, {"/proc/abh_run: "});
   }
   for (const std::string& name : run_files) {
     DYNAMIC_SECTION("a folder in the place of " << name) {
       std::filesystem::create_directories(place.run + "/" + name);
       const Outcome outcome = train(place.flags({"--log-every", "1"}));
-      require_refusal(outcome, "train", 1, {place.run + "/" + name + ": ", "directory"});
-      CHECK(outcome.out.find("step 1/") == std::string::npos);
+      require_refusal(outcome, 1, {place.run + "/" + name + ": ", "directory"});
+      CHECK_FALSE(contains(outcome.out, "step 1/"));
       CHECK(std::distance(std::filesystem::directory_iterator(place.run), {}) == 1);
     }
   }
@@ -70,9 +70,8 @@ TEST_CASE("programs: a new run moves the old one aside, or drops it when told to
   };
   const auto lines_about_the_folder = [&](const Outcome& outcome) {
     require_success(outcome);
-    std::istringstream lines(outcome.out);
     std::string found;
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : lines_of(outcome.out)) {
       if (line.starts_with(place.run)) found += line + "\n";
     }
     return found;
@@ -89,9 +88,9 @@ TEST_CASE("programs: a new run moves the old one aside, or drops it when told to
         place.run + ": the run in this folder was dropped\n");
   require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
   // What is refused for another reason leaves everything where it is.
-  require_refusal(train(with(seeded("5"), {"--data", place / "nowhere"})), "train", 1, {"nowhere"});
-  require_refusal(train(with(seeded("5"), {"--channels", "200000", "--layers", "100"})), "train", 1, {"memory"});
-  require_refusal(train(seeded("5"), {.folder = place.run}), "train", 1, {place.run, "moved aside", "current folder"});
+  require_refusal(train(with(seeded("5"), {"--data", place / "nowhere"})), 1, {"nowhere"});
+  require_refusal(train(with(seeded("5"), {"--channels", "200000", "--layers", "100"})), 1, {"memory"});
+  require_refusal(train(seeded("5"), {.folder = place.run}), 1, {place.run, "moved aside", "current folder"});
   require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
   CHECK(place.entries() == 4);  // the text and three runs
   // The one that was moved goes on where it is.
@@ -101,8 +100,7 @@ TEST_CASE("programs: a new run moves the old one aside, or drops it when told to
 }
 
 TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "[programs]") {
-  const Workplace place;
-  require_success(train(place.flags()));
+  const TrainedPlace place;
   const std::string model = read_bytes(place.run + "/model.safetensors");
   const std::string resume = read_bytes(place.run + "/resume.safetensors");
   const Arguments go_on = {"--data", place.data, "--resume", place.run, "--steps", "40"};
@@ -110,8 +108,8 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
        {rlim_t{100}, static_cast<rlim_t>(model.size() / 2), static_cast<rlim_t>(model.size() + 8000)}) {
     INFO("largest file " << limit);
     const Outcome outcome = train(go_on, {.largest_file = limit});
-    require_refusal(outcome, "train", 1, {place.run + "/", "File too large"});
-    CHECK(outcome.out.find("final: ") == std::string::npos);
+    require_refusal(outcome, 1, {place.run + "/", "File too large"});
+    CHECK_FALSE(contains(outcome.out, "final: "));
     CHECK((read_bytes(place.run + "/resume.safetensors") == resume));
     // The model comes first, so that there is one wherever there is a state to go on from.
     CHECK((read_bytes(place.run + "/model.safetensors") == model) == (limit < model.size()));
@@ -119,8 +117,7 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
     require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
   }
   require_success(train(with(go_on, {"--threads", "2"})));
-  const Workplace other;
-  require_success(train(other.flags()));
+  const TrainedPlace other;
   require_success(train(with(go_on, {"--resume", other.run})));
   require_equal_runs(place.run, other.run);
 }
@@ -133,15 +130,15 @@ TEST_CASE("programs: a loss that is no number stops the run at a step that is na
       const Outcome outcome = train(place.flags(
           words(changes + " --learning-rate 1e6 --clip 0 --warmup 20 --steps 400 --checkpoint-every 1 --eval-every " +
                 eval_every)));
-      require_refusal(outcome, "train", 1, {"not finite", " step ", "checkpoint"});
-      CHECK(outcome.out.find("final: ") == std::string::npos);
+      require_refusal(outcome, 1, {"not finite", " step ", "checkpoint"});
+      CHECK_FALSE(contains(outcome.out, "final: "));
       require_no_leftovers(place.run);
       require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
       // Going on meets the same end, and the checkpoint still stays.
       const std::string model = read_bytes(place.run + "/model.safetensors");
       const std::string message = outcome.err;
-      const Outcome again = train({"--data", place.data, "--resume", place.run});
-      require_refusal(again, "train", 1, {message});
+      const Outcome again = train(place.resume());
+      require_refusal(again, 1, {message});
       CHECK((read_bytes(place.run + "/model.safetensors") == model));
     }
   }

@@ -1,13 +1,11 @@
 // train --weight-average as its users meet it.
 
-#include <algorithm>
-#include <cmath>
 #include <csignal>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "near.hpp"
 #include "program.hpp"
 #include "runs/checkpoint.hpp"
 
@@ -23,12 +21,10 @@ const Arguments rising = words("--warmup 1000000 --learning-rate 3000 --mixer ad
 TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--steps 30 --eval-every 7 --log-every 5"));
-  const Outcome without = train(with(flags, {"--out", place / "without"}));
-  require_success(without);
-  CHECK(without.out.find(", weight-average 0,") != std::string::npos);
-  const Outcome outcome = train(with(flags, {"--weight-average", "1"}));
-  require_success(outcome);
-  CHECK(outcome.out.find(", weight-average 1,") != std::string::npos);
+  const Outcome without = require_success(train(with(flags, {"--out", place / "without"})));
+  CHECK_FALSE(contains(without.out, "weight average"));
+  const Outcome outcome = require_success(train(with(flags, {"--weight-average", "1"})));
+  CHECK(contains(outcome.out, ", weight average 1,"));
   for (const char* name : {"/model.safetensors", "/loss.svg", "/sample.txt"}) {
     INFO(name);
     CHECK((read_bytes(place.run + name) == read_bytes(place / "without" + name)));
@@ -37,9 +33,8 @@ TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", 
 
   // Another average makes another model of the same weights.
   require_success(train(with(flags, {"--out", place / "other", "--weight-average", "5"})));
-  CHECK((read_bytes(place / "other/model.safetensors") != read_bytes(place.run + "/model.safetensors")));
-  CHECK((read_run_state(place / "other/resume.safetensors").weights ==
-         read_run_state(place / "without/resume.safetensors").weights));
+  CHECK_FALSE(same_model(place / "other", place.run));
+  CHECK((state_of(place / "other").weights == state_of(place / "without").weights));
 }
 
 TEST_CASE("programs: a long --weight-average is the mean of the weights of all steps", "[programs][heavy]") {
@@ -54,28 +49,22 @@ TEST_CASE("programs: a long --weight-average is the mean of the weights of all s
     for (std::size_t i = 0; i < weights.size(); ++i) mean[i] += static_cast<double>(weights[i]) / steps;
   }
   const std::string last = place / std::to_string(steps);
-  const RunState state = read_run_state(last + "/resume.safetensors");
-  const Checkpoint model = read_checkpoint(last + "/model.safetensors");
+  const RunState state = state_of(last);
+  const Checkpoint model = model_of(last);
   CHECK((model.weights == state.average));
-  double error = 0, moved = 0;
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(model.weights[i]) - mean[i]);
-    if (!(difference <= error)) error = difference;
-    moved = std::max(moved, std::abs(static_cast<double>(state.weights[i]) - mean[i]));
-  }
-  CHECK_FALSE(!(error <= 1e-6));
-  CHECK(moved > 1e-3);
+  CHECK_FALSE(!(distance(model.weights, mean) <= 1e-6));
+  CHECK(distance(state.weights, mean) > 1e-3);
 
   // Its loss, by a run that begins there and makes no step; which has an average, too: of no step, its own weights.
   require_success(train({"--init-from", last, "--data", place.data, "--out", place / "same", "--steps", "0", "--batch",
                          "2", "--weight-average", "4"}));
-  const Checkpoint same = read_checkpoint(place / "same/model.safetensors");
+  const Checkpoint same = model_of(place / "same");
   CHECK((same.weights == model.weights));
   CHECK(same.validation_loss == model.validation_loss);
   // After one step nothing is left of them in the average.
   require_success(train({"--init-from", last, "--data", place.data, "--out", place / "on", "--steps", "1", "--batch",
                          "2", "--weight-average", "4"}));
-  const RunState on = read_run_state(place / "on/resume.safetensors");
+  const RunState on = state_of(place / "on");
   CHECK((on.weights != model.weights));
   CHECK((on.average == on.weights));
 }
@@ -88,8 +77,8 @@ TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing h
   const Outcome stopped = train(flags, {.signal = SIGTERM, .signal_at = "step 20/"});
   REQUIRE(stopped.status == 143);
   // Before the first evaluation the model is the average of now.
-  const RunState state = read_run_state(place.run + "/resume.safetensors");
-  if (state.step < 400) CHECK((read_checkpoint(place.run + "/model.safetensors").weights == state.average));
+  const RunState state = state_of(place.run);
+  if (state.step < 400) CHECK((model_of(place.run).weights == state.average));
   CHECK((state.average != state.weights));
 
   // Nothing may be missing, and nobody may think again.
@@ -97,8 +86,8 @@ TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing h
   std::erase_if(file.tensors, [](const auto& tensor) { return tensor.name == "average.embedding.token_vd"; });
   copy_run(place.run, place / "bad");
   file.write(place / "bad/resume.safetensors");
-  require_refusal(train({"--resume", place / "bad"}), "train", 1, {"resume.safetensors", "average.embedding.token_vd"});
-  require_refusal(train({"--resume", place.run, "--weight-average", "51"}), "train", 2,
+  require_refusal(train({"--resume", place / "bad"}), 1, {"resume.safetensors", "average.embedding.token_vd"});
+  require_refusal(train({"--resume", place.run, "--weight-average", "51"}), 2,
                   {"--weight-average", "expected 50, found 51"});
 
   require_success(train({"--resume", place.run}));
