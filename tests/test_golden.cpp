@@ -11,6 +11,8 @@
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
 #include "folder.hpp"
+#include "lines.hpp"
+#include "settings.hpp"
 
 namespace abh {
 
@@ -21,17 +23,14 @@ namespace {
 
 // The content of a golden file, to be changed by a test before it is written.
 struct Content {
-  struct Reals {
+  template <class Number>
+  struct Tensor {
     std::vector<Index> shape;
-    std::vector<double> values;
-  };
-  struct Tokens {
-    std::vector<Index> shape;
-    std::vector<Token> values;
+    std::vector<Number> values;
   };
   std::map<std::string, std::string> metadata;
-  std::map<std::string, Reals> reals;
-  std::map<std::string, Tokens> tokens;
+  std::map<std::string, Tensor<double>> reals;
+  std::map<std::string, Tensor<Token>> tokens;
 
   void write(const std::string& path) const {
     std::vector<SafetensorsOutput> tensors;
@@ -70,7 +69,7 @@ Run run_golden_on(const Content& content, std::vector<std::string> flags = {}) {
 // y = x W^T + b with numbers that a reader can check.
 Content linear_by_hand() {
   Content content;
-  content.metadata = {{"case", "linear"}};
+  content.metadata = settings("case=linear");
   content.reals = {{"input.x_bci", {{1, 1, 2}, {2, 3}}},
                    {"weight.weight_oi", {{2, 2}, {1, 10, 100, 1000}}},
                    {"weight.bias_o", {{2}, {0.5, -0.5}}},
@@ -120,7 +119,7 @@ const std::string in_and_out = "input.x_bcd grad_output.y_bcd ";
 
 Content additive_inputs() {
   Content content =
-      inputs({{"case", "additive_attention"}, {"heads", "2"}, {"values", "own"}, {"projection", "1"}, {"window", "3"}},
+      inputs(settings("case=additive_attention heads=2 values=own projection=1 window=3"),
              {{'b', 2}, {'c', 5}, {'d', 6}, {'n', 2}, {'k', 3}},
              in_and_out +
                  "weight.norm_weight_d weight.norm_bias_d weight.query_dd weight.key_dd weight.value_dd weight.mix_dd "
@@ -130,8 +129,7 @@ Content additive_inputs() {
 }
 
 Content dot_inputs() {
-  return inputs({{"case", "dot_product_attention"}, {"heads", "2"}, {"causal", "0"}},
-                {{'b', 1}, {'c', 4}, {'d', 5}, {'h', 6}},
+  return inputs(settings("case=dot_product_attention heads=2 causal=0"), {{'b', 1}, {'c', 4}, {'d', 5}, {'h', 6}},
                 in_and_out + "weight.query_hd weight.key_hd weight.value_hd weight.output_dh weight.value_bias_h");
 }
 
@@ -149,14 +147,8 @@ Content network_inputs() {
     names += block + "conv.weight_dgj" + block + "ffn.up_fd" + block + "ffn.down_df";
   }
   Content content = inputs(
-      {{"case", "language_model"},
-       {"layers", "2"},
-       {"mixer", "metric,additive"},
-       {"heads", "2"},
-       {"window", "0,2"},
-       {"conv_kernel", "3"},
-       {"conv_groups", "2"},
-       {"label_smoothing", "0.1"}},
+      settings("case=language_model layers=2 mixer=metric,additive heads=2 window=0,2 conv_kernel=3 conv_groups=2 "
+               "label_smoothing=0.1"),
       {{'v', 7}, {'c', 5}, {'d', 4}, {'h', 6}, {'n', 2}, {'l', 6}, {'k', 2}, {'g', 2}, {'j', 3}, {'f', 16}}, names);
   content.tokens["input.tokens_bc"] = {{2, 4}, {0, 1, 2, 3, 6, 5, 4, 0}};
   content.tokens["input.targets_bc"] = {{2, 4}, {1, 2, 3, -100, 5, 4, 0, 6}};
@@ -179,17 +171,16 @@ std::vector<Content> every_case() {
   for (const char* form : {"erf", "tanh"}) {
     add(inputs({{"case", "gelu"}, {"form", form}}, {{'b', 2}, {'c', 3}, {'d', 4}}, in_and_out));
   }
-  add(inputs({{"case", "layernorm"}}, {{'b', 2}, {'c', 3}, {'d', 5}}, in_and_out + "weight.weight_d weight.bias_d"));
-  Content loss = inputs({{"case", "cross_entropy"}, {"label_smoothing", "0.1"}}, {{'b', 1}, {'c', 4}, {'v', 5}},
-                        "input.logits_bcv");
+  add(inputs(settings("case=layernorm"), {{'b', 2}, {'c', 3}, {'d', 5}}, in_and_out + "weight.weight_d weight.bias_d"));
+  Content loss =
+      inputs(settings("case=cross_entropy label_smoothing=0.1"), {{'b', 1}, {'c', 4}, {'v', 5}}, "input.logits_bcv");
   loss.tokens["input.targets_bc"] = {{1, 4}, {4, 0, -100, 2}};
   add(loss);
-  add(inputs({{"case", "causal_conv"}, {"groups", "2"}, {"kernel", "3"}},
-             {{'b', 2}, {'c', 4}, {'d', 6}, {'g', 3}, {'j', 3}},
+  add(inputs(settings("case=causal_conv groups=2 kernel=3"), {{'b', 2}, {'c', 4}, {'d', 6}, {'g', 3}, {'j', 3}},
              in_and_out + "weight.norm_weight_d weight.norm_bias_d weight.weight_dgj"));
-  add(inputs({{"case", "ffn"}}, {{'b', 2}, {'c', 4}, {'d', 3}, {'f', 7}},
+  add(inputs(settings("case=ffn"), {{'b', 2}, {'c', 4}, {'d', 3}, {'f', 7}},
              in_and_out + "weight.norm_weight_d weight.norm_bias_d weight.up_fd weight.up_bias_f weight.down_df"));
-  Content pooling = inputs({{"case", "additive_pooling"}, {"window", "2"}}, {{'b', 2}, {'n', 3}, {'c', 5}, {'k', 2}},
+  Content pooling = inputs(settings("case=additive_pooling window=2"), {{'b', 2}, {'n', 3}, {'c', 5}, {'k', 2}},
                            "input.a_bnc input.x_bnck grad_output.g_bnck");
   pooling.tokens["input.mask_bc"] = {{2, 5}, {0, 1, 1, 0, 1, 1, 0, 0, 0, 1}};
   add(pooling);
@@ -197,9 +188,9 @@ std::vector<Content> every_case() {
   pooling.reals["input.slope_n"] = {{3}, {0, 0.25, 3}};
   add(pooling);
   pooling.reals.erase("input.slope_n");
-  pooling.metadata = {{"case", "additive_pooling"}, {"causal", "0"}};
+  pooling.metadata = settings("case=additive_pooling causal=0");
   add(pooling);
-  Content chunk = inputs({{"case", "additive_pooling_chunk"}}, {{'b', 2}, {'n', 3}, {'c', 4}, {'k', 2}},
+  Content chunk = inputs(settings("case=additive_pooling_chunk"), {{'b', 2}, {'n', 3}, {'c', 4}, {'k', 2}},
                          "input.a_bnc input.x_bnck input.zeta_bn input.average_bnk grad_output.g_bnck "
                          "grad_output.zeta_bn grad_output.average_bnk");
   add(chunk);
@@ -223,6 +214,19 @@ std::vector<Content> every_case() {
   return contents;
 }
 
+// On both CPU devices and in both types the file passes.
+void check_passes_everywhere(const Content& content) {
+  INFO(content.metadata.at("case"));
+  for (const std::string device : {"cpu", "plain"}) {
+    for (const std::string type : {"double", "float"}) {
+      const Run run = run_golden_on(content, {"--device", device, "--type", type});
+      INFO(run.out << run.err);
+      CHECK(run.status == 0);
+      CHECK(contains(run.out, ", " + device + ", " + type + ": "));
+    }
+  }
+}
+
 bool is_compared(const std::string& name) {
   return name.starts_with("output.") || name.starts_with("grad_input.") || name.starts_with("grad_weight.");
 }
@@ -242,13 +246,7 @@ TEST_CASE("activations are compared in the order of computation, and the first t
   const Content contents[] = {network, with_activations(additive_inputs()), with_activations(dot_inputs())};
   for (const Content& content : contents) {
     INFO(content.metadata.at("case"));
-    for (const std::string device : {"cpu", "plain"}) {
-      for (const std::string type : {"double", "float"}) {
-        const Run run = run_golden_on(content, {"--device", device, "--type", type});
-        INFO(run.out << run.err);
-        CHECK(run.status == 0);
-      }
-    }
+    check_passes_everywhere(content);
     for (const auto& [tensor, reals] : content.reals) {
       if (!tensor.starts_with("activation.")) continue;
       CAPTURE(tensor);
@@ -257,7 +255,7 @@ TEST_CASE("activations are compared in the order of computation, and the first t
       changed.reals[tensor].values[reals.values.size() / 2] += 1e-3;
       const Run run = run_golden_on(changed);
       CHECK(run.status == 1);
-      CHECK(run.out.find(", the first " + tensor + ": FAIL\n") != std::string::npos);
+      CHECK(contains(run.out, ", the first " + tensor + ": FAIL\n"));
     }
   }
   for (const char* shown :
@@ -271,7 +269,7 @@ TEST_CASE("activations are compared in the order of computation, and the first t
   for (double& weight : other.reals["weight.blocks.1.mixer.key_dd"].values) weight *= 1.5;
   const Run run = run_golden_on(other);
   CHECK(run.status == 1);
-  CHECK(run.out.find(", the first activation.blocks.1.mixer.k_bcd: FAIL\n") != std::string::npos);
+  CHECK(contains(run.out, ", the first activation.blocks.1.mixer.k_bcd: FAIL\n"));
   // What nobody shows.
   other = network;
   other.reals["activation.blocks.2.mixer.q_bcd"] = network.reals.at("activation.x_bcd");
@@ -286,13 +284,12 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
   const Run run = run_golden_on(linear_by_hand());
   CHECK(run.status == 0);
   CHECK(run.err.empty());
-  CHECK(run.out.find("output.y_bco           [1, 1, 2]  0.0e+00  ok\n") != std::string::npos);
-  CHECK(run.out.find("x.safetensors: linear, cpu, double: 4 of 4 tensors within 1e-10, worst 0.0e+00: ok\n") !=
-        std::string::npos);
+  CHECK(contains(run.out, "output.y_bco           [1, 1, 2]  0.0e+00  ok\n"));
+  CHECK(contains(run.out, "x.safetensors: linear, cpu, double: 4 of 4 tensors within 1e-10, worst 0.0e+00: ok\n"));
 
   // Equal logits make the pooling a running mean; a masked position is passed over, and the first then sees nothing.
   Content pooling;
-  pooling.metadata = {{"case", "additive_pooling"}};
+  pooling.metadata = settings("case=additive_pooling");
   pooling.reals = {{"input.a_bnc", {{2, 1, 3}, {5, 5, 5, -300, -300, -300}}},
                    {"input.x_bnck", {{2, 1, 3, 1}, {2, 4, 9, 2, 4, 9}}},
                    {"output.g_bnck", {{2, 1, 3, 1}, {2, 3, 5, 0, 4, 6.5}}}};
@@ -313,7 +310,7 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
   // of three heads as the formula or the authors' program has them.
   const std::vector<double> unit = {1, 0, 0, 0, 1, 0, 0, 0, 1}, none(9);
   Content alibi;
-  alibi.metadata = {{"case", "dot_product_attention"}, {"heads", "3"}, {"positions", "alibi"}};
+  alibi.metadata = settings("case=dot_product_attention heads=3 positions=alibi");
   alibi.reals = {{"input.x_bcd", {{1, 2, 3}, {1, 1, 1, 0, 0, 0}}},
                  {"weight.query_hd", {{3, 3}, none}},
                  {"weight.key_hd", {{3, 3}, none}},
@@ -336,7 +333,7 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
 
   // Three positions of weight 1 with an average of 2 have gone before.
   Content chunk;
-  chunk.metadata = {{"case", "additive_pooling_chunk"}};
+  chunk.metadata = settings("case=additive_pooling_chunk");
   chunk.reals = {{"input.zeta_bn", {{1, 1}, {std::log(3)}}}, {"input.average_bnk", {{1, 1, 1}, {2}}},
                  {"input.a_bnc", {{1, 1, 2}, {0, 0}}},       {"input.x_bnck", {{1, 1, 2, 1}, {6, 8}}},
                  {"output.g_bnck", {{1, 1, 2, 1}, {3, 4}}},  {"output.zeta_bn", {{1, 1}, {std::log(5)}}},
@@ -346,17 +343,7 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
 
 // The numbers are those of the CPU in double: the plain loops, which share nothing with it, have to find them too.
 TEST_CASE("every case passes on its own numbers and in plain loops, in double and in float", "[golden]") {
-  for (const Content& content : every_case()) {
-    INFO(content.metadata.at("case"));
-    for (const std::string device : {"cpu", "plain"}) {
-      for (const std::string type : {"double", "float"}) {
-        const Run run = run_golden_on(content, {"--device", device, "--type", type});
-        INFO(run.out << run.err);
-        CHECK(run.status == 0);
-        CHECK(run.out.find(", " + device + ", " + type + ": ") != std::string::npos);
-      }
-    }
-  }
+  for (const Content& content : every_case()) check_passes_everywhere(content);
 }
 
 TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[golden]") {
@@ -373,8 +360,7 @@ TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[
         const Run run = run_golden_on(changed);
         CHECK(run.status == 1);
         CHECK(run.err.empty());
-        std::istringstream lines(run.out);
-        for (std::string line; std::getline(lines, line);) {
+        for (const std::string& line : lines_of(run.out)) {
           const bool summary = line.find("x.safetensors: ") != std::string::npos;
           const bool here = line.starts_with(name + " ");
           CHECK((line.find("FAIL") != std::string::npos) == (summary || here));
@@ -389,7 +375,7 @@ TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
   content.reals["weight.bias_o"].values[0] = std::numeric_limits<double>::quiet_NaN();
   const Run run = run_golden_on(content);
   CHECK(run.status == 1);
-  CHECK(run.out.find("nan  FAIL") != std::string::npos);
+  CHECK(contains(run.out, "nan  FAIL"));
 }
 
 TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[golden]") {
@@ -453,7 +439,7 @@ void check_unusable(Content content, const std::string& part, const Change& chan
   CHECK(run.out.empty());
   CHECK(run.err.starts_with("golden: " + path + ": "));
   CHECK(run.err.find(path, 10 + path.size()) == std::string::npos);
-  CHECK(run.err.find(part) != std::string::npos);
+  CHECK(contains(run.err, part));
   CHECK(run.err.find('\n') + 1 == run.err.size());
 }
 
@@ -476,16 +462,14 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(additive, "metadata projection: expected 0 or 1", with("projection", "2"));
   check_unusable(additive, "normed", with("skip", "both"));
   for (const char* window : {"-1", "x", "1,2", ""}) check_unusable(additive, "window", with("window", window));
-  check_unusable(additive, "--positions: alibi needs causal 1", [](Content& content) {
-    content.metadata["causal"] = "0";
-    content.metadata["window"] = "0";
-    content.metadata["positions"] = "alibi";
-  });
-  check_unusable(additive, "--window: expected 0", [](Content& content) {
-    content.metadata["causal"] = "0";
-    content.metadata["window"] = "1";
-  });
-  Content pooling = inputs({{"case", "additive_pooling"}, {"causal", "0"}}, {{'b', 1}, {'n', 2}, {'c', 3}, {'k', 1}},
+  const auto with_all = [](const std::string& changes) {
+    return [changes](Content& content) {
+      for (const auto& [key, value] : settings(changes)) content.metadata[key] = value;
+    };
+  };
+  check_unusable(additive, "--positions: alibi needs causal 1", with_all("causal=0 window=0 positions=alibi"));
+  check_unusable(additive, "--window: expected 0", with_all("causal=0 window=1"));
+  Content pooling = inputs(settings("case=additive_pooling causal=0"), {{'b', 1}, {'n', 2}, {'c', 3}, {'k', 1}},
                            "input.a_bnc input.x_bnck output.g_bnck");
   check_unusable(pooling, "--window: expected 0", with("window", "2"));
   pooling.reals["input.slope_n"] = {{2}, {1, 0}};
@@ -499,10 +483,7 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(additive, "weight.value_dd\": the case", with("values", "shared"));
   check_unusable(dot, "metadata causal: expected 0 or 1", with("causal", "no"));
   check_unusable(dot, "rescale", with("rescale", "-1"));
-  check_unusable(dot, "--rescale: expected heads of 2 channels at least, found 1", [](Content& content) {
-    content.metadata["heads"] = "6";
-    content.metadata["rescale"] = "1";
-  });
+  check_unusable(dot, "--rescale: expected heads of 2 channels at least, found 1", with_all("heads=6 rescale=1"));
   for (const char* key : {"layers", "mixer", "heads"}) check_unusable(network, "is missing", without(key));
   for (const char* layers : {"0", "-1", "1000000000000"}) check_unusable(network, "layers", with("layers", layers));
   check_unusable(network, "expected 1 or 2 entries", with("mixer", "metric,additive,dot"));
@@ -548,7 +529,7 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(dot, "expected formula or interleaved", with("alibi_slopes", "bloom"));
   check_unusable(dot, "--alibi-slopes: interleaved goes with --positions alibi", with("alibi_slopes", "interleaved"));
 
-  const Content gelu = inputs({{"case", "gelu"}}, {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
+  const Content gelu = inputs(settings("case=gelu"), {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
   check_unusable(gelu, "metadata form is missing", without("form"));
   check_unusable(gelu, "expected erf or tanh", with("form", "relu"));
 }
@@ -565,7 +546,7 @@ TEST_CASE("tensors that are missing, impossible or of the wrong kind have status
        {linear, with_own_results(additive_inputs()), with_own_results(dot_inputs()), network}) {
     for (const auto& entry : content.reals) {
       const std::string& name = entry.first;
-      const Content::Reals& tensor = entry.second;
+      const Content::Tensor<double>& tensor = entry.second;
       const bool optional = is_compared(name) || name.ends_with("position_cd");
       // Without its only bias an attention core has none.
       const bool only_bias = name.ends_with("value_bias_h");
@@ -578,16 +559,14 @@ TEST_CASE("tensors that are missing, impossible or of the wrong kind have status
         changed.tokens[name] = {tensor.shape, std::vector<Token>(tensor.values.size())};
       });
     }
-    check_unusable(content, "output.z_bco\": the case", [](Content& changed) {
-      changed.reals["output.z_bco"] = {{1}, {0}};
-    });
-    check_unusable(content, "grad_weight.z\": the case", [](Content& changed) {
-      changed.reals["grad_weight.z"] = {{1}, {0}};
-    });
-    for (const char* name : {"input.z", "weight.z", "grad_output.z"}) {
-      check_unusable(content, "has no use for it", [&](Content& changed) { changed.reals[name] = {{1}, {0}}; });
+    for (const auto& [name, part] : {std::pair{"output.z_bco", "output.z_bco\": the case"},
+                                     {"grad_weight.z", "grad_weight.z\": the case"},
+                                     {"input.z", "has no use for it"},
+                                     {"weight.z", "has no use for it"},
+                                     {"grad_output.z", "has no use for it"},
+                                     {"z", "before the name"}}) {
+      check_unusable(content, part, [name = name](Content& changed) { changed.reals[name] = {{1}, {0}}; });
     }
-    check_unusable(content, "before the name", [](Content& changed) { changed.reals["z"] = {{1}, {0}}; });
   }
   check_unusable(linear, "none of them 0", [](Content& changed) { changed.reals["input.x_bci"] = {{1, 0, 2}, {}}; });
   check_unusable(linear, "nothing to compare", [](Content& changed) {
@@ -615,7 +594,7 @@ TEST_CASE("only what is in the file is compared", "[golden]") {
   }
   const Run run = run_golden_on(content);
   CHECK(run.status == 0);
-  CHECK(run.out.find("1 of 1 tensors") != std::string::npos);
+  CHECK(contains(run.out, "1 of 1 tensors"));
 
   Content network = with_own_results(network_inputs());
   std::erase_if(network.reals, [](const auto& entry) { return entry.first.starts_with("grad_"); });
@@ -648,8 +627,8 @@ TEST_CASE("of several files every one is checked and the worst status counts", "
   CHECK(run_golden({wrong, good}).status == 1);
   const Run run = run_golden({absent, wrong, good});
   CHECK(run.status == 2);
-  CHECK(run.out.find(wrong + ": linear, cpu, double: 3 of 4 tensors") != std::string::npos);
-  CHECK(run.out.find(good + ": linear, cpu, double: 4 of 4 tensors") != std::string::npos);
+  CHECK(contains(run.out, wrong + ": linear, cpu, double: 3 of 4 tensors"));
+  CHECK(contains(run.out, good + ": linear, cpu, double: 4 of 4 tensors"));
   CHECK(run_golden({wrong, absent}).status == 2);
 }
 
