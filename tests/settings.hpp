@@ -28,6 +28,9 @@ Config changed(const Config& config, const std::string& changes) {
   return Config::from_metadata(all, "the test");
 }
 
+// A model with these settings, and else the defaults.
+inline ModelConfig model_with(const std::string& changes) { return changed(ModelConfig(), changes); }
+
 template <class Config>
 void check_settings(const Config& config, const std::string& expected) {
   for (const auto& [name, value] : settings(expected)) {

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "network/mixers.hpp"
-#include "tests/catch.hpp"
 #include "tests/model_case.hpp"
+#include "tests/settings.hpp"
 
 namespace abh {
 namespace {
@@ -86,14 +85,9 @@ Batch classes_of(Index step, Index classes, Index first) {
 
 TEST_CASE("batch: a classifier learns, with a target a sequence", "[batch][gpu]") {
   for (const char* pooling : {"mean", "cls"}) {
-    const ModelConfig config{.layers = 1,
-                             .channels = 12,
-                             .heads = 2,
-                             .context = C,
-                             .vocabulary = V,
-                             .causal = false,
-                             .classes = 3,
-                             .class_pooling = pooling};
+    ModelConfig config = model_with("layers=1 channels=12 heads=2 context=9 vocabulary_size=11 causal=0");
+    config.classes = 3;
+    config.class_pooling = pooling;
     const Index first = config.has_cls() ? 1 : 0;
     std::vector<double> last;
     for (const std::string& device : float_devices()) {

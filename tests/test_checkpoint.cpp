@@ -7,6 +7,7 @@
 #include "error_of.hpp"
 #include "network/model.hpp"
 #include "program.hpp"
+#include "settings.hpp"
 #include "tasks/text/text_task.hpp"
 
 using namespace abh;
@@ -16,16 +17,10 @@ namespace {
 const Tokenizer letters = Tokenizer::of_characters("\nab\xc3\xa9\xf0\x9f\x99\x82 \"\\", "test");
 
 ModelConfig small_model() {
-  return {.layers = 2,
-          .channels = 8,
-          .heads = 2,
-          .context = 6,
-          .vocabulary = letters.size(),
-          .mixer = "additive,metric",
-          .window = "3,0",
-          .conv_kernel = 2,
-          .conv_groups = 4,
-          .logit_bias = true};
+  return model_with(
+      "layers=2 channels=8 heads=2 context=6 mixer=additive,metric window=3,0 conv_kernel=2 conv_groups=4 logit_bias=1 "
+      "vocabulary_size=" +
+      std::to_string(letters.size()));
 }
 
 Index weight_count(const ModelConfig& config) {

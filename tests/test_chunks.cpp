@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/random.hpp"
@@ -111,9 +112,7 @@ class InChunks {
   void differentiate() {
     start();
     abh::differentiate(net, batch(), case_.label_smoothing, pass(), seen());
-    gradients.resize(static_cast<std::size_t>(net.weights().count()));
-    Array<Accum<T>> host(gradients.size());
-    device_.copy_to_host(host.data(), net.weights().gradients(), net.weights().count());
+    const auto host = on_host(net.weights().gradients(), net.weights().count());
     gradients.assign(host.begin(), host.end());
   }
   void run() {
@@ -139,17 +138,19 @@ class InChunks {
     loss = 0;
     logits.assign(static_cast<std::size_t>(case_.B * case_.C * case_.config.vocabulary), std::nan(""));
   }
+  template <class Number>
+  std::vector<std::remove_const_t<Number>> on_host(Number* numbers, Index count) {
+    std::vector<std::remove_const_t<Number>> host(static_cast<std::size_t>(count));
+    device_.copy_to_host(host.data(), numbers, count);
+    return host;
+  }
   auto seen() {
     return [this](Index b, Index, const Pass& part, const auto& of_part) {
-      Accum<T> mean = 0;
-      Index of_part_count = 0;
-      device_.copy_to_host(&mean, of_part.mean, 1);
-      device_.copy_to_host(&of_part_count, of_part.count, 1);
-      loss += static_cast<double>(mean) * static_cast<double>(of_part_count) / static_cast<double>(count_[0]);
-      const Index V = case_.config.vocabulary, count = part.BC() * V;
-      Array<T> host(static_cast<std::size_t>(count));
-      device_.copy_to_host(host.data(), net.logits_bcv(), count);
-      std::copy_n(host.begin(), count, logits.begin() + (b * case_.C + part.first_c) * V);
+      const auto mean = static_cast<double>(on_host(of_part.mean, 1)[0]);
+      loss += mean * static_cast<double>(on_host(of_part.count, 1)[0]) / static_cast<double>(count_[0]);
+      const Index V = case_.config.vocabulary;
+      const auto host = on_host(net.logits_bcv(), part.BC() * V);
+      std::copy(host.begin(), host.end(), logits.begin() + (b * case_.C + part.first_c) * V);
     };
   }
 
@@ -354,14 +355,8 @@ TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]"
 }
 
 ModelConfig model_in_chunks() {
-  return {.layers = 2,
-          .channels = 8,
-          .heads = 2,
-          .context = 50,
-          .vocabulary = 11,
-          .mixer = "additive,dot",
-          .window = "7,0",
-          .conv_kernel = 4};
+  return model_with(
+      "layers=2 channels=8 heads=2 context=50 vocabulary_size=11 mixer=additive,dot window=7,0 conv_kernel=4");
 }
 
 // Steps of a model: losses, gradients and what is evaluated are those of a model without chunks, in shards as well.

@@ -14,6 +14,7 @@
 #include "error_of.hpp"
 #include "model_case.hpp"
 #include "near.hpp"
+#include "settings.hpp"
 #include "tasks/text/by_character.hpp"
 #include "tasks/text/evaluation.hpp"
 
@@ -26,14 +27,9 @@ const DeviceChoice one_thread{.device = "cpu", .threads = 1};
 // A model that knows nothing of the text, but has its opinions.
 TextModel some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
                      const std::string& mixer = "additive,dot") {
-  const ModelConfig config{.layers = 2,
-                           .channels = 16,
-                           .heads = 2,
-                           .context = 8,
-                           .vocabulary = tokenizer.size(),
-                           .mixer = mixer,
-                           .conv_kernel = 2,
-                           .positions = positions};
+  const ModelConfig config =
+      model_with("layers=2 channels=16 heads=2 context=8 conv_kernel=2 mixer=" + mixer + " positions=" + positions +
+                 " vocabulary_size=" + std::to_string(tokenizer.size()));
   return {config, tokenizer, some_weights(config, 0.3, 7), 5};
 }
 

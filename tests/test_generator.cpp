@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "catch.hpp"
 #include "model_case.hpp"
+#include "settings.hpp"
 #include "tasks/text/generator.hpp"
 
 using namespace abh;
@@ -19,16 +20,10 @@ namespace {
 TextModel some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
                           const std::string& window = "0", Index context = 8) {
   const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
-  const ModelConfig config{.layers = 2,
-                           .channels = 8,
-                           .heads = 2,
-                           .context = context,
-                           .vocabulary = tokenizer.size(),
-                           .mixer = mixer,
-                           .window = window,
-                           .conv_kernel = 3,
-                           .conv_groups = 0,
-                           .positions = positions};
+  const ModelConfig config =
+      model_with("layers=2 channels=8 heads=2 conv_kernel=3 conv_groups=0 mixer=" + mixer + " window=" + window +
+                 " positions=" + positions + " context=" + std::to_string(context) +
+                 " vocabulary_size=" + std::to_string(tokenizer.size()));
   // Large weights, so that every token seen makes a difference that can be measured.
   return {config, tokenizer, some_weights(config, 0.5, 7), 0};
 }
@@ -238,13 +233,10 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
 }
 
 TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
-  for (const auto& [window, positions] : {std::pair{"0", "none"},
-                                          {"5", "none"},
-                                          {"0", "sinusoidal"},
-                                          {"5", "sinusoidal"},
-                                          {"0", "alibi"},
-                                          {"5", "alibi"},
-                                          {"0", "rotary"}}) {
+  using Case = std::pair<const char*, const char*>;
+  for (const auto& [window, positions] :
+       {Case{"0", "none"}, Case{"5", "none"}, Case{"0", "sinusoidal"}, Case{"5", "sinusoidal"}, Case{"0", "alibi"},
+        Case{"5", "alibi"}, Case{"0", "rotary"}}) {
     INFO("window " << window << ", positions " << positions);
     const TextModel checkpoint = some_checkpoint("additive", positions, window);
     const auto model = stepwise_model(checkpoint);

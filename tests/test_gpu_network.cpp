@@ -7,12 +7,10 @@
 
 #include "base/random.hpp"
 #include "catch.hpp"
-#include "network/mixers.hpp"
-#include "settings/config.hpp"
-#include "settings/presets.hpp"
 #include "tests/layer_case.hpp"
 #include "tests/model_case.hpp"
 #include "tests/near.hpp"
+#include "tests/settings.hpp"
 #if defined(ABH_EMULATOR)
 #include "cuda/emulator/emulator.hpp"
 #endif
@@ -46,17 +44,9 @@ struct Setting {
 };
 
 Setting setting_of(const std::string& mixer) {
-  const ModelConfig model{.layers = 2,
-                          .channels = 32,
-                          .heads = 4,
-                          .context = 32,
-                          .vocabulary = 19,
-                          .mixer = mixer,
-                          .conv_kernel = 3,
-                          .conv_groups = 0};
-  const TrainingConfig training{
-      .batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05};
-  return {model, training};
+  return {model_with("layers=2 channels=32 heads=4 context=32 vocabulary_size=19 conv_kernel=3 conv_groups=0 mixer=" +
+                     mixer),
+          {.batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05}};
 }
 
 // A preset's recipe, on a small network of as many layers.

@@ -120,15 +120,9 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("ab\n\"\\", "x");
   for (const std::string mixer : {"dot", "metric,quadratic"}) {
-    ModelConfig config{.layers = 2,
-                       .channels = 8,
-                       .heads = 2,
-                       .hidden_channels = 12,
-                       .head_channels = 3,
-                       .context = 6,
-                       .vocabulary = letters.size(),
-                       .mixer = mixer};
-    config.attention_bias = mixer == "dot";
+    const ModelConfig config = model_with(
+        "layers=2 channels=8 heads=2 hidden_channels=12 head_channels=3 context=6 mixer=" + mixer +
+        " attention_bias=" + (mixer == "dot" ? "1" : "0") + " vocabulary_size=" + std::to_string(letters.size()));
     const std::vector<float> weights = some_weights(config, 0.1);
     const std::vector<SafetensorsOutput> tensors = tensors_of(config, weights);
     const Metadata metadata = {{"tokenizer", "char"}, {"vocabulary", letters.vocabulary()},
@@ -171,12 +165,10 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     CHECK(contains(error_with([](auto&, Metadata& m) { m["crc32"] = "00000000"; }), "CRC-32"));
     CHECK(contains(error_with([](auto&, Metadata& m) { m["heads"] = "0"; }), "heads"));
     // What looks like a setting and is none: its flag's name, or a slip.
-    for (const auto& [wrong, right] : std::map<std::string, std::string>{{"position", "positions"},
-                                                                         {"Positions", "positions"},
-                                                                         {"alibi-slopes", "alibi_slopes"},
-                                                                         {"leap_focus", "focus"},
-                                                                         {"windwo", "window"},
-                                                                         {"final-norm", "final_norm"}}) {
+    const std::pair<std::string, std::string> slips[] = {
+        {"position", "positions"}, {"Positions", "positions"}, {"alibi-slopes", "alibi_slopes"},
+        {"leap_focus", "focus"},   {"windwo", "window"},       {"final-norm", "final_norm"}};
+    for (const auto& [wrong, right] : slips) {
       CHECK(contains(error_with([&](auto&, Metadata& m) { m[wrong] = "1"; }),
                      "metadata " + wrong + ": no setting of a model; did you mean " + right + "?"));
     }
@@ -219,8 +211,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("abc", "x");
   const auto valid = [&](const std::string& mixer) {
-    return ModelConfig{
-        .layers = 2, .channels = 12, .heads = 3, .context = 6, .vocabulary = letters.size(), .mixer = mixer};
+    return model_with("layers=2 channels=12 heads=3 context=6 vocabulary_size=3 mixer=" + mixer);
   };
   std::vector<ModelConfig> configs;
   for (const MixerProperties& mixer : Mixers::properties) {

@@ -139,23 +139,13 @@ TEST_CASE("shards: backward tells once of every weight, when its gradient is com
 constexpr Index B = 8, C = 7;
 
 ModelConfig odd_model() {
-  return {.layers = 2,
-          .channels = 9,
-          .heads = 3,
-          .context = C,
-          .vocabulary = 11,
-          .mixer = "additive,dot",
-          .conv_kernel = 2,
-          .conv_groups = 3};
+  return model_with(
+      "layers=2 channels=9 heads=3 context=7 vocabulary_size=11 mixer=additive,dot conv_kernel=2 conv_groups=3");
 }
 TrainingConfig odd_training(Index shards) {
-  return {.batch = B,
-          .shards = shards,
-          .steps = 50,
-          .learning_rate = 1e-2,
-          .warmup = 3,
-          .dropout = 0.2,
-          .label_smoothing = 0.1};
+  return changed(
+      TrainingConfig(),
+      "batch=8 steps=50 learning_rate=0.01 warmup=3 dropout=0.2 label_smoothing=0.1 shards=" + std::to_string(shards));
 }
 
 // Shards differ in how many of their targets count.

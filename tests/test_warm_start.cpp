@@ -16,15 +16,9 @@ using namespace abh;
 namespace {
 
 TextModel old_model(const Tokenizer& tokenizer) {
-  const ModelConfig config{.layers = 1,
-                           .channels = 8,
-                           .heads = 2,
-                           .context = 6,
-                           .vocabulary = tokenizer.size(),
-                           .mixer = "metric",
-                           .conv_kernel = 2,
-                           .logit_bias = true,
-                           .logit_scale = 0.5};
+  const ModelConfig config = model_with(
+      "layers=1 channels=8 heads=2 context=6 mixer=metric conv_kernel=2 logit_bias=1 logit_scale=0.5 vocabulary_size=" +
+      std::to_string(tokenizer.size()));
   std::vector<float> weights = some_weights(config, 1);
   std::iota(weights.begin(), weights.end(), 100.0f);  // each another
   return {config, tokenizer, weights, 12};
