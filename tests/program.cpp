@@ -200,6 +200,10 @@ Outcome generate(const Arguments& flags, const RunOptions& options) {
   return run_program_of_build("generate", with({"--threads", "1"}, flags), options);
 }
 
+std::string generated(const Arguments& flags, const RunOptions& options) {
+  return require_success(generate(flags, options)).out;
+}
+
 Outcome evaluate(const Arguments& arguments, const RunOptions& options) {
   return run_program_of_build("evaluate", arguments + Arguments{"--threads", "1"}, options);
 }

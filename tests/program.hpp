@@ -78,6 +78,9 @@ std::string last_losses(const Outcome& outcome);
 
 Outcome generate(const Arguments& flags, const RunOptions& options = {});
 
+// What generate writes.
+std::string generated(const Arguments& flags, const RunOptions& options = {});
+
 Outcome evaluate(const Arguments& arguments, const RunOptions& options = {});
 
 // A folder with a text.

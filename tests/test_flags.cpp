@@ -59,6 +59,7 @@ struct Program {
     flags.toggle("ffn-bias", ffn_bias, "biases in the feed-forward net");
     flags.bare("overwrite", overwrite, "drop what was there");
   }
+  explicit Program(const Arguments& line) : Program() { parse(line); }
   std::optional<int> parse(const Arguments& line) { return flags.parse(line.argc(), line.argv()); }
 };
 
@@ -124,17 +125,13 @@ TEST_CASE("a flag that says what is so already changes nothing", "[flags]") {
 }
 
 TEST_CASE("a value may hold an equals sign, be empty, or begin with dashes after an equals sign", "[flags]") {
-  Program program;
-  program.parse({"--data=--a=b"});
-  CHECK(program.data == "--a=b");
+  CHECK(Program(Arguments{"--data=--a=b"}).data == "--a=b");
   Program empty;
   empty.data = "something";
   empty.parse({"--data", ""});
   CHECK(empty.data.empty());
   CHECK(empty.flags.given("data"));
-  Program dash;
-  dash.parse({"--data", "-"});
-  CHECK(dash.data == "-");
+  CHECK(Program(Arguments{"--data", "-"}).data == "-");
 }
 
 TEST_CASE("whole numbers are strict", "[flags]") {
@@ -146,9 +143,7 @@ TEST_CASE("whole numbers are strict", "[flags]") {
     CHECK(message_of({("--steps=" + std::string(bad)).c_str()}) == expected + '"' + bad + '"');
   }
   for (const auto& [text, value] : {std::pair{"0", 0}, {"1000000000", 1000000000}, {"007", 7}, {"-0", 0}}) {
-    Program program;
-    program.parse({"--steps", text});
-    CHECK(program.steps == value);
+    CHECK(Program(Arguments{"--steps", text}).steps == value);
   }
 }
 
@@ -173,9 +168,7 @@ TEST_CASE("real numbers are finite and within their limits", "[flags]") {
   CHECK(message_of({"--learning-rate", "10"}) == "no error");
   CHECK(message_of({"--learning-rate", "1e-300"}) == "no error");
   CHECK(message_of({"--dropout", ".999"}) == "no error");
-  Program program;
-  program.parse({"--dropout", "-0"});
-  CHECK(!std::signbit(program.dropout));
+  CHECK(!std::signbit(Program(Arguments{"--dropout", "-0"}).dropout));
 }
 
 TEST_CASE("limits are told in words", "[flags]") {
@@ -208,8 +201,7 @@ TEST_CASE("a bare flag takes no value", "[flags]") {
     CHECK(program.flags.given("overwrite"));
     CHECK(program.flags.changes().size() == (line.argc() > 3 ? 2 : 1));
   }
-  Program without;
-  without.parse({"--steps", "3"});
+  const Program without(Arguments{"--steps", "3"});
   CHECK(!without.overwrite);
   CHECK(!without.flags.given("overwrite"));
 

@@ -76,17 +76,10 @@ void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index 
 template <class Device>
 void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
   for (const auto& [muon, recompute] : {std::pair{false, false}, {false, true}, {true, false}}) {
-    const Index shards = muon ? 8 : recompute ? 2 : 1;
-    check_memory<Device>(config,
-                         {.B = B,
-                          .C = C,
-                          .training = true,
-                          .muon = muon,
-                          .average = recompute,
-                          .recompute = recompute,
-                          .shards = shards,
-                          .chunk = recompute ? C / 2 : 0},
-                         threads);
+    NetworkExtent extent{.B = B, .C = C, .training = true, .muon = muon, .average = recompute, .recompute = recompute};
+    extent.shards = muon ? 8 : recompute ? 2 : 1;
+    extent.chunk = recompute ? C / 2 : 0;
+    check_memory<Device>(config, extent, threads);
   }
 }
 
