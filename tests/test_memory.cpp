@@ -268,8 +268,8 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
   CHECK(address(second) - address(first) == 1000 * terabyte + 64);
   CHECK(status_of_child([] {}) == 0);
   for (void* place : {first, static_cast<void*>(static_cast<char*>(first) + 999 * terabyte), second}) {
-    CHECK(status_of_child([=] { static_cast<void>(*static_cast<volatile char*>(place)); }) == -1);
-    CHECK(status_of_child([=] { *static_cast<volatile char*>(place) = 1; }) == -1);
+    CHECK(status_of_child([=] { static_cast<void>(*static_cast<volatile char*>(place)); }) != 0);
+    CHECK(status_of_child([=] { *static_cast<volatile char*>(place) = 1; }) != 0);
   }
   source.release(first);
   // All that can be addressed, once; and again when all was given back.
@@ -294,7 +294,7 @@ TEST_CASE("memory: who reads past an array of the tests is stopped", "[memory]")
     shift_array();
     const auto read = [&](std::size_t i) { static_cast<void>(*static_cast<const volatile float*>(&array.data()[i])); };
     CHECK(status_of_child([&] { read(array.size() - 1); }) == 0);
-    CHECK(status_of_child([&] { read(array.size()); }) == -1);
+    CHECK(status_of_child([&] { read(array.size()); }) != 0);
   }
 }
 #endif
