@@ -165,9 +165,9 @@ TEST_CASE("batch: the last logits", "[batch][gpu]") {
   for (const bool classifier : {false, true}) {
     ModelConfig config{.layers = 1, .channels = 12, .heads = 2, .context = C, .vocabulary = V, .mixer = "dot"};
     if (classifier) config.classes = 3;
-    for (const std::string& device : devices_of_floats()) {
+    for (const std::string& device : float_devices()) {
       CAPTURE(classifier, device);
-      const auto model = model_of(config, training_in(1), device);
+      const auto model = two_threads(config, training_in(1), device);
       Batch batch = classes_of(1, 3, 0);
       batch.mask_bc.assign(static_cast<std::size_t>(B * C), 1);
       std::vector<Index> rows;

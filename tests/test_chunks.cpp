@@ -456,7 +456,7 @@ TEST_CASE("programs: a run in chunks learns what it learns without, and goes on 
   const std::string chunked = place / "chunked", middle = place / "middle", short_sighted = place / "short";
   const Arguments in_chunks = with(flags, {"--chunk", "13", "--out", chunked});
   const Outcome outcome = require_success(train(in_chunks));
-  CHECK(contains(outcome.out, "in chunks of 13, "));
+  CHECK(contains(outcome.out, "chunk 13, "));
   CHECK(contains(outcome.out, "borders of chunks"));
   const std::vector<float> weights = model_of(chunked).weights, expected = model_of(place.run).weights;
   CHECK_FALSE(!(distance(weights, expected) <= 1e-3));

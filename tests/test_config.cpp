@@ -140,7 +140,7 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
     CHECK(error_of([&, &changed_by = changes] { check_model(changed(valid(), changed_by)); }) == message);
   }
   ModelConfig two_lines = valid();
-  two_lines.additive_skip = "a\nb";
+  two_lines.additive.skip = "a\nb";
   CHECK(error_of([&] { check_model(two_lines); }) == "--additive-skip: expected stream or normed, found \"a b\"");
 }
 

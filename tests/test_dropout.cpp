@@ -130,20 +130,11 @@ TEST_CASE("dropout: a part of a batch has the mask of its place in the batch", "
       const auto size = static_cast<Index>(rest.size());
       const Array<float> in(rest.size(), 1.0f);
       Array<float> gated(rest.size()), d_pooled(rest.size()), d_gate(rest.size());
-      gate_forward<Device, float>(device, {.out_bcd = gated.data(),
-                                           .pooled_bcd = ones.data(),
-                                           .gate_bcd = ones.data(),
-                                           .dropout = part,
-                                           .BC = 1,
-                                           .D = size});
-      gate_backward<Device, float>(device, {.d_pooled_bcd = d_pooled.data(),
-                                            .d_gate_bcd = d_gate.data(),
-                                            .d_out_bcd = ones.data(),
-                                            .pooled_bcd = ones.data(),
-                                            .gate_bcd = ones.data(),
-                                            .dropout = part,
-                                            .BC = 1,
-                                            .D = size});
+      const GateInputs<float> read{
+          .pooled_bcd = ones.data(), .gate_bcd = ones.data(), .dropout = part, .BC = 1, .D = size};
+      gate_forward<Device, float>(device, {.out_bcd = gated.data(), .in = read});
+      gate_backward<Device, float>(
+          device, {.d_pooled_bcd = d_pooled.data(), .d_gate_bcd = d_gate.data(), .d_out_bcd = ones.data(), .in = read});
       wait_for(device);
       CHECK(forward_of(device, in, part) == rest);
       CHECK(backward_of(device, in, part) == rest);

@@ -204,7 +204,7 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     Setting s = setting_of("additive,dot,metric,quadratic");
     s.model.layers = 4;
-    s.model.embedding_norm = s.model.additive_projection = true;
+    s.model.embedding_norm = s.model.additive.projection = true;
     const auto saving = model_on(device, s, type), computing = model_on(device, s, type, true);
     for (Index step = 0; step < 4; ++step) {  // a GPU records the second one and replays what follows
       const Model::StepResult expected = train(*saving, s, step), got = train(*computing, s, step);

@@ -256,7 +256,8 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     const Arguments part = with(flags, {"--eval-tokens", tokens});
     const Outcome outcome = require_success(train(with(part, {"--out", run})));
     const std::string rounded = tokens == "8" ? "8" : "104";
-    CHECK(contains(outcome.out, "evaluation every 5 steps on " + rounded + " tokens (at the end on all), checkpoint"));
+    CHECK(contains(outcome.out, "eval-every 5, eval-tokens " + tokens + ", checkpoint"));
+    CHECK(contains(outcome.out, "\nevaluation: on " + rounded + " targets, at the end on all\n"));
     const RunState state = state_of(run);
     CHECK((state.weights == state_of(whole).weights));
     CHECK(std::to_string(state.training.eval_tokens) == tokens);
@@ -510,7 +511,7 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(state.training.log_every == 1);
   if (before.step < 60) {
     CHECK(contains(resumed.out, "\nstep " + std::to_string(before.step + 1) + "/60"));
-    CHECK(contains(resumed.out, "evaluation every 7 steps, checkpoint every 3, log every 1"));
+    CHECK(contains(resumed.out, "eval-every 7, eval-tokens 0, checkpoint-every 3, log-every 1\n"));
   }
   // With a preset, too, which sets them to something else.
   const Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};

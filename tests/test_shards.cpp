@@ -293,7 +293,7 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
   const Workplace place;
   const Arguments flags = with(place.flags(sharded), {"--shards", "4"});
   const Outcome whole = require_success(train(flags));
-  CHECK(contains(whole.out, "8 x 7 tokens, in 4 shards, adamw"));
+  CHECK(contains(whole.out, "batch 8, shards 4, "));
   const std::string middle = place / "middle";
   const Outcome first = train(with(flags, {"--out", middle}), {.signal = SIGTERM, .signal_at = "step 20/"});
   REQUIRE(first.status == 143);

@@ -148,18 +148,18 @@ TEST_CASE("story: the numbers of its page are those that it computes", "[story][
 TEST_CASE("story: bad input", "[story][programs]") {
   const TestFolder folder;
   const std::string text = folder / "text.txt";
-  require_refusal(story({text}), "story", 1, {"text.txt", "No such file"});
+  require_refusal(story({text}), 1, {"text.txt", "No such file"});
   write_bytes(text, "");
-  require_refusal(story({text}), "story", 1, {"text.txt", "is empty"});
+  require_refusal(story({text}), 1, {"text.txt", "is empty"});
   write_bytes(text, some_text(30));
-  require_refusal(story({text}), "story", 1, {"text.txt", "too short", "33"});
+  require_refusal(story({text}), 1, {"text.txt", "too short", "33"});
   write_bytes(text, std::string(400, 'a'));
-  require_refusal(story({text}), "story", 1, {"text.txt", "one distinct character"});
+  require_refusal(story({text}), 1, {"text.txt", "one distinct character"});
   write_bytes(text, some_text(400) + "\xff");
-  require_refusal(story({text}), "story", 1, {"text.txt", "invalid UTF-8"});
-  require_refusal(story({folder.path()}), "story", 1, {"is a directory"});
+  require_refusal(story({text}), 1, {"text.txt", "invalid UTF-8"});
+  require_refusal(story({folder.path()}), 1, {"is a directory"});
   for (const Arguments& arguments : {Arguments{text, "0"}, {text, "ten"}, {text, "-1"}, {text, "5", "6"}}) {
-    require_refusal(story(arguments), "story", 2, {"a text and a number of steps"});
+    require_refusal(story(arguments), 2, {"a text and a number of steps"});
   }
 }
 

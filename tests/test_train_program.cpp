@@ -341,7 +341,7 @@ TEST_CASE("programs: the settings say where a run computes, and what its memory 
   double sum = 0;
   for (std::size_t i = 1; i < sizes.size(); ++i) sum += sizes[i];
   CHECK(std::fabs(sizes[0] - sum) <= 0.3 + 1e-9);  // six roundings of 0.05
-  CHECK(contains(memory, "text 0.3"));             // one byte a token
+  CHECK(contains(memory, ", data 0.3,"));             // one byte a token
 }
 
 // A learning rate that rises until the run falls apart: the best weights are neither the first nor near the last.
@@ -505,10 +505,11 @@ TEST_CASE("programs: presets are starting points that other flags override", "[p
     write_bytes(place / "file", "x");
     const Outcome shown = train({"--data", place.data, "--preset", preset, "--out", place / "file"});
     require_refusal(shown, 1, {"file"});
-    CHECK(contains(shown.out, words));
+    CHECK(contains(shown.out, words.substr(0, words.find('|'))));
+    CHECK(contains(shown.out, words.substr(words.find('|') + 1)));
     const Outcome run =
         require_success(train(place.flags({"--preset", preset, "--steps", "0", "--out", place / preset})));
-    CHECK(contains(run.out, "0 steps of 2 x 8 tokens"));
+    CHECK(contains(run.out, "steps 0, batch 2, "));
   }
 }
 
