@@ -55,6 +55,16 @@ std::vector<GradcheckRow> gradcheck_table;
 
 }  // namespace
 
+std::string sizes_of(const std::vector<Slot>& slots) {
+  std::string text;
+  for (const Slot& slot : slots) {
+    std::string shape;
+    for (const Index extent : slot.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+    text += (text.empty() ? "" : ", ") + slot.name + " (" + shape + ")";
+  }
+  return text;
+}
+
 Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
   Array<double> values(static_cast<std::size_t>(slot.count()));
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -45,6 +45,9 @@ Element* kept(Array<Element> values) {
   return all.emplace_back(std::move(values)).data();
 }
 
+// "in_bcd (2, 3, 5), weight_d (5)": the sizes of a case, for the messages of what it fails.
+std::string sizes_of(const std::vector<Slot>& slots);
+
 // Normal random numbers for slot `index` of a case.
 Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index);
 Values<double> random_values(const std::vector<Slot>& slots, std::uint64_t seed);
@@ -200,6 +203,7 @@ void check_gradients(const Case& layer, std::uint64_t seed, Device& device, Dual
 
 template <class Case>
 void check_gradients(const Case& layer, std::uint64_t seed) {
+  INFO(sizes_of(layer.inputs()));
   CpuDevice<Isa::baseline> device(1);
   CpuDevice<Isa::scalar> dual_device(1);
   check_gradients(layer, seed, device, dual_device);
@@ -208,6 +212,7 @@ void check_gradients(const Case& layer, std::uint64_t seed) {
 // The plain loops prove themselves, and the CPU in double computes what they do.
 template <class Case>
 void check_plain(const Case& layer, std::uint64_t seed) {
+  INFO(sizes_of(layer.inputs()));
   INFO("plain");
   PlainDevice plain;
   check_gradients(layer, seed, plain, plain);
@@ -224,6 +229,7 @@ void check_plain(const Case& layer, std::uint64_t seed) {
 template <class Case>
 void check_float(const Case& layer, std::uint64_t seed, double forward_tolerance = 1e-5,
                  double backward_tolerance = 2e-5, bool gpus = true) {
+  INFO(sizes_of(layer.inputs()));
   // Rounded to float first: both sides see the same numbers.
   const Values<float> in = converted<float>(random_values(layer.inputs(), seed));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), seed + 1));
@@ -264,6 +270,7 @@ void check_widths(const CaseOf& case_of) {
 // The same bits from a second run, and with 2 and 3 threads.
 template <class Case>
 void check_threads(const Case& layer, std::uint64_t seed) {
+  INFO(sizes_of(layer.inputs()));
   const Values<float> in = converted<float>(random_values(layer.inputs(), seed));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), seed + 1));
   for_each_cpu(1, [&]<class Device>(Device& device, const std::string& name) {
@@ -318,6 +325,7 @@ void record_pass(GradcheckRow row, const std::string& pass, const std::vector<Sl
 template <class Case>
 void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
                double bf16_tolerance = 2e-2) {
+  INFO(sizes_of(layer.inputs()));
   const std::vector<Slot> inputs = layer.inputs(), outputs = layer.outputs();
   CpuDevice<Isa::baseline> reference_device(1);
   const auto check = [&]<class T>(auto& device, const std::string& device_name, T) {
@@ -366,6 +374,7 @@ void for_each_shifted_array(std::size_t smallest_shift, const Body& body) {
 // Where its arrays begin changes no more than the order of a layer's sums. For small layers: they run dozens of times.
 template <class Case>
 void check_alignment(const Case& layer, double tolerance = 2e-5) {
+  INFO(sizes_of(layer.inputs()));
   const auto check = [&]<class T>(auto& device, const std::string& name, T) {
     const double most = sizeof(T) == 4 ? tolerance : 500 * tolerance;
     std::pair<Values<double>, Values<double>> expected;

@@ -420,7 +420,7 @@ TEST_CASE("attention: on the GPU, one array whose rows are not aligned", "[atten
     layer.gap[odd] = 3;
     check_gpu("attention", "array " + std::to_string(odd), layer);
   }
-  check_alignment(AttentionCase{1, 9, 2, 8});
+  check_alignment(AttentionCase{.B = 1, .C = 9, .N = 2, .K = 8});
 }
 
 }  // namespace

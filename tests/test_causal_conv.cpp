@@ -22,7 +22,7 @@ template <class Body>
 void for_each_shape(const Body& body) {
   for (const CausalConvShape& s : shapes) {
     INFO("B " << s.B << ", C " << s.C << ", D " << s.D << ", groups " << s.groups << ", kernel " << s.kernel);
-    body(CausalConvCase{s});
+    body(CausalConvCase{.shape = s});
   }
 }
 
@@ -35,8 +35,8 @@ TEST_CASE("causal_conv: many positions, every width, any number of threads", "[c
        {CausalConvShape{3, 131, 67, 67, 4}, CausalConvShape{2, 131, 68, 34, 3}, CausalConvShape{2, 131, 66, 2, 4},
         CausalConvShape{2, 70, 70, 1, 3}, CausalConvShape{2, 70, 67, 67, 6}, CausalConvShape{2, 70, 68, 34, 9}}) {
     INFO("D " << s.D << ", groups " << s.groups);
-    check_float(CausalConvCase{s}, 2);
-    check_threads(CausalConvCase{s}, 2);
+    check_float(CausalConvCase{.shape = s}, 2);
+    check_threads(CausalConvCase{.shape = s}, 2);
   }
 }
 
@@ -52,7 +52,8 @@ TEST_CASE("causal_conv: the plain definition", "[causal_conv]") {
   };
   for_each_shape(check);
   // Narrow groups and wide ones take different paths.
-  for (const Index groups : {1, 4, 8, 12, 24}) check(CausalConvCase{{2, 7, 24, groups, 3}});
+  for (const Index groups : {1, 4, 8, 12, 24})
+    check(CausalConvCase{.shape = {.B = 2, .C = 7, .D = 24, .groups = groups, .kernel = 3}});
 }
 
 TEST_CASE("causal_conv: the worked example of the chapter", "[causal_conv]") {
@@ -149,7 +150,7 @@ TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv][gpu]") 
     });
   };
   for_each_shape(check_steps);
-  check_steps(CausalConvCase{{1, 20, 150, 1, 3}});  // more than one task
+  check_steps(CausalConvCase{.shape = {.B = 1, .C = 20, .D = 150, .groups = 1, .kernel = 3}});  // more than one task
 }
 
 TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv][gpu]") {
@@ -177,8 +178,10 @@ TEST_CASE("causal_conv: no sequences", "[causal_conv][gpu]") {
 }
 
 TEST_CASE("causal_conv: lane widths agree at every odd size", "[causal_conv]") {
-  check_widths([](Index size) { return CausalConvCase{{2, 9, size, size, 4}}; });
-  check_widths([](Index size) { return CausalConvCase{{1, size, size, 1, 3}}; });
+  check_widths(
+      [](Index size) { return CausalConvCase{.shape = {.B = 2, .C = 9, .D = size, .groups = size, .kernel = 4}}; });
+  check_widths(
+      [](Index size) { return CausalConvCase{.shape = {.B = 1, .C = size, .D = size, .groups = 1, .kernel = 3}}; });
 }
 
 // Every number of channels in a group against kernels of one tap, fewer than four, four and more; strips and blocks
@@ -187,22 +190,32 @@ TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {
   for (const Index groups : {40, 20, 8, 5, 2, 1}) {
     const std::string G = std::to_string(40 / groups) + " channels a group, ";
     for (const Index kernel : {1, 3, 4, 7}) {
-      check_gpu("causal_conv", G + "kernel " + std::to_string(kernel), CausalConvCase{{3, 37, 40, groups, kernel}});
+      check_gpu("causal_conv", G + "kernel " + std::to_string(kernel),
+                CausalConvCase{.shape = {.B = 3, .C = 37, .D = 40, .groups = groups, .kernel = kernel}});
     }
-    check_gpu("causal_conv", G + "kernel 9, 5 positions", CausalConvCase{{2, 5, 40, groups, 9}});
-    check_gpu("causal_conv", G + "1 position", CausalConvCase{{3, 1, 40, groups, 4}});
+    check_gpu("causal_conv", G + "kernel 9, 5 positions",
+              CausalConvCase{.shape = {.B = 2, .C = 5, .D = 40, .groups = groups, .kernel = 9}});
+    check_gpu("causal_conv", G + "1 position",
+              CausalConvCase{.shape = {.B = 3, .C = 1, .D = 40, .groups = groups, .kernel = 4}});
   }
-  check_gpu("causal_conv", "depthwise, 37 channels", CausalConvCase{{3, 37, 37, 37, 4}});
-  check_gpu("causal_conv", "depthwise, 12 channels", CausalConvCase{{2, 33, 12, 12, 5}});  // aligned in float only
-  check_gpu("causal_conv", "1 channel", CausalConvCase{{2, 9, 1, 1, 3}});
-  check_gpu("causal_conv", "depthwise, 1025 positions", CausalConvCase{{1, 1025, 8, 8, 4}});
-  check_gpu("causal_conv", "2 channels a group, 1025 positions", CausalConvCase{{1, 1025, 6, 3, 3}});
-  check_gpu("causal_conv", "dense, 1025 positions", CausalConvCase{{1, 1025, 9, 1, 2}});
-  for (const Index groups : {16, 2}) check_alignment(CausalConvCase{{2, 9, 16, groups, 3}});
+  check_gpu("causal_conv", "depthwise, 37 channels",
+            CausalConvCase{.shape = {.B = 3, .C = 37, .D = 37, .groups = 37, .kernel = 4}});
+  check_gpu("causal_conv", "depthwise, 12 channels",
+            CausalConvCase{.shape = {.B = 2, .C = 33, .D = 12, .groups = 12, .kernel = 5}});  // aligned in float only
+  check_gpu("causal_conv", "1 channel", CausalConvCase{.shape = {.B = 2, .C = 9, .D = 1, .groups = 1, .kernel = 3}});
+  check_gpu("causal_conv", "depthwise, 1025 positions",
+            CausalConvCase{.shape = {.B = 1, .C = 1025, .D = 8, .groups = 8, .kernel = 4}});
+  check_gpu("causal_conv", "2 channels a group, 1025 positions",
+            CausalConvCase{.shape = {.B = 1, .C = 1025, .D = 6, .groups = 3, .kernel = 3}});
+  check_gpu("causal_conv", "dense, 1025 positions",
+            CausalConvCase{.shape = {.B = 1, .C = 1025, .D = 9, .groups = 1, .kernel = 2}});
+  for (const Index groups : {16, 2})
+    check_alignment(CausalConvCase{.shape = {.B = 2, .C = 9, .D = 16, .groups = groups, .kernel = 3}});
 }
 
 TEST_CASE("causal_conv: on the GPU, parts of more than one strip", "[causal_conv][gpu]") {
-  check_gpu("causal_conv", "many taps and sequences", CausalConvCase{{67, 3, 64, 64, 256}});
+  check_gpu("causal_conv", "many taps and sequences",
+            CausalConvCase{.shape = {.B = 67, .C = 3, .D = 64, .groups = 64, .kernel = 256}});
 }
 
 }  // namespace

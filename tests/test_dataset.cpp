@@ -9,8 +9,8 @@
 #include "base/utf8.hpp"
 #include "catch.hpp"
 #include "error_of.hpp"
-#include "folder.hpp"
 #include "files/text_file.hpp"
+#include "folder.hpp"
 #include "tasks/text/dataset.hpp"
 
 using namespace abh;

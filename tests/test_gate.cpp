@@ -10,12 +10,13 @@ std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 TEST_CASE("gate: every derivative, every width", "[gate]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
-  check_layer(GateCase{5, 7});
-  check_layer(GateCase{35, 3, true});
-  check_layer(GateCase{4, 19, false, dropout, 3});
-  check_layer(GateCase{2, 391, true, dropout});  // a row longer than a run of the mask
-  check_layer(GateCase{33, 5, true, dropout, 2});
-  check_widths([](Index size) { return GateCase{3, size}; });
+  check_layer(GateCase{.BC = 5, .D = 7});
+  check_layer(GateCase{.BC = 35, .D = 3, .residual = true});
+  check_layer(GateCase{.BC = 4, .D = 19, .residual = false, .dropout = dropout, .gap = 3});
+  check_layer(
+      GateCase{.BC = 2, .D = 391, .residual = true, .dropout = dropout});  // a row longer than a run of the mask
+  check_layer(GateCase{.BC = 33, .D = 5, .residual = true, .dropout = dropout, .gap = 2});
+  check_widths([](Index size) { return GateCase{.BC = 3, .D = size}; });
 }
 
 TEST_CASE("gate: the worked example of the chapter", "[gate]") {
@@ -44,7 +45,7 @@ TEST_CASE("gate: the worked example of the chapter", "[gate]") {
 
 TEST_CASE("gate: no rows", "[gate][gpu]") {
   for_each_device(2, [&](auto& device) {
-    CHECK(run_backward<float>(GateCase{0, 3}, device, {{}, {}, {}}, {{}})[1].empty());
+    CHECK(run_backward<float>(GateCase{.BC = 0, .D = 3}, device, {{}, {}, {}}, {{}})[1].empty());
   });
 }
 
@@ -56,10 +57,12 @@ TEST_CASE("gate: keep what the counter-based mask keeps", "[gate][gpu]") {
       const Dropout dropout{.p = p, .site = 21, .state = p > 0 ? state.data() : nullptr};
       const Values<float> in = {{}, Array<float>(size(BC * D), 3.0f), Array<float>(size(BC * D), 2.0f)};
       PlainDevice plain;
-      const Array<float> expected = run_forward<float>(GateCase{BC, D, false, dropout}, plain, in)[0];
+      const Array<float> expected =
+          run_forward<float>(GateCase{.BC = BC, .D = D, .residual = false, .dropout = dropout}, plain, in)[0];
       for_each_device(2, [&](auto& device, const std::string& name) {
         INFO(name << ", D " << D << ", p " << p);
-        CHECK(run_forward<float>(GateCase{BC, D, false, dropout}, device, in)[0] == expected);
+        CHECK(run_forward<float>(GateCase{.BC = BC, .D = D, .residual = false, .dropout = dropout}, device, in)[0] ==
+              expected);
       });
     }
   }
@@ -105,17 +108,20 @@ TEST_CASE("gate: may work in place", "[gate][gpu]") {
 TEST_CASE("gate: on the GPU, rows and strides of any size", "[gate][gpu]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
-  check_gpu("gate", "plain", GateCase{3 * 37, 40});
-  check_gpu("gate", "residual, dropout", GateCase{3 * 37, 40, true, dropout});
+  check_gpu("gate", "plain", GateCase{.BC = 3 * 37, .D = 40});
+  check_gpu("gate", "residual, dropout", GateCase{.BC = 3 * 37, .D = 40, .residual = true, .dropout = dropout});
   for (Index D : {1, 37, 261, 264}) {
-    check_gpu("gate", "D " + std::to_string(D), GateCase{5, D, true, dropout});
+    check_gpu("gate", "D " + std::to_string(D), GateCase{.BC = 5, .D = D, .residual = true, .dropout = dropout});
   }
-  check_gpu("gate", "odd stride", GateCase{5, 40, true, dropout, 3});
-  check_gpu("gate", "even stride", GateCase{5, 40, false, dropout, 8});
-  check_gpu("gate", "even stride, odd one of its gradient", GateCase{5, 40, false, dropout, 8, 11});
-  check_gpu("gate", "odd rows, even stride", GateCase{5, 37, true, dropout, 3});
-  check_gpu("gate", "odd stride, even one of its gradient", GateCase{5, 40, true, dropout, 3, 8});
-  check_alignment(GateCase{3, 16, true, dropout});
+  check_gpu("gate", "odd stride", GateCase{.BC = 5, .D = 40, .residual = true, .dropout = dropout, .gap = 3});
+  check_gpu("gate", "even stride", GateCase{.BC = 5, .D = 40, .residual = false, .dropout = dropout, .gap = 8});
+  check_gpu("gate", "even stride, odd one of its gradient",
+            GateCase{.BC = 5, .D = 40, .residual = false, .dropout = dropout, .gap = 8, .d_gap = 11});
+  check_gpu("gate", "odd rows, even stride",
+            GateCase{.BC = 5, .D = 37, .residual = true, .dropout = dropout, .gap = 3});
+  check_gpu("gate", "odd stride, even one of its gradient",
+            GateCase{.BC = 5, .D = 40, .residual = true, .dropout = dropout, .gap = 3, .d_gap = 8});
+  check_alignment(GateCase{.BC = 3, .D = 16, .residual = true, .dropout = dropout});
 }
 
 }  // namespace

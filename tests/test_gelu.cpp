@@ -9,16 +9,16 @@ constexpr GeluForm forms[] = {GeluForm::erf, GeluForm::tanh};
 
 TEST_CASE("gelu forward and backward", "[gelu]") {
   for (GeluForm form : forms) {
-    for (Index count : {1, 7, 16, 37, 111}) check_layer(GeluCase{count, form});
-    check_layer(GeluCase{67, form, 4});
+    for (Index count : {1, 7, 16, 37, 111}) check_layer(GeluCase{.count = count, .form = form});
+    check_layer(GeluCase{.count = 67, .form = form, .scale = 4});
   }
 }
 
 TEST_CASE("gelu over several chunks", "[gelu]") {
   for (GeluForm form : forms) {
     for (Index count : {8191, 8192, 8193, 30011}) {
-      check_float(GeluCase{count, form, 3}, 1);
-      check_threads(GeluCase{count, form, 3}, 1);
+      check_float(GeluCase{.count = count, .form = form, .scale = 3}, 1);
+      check_threads(GeluCase{.count = count, .form = form, .scale = 3}, 1);
     }
   }
 }
@@ -122,19 +122,19 @@ TEST_CASE("gelu of nothing", "[gelu][gpu]") {
 }
 
 TEST_CASE("gelu: lane widths agree at every odd size", "[gelu]") {
-  check_widths([](Index size) { return GeluCase{size, GeluForm::erf}; });
-  check_widths([](Index size) { return GeluCase{size, GeluForm::tanh}; });
+  check_widths([](Index size) { return GeluCase{.count = size, .form = GeluForm::erf}; });
+  check_widths([](Index size) { return GeluCase{.count = size, .form = GeluForm::tanh}; });
 }
 
 TEST_CASE("gelu: on the GPU", "[gelu][gpu]") {
   for (const GeluForm form : forms) {
     const std::string name = form == GeluForm::erf ? "erf" : "tanh";
-    check_gpu("gelu", name + ", 3 x 37 x 40", GeluCase{3 * 37 * 40, form});
-    check_gpu("gelu", name + ", 1025 x 3, wide", GeluCase{1025 * 3, form, 4});
+    check_gpu("gelu", name + ", 3 x 37 x 40", GeluCase{.count = 3 * 37 * 40, .form = form});
+    check_gpu("gelu", name + ", 1025 x 3, wide", GeluCase{.count = 1025 * 3, .form = form, .scale = 4});
     for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
-      check_gpu("gelu", name + ", " + std::to_string(count), GeluCase{count, form});
+      check_gpu("gelu", name + ", " + std::to_string(count), GeluCase{.count = count, .form = form});
     }
-    check_alignment(GeluCase{333, form}, 0);
+    check_alignment(GeluCase{.count = 333, .form = form}, 0);
   }
 }
 

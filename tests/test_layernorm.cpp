@@ -6,13 +6,13 @@ namespace abh {
 namespace {
 
 TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
-  check_layer(LayernormCase{5, 7});
-  check_layer(LayernormCase{33, 19, true});
-  check_layer(LayernormCase{2, 37});
-  check_layer(LayernormCase{70, 3});
-  check_float(LayernormCase{261, 5}, 1);  // many tasks
-  check_threads(LayernormCase{261, 5}, 1);
-  check_layer(LayernormCase{3, 83});  // all turns of the sums, and a rest of vectors and scalars
+  check_layer(LayernormCase{.BC = 5, .D = 7});
+  check_layer(LayernormCase{.BC = 33, .D = 19, .residual = true});
+  check_layer(LayernormCase{.BC = 2, .D = 37});
+  check_layer(LayernormCase{.BC = 70, .D = 3});
+  check_float(LayernormCase{.BC = 261, .D = 5}, 1);  // many tasks
+  check_threads(LayernormCase{.BC = 261, .D = 5}, 1);
+  check_layer(LayernormCase{.BC = 3, .D = 83});  // all turns of the sums, and a rest of vectors and scalars
 }
 
 TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
@@ -36,10 +36,10 @@ TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
 TEST_CASE("layernorm: no rows", "[layernorm][gpu]") {
   const Values<double> in = {{}, {1, 2}, {3, 4}};
   CpuDevice<Isa::baseline> device(2);
-  CHECK(run_backward<double>(LayernormCase{0, 2}, device, in, {{}})[1] == Array<double>{0, 0});
+  CHECK(run_backward<double>(LayernormCase{.BC = 0, .D = 2}, device, in, {{}})[1] == Array<double>{0, 0});
   for_each_gpu([&](auto& gpu, const std::string& name) {
     INFO(name);
-    const Values<double> d_in = run_backward<float>(LayernormCase{0, 2}, gpu, converted<float>(in), {{}});
+    const Values<double> d_in = run_backward<float>(LayernormCase{.BC = 0, .D = 2}, gpu, converted<float>(in), {{}});
     CHECK(d_in[1] == Array<double>{0, 0});
     CHECK(d_in[2] == Array<double>{0, 0});
   });
@@ -70,19 +70,19 @@ TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradient
 
 TEST_CASE("layernorm: lane widths agree at every odd size", "[layernorm]") {
   // Not one channel: its gradient is 1 / sqrt(eps) times a difference of equal numbers.
-  check_widths([](Index size) { return LayernormCase{3, size + 2, true}; });
+  check_widths([](Index size) { return LayernormCase{.BC = 3, .D = size + 2, .residual = true}; });
 }
 
 TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
-  check_gpu("layernorm", "3 x 37 x 40, residual", LayernormCase{3 * 37, 40, true});
-  check_gpu("layernorm", "3 x 37 x 37", LayernormCase{3 * 37, 37});
-  check_gpu("layernorm", "3 x 1 x 40", LayernormCase{3, 40});
-  check_gpu("layernorm", "1 x 1025 x 8, residual", LayernormCase{1025, 8, true});
+  check_gpu("layernorm", "3 x 37 x 40, residual", LayernormCase{.BC = 3 * 37, .D = 40, .residual = true});
+  check_gpu("layernorm", "3 x 37 x 37", LayernormCase{.BC = 3 * 37, .D = 37});
+  check_gpu("layernorm", "3 x 1 x 40", LayernormCase{.BC = 3, .D = 40});
+  check_gpu("layernorm", "1 x 1025 x 8, residual", LayernormCase{.BC = 1025, .D = 8, .residual = true});
   // Rows of more than one access a lane, in wide accesses and one by one; and a single short one.
-  check_gpu("layernorm", "5 x 520", LayernormCase{5, 520});
-  check_gpu("layernorm", "5 x 515, residual", LayernormCase{5, 515, true});
-  check_gpu("layernorm", "1 x 5", LayernormCase{1, 5});
-  check_alignment(LayernormCase{3, 16});
+  check_gpu("layernorm", "5 x 520", LayernormCase{.BC = 5, .D = 520});
+  check_gpu("layernorm", "5 x 515, residual", LayernormCase{.BC = 5, .D = 515, .residual = true});
+  check_gpu("layernorm", "1 x 5", LayernormCase{.BC = 1, .D = 5});
+  check_alignment(LayernormCase{.BC = 3, .D = 16});
 }
 
 // The gradients of in, weight and bias where the mean is 0, and 1 / deviation and weight are 1.

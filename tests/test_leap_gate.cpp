@@ -9,11 +9,11 @@ namespace {
 
 // Maxima about 0, where epsilon is next to nothing, and about its logarithm, where it is half of all.
 TEST_CASE("leap_gate: every derivative, every width", "[leap_gate]") {
-  check_layer(LeapGateCase{2, 5, 3, 7, 0.4, -11.5});
-  check_layer(LeapGateCase{1, 37, 2, 19, 0.25, -12, 5});
-  check_layer(LeapGateCase{1, 9, 2, 8, 0.35, 0, 3, 8});
-  check_layer(LeapGateCase{1, 1, 1, 1, 1, -11});
-  check_widths([](Index size) { return LeapGateCase{2, 3, 2, size, 0.2, -11.5}; });
+  check_layer(LeapGateCase{.B = 2, .C = 5, .N = 3, .K = 7, .scale = 0.4, .max = -11.5});
+  check_layer(LeapGateCase{.B = 1, .C = 37, .N = 2, .K = 19, .scale = 0.25, .max = -12, .gap = 5});
+  check_layer(LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 8, .scale = 0.35, .max = 0, .gap = 3, .d_gap = 8});
+  check_layer(LeapGateCase{.B = 1, .C = 1, .N = 1, .K = 1, .scale = 1, .max = -11});
+  check_widths([](Index size) { return LeapGateCase{.B = 2, .C = 3, .N = 2, .K = size, .scale = 0.2, .max = -11.5}; });
 }
 
 TEST_CASE("leap_gate: the worked example of the chapter", "[leap_gate]") {
@@ -56,8 +56,8 @@ TEST_CASE("leap_gate: weights and scores of any size", "[leap_gate][gpu]") {
 }
 
 TEST_CASE("leap_gate: many rows", "[leap_gate]") {
-  check_float(LeapGateCase{3, 701, 2, 3, 0.5, -11}, 1);
-  check_threads(LeapGateCase{3, 701, 2, 3, 0.5, -11}, 1);
+  check_float(LeapGateCase{.B = 3, .C = 701, .N = 2, .K = 3, .scale = 0.5, .max = -11}, 1);
+  check_threads(LeapGateCase{.B = 3, .C = 701, .N = 2, .K = 3, .scale = 0.5, .max = -11}, 1);
 }
 
 TEST_CASE("leap_gate: no sequences", "[leap_gate][gpu]") {
@@ -68,18 +68,23 @@ TEST_CASE("leap_gate: no sequences", "[leap_gate][gpu]") {
 }
 
 TEST_CASE("leap_gate: on the GPU, heads of any size", "[leap_gate][gpu]") {
-  check_gpu("leap_gate", "sizes of nothing", LeapGateCase{3, 37, 5, 8, 0.35, -11.5});
+  check_gpu("leap_gate", "sizes of nothing",
+            LeapGateCase{.B = 3, .C = 37, .N = 5, .K = 8, .scale = 0.35, .max = -11.5});
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
     const std::string what = "heads of " + std::to_string(K);
     const double scale = 1 / std::sqrt(double(K));
-    check_gpu("leap_gate", what, LeapGateCase{2, 19, 2, K, scale, -11.5});
-    check_gpu("leap_gate", what + ", strides", LeapGateCase{1, 9, 2, K, scale, 0, K % 4 == 0 ? 12 : 5});
+    check_gpu("leap_gate", what, LeapGateCase{.B = 2, .C = 19, .N = 2, .K = K, .scale = scale, .max = -11.5});
+    check_gpu("leap_gate", what + ", strides",
+              LeapGateCase{.B = 1, .C = 9, .N = 2, .K = K, .scale = scale, .max = 0, .gap = K % 4 == 0 ? 12 : 5});
   }
-  check_gpu("leap_gate", "1 position", LeapGateCase{3, 1, 5, 8, 0.35, -11.5});
-  check_gpu("leap_gate", "odd rows, even ones of the gradient", LeapGateCase{1, 9, 2, 8, 0.35, -11.5, 3, 8});
-  check_gpu("leap_gate", "even rows, odd ones of the gradient", LeapGateCase{1, 9, 2, 8, 0.35, -11.5, 4, 5});
-  check_gpu("leap_gate", "odd heads, even rows", LeapGateCase{1, 9, 2, 6, 0.35, -11.5});
-  check_alignment(LeapGateCase{1, 9, 2, 8, 0.35, -11.5});
+  check_gpu("leap_gate", "1 position", LeapGateCase{.B = 3, .C = 1, .N = 5, .K = 8, .scale = 0.35, .max = -11.5});
+  check_gpu("leap_gate", "odd rows, even ones of the gradient",
+            LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 8, .scale = 0.35, .max = -11.5, .gap = 3, .d_gap = 8});
+  check_gpu("leap_gate", "even rows, odd ones of the gradient",
+            LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 8, .scale = 0.35, .max = -11.5, .gap = 4, .d_gap = 5});
+  check_gpu("leap_gate", "odd heads, even rows",
+            LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 6, .scale = 0.35, .max = -11.5});
+  check_alignment(LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 8, .scale = 0.35, .max = -11.5});
 }
 
 }  // namespace

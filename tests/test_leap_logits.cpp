@@ -7,12 +7,15 @@ namespace {
 
 // Focus and keys are slices of rows of N K + gap elements; the gradient of the keys is added to.
 TEST_CASE("leap_logits: every derivative, every width", "[leap_logits]") {
-  check_layer(LeapLogitsCase{2, 5, 3, 7});
-  check_layer(LeapLogitsCase{2, 5, 3, 7, FocusForm::exp, 0.4});
-  check_layer(LeapLogitsCase{1, 37, 2, 19, FocusForm::elu, 0.25, 5});
-  check_layer(LeapLogitsCase{1, 9, 2, 8, FocusForm::exp, 0.5, 3, 8});
-  check_layer(LeapLogitsCase{1, 1, 1, 1});
-  check_widths([](Index size) { return LeapLogitsCase{2, 3, 2, size, FocusForm::elu, 0.3}; });
+  check_layer(LeapLogitsCase{.B = 2, .C = 5, .N = 3, .K = 7});
+  check_layer(LeapLogitsCase{.B = 2, .C = 5, .N = 3, .K = 7, .form = FocusForm::exp, .scale = 0.4});
+  check_layer(LeapLogitsCase{.B = 1, .C = 37, .N = 2, .K = 19, .form = FocusForm::elu, .scale = 0.25, .gap = 5});
+  check_layer(
+      LeapLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .form = FocusForm::exp, .scale = 0.5, .gap = 3, .d_gap = 8});
+  check_layer(LeapLogitsCase{.B = 1, .C = 1, .N = 1, .K = 1});
+  check_widths([](Index size) {
+    return LeapLogitsCase{.B = 2, .C = 3, .N = 2, .K = size, .form = FocusForm::elu, .scale = 0.3};
+  });
 }
 
 TEST_CASE("leap_logits: the worked example of the chapter", "[leap_logits]") {
@@ -61,8 +64,8 @@ TEST_CASE("leap_logits: scores of any size", "[leap_logits][gpu]") {
 }
 
 TEST_CASE("leap_logits: many rows", "[leap_logits]") {
-  check_float(LeapLogitsCase{3, 701, 2, 3}, 1);
-  check_threads(LeapLogitsCase{3, 701, 2, 3}, 1);
+  check_float(LeapLogitsCase{.B = 3, .C = 701, .N = 2, .K = 3}, 1);
+  check_threads(LeapLogitsCase{.B = 3, .C = 701, .N = 2, .K = 3}, 1);
 }
 
 TEST_CASE("leap_logits: no sequences", "[leap_logits][gpu]") {
@@ -71,19 +74,24 @@ TEST_CASE("leap_logits: no sequences", "[leap_logits][gpu]") {
 }
 
 TEST_CASE("leap_logits: on the GPU, heads of any size", "[leap_logits][gpu]") {
-  check_gpu("leap_logits", "sizes of nothing", LeapLogitsCase{3, 37, 5, 8, FocusForm::elu, 0.35});
+  check_gpu("leap_logits", "sizes of nothing",
+            LeapLogitsCase{.B = 3, .C = 37, .N = 5, .K = 8, .form = FocusForm::elu, .scale = 0.35});
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
     const std::string what = "logits, heads of " + std::to_string(K);
     const double scale = 1 / std::sqrt(double(K));
-    check_gpu("leap_logits", what, LeapLogitsCase{2, 19, 2, K, FocusForm::elu, scale});
+    check_gpu("leap_logits", what,
+              LeapLogitsCase{.B = 2, .C = 19, .N = 2, .K = K, .form = FocusForm::elu, .scale = scale});
     check_gpu("leap_logits", what + ", strides",
-              LeapLogitsCase{1, 9, 2, K, FocusForm::exp, scale, K % 4 == 0 ? 12 : 5});
+              LeapLogitsCase{
+                  .B = 1, .C = 9, .N = 2, .K = K, .form = FocusForm::exp, .scale = scale, .gap = K % 4 == 0 ? 12 : 5});
   }
-  check_gpu("leap_logits", "logits, 1 position", LeapLogitsCase{3, 1, 5, 8});
-  check_gpu("leap_logits", "odd rows, even ones of the gradient", LeapLogitsCase{1, 9, 2, 8, FocusForm::elu, 1, 3, 8});
-  check_gpu("leap_logits", "even rows, odd ones of the gradient", LeapLogitsCase{1, 9, 2, 8, FocusForm::elu, 1, 4, 5});
-  check_gpu("leap_logits", "odd heads, even rows", LeapLogitsCase{1, 9, 2, 6});
-  check_alignment(LeapLogitsCase{1, 9, 2, 8});
+  check_gpu("leap_logits", "logits, 1 position", LeapLogitsCase{.B = 3, .C = 1, .N = 5, .K = 8});
+  check_gpu("leap_logits", "odd rows, even ones of the gradient",
+            LeapLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .form = FocusForm::elu, .scale = 1, .gap = 3, .d_gap = 8});
+  check_gpu("leap_logits", "even rows, odd ones of the gradient",
+            LeapLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .form = FocusForm::elu, .scale = 1, .gap = 4, .d_gap = 5});
+  check_gpu("leap_logits", "odd heads, even rows", LeapLogitsCase{.B = 1, .C = 9, .N = 2, .K = 6});
+  check_alignment(LeapLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8});
 }
 
 }  // namespace

@@ -107,8 +107,10 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
 // bits out, for every position in and at the edge of a tile.
 TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
   const LinearCase layer{.BC = 29, .I = 71, .O = 45};
-  const Values<float> row = converted<float>(random_values(LinearCase{1, layer.I, layer.O}.inputs(), 3));
-  const Array<float> d_row = converted<float>(random_values(LinearCase{1, layer.I, layer.O}.outputs(), 4))[0];
+  const Values<float> row =
+      converted<float>(random_values(LinearCase{.BC = 1, .I = layer.I, .O = layer.O}.inputs(), 3));
+  const Array<float> d_row =
+      converted<float>(random_values(LinearCase{.BC = 1, .I = layer.I, .O = layer.O}.outputs(), 4))[0];
   Values<float> in = {{}, row[1]}, d_out(1);
   for (Index bc = 0; bc < layer.BC; ++bc) {
     in[0].insert(in[0].end(), row[0].begin(), row[0].end());

@@ -16,10 +16,10 @@ const Token* mask_of_three(Index C) {
 }
 
 TEST_CASE("masked_mean: every derivative, every width", "[masked_mean]") {
-  check_layer(MaskedMeanCase{2, 5, 7});
-  check_layer(MaskedMeanCase{3, 4, 19, mask_of_three(4)});
-  check_layer(MaskedMeanCase{1, 1, 1});
-  check_widths([](Index size) { return MaskedMeanCase{3, 3, size, mask_of_three(3)}; });
+  check_layer(MaskedMeanCase{.B = 2, .C = 5, .D = 7});
+  check_layer(MaskedMeanCase{.B = 3, .C = 4, .D = 19, .mask_bc = mask_of_three(4)});
+  check_layer(MaskedMeanCase{.B = 1, .C = 1, .D = 1});
+  check_widths([](Index size) { return MaskedMeanCase{.B = 3, .C = 3, .D = size, .mask_bc = mask_of_three(3)}; });
 }
 
 TEST_CASE("masked_mean: the worked example of the chapter", "[masked_mean]") {
@@ -40,22 +40,23 @@ TEST_CASE("masked_mean: nothing left, no sequences, no positions", "[masked_mean
   for_each_device(2, [&](auto& device) {
     CHECK(run_forward<float>(nothing, device, {{1, 2, 3, 4, 5, 6}})[0] == Array<float>{0, 0, 0});
     CHECK(run_backward<float>(nothing, device, {{1, 2, 3, 4, 5, 6}}, {{1, 1, 1}})[0] == Array<double>(6, 0.0));
-    CHECK(run_forward<float>(MaskedMeanCase{0, 2, 3}, device, {{}})[0].empty());
-    CHECK(run_forward<float>(MaskedMeanCase{1, 0, 2}, device, {{}})[0] == Array<float>{0, 0});
+    CHECK(run_forward<float>(MaskedMeanCase{.B = 0, .C = 2, .D = 3}, device, {{}})[0].empty());
+    CHECK(run_forward<float>(MaskedMeanCase{.B = 1, .C = 0, .D = 2}, device, {{}})[0] == Array<float>{0, 0});
   });
 }
 
 TEST_CASE("masked_mean: long sequences, many channels", "[masked_mean]") {
-  check_float(MaskedMeanCase{3, 701, 130, mask_of_three(701)}, 1);
-  check_threads(MaskedMeanCase{3, 701, 130, mask_of_three(701)}, 1);
+  check_float(MaskedMeanCase{.B = 3, .C = 701, .D = 130, .mask_bc = mask_of_three(701)}, 1);
+  check_threads(MaskedMeanCase{.B = 3, .C = 701, .D = 130, .mask_bc = mask_of_three(701)}, 1);
 }
 
 TEST_CASE("masked_mean: on the GPU, rows of any size", "[masked_mean][gpu]") {
   for (Index D : {1, 3, 8, 33, 128, 260}) {
-    check_gpu("masked_mean", "D " + std::to_string(D), MaskedMeanCase{3, 19, D, mask_of_three(19)});
+    check_gpu("masked_mean", "D " + std::to_string(D),
+              MaskedMeanCase{.B = 3, .C = 19, .D = D, .mask_bc = mask_of_three(19)});
   }
-  check_gpu("masked_mean", "1 position", MaskedMeanCase{3, 1, 8});
-  check_alignment(MaskedMeanCase{2, 9, 8});
+  check_gpu("masked_mean", "1 position", MaskedMeanCase{.B = 3, .C = 1, .D = 8});
+  check_alignment(MaskedMeanCase{.B = 2, .C = 9, .D = 8});
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
       // The third way to p, and what each position adds to the gradient of the matrix.
       if (!packed) {
         const auto of_position = [&](const Array<double>& row, const Array<double>& d_key) {
-          return run_backward<T>(MetricKeyCase{1, 1, 4, form}, device,
+          return run_backward<T>(MetricKeyCase{.BC = 1, .N = 1, .K = 4, .form = form}, device,
                                  converted<T>(Values<double>{row, unpacked(metric_l, 1, 4)}),
                                  converted<T>(Values<double>{d_key}));
         };
@@ -314,21 +314,21 @@ TEST_CASE("metric_key: later tokens change no bit of earlier outputs", "[metric_
 }
 
 TEST_CASE("metric_key: lane widths agree at every odd size", "[metric_key]") {
-  check_widths([](Index size) { return MetricKeyCase{3, 2, size, MetricForm::packed}; });
-  check_widths([](Index size) { return MetricKeyCase{3, 2, size, MetricForm::full}; });
+  check_widths([](Index size) { return MetricKeyCase{.BC = 3, .N = 2, .K = size, .form = MetricForm::packed}; });
+  check_widths([](Index size) { return MetricKeyCase{.BC = 3, .N = 2, .K = size, .form = MetricForm::full}; });
 }
 
 TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     const std::string kind = form == MetricForm::packed ? "packed, " : "full, ";
-    check_gpu("metric_key", kind + "five heads", MetricKeyCase{3 * 37, 5, 8, form});
-    check_gpu("metric_key", kind + "odd head", MetricKeyCase{41, 2, 13, form});
-    check_gpu("metric_key", kind + "one row", MetricKeyCase{1, 5, 8, form});
-    check_gpu("metric_key", kind + "one channel", MetricKeyCase{70, 3, 1, form});
-    check_gpu("metric_key", kind + "many rows", MetricKeyCase{1025, 1, 3, form});
-    check_gpu("metric_key", kind + "wide head", MetricKeyCase{65, 2, 66, form});
+    check_gpu("metric_key", kind + "five heads", MetricKeyCase{.BC = 3 * 37, .N = 5, .K = 8, .form = form});
+    check_gpu("metric_key", kind + "odd head", MetricKeyCase{.BC = 41, .N = 2, .K = 13, .form = form});
+    check_gpu("metric_key", kind + "one row", MetricKeyCase{.BC = 1, .N = 5, .K = 8, .form = form});
+    check_gpu("metric_key", kind + "one channel", MetricKeyCase{.BC = 70, .N = 3, .K = 1, .form = form});
+    check_gpu("metric_key", kind + "many rows", MetricKeyCase{.BC = 1025, .N = 1, .K = 3, .form = form});
+    check_gpu("metric_key", kind + "wide head", MetricKeyCase{.BC = 65, .N = 2, .K = 66, .form = form});
     check_gpu("metric_key", kind + "with the core", MetricAttentionCase{2, 19, 2, 8, form});
-    check_alignment(MetricKeyCase{9, 2, 8, form});
+    check_alignment(MetricKeyCase{.BC = 9, .N = 2, .K = 8, .form = form});
   }
 }
 

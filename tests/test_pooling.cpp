@@ -16,7 +16,7 @@ struct OwnLogitsCase {
   std::vector<Slot> inputs() const {
     return {activation("x_bch", {shape.B, shape.C, shape.N * shape.K}), weight("pool_nk", {shape.N, shape.K})};
   }
-  std::vector<Slot> outputs() const { return PoolingCase{shape}.outputs(); }
+  std::vector<Slot> outputs() const { return PoolingCase{.shape = shape}.outputs(); }
   std::vector<Slot> saved() const {
     const Index count = shape.B * shape.N * shape.C;
     return {statistic("max_bnc", {count}), statistic("sum_bnc", {count}), statistic("logit_bnc", {count}),
@@ -44,12 +44,12 @@ struct OwnLogitsCase {
   void forward(Device& device, Arrays& a) const {
     auto for_logits = of_logits(a), for_pooling = of_pooling(a);
     logits().forward(device, for_logits);
-    PoolingCase{shape}.forward(device, for_pooling);
+    PoolingCase{.shape = shape}.forward(device, for_pooling);
   }
   template <class Device, class Arrays>
   void backward(Device& device, Arrays& a) const {
     auto for_logits = of_logits(a), for_pooling = of_pooling(a);
-    PoolingCase{shape}.backward(device, for_pooling);
+    PoolingCase{.shape = shape}.backward(device, for_pooling);
     logits().backward(device, for_logits);
   }
 };
@@ -103,27 +103,38 @@ void check_definition(const PoolingCase& layer, double logit_scale = 1) {
 // Derivatives.
 
 TEST_CASE("pooling: global pooling, every derivative, every width", "[pooling]") {
-  check_layer(PoolingCase{{2, 9, 3, 5}});
-  check_layer(PoolingCase{{3, 5, 6, 3}});    // enough heads for one task a head
-  check_layer(PoolingCase{{1, 4, 1, 150}});  // parts of 64, 64 and 22 channels
-  check_layer(PoolingCase{{4, 3, 4, 66}});   // many channels in one part
-  check_layer(PoolingCase{{2, 1, 2, 3}});
-  check_layer(PoolingCase{{1, 1, 1, 1}});
+  check_layer(PoolingCase{.shape = {.B = 2, .C = 9, .N = 3, .K = 5}});
+  check_layer(PoolingCase{.shape = {.B = 3, .C = 5, .N = 6, .K = 3}});    // enough heads for one task a head
+  check_layer(PoolingCase{.shape = {.B = 1, .C = 4, .N = 1, .K = 150}});  // parts of 64, 64 and 22 channels
+  check_layer(PoolingCase{.shape = {.B = 4, .C = 3, .N = 4, .K = 66}});   // many channels in one part
+  check_layer(PoolingCase{.shape = {.B = 2, .C = 1, .N = 2, .K = 3}});
+  check_layer(PoolingCase{.shape = {.B = 1, .C = 1, .N = 1, .K = 1}});
 }
 
 TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling]") {
-  for (Index window : {1, 2, 3, 4, 8, 9, 10, 1000}) check_layer(PoolingCase{{2, 9, 2, 5, window}});
-  check_layer(PoolingCase{{3, 7, 6, 3, 3}});
-  check_layer(PoolingCase{{1, 5, 1, 150, 2}});
-  check_layer(PoolingCase{{1, 1, 2, 3, 1}});
+  for (Index window : {1, 2, 3, 4, 8, 9, 10, 1000})
+    check_layer(PoolingCase{.shape = {.B = 2, .C = 9, .N = 2, .K = 5, .window = window}});
+  check_layer(PoolingCase{.shape = {.B = 3, .C = 7, .N = 6, .K = 3, .window = 3}});
+  check_layer(PoolingCase{.shape = {.B = 1, .C = 5, .N = 1, .K = 150, .window = 2}});
+  check_layer(PoolingCase{.shape = {.B = 1, .C = 1, .N = 2, .K = 3, .window = 1}});
 }
 
 TEST_CASE("pooling: masks, strides, gradients added up", "[pooling]") {
   for (Index window : {0, 1, 2, 4, 10}) {
-    check_layer(PoolingCase{{2, 11, 2, 3, window}, holes_and_nothing(11)});
-    check_layer(PoolingCase{{2, 11, 2, 3, window}, nullptr, true});
-    check_layer(PoolingCase{{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9});
-    check_layer(PoolingCase{{2, 7, 2, 3, window}, nullptr, false, 1, 5});
+    check_layer(
+        PoolingCase{.shape = {.B = 2, .C = 11, .N = 2, .K = 3, .window = window}, .mask_bc = holes_and_nothing(11)});
+    check_layer(PoolingCase{
+        .shape = {.B = 2, .C = 11, .N = 2, .K = 3, .window = window}, .mask_bc = nullptr, .accumulate = true});
+    check_layer(PoolingCase{.shape = {.B = 2, .C = 7, .N = 2, .K = 3, .window = window},
+                            .mask_bc = holes_and_nothing(7),
+                            .accumulate = true,
+                            .gap = 4,
+                            .d_gap = 9});
+    check_layer(PoolingCase{.shape = {.B = 2, .C = 7, .N = 2, .K = 3, .window = window},
+                            .mask_bc = nullptr,
+                            .accumulate = false,
+                            .gap = 1,
+                            .d_gap = 5});
   }
 }
 
@@ -140,8 +151,9 @@ TEST_CASE("pooling: pooling is its definition", "[pooling][gpu]") {
   for (Index C : {1, 2, 31, 64}) {
     for (Index window : {Index{0}, Index{1}, Index{2}, Index{4}, Index{7}, C - 1, C, C + 5}) {
       INFO("C " << C << ", window " << window);
-      check_definition(PoolingCase{{2, C, 2, 5, window}});
-      check_definition(PoolingCase{{2, C, 1, 17, window}, holes_and_nothing(C)});
+      check_definition(PoolingCase{.shape = {.B = 2, .C = C, .N = 2, .K = 5, .window = window}});
+      check_definition(
+          PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 17, .window = window}, .mask_bc = holes_and_nothing(C)});
     }
   }
 }
@@ -175,11 +187,13 @@ TEST_CASE("pooling: logits of any size", "[pooling][gpu]") {
 
 void check_long_sequences(double scale) {
   INFO("logits of " << scale);
-  check_definition(PoolingCase{{1, 1100, 2, 5}}, scale);
-  check_definition(PoolingCase{{3, 513, 3, 19}}, scale);
-  check_definition(PoolingCase{{2, 770, 1, 3}}, scale);  // sequences with a chunk in the middle, each with its own sums
+  check_definition(PoolingCase{.shape = {.B = 1, .C = 1100, .N = 2, .K = 5}}, scale);
+  check_definition(PoolingCase{.shape = {.B = 3, .C = 513, .N = 3, .K = 19}}, scale);
+  check_definition(PoolingCase{.shape = {.B = 2, .C = 770, .N = 1, .K = 3}},
+                   scale);  // sequences with a chunk in the middle, each with its own sums
   // A chunk of which all is masked, and a sequence of which all is.
-  check_definition(PoolingCase{{2, 1040, 1, 9}, holes_and_nothing(1040)}, scale);
+  check_definition(PoolingCase{.shape = {.B = 2, .C = 1040, .N = 1, .K = 9}, .mask_bc = holes_and_nothing(1040)},
+                   scale);
 }
 
 TEST_CASE("pooling: few long sequences, extreme logits", "[pooling][slow]") {
@@ -192,7 +206,7 @@ TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling][h
   const PoolingCase strided{{2, 700, 2, 11}, nullptr, true, 5, 9};
   check_float(strided, 1);
   check_threads(strided, 1);
-  check_threads(PoolingCase{{1, 4099, 2, 20}}, 1);
+  check_threads(PoolingCase{.shape = {.B = 1, .C = 4099, .N = 2, .K = 20}}, 1);
 }
 
 template <class T, class Device>
@@ -358,8 +372,8 @@ TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") {
 }
 
 TEST_CASE("pooling: lane widths agree at every odd size", "[pooling]") {
-  check_widths([](Index size) { return PoolingCase{{2, size, 2, size}}; });
-  check_widths([](Index size) { return PoolingCase{{2, size, 2, 5, 4}}; });
+  check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size}}; });
+  check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = 5, .window = 4}}; });
 }
 
 TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") {

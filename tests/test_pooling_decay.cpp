@@ -87,7 +87,9 @@ TEST_CASE("pooling: one average for all positions, every derivative", "[pooling]
 TEST_CASE("pooling: lane widths agree at every odd size, with decay, several payloads, not causal", "[pooling]") {
   check_widths([](Index size) { return decaying({{2, size, 2, size, 0, true, 2}}); });
   check_widths([](Index size) { return decaying({{2, size, 2, 5, 4, true, 2}}); });
-  check_widths([](Index size) { return PoolingCase{{2, size, 2, size, 0, false, 2}}; });
+  check_widths([](Index size) {
+    return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size, .window = 0, .causal = false, .payloads = 2}};
+  });
 }
 
 // Slopes so small that a sequence is seen far across the borders of chunks, and some that are not.
@@ -123,7 +125,12 @@ TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into
     }
   }
   check_threads(decaying({{2, 700, 2, 11, 0, true, 2}, nullptr, true, 5, 9}), 1);
-  check_threads(PoolingCase{{2, 700, 2, 11, 0, false, 2}, nullptr, true, 5, 9}, 1);
+  check_threads(PoolingCase{.shape = {.B = 2, .C = 700, .N = 2, .K = 11, .window = 0, .causal = false, .payloads = 2},
+                            .mask_bc = nullptr,
+                            .accumulate = true,
+                            .gap = 5,
+                            .d_gap = 9},
+                1);
 }
 
 // Where the maximum is a number that is lowered at every position, the float of 0.003 is wrong by 9e-3 here.

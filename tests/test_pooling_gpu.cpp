@@ -50,8 +50,9 @@ void check(const Sloped<Case>& layer) {
 TEST_CASE("pooling: on the GPU, decay over tiles of positions", "[pooling][gpu]") {
   for (double slope : {0.0, 0.003, 0.5, 5.0}) {
     INFO("slope " << slope);
-    for (Index C : {1, 2, 17, 256, 257, 513}) check(sloped(PoolingCase{{1, C, 2, 3}}, slope));
-    check(sloped(PoolingCase{{2, 530, 1, 4}, holes_and_nothing(530)}, slope));
+    for (Index C : {1, 2, 17, 256, 257, 513})
+      check(sloped(PoolingCase{.shape = {.B = 1, .C = C, .N = 2, .K = 3}}, slope));
+    check(sloped(PoolingCase{.shape = {.B = 2, .C = 530, .N = 1, .K = 4}, .mask_bc = holes_and_nothing(530)}, slope));
   }
   check(decaying({{3, 37, 5, 8}}));
   check(decaying({{1, 1025, 3, 8}}));
@@ -64,12 +65,14 @@ TEST_CASE("pooling: on the GPU, decay over tiles of positions, windows", "[pooli
   for (double slope : {0.0, 0.003, 0.5, 5.0}) {
     INFO("slope " << slope);
     for (Index window : {1, 2, 5, 64, 255, 256, 257, 518, 519}) {
-      check(sloped(PoolingCase{{1, 519, 2, 2, window}}, slope));
+      check(sloped(PoolingCase{.shape = {.B = 1, .C = 519, .N = 2, .K = 2, .window = window}}, slope));
     }
     for (Index window : {1, 7, 256, 300}) {
-      check(sloped(PoolingCase{{2, 530, 1, 4, window}, holes_and_nothing(530)}, slope));
+      check(sloped(
+          PoolingCase{.shape = {.B = 2, .C = 530, .N = 1, .K = 4, .window = window}, .mask_bc = holes_and_nothing(530)},
+          slope));
     }
-    check(sloped(PoolingCase{{1, 1025, 1, 8, 1000}}, slope));
+    check(sloped(PoolingCase{.shape = {.B = 1, .C = 1025, .N = 1, .K = 8, .window = 1000}}, slope));
   }
   check(decaying({{3, 37, 5, 8, 5}}));
   check(decaying({{2, 37, 2, 8, 7}, holes_and_nothing(37), true, 3, 5}));
@@ -127,20 +130,26 @@ TEST_CASE("pooling: decay where most is left out", "[pooling][gpu]") {
 TEST_CASE("pooling: decay over thousands of positions in float, windows too", "[pooling][gpu]") {
   for (double slope : {0.003, 0.0062, 0.63}) {
     INFO("slope " << slope);
-    for (Index window : {0, 700}) check_accuracy(sloped(PoolingCase{{1, 3001, 1, 3, window}}, slope), 20, 1e-5);
+    for (Index window : {0, 700})
+      check_accuracy(sloped(PoolingCase{.shape = {.B = 1, .C = 3001, .N = 1, .K = 3, .window = window}}, slope), 20,
+                     1e-5);
   }
 }
 
 TEST_CASE("pooling: on the GPU, several payloads", "[pooling][gpu]") {
   for (Index window : {0, 4}) {
-    for (Index K : {1, 3, 8, 33, 64, 100}) check(PoolingCase{{2, 19, 3, K, window, true, 2}});
-    check(PoolingCase{{2, 19, 2, 5, window, true, 3}});
-    check(PoolingCase{{1, 3, 1, 1021, window, true, 2}});
+    for (Index K : {1, 3, 8, 33, 64, 100})
+      check(PoolingCase{.shape = {.B = 2, .C = 19, .N = 3, .K = K, .window = window, .causal = true, .payloads = 2}});
+    check(PoolingCase{.shape = {.B = 2, .C = 19, .N = 2, .K = 5, .window = window, .causal = true, .payloads = 3}});
+    check(PoolingCase{.shape = {.B = 1, .C = 3, .N = 1, .K = 1021, .window = window, .causal = true, .payloads = 2}});
     check(decaying({{2, 37, 2, 8, window, true, 2}, holes_and_nothing(37), true, 3, 5}));
     check_alignment(decaying({{1, 9, 2, 8, window, true, 2}}));
   }
   for (Index window : {0, 7, 256, 300}) {
-    check(sloped(PoolingCase{{2, 530, 1, 4, window, true, 2}, holes_and_nothing(530)}, 0.003));
+    check(
+        sloped(PoolingCase{.shape = {.B = 2, .C = 530, .N = 1, .K = 4, .window = window, .causal = true, .payloads = 2},
+                           .mask_bc = holes_and_nothing(530)},
+               0.003));
   }
 }
 
@@ -148,14 +157,15 @@ TEST_CASE("pooling: on the GPU, several payloads", "[pooling][gpu]") {
 TEST_CASE("pooling: three hundred heads", "[pooling][gpu]") {
   for (Index window : {0, 2}) check_float(LseCase{decaying({{1, 3, 300, 1, window, true, 2}})}, 1);
   check_float(LseCase{{{1, 3, 300, 1, 0, false, 2}}}, 1);
-  for (bool causal : {true, false}) check_float(PoolingCase{{1, 258, 1, 130, 0, causal}}, 1);
+  for (bool causal : {true, false})
+    check_float(PoolingCase{.shape = {.B = 1, .C = 258, .N = 1, .K = 130, .window = 0, .causal = causal}}, 1);
 }
 
 // Few heads whose channels are dealt out.
 TEST_CASE("pooling: heads of many channels in float", "[pooling][gpu]") {
   for (Index window : {0, 4}) {
-    check_float(PoolingCase{{2, 9, 3, 130, window}}, 1);
-    check_threads(PoolingCase{{2, 9, 3, 130, window}}, 1);
+    check_float(PoolingCase{.shape = {.B = 2, .C = 9, .N = 3, .K = 130, .window = window}}, 1);
+    check_threads(PoolingCase{.shape = {.B = 2, .C = 9, .N = 3, .K = 130, .window = window}}, 1);
   }
 }
 
@@ -173,16 +183,17 @@ TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pool
 TEST_CASE("pooling: on the GPU, one average for all positions", "[pooling][gpu]") {
   for (Index C : {1, 2, 17, 255, 256, 257, 513, 1100}) {
     check(LseCase{{{1, C, 2, 3, 0, false}}});
-    check(PoolingCase{{2, C, 1, 8, 0, false, 2}});
+    check(PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 8, .window = 0, .causal = false, .payloads = 2}});
   }
   for (Index K : {1, 3, 33, 64, 100, 300}) {
     check(LseCase{{{2, 19, 3, K, 0, false, 2}}});
     check(LseCase{{{2, 37, 2, K, 0, false}, holes_and_nothing(37), true, 3, 5}});
   }
-  check(PoolingCase{{1, 3, 1, 1021, 0, false, 2}}, 4e-2);
+  check(PoolingCase{.shape = {.B = 1, .C = 3, .N = 1, .K = 1021, .window = 0, .causal = false, .payloads = 2}}, 4e-2);
   check(LseCase{{{2, 530, 1, 4, 0, false, 2}, holes_and_nothing(530), true, 8, 12}});
   check_alignment(LseCase{{{1, 9, 2, 8, 0, false, 2}}});
-  for (double scale : {30.0, 1e4}) check_accuracy(PoolingCase{{2, 600, 2, 4, 0, false}}, scale, 1e-5);
+  for (double scale : {30.0, 1e4})
+    check_accuracy(PoolingCase{.shape = {.B = 2, .C = 600, .N = 2, .K = 4, .window = 0, .causal = false}}, scale, 1e-5);
 }
 
 TEST_CASE("pooling: on the GPU, one average for all positions is the same in every row", "[pooling][gpu]") {
@@ -284,7 +295,9 @@ TEST_CASE("pooling: on the GPU, step by step with decay and several payloads", "
 TEST_CASE("pooling: on the GPU, what lies outside the window has no influence, with decay", "[pooling][gpu]") {
   const Index C = 600, payloads = 2, N = 2, H = payloads * N * 3;
   for (Index window : {0, 1, 6, 256, 300}) {
-    const auto layer = sloped(PoolingCase{{1, C, N, 3, window, true, payloads}}, 0.003);
+    const auto layer = sloped(
+        PoolingCase{.shape = {.B = 1, .C = C, .N = N, .K = 3, .window = window, .causal = true, .payloads = payloads}},
+        0.003);
     const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
     for_each_gpu([&](auto& device, const std::string& name) {
       const Array<float> out = run_forward<float>(layer, device, in)[0];

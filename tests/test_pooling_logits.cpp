@@ -7,11 +7,11 @@ namespace {
 
 // x is a slice of rows of N K + gap elements; its gradient is added to, as that of a weight.
 TEST_CASE("pooling_logits: every derivative, every width", "[pooling_logits]") {
-  check_layer(PoolingLogitsCase{2, 5, 3, 7});
-  check_layer(PoolingLogitsCase{1, 37, 2, 19, 5});
-  check_layer(PoolingLogitsCase{1, 9, 2, 8, 3, 8});
-  check_layer(PoolingLogitsCase{1, 1, 1, 1});
-  check_widths([](Index size) { return PoolingLogitsCase{2, 3, 2, size}; });
+  check_layer(PoolingLogitsCase{.B = 2, .C = 5, .N = 3, .K = 7});
+  check_layer(PoolingLogitsCase{.B = 1, .C = 37, .N = 2, .K = 19, .gap = 5});
+  check_layer(PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .gap = 3, .d_gap = 8});
+  check_layer(PoolingLogitsCase{.B = 1, .C = 1, .N = 1, .K = 1});
+  check_widths([](Index size) { return PoolingLogitsCase{.B = 2, .C = 3, .N = 2, .K = size}; });
 }
 
 TEST_CASE("pooling_logits: the worked example of the chapter", "[pooling_logits]") {
@@ -31,8 +31,8 @@ TEST_CASE("pooling_logits: the worked example of the chapter", "[pooling_logits]
 
 TEST_CASE("pooling_logits: many rows", "[pooling_logits]") {
   // More rows than 64 tasks of 32: the order of summation of d_pool is the other one.
-  check_float(PoolingLogitsCase{3, 701, 2, 3}, 1);
-  check_threads(PoolingLogitsCase{3, 701, 2, 3}, 1);
+  check_float(PoolingLogitsCase{.B = 3, .C = 701, .N = 2, .K = 3}, 1);
+  check_threads(PoolingLogitsCase{.B = 3, .C = 701, .N = 2, .K = 3}, 1);
 }
 
 TEST_CASE("pooling_logits: no sequences", "[pooling_logits][gpu]") {
@@ -43,20 +43,23 @@ TEST_CASE("pooling_logits: no sequences", "[pooling_logits][gpu]") {
 }
 
 TEST_CASE("pooling_logits: on the GPU, heads of any size", "[pooling_logits][gpu]") {
-  check_gpu("pooling_logits", "sizes of nothing", PoolingLogitsCase{3, 37, 5, 8});
+  check_gpu("pooling_logits", "sizes of nothing", PoolingLogitsCase{.B = 3, .C = 37, .N = 5, .K = 8});
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
     const std::string what = "logits, heads of " + std::to_string(K);
-    check_gpu("pooling_logits", what, PoolingLogitsCase{2, 19, 2, K});
-    check_gpu("pooling_logits", what + ", strides", PoolingLogitsCase{1, 9, 2, K, K % 4 == 0 ? 12 : 5});
+    check_gpu("pooling_logits", what, PoolingLogitsCase{.B = 2, .C = 19, .N = 2, .K = K});
+    check_gpu("pooling_logits", what + ", strides",
+              PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = K, .gap = K % 4 == 0 ? 12 : 5});
   }
-  check_gpu("pooling_logits", "logits, 1 position", PoolingLogitsCase{3, 1, 5, 8});
-  check_gpu("pooling_logits", "odd rows, even ones of the gradient", PoolingLogitsCase{1, 9, 2, 8, 3, 8});
-  check_gpu("pooling_logits", "even rows, odd ones of the gradient", PoolingLogitsCase{1, 9, 2, 8, 4, 5});
-  check_gpu("pooling_logits", "odd heads, even rows", PoolingLogitsCase{1, 9, 2, 6});
-  check_alignment(PoolingLogitsCase{1, 9, 2, 8});
+  check_gpu("pooling_logits", "logits, 1 position", PoolingLogitsCase{.B = 3, .C = 1, .N = 5, .K = 8});
+  check_gpu("pooling_logits", "odd rows, even ones of the gradient",
+            PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .gap = 3, .d_gap = 8});
+  check_gpu("pooling_logits", "even rows, odd ones of the gradient",
+            PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .gap = 4, .d_gap = 5});
+  check_gpu("pooling_logits", "odd heads, even rows", PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = 6});
+  check_alignment(PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8});
   // More rows than a chunk of d_pool's sums, and sequences shorter than the step of its warps.
-  check_gpu("pooling_logits", "logits, 1025 positions", PoolingLogitsCase{1, 1025, 1, 8});
-  check_gpu("pooling_logits", "logits, 50 sequences of 3", PoolingLogitsCase{50, 3, 2, 4});
+  check_gpu("pooling_logits", "logits, 1025 positions", PoolingLogitsCase{.B = 1, .C = 1025, .N = 1, .K = 8});
+  check_gpu("pooling_logits", "logits, 50 sequences of 3", PoolingLogitsCase{.B = 50, .C = 3, .N = 2, .K = 4});
 }
 
 }  // namespace

@@ -8,10 +8,10 @@ namespace {
 std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
 TEST_CASE("rescale: every derivative, every width", "[rescale]") {
-  check_layer(RescaleCase{5, 2, 7});
-  check_layer(RescaleCase{35, 1, 3, 0.5, 2});
-  check_layer(RescaleCase{3, 3, 19, 4, -1, 5, 2, 3});
-  check_widths([](Index size) { return RescaleCase{3, 2, size + 2}; });
+  check_layer(RescaleCase{.BC = 5, .N = 2, .K = 7});
+  check_layer(RescaleCase{.BC = 35, .N = 1, .K = 3, .scale = 0.5, .offset = 2});
+  check_layer(RescaleCase{.BC = 3, .N = 3, .K = 19, .scale = 4, .offset = -1, .gap = 5, .d_gap = 2, .out_gap = 3});
+  check_widths([](Index size) { return RescaleCase{.BC = 3, .N = 2, .K = size + 2}; });
 }
 
 TEST_CASE("rescale: of two channels nothing is left but which is larger", "[rescale][gpu]") {
@@ -118,17 +118,18 @@ TEST_CASE("rescale: may work in place", "[rescale][gpu]") {
 
 TEST_CASE("rescale: no rows", "[rescale][gpu]") {
   for_each_device(2, [&](auto& device) {
-    CHECK(run_backward<float>(RescaleCase{0, 2, 3}, device, {{}}, {{}})[0].empty());
+    CHECK(run_backward<float>(RescaleCase{.BC = 0, .N = 2, .K = 3}, device, {{}}, {{}})[0].empty());
   });
 }
 
 TEST_CASE("rescale: on the GPU, rows and strides of any size", "[rescale][gpu]") {
   for (Index K : {3, 7, 37, 64, 261, 264}) {
-    check_gpu("rescale", "K " + std::to_string(K), RescaleCase{15, 2, K});
+    check_gpu("rescale", "K " + std::to_string(K), RescaleCase{.BC = 15, .N = 2, .K = K});
   }
-  check_gpu("rescale", "many rows", RescaleCase{3 * 37, 3, 40, 2, 1});
-  check_gpu("rescale", "strides", RescaleCase{5, 2, 40, 1, 0, 3, 8, 5});
-  check_alignment(RescaleCase{3, 2, 8});
+  check_gpu("rescale", "many rows", RescaleCase{.BC = 3 * 37, .N = 3, .K = 40, .scale = 2, .offset = 1});
+  check_gpu("rescale", "strides",
+            RescaleCase{.BC = 5, .N = 2, .K = 40, .scale = 1, .offset = 0, .gap = 3, .d_gap = 8, .out_gap = 5});
+  check_alignment(RescaleCase{.BC = 3, .N = 2, .K = 8});
 }
 
 }  // namespace

@@ -17,11 +17,11 @@ Array<T> turns(Index C, Index K) {
 }
 
 TEST_CASE("rotary: every derivative, every width", "[rotary]") {
-  check_layer(RotaryCase{2, 3, 2, 7});
-  check_layer(RotaryCase{1, 35, 1, 3});
-  check_layer(RotaryCase{2, 2, 3, 19, 5, 2, 3});
-  check_layer(RotaryCase{1, 2, 2, 1});
-  check_widths([](Index size) { return RotaryCase{1, 3, 2, size}; });
+  check_layer(RotaryCase{.B = 2, .C = 3, .N = 2, .K = 7});
+  check_layer(RotaryCase{.B = 1, .C = 35, .N = 1, .K = 3});
+  check_layer(RotaryCase{.B = 2, .C = 2, .N = 3, .K = 19, .gap = 5, .d_gap = 2, .out_gap = 3});
+  check_layer(RotaryCase{.B = 1, .C = 2, .N = 2, .K = 1});
+  check_widths([](Index size) { return RotaryCase{.B = 1, .C = 3, .N = 2, .K = size}; });
 }
 
 TEST_CASE("rotary: the worked example of the chapter", "[rotary]") {
@@ -136,23 +136,27 @@ TEST_CASE("rotary: may work in place", "[rotary][gpu]") {
 
 TEST_CASE("rotary: no rows", "[rotary][gpu]") {
   for_each_device(2, [&](auto& device) {
-    CHECK(run_backward<float>(RotaryCase{2, 0, 1, 3}, device, {{}, {}}, {{}})[0].empty());
-    CHECK(run_backward<float>(RotaryCase{0, 2, 1, 3}, device, {{}, turns<float>(2, 3)}, {{}})[0].empty());
+    CHECK(run_backward<float>(RotaryCase{.B = 2, .C = 0, .N = 1, .K = 3}, device, {{}, {}}, {{}})[0].empty());
+    CHECK(run_backward<float>(RotaryCase{.B = 0, .C = 2, .N = 1, .K = 3}, device, {{}, turns<float>(2, 3)}, {{}})[0]
+              .empty());
   });
 }
 
 TEST_CASE("rotary: on the GPU, rows and strides of any size", "[rotary][gpu]") {
   for (Index K : {1, 2, 7, 37, 64, 261, 264}) {
-    check_gpu("rotary", "K " + std::to_string(K), RotaryCase{3, 5, 2, K});
+    check_gpu("rotary", "K " + std::to_string(K), RotaryCase{.B = 3, .C = 5, .N = 2, .K = K});
   }
-  check_gpu("rotary", "many rows", RotaryCase{3, 37, 3, 40});
-  check_gpu("rotary", "odd stride", RotaryCase{1, 5, 2, 40, 3});
-  check_gpu("rotary", "even stride", RotaryCase{1, 5, 2, 40, 8});
-  check_gpu("rotary", "even stride, odd one of its gradient", RotaryCase{1, 5, 2, 40, 8, 11});
-  check_gpu("rotary", "odd stride out", RotaryCase{1, 5, 2, 40, 0, 0, 5});
-  check_gpu("rotary", "odd heads, even stride in", RotaryCase{1, 5, 3, 13, 9});
-  check_gpu("rotary", "odd heads, even strides", RotaryCase{1, 5, 3, 13, 9, 9, 9});
-  check_alignment(RotaryCase{1, 3, 2, 8});
+  check_gpu("rotary", "many rows", RotaryCase{.B = 3, .C = 37, .N = 3, .K = 40});
+  check_gpu("rotary", "odd stride", RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 3});
+  check_gpu("rotary", "even stride", RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 8});
+  check_gpu("rotary", "even stride, odd one of its gradient",
+            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 8, .d_gap = 11});
+  check_gpu("rotary", "odd stride out",
+            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 0, .d_gap = 0, .out_gap = 5});
+  check_gpu("rotary", "odd heads, even stride in", RotaryCase{.B = 1, .C = 5, .N = 3, .K = 13, .gap = 9});
+  check_gpu("rotary", "odd heads, even strides",
+            RotaryCase{.B = 1, .C = 5, .N = 3, .K = 13, .gap = 9, .d_gap = 9, .out_gap = 9});
+  check_alignment(RotaryCase{.B = 1, .C = 3, .N = 2, .K = 8});
 }
 
 }  // namespace

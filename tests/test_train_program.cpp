@@ -341,7 +341,7 @@ TEST_CASE("programs: the settings say where a run computes, and what its memory 
   double sum = 0;
   for (std::size_t i = 1; i < sizes.size(); ++i) sum += sizes[i];
   CHECK(std::fabs(sizes[0] - sum) <= 0.3 + 1e-9);  // six roundings of 0.05
-  CHECK(contains(memory, ", data 0.3,"));             // one byte a token
+  CHECK(contains(memory, ", data 0.3,"));          // one byte a token
 }
 
 // A learning rate that rises until the run falls apart: the best weights are neither the first nor near the last.

@@ -6,6 +6,7 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "layers/masked_mean.hpp"
+#include "layers/place.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -108,7 +109,9 @@ class ClassifierHead : public Head<Device, T> {
     T* room_bcd = norm_.room(scratch, pass.BC());
     const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, pass.BC());
     if (first_position_) {
-      for (Index b = 0; b < pass.B; ++b) device.copy(row_bd_ + b * D_, h_bcd + b * pass.C * D_, D_);
+      place_rows<Device, T>(
+          device,
+          {.to = row_bd_, .to_stride = D_, .from = h_bcd, .from_stride = pass.C * D_, .rows = pass.B, .columns = D_});
     } else {
       masked_mean_forward<Device, T>(device, row_bd_, share_b_, h_bcd, pass.mask_bc, pass.B, pass.C, D_);
     }
@@ -133,7 +136,12 @@ class ClassifierHead : public Head<Device, T> {
                                               .shape = {.BC = pass.B, .I = D_, .O = O_}});
     if (first_position_) {
       device.set_zero(d_x_bcd, pass.BC() * D_);
-      for (Index b = 0; b < pass.B; ++b) device.copy(d_x_bcd + b * pass.C * D_, d_row_bd + b * D_, D_);
+      place_rows<Device, T>(device, {.to = d_x_bcd,
+                                     .to_stride = pass.C * D_,
+                                     .from = d_row_bd,
+                                     .from_stride = D_,
+                                     .rows = pass.B,
+                                     .columns = D_});
     } else {
       masked_mean_backward<Device, T>(device, d_x_bcd, d_row_bd, share_b_, pass.mask_bc, pass.B, pass.C, D_);
     }

@@ -65,18 +65,18 @@ class LayerBench {
     linear("linear, up", D, F);
     linear("linear, down", F, D);
     linear("linear, logits", D, V);
-    layer("layernorm", LayernormCase{BC, D}, BC * D, 8, 14);
-    layer("gelu", GeluCase{BC * F}, BC * F, 38, 38);
-    layer("dropout", DropoutCase{BC * D, dropout}, BC * D, 1, 1);
-    layer("embedding", EmbeddingCase{B, C, D, V, C, tokens}, BC * D, 1, 2);
-    if (conv.kernel) layer("causal_conv", CausalConvCase{conv}, BC * CausalConvCase{conv}.taps(), 2, 4);
-    layer("pooling_logits", PoolingLogitsCase{B, C, N, D / N}, BC * D, 2, 4);
-    layer("pooling", PoolingCase{pool}, BC * D, 3, 6);
-    layer("gate", GateCase{BC, D, false, dropout}, BC * D, 2, 4);
-    layer("rotary", RotaryCase{B, C, 2 * N, K}, BC * 2 * N * K, 3, 3);
-    if (K > 1) layer("rescale", RescaleCase{BC, 2 * N, K}, BC * 2 * N * K, 6, 7);
-    layer("leap_logits", LeapLogitsCase{B, C, N, D / N}, BC * D, 2, 3);
-    layer("leap_gate", LeapGateCase{B, C, N, D / N}, BC * D, 4, 10);
+    layer("layernorm", LayernormCase{.BC = BC, .D = D}, BC * D, 8, 14);
+    layer("gelu", GeluCase{.count = BC * F}, BC * F, 38, 38);
+    layer("dropout", DropoutCase{.count = BC * D, .dropout = dropout}, BC * D, 1, 1);
+    layer("embedding", EmbeddingCase{.B = B, .C = C, .D = D, .V = V, .P = C, .tokens_bc = tokens}, BC * D, 1, 2);
+    if (conv.kernel) layer("causal_conv", CausalConvCase{.shape = conv}, BC * CausalConvCase{.shape = conv}.taps(), 2, 4);
+    layer("pooling_logits", PoolingLogitsCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 2, 4);
+    layer("pooling", PoolingCase{.shape = pool}, BC * D, 3, 6);
+    layer("gate", GateCase{.BC = BC, .D = D, .residual = false, .dropout = dropout}, BC * D, 2, 4);
+    layer("rotary", RotaryCase{.B = B, .C = C, .N = 2 * N, .K = K}, BC * 2 * N * K, 3, 3);
+    if (K > 1) layer("rescale", RescaleCase{.BC = BC, .N = 2 * N, .K = K}, BC * 2 * N * K, 6, 7);
+    layer("leap_logits", LeapLogitsCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 2, 3);
+    layer("leap_gate", LeapGateCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 4, 10);
     const Index whole = C * (C + 1) / 2, near = 256;  // pairs of positions; keys of a window
     attention("attention", {.B = B, .C = C, .N = N, .K = K}, whole);
     attention("attention, alibi", {.B = B, .C = C, .N = N, .K = K, .distances = C}, whole);
@@ -84,9 +84,9 @@ class LayerBench {
       attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
                 near * (near + 1) / 2 + (C - near) * near);
     }
-    layer("metric_key", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
-    layer("masked_mean", MaskedMeanCase{B, C, D}, BC * D, 1, 1);
-    layer("cross_entropy", CrossEntropyCase{BC, V, tokens, count}, BC * V, 20, 20);
+    layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
+    layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
+    layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);
     optimizers();
   }
 
