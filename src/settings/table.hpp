@@ -58,7 +58,7 @@ void visit_model(Visitor&& visit, Config& m) {
       m.rescale);
   visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
         m.leap.normed_values);
-  visit(Setting{"causal"}, m.causal);
+  visit(Setting{"causal", "causal", "", "see no later positions; classifiers may see all"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
                      0,
@@ -84,7 +84,10 @@ void visit_model(Visitor&& visit, Config& m) {
                       {"formula", "interleaved"}},
         m.alibi_slopes);
   visit(WholeSetting{{"classes", "", "", "", left_out}, 0, largest_vocabulary}, m.classes);
-  visit(ChoiceSetting{{"pooling", "", "", "", left_out}, {"mean", "cls"}}, m.class_pooling);
+  visit(ChoiceSetting{{"pooling", "class-pooling", "", "what a classifier reads: the mean, or a position in front",
+                       left_out},
+                      {"mean", "cls"}},
+        m.class_pooling);
 }
 
 template <class Visitor, class Config>

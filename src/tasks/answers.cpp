@@ -75,15 +75,16 @@ namespace {
 
 class AnswerEvaluation : public TaskCommand {
  public:
-  explicit AnswerEvaluation(MakeAnswerTask make) : make_(make) {}
+  AnswerEvaluation(MakeAnswerTask make, bool takes_data) : make_(make), takes_data_(takes_data) {}
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
+    if (takes_data_) flags.text("data", data_, "FILE", "the examples, of which the last tenth are the test set");
     flags.integer("errors", errors_, "N", "show so many of the answers that are wrong", 0);
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
-    const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config);
+    const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, data_, source);
     constexpr Index most = 64;
     const Index examples = task->validation_rows(), C = trained.config.context;
     const NetworkExtent extent{.B = std::min(most, examples), .C = C};
@@ -121,11 +122,15 @@ class AnswerEvaluation : public TaskCommand {
   }
 
   MakeAnswerTask make_;
+  bool takes_data_;
+  std::string data_;
   Index errors_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make) { return std::make_unique<AnswerEvaluation>(make); }
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data) {
+  return std::make_unique<AnswerEvaluation>(make, takes_data);
+}
 
 }  // namespace abh

@@ -55,9 +55,11 @@ class AnswerTask : public Task {
   Index C_, answer_length_, training_examples_, test_examples_;
 };
 
-// evaluate for such a task, which `make` makes of what a checkpoint says of it: scores the test set, shows some answers
-// that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
-using MakeAnswerTask = std::unique_ptr<AnswerTask> (*)(const Metadata& task, const ModelConfig& config);
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make);
+// evaluate for such a task, which `make` makes of what a checkpoint, the file `source`, says of it: scores the test
+// set, shows some answers that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
+// takes_data: with a flag --data FILE.
+using MakeAnswerTask = std::unique_ptr<AnswerTask> (*)(const Metadata& task, const ModelConfig& config,
+                                                       const std::string& data, const std::string& source);
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data);
 
 }  // namespace abh

@@ -1,10 +1,11 @@
+#include "tasks/reviews/reviews_kind.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/text_kind.hpp"
 
 namespace abh {
 
 TaskKinds task_kinds() {
-  static const TaskKind kinds[] = {text_kind(text_programs())};
+  static const TaskKind kinds[] = {text_kind(text_programs()), reviews_kind(reviews_programs())};
   return kinds;
 }
 

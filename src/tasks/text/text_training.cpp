@@ -25,8 +25,9 @@ class TextTraining : public TaskTraining {
     flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "one token a Unicode character, or a byte, of any file");
   }
 
-  void check(const Flags&) const override {
+  void check(const Flags& flags) const override {
     if (data.empty()) throw UsageError("--data: expected a file, found \"\"");
+    if (flags.given("class-pooling")) throw UsageError("--class-pooling: expected a task with classes, found text");
   }
 
   void take(const Metadata& task, const std::string& source) override {
@@ -39,6 +40,7 @@ class TextTraining : public TaskTraining {
   }
 
   Started start(Request request) const override {
+    if (!request.model.causal) throw UsageError("--causal: expected 1, to learn what comes next, found 0");
     Started started;
     const auto make = [&](const std::string& text, const Tokenizer& tokenizer) {
       started.task = std::make_unique<TextTask>(data, text, tokenizer, request.model.context);
