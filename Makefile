@@ -8,7 +8,7 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all story train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
+.PHONY: all story reviews train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
   clean configure
 
 all: configure ## build the programs into build/
@@ -30,6 +30,12 @@ train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into run
 	$(call build,train)
 	@text=$$(data/tinyshakespeare.sh $(BUILD)) && $(START) $(BUILD)/train --data "$$text" $(or $(ARGS),$(RECIPE))
 	$(call sample,runs/tiny)
+
+reviews: configure ## learn to judge reviews that are made up (ARGS="--labels tone"), into runs/reviews
+	$(call build,train)
+	@$(BUILD)/train --task reviews $(ARGS)
+	$(call sample,runs/reviews)
+	$(if $(ARGS),,@printf '\nIts losses: runs/reviews/loss.svg\n')
 
 train_long: ## a larger network and Muon, for up to half an hour, into runs/shakespeare
 	@$(MAKE) --no-print-directory train ARGS='--preset shakespeare $(ARGS)'

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "base/text.hpp"
 #include "tasks/text/text_task.hpp"
 #include "tests/catch.hpp"
 
@@ -56,7 +57,8 @@ TEST_CASE("task: a checkpoint names its task, and one without is of text", "[tas
   CHECK(std::string(kind_of_task(metadata, "f").name) == "text");
   CHECK(std::string(kind_of_task({}, "f").name) == "text");
   CHECK(tokenizer_of(metadata, "f").vocabulary() == letters.vocabulary());
-  CHECK_THROWS_WITH(kind_of_task({{"task", "tex\nt"}}, "f"), "f: metadata task: expected text, found \"tex t\"");
+  CHECK_THROWS_WITH(kind_of_task({{"task", "tex\nt"}}, "f"),
+                    "f: metadata task: expected " + listed(names_of(task_kinds())) + ", found \"tex t\"");
   ModelConfig config;
   config.vocabulary = letters.size();
   CHECK_NOTHROW(kind_of_task(metadata, "f").check(metadata, config, "f"));

@@ -5,15 +5,19 @@
 
 namespace abh {
 
+std::vector<std::string> names_of(TaskKinds kinds) {
+  std::vector<std::string> names;
+  for (const TaskKind& kind : kinds) names.push_back(kind.name);
+  return names;
+}
+
 const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source, TaskKinds kinds) {
   const auto entry = metadata.find("task");
   const std::string name = entry == metadata.end() ? kinds.front().name : entry->second;
-  std::vector<std::string> known;
   for (const TaskKind& kind : kinds) {
     if (kind.name == name) return kind;
-    known.push_back(kind.name);
   }
-  throw Error(source + ": metadata task: expected " + listed(known) + ", found \"" + one_line(name) + "\"");
+  throw Error(source + ": metadata task: expected " + listed(names_of(kinds)) + ", found \"" + one_line(name) + "\"");
 }
 
 }  // namespace abh

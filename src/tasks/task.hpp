@@ -103,6 +103,9 @@ struct TaskKind {
 using TaskKinds = std::span<const TaskKind>;
 TaskKinds task_kinds();
 
+// Their names, in this order.
+std::vector<std::string> names_of(TaskKinds kinds);
+
 // The kind of task that a checkpoint is of: that of its key `task`; without one, as files were written before there
 // were several, the first, text. Error, which names `source`, for one that is not known.
 const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source, TaskKinds kinds = task_kinds());
