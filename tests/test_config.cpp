@@ -170,8 +170,8 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
                         {"optimizer=sgd", "--optimizer: expected adamw or muon, found \"sgd\""},
                         {"muon_rounds=-1", "--muon-rounds: expected 0 to 100, found -1"},
                         {"clip=-1", "--clip: expected 0 to 1e+30, found -1"},
-                        {"beta1=2", "beta1: expected 0 to below 1, found 2"},
-                        {"beta2=2", "beta2: expected 0 to below 1, found 2"},
+                        {"beta1=2", "--beta1: expected 0 to below 1, found 2"},
+                        {"beta2=2", "--beta2: expected 0 to below 1, found 2"},
                         {"init_std=-1", "--init-std: expected 0 to 1e+06, found -1"},
                         {"weight_average=-1", "--weight-average: expected 0 to 1000000000, found -1"}};
   for (const auto& [changes, message] : cases) {

@@ -432,7 +432,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
       "task=text");
   const Values training = settings(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
-      "schedule=linear clip=0.5 "
+      "schedule=linear clip=0.5 beta1=0.8 beta2=0.9 "
       "weight-decay=0.2 weight-average=3 dropout=0.3 "
       "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 eval-tokens=24 checkpoint-every=3 "
       "log-every=1 "
@@ -444,7 +444,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   values.insert(training.begin(), training.end());
   Arguments arguments;
   const std::string help = run_program_of_build("train", {"--help"}).out;
-  for (const Parts& flag : matches(help, "\n  --([a-z-]+) ")) {
+  for (const Parts& flag : matches(help, "\n  --([a-z0-9-]+) ")) {
     const std::string& name = flag[1];
     if (name == "resume" || name == "init-from" || name == "overwrite" || name == "help" || name == "version") continue;
     if (of_other_tasks.count(name)) continue;  // the tests of those tasks have them

@@ -121,8 +121,8 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(RealSetting{{"weight_decay", "weight-decay", "RATE", "decay of matrices, a unit of learning rate"}, 0, 1e6},
         t.weight_decay);
   visit(RealSetting{{"clip", "clip", "NORM", "largest norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
-  visit(RealSetting{{"beta1"}, 0, 1, true}, t.beta1);
-  visit(RealSetting{{"beta2"}, 0, 1, true}, t.beta2);
+  visit(RealSetting{{"beta1", "beta1", "RATE", "memory of AdamW's mean gradient, below 1"}, 0, 1, true}, t.beta1);
+  visit(RealSetting{{"beta2", "beta2", "RATE", "memory of AdamW's mean square, below 1"}, 0, 1, true}, t.beta2);
   visit(WholeSetting{{"weight_average", "weight-average", "STEPS",
                       "evaluate and keep the average of the weights, over about so many steps; 0: the weights"},
                      0,
