@@ -10,6 +10,8 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
 .DEFAULT_GOAL := all
 .PHONY: all story reviews train train_long train_many train_gpu generate evaluate golden bench test gradcheck site check-all help \
   clean configure
+.PHONY: all story train train_long train_many train_gpu sort generate evaluate golden bench test gradcheck site \
+  check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -54,6 +56,12 @@ train_gpu: ## the same on an NVIDIA GPU: the larger preset (ARGS="--preset ...")
 	  cmake -S . -B $(BUILD)-cuda -DBUILD_CUDA=ON $${gpu:+"-DCMAKE_CUDA_ARCHITECTURES=$$gpu"} >/dev/null; }
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-cuda train \
 	  ARGS='--device cuda --type bf16 $(if $(findstring --preset,$(ARGS)),,--preset baby) $(ARGS)'
+
+sort: configure ## learn to sort arrays of six digits, into runs/sort (ARGS="--length 8 --digits 5 ...")
+	$(call build,train generate evaluate)
+	@$(START) $(BUILD)/train --task sort $(ARGS)
+	$(if $(ARGS),,@printf '\nThe digits 3 1 2 1 3 2, sorted by it: '; \
+	  $(BUILD)/generate --checkpoint runs/sort --prompt '3 1 2 1 3 2'; $(BUILD)/evaluate --checkpoint runs/sort)
 
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)

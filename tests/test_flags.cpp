@@ -109,6 +109,7 @@ TEST_CASE("what is not given keeps its default and is known not to be given", "[
   CHECK(program.device == "auto");
   CHECK(program.flags.given("steps"));
   CHECK(!program.flags.given("dropout"));
+  CHECK(program.flags.value("dropout") == "0.1");
   CHECK(program.flags.changes().size() == 2);
 }
 

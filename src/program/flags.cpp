@@ -235,6 +235,11 @@ bool Flags::given(std::string_view name) const {
   return std::find(given_.begin(), given_.end(), name) != given_.end();
 }
 
+std::string Flags::value(std::string_view name) const {
+  assert(find(name));
+  return find(name)->get();
+}
+
 std::vector<Flags::Change> Flags::changes() const {
   std::vector<Change> changes;
   for (const std::string& name : given_) {

@@ -63,7 +63,7 @@ std::optional<std::string> AnswerTask::sample(const ModelConfig& config, const s
   const auto model = make_model({.device = "cpu", .threads = 1}, config, {.B = B, .C = C_});
   model->write(Model::Arena::weights, weights);
   if (!go_on()) return std::nullopt;
-  const Batch batch = test_batch(0, B);
+  const Batch batch = validation_batch(0, B, B);
   std::vector<Token> best_r;
   model->evaluate(batch, best_r);
   std::string lines;
@@ -76,6 +76,7 @@ namespace {
 class AnswerEvaluation : public TaskCommand {
  public:
   AnswerEvaluation(MakeAnswerTask make, bool takes_data) : make_(make), takes_data_(takes_data) {}
+  explicit AnswerEvaluation(MakeAnswerTask make) : make_(std::move(make)) {}
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
@@ -131,6 +132,8 @@ class AnswerEvaluation : public TaskCommand {
 
 std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data) {
   return std::make_unique<AnswerEvaluation>(make, takes_data);
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make) {
+  return std::make_unique<AnswerEvaluation>(std::move(make));
 }
 
 }  // namespace abh

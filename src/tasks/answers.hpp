@@ -2,6 +2,7 @@
 
 // Tasks of numbered examples, each a sequence with an answer that is right or wrong as a whole.
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -40,7 +41,7 @@ class AnswerTask : public Task {
   // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s`. A run of no steps: `train -`.
   std::string final_line(const RunResult& result) const override;
   NetworkExtent sample_extent(const ModelConfig&) const override { return {.B = shown_examples, .C = C_}; }
-  // Some examples of the test set with what the network says.
+  // Some examples, spread over the test set, with what the network says.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& go_on) const override;
 
@@ -61,5 +62,9 @@ class AnswerTask : public Task {
 using MakeAnswerTask = std::unique_ptr<AnswerTask> (*)(const Metadata& task, const ModelConfig& config,
                                                        const std::string& data, const std::string& source);
 std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data);
+// evaluate for such a task, which `make` makes of what a checkpoint says of it: scores the test set, shows some answers
+// that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
+using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config)>;
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make);
 
 }  // namespace abh

@@ -1,4 +1,5 @@
 #include "tasks/reviews/reviews_kind.hpp"
+#include "tasks/sort/sort_kind.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/text_kind.hpp"
 
@@ -6,6 +7,7 @@ namespace abh {
 
 TaskKinds task_kinds() {
   static const TaskKind kinds[] = {text_kind(text_programs()), reviews_kind(reviews_programs())};
+  static const TaskKind kinds[] = {text_kind(text_programs()), sort_kind(sort_programs())};
   return kinds;
 }
 

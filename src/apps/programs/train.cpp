@@ -193,9 +193,10 @@ struct OtherMemory {
   std::size_t data, files;
 };
 
-// state_bytes: what the model keeps from one position to the next when it writes.
-void print_settings(const Arguments& a, const Task& task, const NetworkMemory& memory, std::size_t state_bytes,
-                    const OtherMemory& other) {
+// state_bytes: what the model keeps from one position to the next when it writes; none where a task has it write
+// nothing step by step.
+void print_settings(const Arguments& a, const Task& task, const NetworkMemory& memory,
+                    std::optional<std::size_t> state_bytes, const OtherMemory& other) {
   const TrainingConfig& t = a.training;
   const Index of_all = task.evaluation_targets(task.validation_rows());
   const Index evaluated = task.evaluation_targets(task.evaluation_rows(t.eval_tokens));
@@ -213,8 +214,8 @@ void print_settings(const Arguments& a, const Task& task, const NetworkMemory& m
             << (t.chunk ? ", borders of chunks " + mebibytes(memory.border_bytes) : "") << ", scratch "
             << mebibytes(memory.workspace_bytes) << ", data " << mebibytes(other.data) << ", checkpoints and sample "
             << mebibytes(other.files) << ")\n";
-  if (a.model.causal && a.model.classes == 0) {
-    std::cout << "inference: " << state_bytes << " bytes kept from position to position, with room for "
+  if (state_bytes && a.model.causal && a.model.classes == 0) {
+    std::cout << "inference: " << *state_bytes << " bytes kept from position to position, with room for "
               << a.model.context << " positions\n";
   }
   std::cout << std::flush;
@@ -339,10 +340,11 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
 
   const NetworkMemory memory = model_memory(
       a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
-  const NetworkMemory sampling = model_memory({.device = "cpu"}, a.model, task.sample_extent(a.model));
+  const NetworkExtent writing = task.sample_extent(a.model);
+  const NetworkMemory sampling = model_memory({.device = "cpu"}, a.model, writing);
   const std::size_t copies = (has_start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
   const OtherMemory other{.data = task.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
-  print_settings(a, task, memory, sampling.state_bytes, other);
+  print_settings(a, task, memory, writing.positions ? std::optional(sampling.state_bytes) : std::nullopt, other);
   print_unused(flags, a.model);
   if (has_start) std::cout << one_line("init: from " + source + ", " + started.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.data + other.files, other.data, fault_of_chunks(a.model).empty());

@@ -1,0 +1,102 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/available.hpp"
+#include "network/model.hpp"
+#include "program/run_program.hpp"
+#include "tasks/sort/sort_kind.hpp"
+#include "tasks/sort/sort_task.hpp"
+
+namespace abh {
+
+namespace {
+
+// Sorts arrays, one a line of the prompt.
+class SortGeneration : public TaskCommand {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.text("prompt", prompt_, "TEXT|-", "arrays to sort, one a line, with spaces between digits");
+  }
+
+  int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
+    if (prompt_ == "-") {
+      prompt_.assign(std::istreambuf_iterator<char>(std::cin), {});
+      if (std::ferror(stdin)) throw Error("standard input: cannot be read");
+    }
+    const ArraySize size = array_size_of(trained.task);
+    const std::vector<std::vector<Token>> arrays = read_arrays(size);
+    Index longest = 0;
+    for (const std::vector<Token>& array_l : arrays) {
+      const Index length = static_cast<Index>(array_l.size());
+      require_length(trained, length, "prompt", source);
+      longest = std::max(longest, length);
+    }
+    set_length(trained, longest);
+    const NetworkExtent extent{.B = 1, .C = 1, .positions = trained.config.context};
+    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
+    const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
+    model->write(Model::Arena::weights, trained.weights);
+    for (const std::vector<Token>& array_l : arrays) {
+      std::cout << array_text(sorted(*model, array_l)) << "\n";
+      flush_standard_output();
+    }
+    return 0;
+  }
+
+ private:
+  std::vector<std::vector<Token>> read_arrays(const ArraySize& size) const {
+    const auto refuse = [&](const std::string& found) {
+      throw Error("prompt: expected " + to_text(size.length) + " digits from 1 to " + to_text(size.digits) +
+                  ", with spaces between them, found " + found);
+    };
+    std::vector<std::vector<Token>> arrays;
+    std::istringstream lines(prompt_);
+    for (std::string line; std::getline(lines, line);) {
+      std::vector<Token> array_l;
+      std::istringstream words(line);
+      for (std::string word; words >> word;) {
+        const std::optional<Index> digit = from_text<Index>(word);
+        if (!digit || *digit < 1 || *digit > size.digits) refuse("\"" + one_line(word) + "\"");
+        array_l.push_back(static_cast<Token>(*digit - 1));
+      }
+      const Index count = static_cast<Index>(array_l.size());
+      if (count < shortest_array || count > longest_array) refuse(to_text(count));
+      arrays.push_back(std::move(array_l));
+    }
+    if (arrays.empty()) refuse("none");
+    return arrays;
+  }
+
+  // What the network thinks likeliest, digit by digit, each with those before it given.
+  static std::vector<Token> sorted(Model& model, const std::vector<Token>& array_l) {
+    std::vector<Token> answer_l;
+    model.start();
+    Index position = 0;
+    std::span<const float> logits_v;
+    for (const Token digit : array_l) logits_v = model.step(digit, position++);
+    while (true) {
+      if (!std::all_of(logits_v.begin(), logits_v.end(), [](float logit) { return std::isfinite(logit); })) {
+        throw Error("the model computed a logit that is not finite: its weights are broken");
+      }
+      answer_l.push_back(static_cast<Token>(std::max_element(logits_v.begin(), logits_v.end()) - logits_v.begin()));
+      if (answer_l.size() == array_l.size()) return answer_l;
+      logits_v = model.step(answer_l.back(), position++);
+    }
+  }
+
+  std::string prompt_;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskCommand> sort_generation() { return std::make_unique<SortGeneration>(); }
+
+}  // namespace abh

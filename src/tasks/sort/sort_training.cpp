@@ -1,0 +1,75 @@
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "tasks/sort/sort_kind.hpp"
+#include "tasks/sort/sort_task.hpp"
+
+namespace abh {
+
+namespace {
+
+class SortTraining : public TaskTraining {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.integer("length", size_.length, "N", "digits of an array; the context is twice as many, less one",
+                  shortest_array, longest_array);
+    flags.integer("digits", size_.digits, "N", "how many different ones there are", fewest_digits, most_digits);
+  }
+
+  void check(const Flags& flags) const override {
+    require_both_kinds(size_);
+    // With --init-from the size is that of the file, which is not read yet.
+    if (flags.given("context") && !flags.given("init-from")) {
+      require_context(*from_text<Index>(flags.value("context")));
+    }
+  }
+
+  void take(const Metadata& task, const std::string&) override { size_ = array_size_of(task); }
+
+  // A network as small as minGPT's for this task; how the rest was chosen is in docs/tasks/sort.md.
+  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+    model = {.layers = 3, .channels = 48, .heads = 3, .context = size_.context(), .mixer = "dot"};
+    training = {.batch = 64,
+                .steps = 500,
+                .learning_rate = 5e-4,
+                .warmup = 0,
+                .beta2 = 0.95,
+                .dropout = 0.1,
+                .init_std = 0.1,
+                .eval_every = 50};
+  }
+
+  Started start(Request request) const override {
+    auto task = std::make_unique<SortTask>(size_);
+    Started started;
+    if (request.task && task->fingerprint() != *request.fingerprint) {
+      throw Error(request.source + ": other arrays (" + *request.fingerprint + "), expected those of this program (" +
+                  task->fingerprint() + ")");
+    }
+    if (request.trained) {
+      require_context(request.model.context);
+      started.weights = std::move(request.trained->weights);
+      started.summary = "trained for " + to_text(request.trained->step) + " steps";
+    }
+    started.task = std::move(task);
+    return started;
+  }
+
+ private:
+  void require_context(Index found) const {
+    if (found == size_.context()) return;
+    throw UsageError("--context: expected " + to_text(size_.context()) + ", an array of " + to_text(size_.length) +
+                     " digits with all but the last of the sorted ones behind it, found " + to_text(found));
+  }
+
+  ArraySize size_;
+};
+
+}  // namespace
+
+TaskPrograms sort_programs() { return {sort_training, sort_evaluation, sort_generation}; }
+
+std::unique_ptr<TaskTraining> sort_training() { return std::make_unique<SortTraining>(); }
+
+}  // namespace abh
