@@ -173,6 +173,12 @@ TEST_CASE("sort: a run has the same bits with more threads, in shards and resume
   CHECK((state_of(half).task == model.task));
   require_refusal(train({"--resume", half, "--length", "7"}), 2, {"--length: cannot change in a resumed run"});
 
+  // A preset knows of no arrays.
+  const Arguments by_preset = words("--task sort --preset tiny --layers 1 --channels 16 --steps 1 --batch 2");
+  require_success(train(by_preset + Arguments{"--out", other + "_preset"}));
+  require_success(train(words("--preset tiny --layers 1 --channels 16 --batch 2 --resume " + other + "_preset")));
+  require_refusal(train(words("--preset baby --resume " + other + "_preset")), 2, {"--preset: cannot change"});
+
   // A new run may begin with these weights, and with no others than those of its arrays.
   const Outcome begun =
       require_success(train(words("--task sort --steps 0 --init-from " + place.run + " --out " + tuned)));

@@ -42,6 +42,8 @@ class TaskTraining : public TaskFlags {
   virtual void recipe(ModelConfig&, TrainingConfig&) const {}
   // The flags as they were in the run of a checkpoint, with the metadata of its task.
   virtual void take(const Metadata& task, const std::string& source) = 0;
+  // What Task::shape will say of a network, as far as the flags know it. A preset says something else.
+  virtual void shape(ModelConfig&) const {}
   // Error if a network of this task, in the file `source`, is none to train further.
   virtual void require_teachable(const ModelConfig&, const std::string&) const {}
 

@@ -127,19 +127,20 @@ void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags
     throw UsageError("--" + name + ": cannot change in a resumed run, expected " + expected + ", found " + found +
                      "; only " + listed(changeable()) + " can");
   };
-  if (flags.given("preset")) {
-    ModelConfig model = given.model;
-    model.vocabulary = state.config.vocabulary;
-    const TrainingConfig training = changed(given.training, state.training, [](const std::string&) { return true; });
-    if (model.metadata() != state.config.metadata() || training.metadata() != state.training.metadata()) {
-      refuse("preset", "that of the run", given.preset);
-    }
-  }
   Arguments stored(kinds);
   stored.preset = given.preset;
   stored.out = stored.resume = given.resume;
   stored.task = state.task.at("task");
   stored.training_task().take(state.task, resume_path(given.resume));
+  if (flags.given("preset")) {
+    ModelConfig model = given.model;
+    model.vocabulary = state.config.vocabulary;
+    stored.training_task().shape(model);
+    const TrainingConfig training = changed(given.training, state.training, [](const std::string&) { return true; });
+    if (model.metadata() != state.config.metadata() || training.metadata() != state.training.metadata()) {
+      refuse("preset", "that of the run", given.preset);
+    }
+  }
   stored.model = state.config;
   stored.training = state.training;
   Flags again("train", "");
