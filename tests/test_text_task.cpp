@@ -59,7 +59,6 @@ TEST_CASE("task: a checkpoint names its task, and one without is of text", "[tas
   CHECK(tokenizer_of(metadata, "f").vocabulary() == letters.vocabulary());
   CHECK_THROWS_WITH(kind_of_task({{"task", "tex\nt"}}, "f"),
                     "f: metadata task: expected " + listed(names_of(task_kinds())) + ", found \"tex t\"");
-                    Catch::Contains("f: metadata task: expected text") && Catch::Contains(", found \"tex t\""));
   ModelConfig config;
   config.vocabulary = letters.size();
   CHECK_NOTHROW(kind_of_task(metadata, "f").check(metadata, config, "f"));

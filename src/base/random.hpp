@@ -16,8 +16,9 @@ inline constexpr std::uint32_t initial_weights = 0;
 inline constexpr std::uint32_t batch = 1;
 inline constexpr std::uint32_t sampling = 2;
 inline constexpr std::uint32_t embedding_dropout = 3;
-inline constexpr std::uint32_t reviews = 5;  // examples of a task: key 0, the example in the place of the step
+// Of the examples of a task: key 0, the example in the place of the step.
 inline constexpr std::uint32_t sort = 4;
+inline constexpr std::uint32_t reviews = 5;
 
 enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3 };
 

@@ -75,8 +75,7 @@ namespace {
 
 class AnswerEvaluation : public TaskCommand {
  public:
-  AnswerEvaluation(MakeAnswerTask make, bool takes_data) : make_(make), takes_data_(takes_data) {}
-  explicit AnswerEvaluation(MakeAnswerTask make) : make_(std::move(make)) {}
+  AnswerEvaluation(MakeAnswerTask make, bool takes_data) : make_(std::move(make)), takes_data_(takes_data) {}
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
@@ -131,9 +130,7 @@ class AnswerEvaluation : public TaskCommand {
 }  // namespace
 
 std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data) {
-  return std::make_unique<AnswerEvaluation>(make, takes_data);
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make) {
-  return std::make_unique<AnswerEvaluation>(std::move(make));
+  return std::make_unique<AnswerEvaluation>(std::move(make), takes_data);
 }
 
 }  // namespace abh

@@ -59,12 +59,8 @@ class AnswerTask : public Task {
 // evaluate for such a task, which `make` makes of what a checkpoint, the file `source`, says of it: scores the test
 // set, shows some answers that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
 // takes_data: with a flag --data FILE.
-using MakeAnswerTask = std::unique_ptr<AnswerTask> (*)(const Metadata& task, const ModelConfig& config,
-                                                       const std::string& data, const std::string& source);
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data);
-// evaluate for such a task, which `make` makes of what a checkpoint says of it: scores the test set, shows some answers
-// that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
-using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config)>;
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make);
+using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config,
+                                                                 const std::string& data, const std::string& source)>;
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data = false);
 
 }  // namespace abh

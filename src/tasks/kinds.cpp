@@ -6,8 +6,8 @@
 namespace abh {
 
 TaskKinds task_kinds() {
-  static const TaskKind kinds[] = {text_kind(text_programs()), reviews_kind(reviews_programs())};
-  static const TaskKind kinds[] = {text_kind(text_programs()), sort_kind(sort_programs())};
+  static const TaskKind kinds[] = {text_kind(text_programs()), sort_kind(sort_programs()),
+                                   reviews_kind(reviews_programs())};
   return kinds;
 }
 

@@ -37,7 +37,7 @@ class SortEvaluation : public TaskCommand {
   }
 
   std::unique_ptr<TaskCommand> answers_ =
-      answer_evaluation([this](const Metadata& metadata, const ModelConfig&) { return task(metadata); });
+      answer_evaluation([this](const Metadata& metadata, const auto&...) { return task(metadata); });
   bool all_ = false;
   Index length_ = 0;
 };
