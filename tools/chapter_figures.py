@@ -10,7 +10,7 @@ printed or said there, since the figures depend on them.
 import importlib
 import sys
 
-CHAPTERS = ("adamw", "attention", "gelu", "layernorm", "metric_key", "muon", "pooling", "rotary", "scale")
+CHAPTERS = ("adamw", "attention", "gelu", "kernel_regression", "layernorm", "metric_key", "muon", "pooling", "rotary", "scale")
 
 
 def main() -> None:

@@ -38,6 +38,7 @@ LAYER_TITLES = {
     "gate": "gate: what was pooled times another branch",
     "gelu": "GELU: the non-linearity of the feed-forward block",
     "global_norm": "global norm: shortens the gradient of all weights if it is too long",
+    "kernel_regression": "kernel regression: means of values, weighted by how near their keys are",
     "layernorm": "layernorm: shifts and scales a row to mean 0 and variance 1",
     "leap_gate": "gate of leap: a query asks what was pooled",
     "leap_logits": "logits of leap: focus times key, a position and head",
@@ -202,6 +203,10 @@ def paint(d: Drawing) -> None:
         d.box(LEFT, m.y + 14, 60, 30, "place", ink="link", bold=True)
     d.text(LEFT + 68, m.y + 33, "rows from one chunk of a sequence to the next", SMALL, "start", "faint")
     m.y += 52
+    with d.link("layers/kernel_regression.html", LAYER_TITLES["kernel_regression"]):
+        d.box(LEFT, m.y, 136, 30, "kernel_regression", ink="link", bold=True)
+    d.text(LEFT + 144, m.y + 19, "in no network: attention of 1964", SMALL, "start", "faint")
+    m.y += 38
 
 
 def optimizers(d: Drawing, top: float) -> float:
@@ -256,11 +261,12 @@ PICTURES = [
             "again, and cross entropy. The mixer is additive, metric, quadratic, dot, leap, average or identity. Below, the "
             "optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
-            "these, and place, which moves rows from one chunk of a sequence to the next. Every box is a link to its page."
+            "these, place, which moves rows from one chunk of a sequence to the next, and kernel_regression, which is in no "
+            "network. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1432,
+        height=1470,
         paint=paint,
         constants=(
             Constant(
