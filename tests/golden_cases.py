@@ -27,6 +27,7 @@ from equations import (
     ffn,
     final_state,
     gelu,
+    kernel_regression,
     logits_of,
     mix,
     norm,
@@ -254,6 +255,17 @@ def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
     case.finish(folder, {"y_bcd": cross(x, memory, weight, N, sight)})
 
 
+def kernel_regression_case(folder, name, kernel, C, S, offset=0.0, std=1.0, leave_one_out=0, **settings):
+    """offset: how far the queries are from the keys; std: the standard deviation of both."""
+    case = Case(name, "kernel_regression", kernel=kernel, leave_one_out=leave_one_out, **settings)
+    query, key = case.real("input.query_c", (C,), std, offset), case.real("input.key_s", (S,), std)
+    value = case.real("input.value_s", (S,))
+    width = {"average": 0.0, "gaussian": 1.0}.get(kernel)
+    if width is None:
+        width = case.real("weight.width", (), 0.3, 1.5)
+    case.finish(folder, {"y_c": kernel_regression(query, key, value, width, bool(leave_one_out))})
+
+
 def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None):
     """From input.tokens_bc, which it draws, to the final state: that, the weights, and the settings. rows: of the table
     of positions, as many as there are if None; 0: none. head: shapes of weights that the caller wants beside."""
@@ -433,6 +445,13 @@ def main():
         cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ATTENTION_BIASES)
     cross_case(folder, "cross_long_queries", 23, 4, 12, 9, 3, 3, "none")
     cross_case(folder, "cross_one_position", 1, 1, 5, 7, 1, 2, "none", ("value_bias_h",))
+
+    for kernel in ("average", "gaussian", "parametric"):
+        kernel_regression_case(folder, f"kernel_{kernel}", kernel, 9, 21)
+        kernel_regression_case(folder, f"kernel_{kernel}_leave_one_out", kernel, 17, 17, leave_one_out=1)
+    kernel_regression_case(folder, "kernel_more_queries", "parametric", 30, 7, leave_one_out=1)
+    # Inputs that are rounded to float are others, by more than the largest gap is known.
+    kernel_regression_case(folder, "kernel_far", "parametric", 12, 19, -40.0, 0.02, tolerance_float=1e-4)
 
     every = "leap,average,identity,additive,dot,metric"
     model(folder, "lm_leap", 2, "leap", ffn_bias=1, window="0,3")

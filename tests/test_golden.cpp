@@ -196,6 +196,15 @@ std::vector<Content> every_case() {
   add(chunk);
   chunk.reals["input.slope_n"] = {{3}, {0, 0.25, 3}};
   add(chunk);
+  for (const char* kernel : {"average", "gaussian", "parametric"}) {
+    Content regression = inputs({{"case", "kernel_regression"}, {"kernel", kernel}}, {{'c', 5}, {'s', 7}},
+                                "input.query_c input.key_s input.value_s grad_output.y_c");
+    if (std::string(kernel) == "parametric") {
+      regression.metadata["leave_one_out"] = "1";
+      regression.reals["weight.width"] = {{}, {-1.5}};
+    }
+    add(regression);
+  }
   add(additive_inputs());
   add(dot_inputs());
   for (const std::string name : {"metric", "quadratic"}) {
@@ -339,6 +348,24 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
                  {"output.g_bnck", {{1, 1, 2, 1}, {3, 4}}},  {"output.zeta_bn", {{1, 1}, {std::log(5)}}},
                  {"output.average_bnk", {{1, 1, 1}, {4}}}};
   CHECK(run_golden_on(chunk).status == 0);
+
+  // A weight halves with every 1 that the square of the distance grows.
+  Content regression;
+  regression.metadata = settings("case=kernel_regression kernel=parametric");
+  regression.reals = {{"input.query_c", {{2}, {1, 0.5}}},
+                      {"input.key_s", {{3}, {0, 1, 2}}},
+                      {"input.value_s", {{3}, {8, 0, 4}}},
+                      {"weight.width", {{}, {std::sqrt(2 * std::log(2))}}},
+                      {"output.y_c", {{2}, {3, 4}}}};
+  CHECK(run_golden_on(regression).status == 0);
+  regression.metadata["leave_one_out"] = "1";
+  regression.reals["output.y_c"].values = {4.0 / 3, 7.2};
+  CHECK(run_golden_on(regression).status == 0);
+  // Only the parametric kernel has a width, and there are three.
+  regression.metadata["kernel"] = "gaussian";
+  CHECK(run_golden_on(regression).status == 2);
+  regression.metadata["kernel"] = "boxcar";
+  CHECK(contains(run_golden_on(regression).err, "expected average, gaussian or parametric"));
 }
 
 // The numbers are those of the CPU in double: the plain loops, which share nothing with it, have to find them too.

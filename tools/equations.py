@@ -120,6 +120,14 @@ def pool(a_bnc, x_bnck, sight, slope_n=None, epsilon=0):
     return weighted_average(score, x_bnck, sight, slope_n, epsilon)
 
 
+def kernel_regression(query_c, key_s, value_s, width, leave_one_out):
+    """A query that sees no key yields 0. width: a number or a tensor without dimensions."""
+    score_cs = -0.5 * (width * (query_c[:, None] - key_s)) ** 2
+    hidden = torch.eye(*score_cs.shape, dtype=torch.bool) & leave_one_out
+    weight_cs = torch.where(hidden, -torch.inf, score_cs).softmax(-1)
+    return torch.where(hidden.all(-1, keepdim=True), 0, weight_cs) @ value_s
+
+
 # ---- the parts of a block -------------------------------------------------------------------------------------------
 # weight("query_dd") is the tensor of this name, None where there is none.
 

@@ -17,6 +17,7 @@
 #include "cases/cross_entropy.hpp"
 #include "cases/device_arrays.hpp"
 #include "cases/gelu.hpp"
+#include "cases/kernel_regression.hpp"
 #include "cases/layernorm.hpp"
 #include "cases/linear.hpp"
 #include "cases/pooling.hpp"
@@ -56,6 +57,7 @@ class GoldenCases {
         {"additive_pooling", &GoldenCases::additive_pooling, {"window", "causal"}},
         {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk, {}},
         {"cross_attention", &GoldenCases::cross_attention, {"heads"}},
+        {"kernel_regression", &GoldenCases::kernel_regression, {"kernel", "leave_one_out"}},
         {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
         {"chunked_language_model",
          &GoldenCases::chunked_language_model,
@@ -252,6 +254,22 @@ class GoldenCases {
     const Shape x = file_.shape("input.x_bcd", 3), d = {x[2]};
     run_layer(LayernormCase{.BC = x[0] * x[1], .D = x[2]}, {{"input.x_bcd", x}, {"weight.weight_d", d}, {"weight.bias_d", d}},
               {{"output.y_bcd", x}});
+  }
+
+  void kernel_regression() {
+    const std::string& kernel = file_.setting("kernel");
+    if (kernel != "average" && kernel != "gaussian" && kernel != "parametric") {
+      file_.fail("metadata kernel: expected average, gaussian or parametric, found \"" + kernel + "\"");
+    }
+    const KernelRegressionCase layer{.C = file_.shape("input.query_c", 1)[0],
+                                     .S = file_.shape("input.key_s", 1)[0],
+                                     .leave_one_out = file_.integer_setting("leave_one_out", 0, 0, 1) == 1,
+                                     .learned = kernel == "parametric",
+                                     .fixed_width = kernel == "average" ? 0.0 : 1.0};
+    std::vector<Tensor> inputs = {
+        {"input.query_c", {layer.C}}, {"input.key_s", {layer.S}}, {"input.value_s", {layer.S}}};
+    if (layer.learned) inputs.push_back({"weight.width", {}});
+    run_layer(layer, inputs, {{"output.y_c", {layer.C}}});
   }
 
   Array<Token> read_targets(Index B, Index C, Index V) {
