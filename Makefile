@@ -10,6 +10,8 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
 .DEFAULT_GOAL := all
 .PHONY: all story train train_long train_many train_gpu sort reviews generate evaluate golden bench test gradcheck \
   site check-all help clean configure
+.PHONY: all story train train_long train_many train_gpu generate evaluate golden bench regress test gradcheck site check-all help \
+  clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -78,6 +80,10 @@ golden: configure ## check numbers computed elsewhere (FILES="a.safetensors ..."
 bench: configure ## measure speed beside this machine's peaks (ARGS="--preset baby")
 	$(call build,bench)
 	@$(BUILD)/bench $(ARGS)
+
+regress: configure ## kernel regression on fifty points (ARGS="--draws 1000 --out runs/regress")
+	$(call build,regress)
+	@$(BUILD)/regress $(ARGS)
 
 test: ## build and run the tests (some 8 minutes on 2 cores)
 	@tools/test.sh $(BUILD)
