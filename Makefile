@@ -8,10 +8,8 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all story train train_long train_many train_gpu sort reviews generate evaluate golden bench test gradcheck \
-  site check-all help clean configure
-.PHONY: all story train train_long train_many train_gpu generate evaluate golden bench regress test gradcheck site check-all help \
-  clean configure
+.PHONY: all story train train_long train_many train_gpu sort reviews generate evaluate golden bench regress test \
+  gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)

@@ -88,10 +88,7 @@ class LayerBench {
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);
-    layer("metric_key", MetricKeyCase{BC, N, K}, BC * N * K * K, 2, 4);
     layer("kernel_regression", KernelRegressionCase{.C = C, .S = C}, C * C, 30, 60);
-    layer("masked_mean", MaskedMeanCase{B, C, D}, BC * D, 1, 1);
-    layer("cross_entropy", CrossEntropyCase{BC, V, tokens, count}, BC * V, 20, 20);
     optimizers();
   }
 
