@@ -242,8 +242,8 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
   }
 }
 
-// The sum as a recurrence: keep is e^(top before - top), add e^(-max_c - top) / sum_c. state = starts ? add value :
-// keep state + add value; what state held before is not read at a start. Serves pull, row by row, and pull_out, a
+// The sum as a recurrence: keep is e^(level before - level), add e^(-max_c - level) / sum_c. state = starts ? add value
+// : keep state + add value; what state held before is not read at a start. Serves pull, row by row, and pull_out, a
 // number.
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
@@ -294,12 +294,12 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
   const Index parts = parts_of(s);
   const Index slots = slots_of(device, s);
   typename Device::Scope scratch(device.workspace);
-  const auto top = per_slot<A>(scratch, slots, C);
+  const auto level = per_slot<A>(scratch, slots, C);
   const auto keep_down = per_slot<A>(scratch, slots, C);
   const auto keep_up = per_slot<A>(scratch, slots, C);
   const auto add_down = per_slot<A>(scratch, slots, C);
   const auto add_up = per_slot<A>(scratch, slots, C);
-  const auto weight_down = per_slot<A>(scratch, slots, C);  // e^(logit_c + top), by the position c that is pulled
+  const auto weight_down = per_slot<A>(scratch, slots, C);  // e^(logit_c + level), by the position c that is pulled
   const auto weight_up = per_slot<A>(scratch, slots, C);
   const auto x_dot = per_slot<A>(scratch, slots, parts * C);    // x . d_x
   const auto out_dot = per_slot<A>(scratch, slots, parts * C);  // d_out . out
@@ -324,15 +324,15 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
     const A slope = slope_of(a.in.slope_n, bn % s.N);
-    running_reference(top[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, PoolingOrder::down);
+    running_reference(level[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, PoolingOrder::down);
     for_windows(
-        C, block, [&](Index c, Index) { weight_down[slot][c] = exponent(c, top[slot][c]); }, ignore_up);
+        C, block, [&](Index c, Index) { weight_down[slot][c] = exponent(c, level[slot][c]); }, ignore_up);
 
-    running_max_of_older(top[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, PoolingOrder::up);
+    running_max_of_older(level[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, PoolingOrder::up);
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
-      const A highest = top[slot][lesser(last, C - 1)];
-      const A decay = slope == A(0) ? A(0) : slope * A(block - c % block);  // up to the block that top counts from
+      const A highest = level[slot][lesser(last, C - 1)];
+      const A decay = slope == A(0) ? A(0) : slope * A(block - c % block);  // up to the block that level counts from
       weight_up[slot][c] = exponent(c, highest - decay);                    // (pooling.24)
     });
 

@@ -322,7 +322,7 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
                         .keep_up_bnc = take(BNC),
                         .add_up_bnc = take(BNC),
                         .weight_up_bnc = take(BNC),
-                        .top_bnc = take(BNC),
+                        .level_bnc = take(BNC),
                         .from_bnc = scratch.template take<int>(a.in.slope_n ? BNC : 0),
                         .max_bnc = a.max_bnc,
                         .sum_bnc = a.sum_bnc,
@@ -356,7 +356,7 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
   });
 
   const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
-                               .pulled_up_bnc = w.top_bnc,
+                               .pulled_up_bnc = w.level_bnc,
                                .keep_down_bnc = w.keep_down_bnc,
                                .add_down_bnc = w.add_down_bnc,
                                .weight_down_bnc = w.weight_down_bnc,

@@ -113,10 +113,10 @@ __global__ void global_weights_kernel(GlobalWeights a) {
 
 // Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
 struct WindowWeights {
-  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + top), by the position that is pulled
+  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + level), by the position that is pulled
   float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
-  float* top_bnc;  // scratch
-  int* from_bnc;   // scratch, for decay
+  float* level_bnc;  // scratch
+  int* from_bnc;     // scratch, for decay
   const float *max_bnc, *sum_bnc, *logit_bnc;
   const float* slope_n;
   const Token* mask_bc;
@@ -132,31 +132,31 @@ __global__ void window_weights_kernel(WindowWeights a) {
   const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
   const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
   const float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
-  float* top_c = a.top_bnc + first;
+  float* level_c = a.level_bnc + first;
   // A window that saw nothing has no say: not +infinity, and not 0/0 below.
   const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
-  const auto weight = [&](int c, float top) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + top); };
+  const auto weight = [&](int c, float level) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + level); };
 
-  // With decay the tops are as (pooling.24) has them: down those of c, up those of the first of their block.
+  // With decay the levels are as (pooling.24) has them: down those of c, up those of the first of their block.
   if constexpr (decays) {
-    decayed_reference(top_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
+    decayed_reference(level_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
                       a.block, PoolingOrder::down);
   } else {
-    running_max(top_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, PoolingOrder::down);
+    running_max(level_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, PoolingOrder::down);
   }
   __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) a.weight_down_bnc[first + c] = weight(c, top_c[c]);
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) a.weight_down_bnc[first + c] = weight(c, level_c[c]);
   __syncthreads();
-  running_max_of_older<decays>(top_c, a.keep_up_bnc + first, a.add_up_bnc + first, reversed, slope, C, a.block,
+  running_max_of_older<decays>(level_c, a.keep_up_bnc + first, a.add_up_bnc + first, reversed, slope, C, a.block,
                                PoolingOrder::up);
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     // The first of a block lies in no window of the next one, and the last block has none.
     const int last = last_window(c, C, a.block);
     const bool crosses = last / a.block > c / a.block;
-    float top = top_c[last];
-    if constexpr (decays) top -= slope * float(last / a.block * a.block - c);  // (pooling.24)
-    a.weight_up_bnc[first + c] = crosses ? weight(c, top) : 0;
+    float level = level_c[last];
+    if constexpr (decays) level -= slope * float(last / a.block * a.block - c);  // (pooling.24)
+    a.weight_up_bnc[first + c] = crosses ? weight(c, level) : 0;
     const float sum = sum_c[c] == 0 ? 1 : sum_c[c];
     a.add_down_bnc[first + c] /= sum;
     a.add_up_bnc[first + c] /= sum;

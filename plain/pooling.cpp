@@ -392,17 +392,17 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
           const auto against = [&, b = b, n = n](Index s) { return -max(b, n, s) - slope * T(s - c); };  // (pooling.24)
-          T top = T(-infinity);
+          T level = T(-infinity);
           S pull_out = 0;
           for (Index m = n; m < payloads * N; m += N) {
             for (Index k = 0; k < K; ++k) pull(m, k) = 0;
           }
           for (Index s = first; s < end; ++s) {
-            if (sum(b, n, s) != T(0) && against(s) > top) top = against(s);  // (pooling.15)
+            if (sum(b, n, s) != T(0) && against(s) > level) level = against(s);  // (pooling.15)
           }
           for (Index s = first; s < end; ++s) {
             if (sum(b, n, s) == T(0)) continue;  // a window that sees nothing has no say
-            const S weight = S(exp(against(s) - top)) / S(sum(b, n, s));
+            const S weight = S(exp(against(s) - level)) / S(sum(b, n, s));
             for (Index m = n; m < payloads * N; m += N) {
               for (Index k = 0; k < K; ++k) {
                 pull(m, k) += weight * S(d_out(b, s, m, k));                     // (pooling.16)
@@ -411,9 +411,9 @@ void backward_windowed(Device& device, const PoolingBackward<T>& a) {
             }
             if (a.d_lse_bnc) pull_out -= weight * S(array(a.d_lse_bnc, N, C)(b, n, s));  // (pooling.29)
           }
-          // At most 1: logit_c is among the logits of each of these windows, so -top, the least of their maxima, is no
-          // less. 0 for a masked position, and where no window is on this side.
-          const S weight = S(exp(logit_of(a.in, b, n, c) + top));
+          // At most 1: logit_c is among the logits of each of these windows, so -level, the least of their maxima, is
+          // no less. 0 for a masked position, and where no window is on this side.
+          const S weight = S(exp(logit_of(a.in, b, n, c) + level));
           for (Index m = n; m < payloads * N; m += N) {
             for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling.17)
           }

@@ -38,14 +38,14 @@ namespace abh {
 //   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (pooling.14)
 //
 // Backward, windowed: c lies in the windows of c' = c ... min(c+w-1, C-1). Those in the block of c (a suffix, "down")
-// and those in the next block (a prefix, "up") are each summed relative to their own top:
+// and those in the next block (a prefix, "up") are each summed relative to their own level:
 //
-//   top       = max over c' of -max_c'                                                       (pooling.15)
-//   pull      = sum over c' of e^(-max_c' - top) / sum_c' d_out_c',
-//   pull_out  = sum over c' of e^(-max_c' - top) / sum_c' (d_out_c' . out_c')                (pooling.16)
-//   d_x_c     = e^(logit_c + top_down) pull_down + e^(logit_c + top_up) pull_up              (pooling.17)
-//   d_logit_c = x_c . d_x_c - e^(logit_c + top_down) pull_out_down
-//               - e^(logit_c + top_up) pull_out_up                                           (pooling.18)
+//   level     = max over c' of -max_c'                                                       (pooling.15)
+//   pull      = sum over c' of e^(-max_c' - level) / sum_c' d_out_c',
+//   pull_out  = sum over c' of e^(-max_c' - level) / sum_c' (d_out_c' . out_c')              (pooling.16)
+//   d_x_c     = e^(logit_c + level_down) pull_down + e^(logit_c + level_up) pull_up          (pooling.17)
+//   d_logit_c = x_c . d_x_c - e^(logit_c + level_down) pull_out_down
+//               - e^(logit_c + level_up) pull_out_up                                         (pooling.18)
 //
 // Decay: with a slope >= 0 a head, a logit weighs less by it at every position that follows, masked or not.
 //
@@ -69,10 +69,10 @@ namespace abh {
 //
 //   in a suffix  logit_c - slope (end - c)  for logit_c,
 //   in a merge   max_suffix - slope (c - end)  for max_suffix                                (pooling.23)
-//   top = max over c' of -max_c' - slope (c' - c), and so in the powers of (pooling.16)      (pooling.24)
+//   level = max over c' of -max_c' - slope (c' - c), and so in the powers of (pooling.16)    (pooling.24)
 //
-// As long as one maximum stays, all of these are equal but for rounding; any number at most 1/2 below top will do for
-// it, so that fast code keeps one of them instead of following their last digits.
+// As long as one maximum stays, all of these are equal but for rounding; any number at most 1/2 below level will do
+// for it, so that fast code keeps one of them instead of following their last digits.
 //
 // Not causal: every position sees every position, and all rows are one average. Neither a window nor a slope then.
 //

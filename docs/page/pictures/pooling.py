@@ -17,7 +17,7 @@ def tag(d: Drawing, x: float, y: float, equation: int, anchor: str = "middle", i
 COLUMNS = (("*c*−1", 60), ("*c*", 180), ("*c*+1", 300))
 MIDDLES = [x for _, x in COLUMNS]
 HALF = 41  # of a state's width
-DRIFT = 23  # from the middle of a column to the left edge of its drift
+DRIFT = 21  # from the middle of a column to the left edge of its drift
 
 
 def chain(d: Drawing, y: float, left_half: float, ink: str, forward: bool) -> list[float]:
@@ -51,26 +51,31 @@ def paint_states(d: Drawing) -> None:
 
 def paint_carries(d: Drawing, adjoint: float) -> None:
     drift = adjoint + 74
+    payload, kappa = -38, -29  # where they go down, from the middle of a column
     for index, x in COLUMNS:
         d.text(x, adjoint - 27, f"d_out_{{{index}}}", NAME)
         d.arrow([(x, adjoint - 20), (x, adjoint)], "backward")
         d.box(x - HALF, adjoint, 2 * HALF, 30, f"adjoint_{{{index}}}", NAME, "b", "backward")
-        d.arrow([(x + 10, adjoint + 30), (x + 10, drift)], "backward")
-        d.text(x + 17, adjoint + 57, f"*κ*_{{{index}}}", NAME, "start")
+        d.text(x + kappa + 7, adjoint + 57, f"*κ*_{{{index}}}", NAME, "start")
         d.box(x - DRIFT, drift, HALF + DRIFT, 30, f"drift_{{{index}}}", NAME, "c", "backward")
-        d.arrow([(x - 31, adjoint + 30), (x - 31, drift + 48)], "backward")
-        d.text(x - 31, drift + 62, f"d_x_{{{index}}}", NAME)
-        d.arrow([(x + 10, drift + 30), (x + 10, drift + 70)], "backward")
-        d.text(x + 10, drift + 84, f"d_logit_{{{index}}}", NAME)
-    for y, half, equation in ((adjoint + 15, HALF, 10), (drift + 15, DRIFT, 14)):
+        d.arrow([(x + payload, adjoint + 30), (x + payload, drift + 58)], "backward")
+        d.text(x + payload + 4, drift + 72, f"d_x_{{{index}}}", NAME)
+        # What a position does to the sum joins behind its own drift, and makes d_logit together with it.
+        d.line([(x + kappa, adjoint + 30), (x + kappa, drift + 44), (x + 14, drift + 44)], "backward", radius=5)
+        d.arrow([(x + 14, drift + 30), (x + 14, drift + 80)], "backward")
+        d.text(x + 14, drift + 94, f"d_logit_{{{index}}}", NAME)
+    for y, half, equation, aside in ((adjoint + 15, HALF, 10, 0), (drift + 15, DRIFT, 14, -10)):
         middles = chain(d, y, half, "backward", False)
         for (index, _), x in zip(COLUMNS[1:], middles):
-            d.text(x, y - 8, f"*β*_{{{index}}}", NAME)
-        tag(d, middles[0], y + 16, equation)
+            d.text(x + aside, y - 8, f"*β*_{{{index}}}", NAME)
+        tag(d, middles[0] + aside, y + 16, equation)
+    for _, x in COLUMNS:
+        d.circle(x + kappa, drift + 15, 3, "backward", "backward")
+        d.circle(x + 14, drift + 44, 3, "backward", "backward")
     x = MIDDLES[1]
-    tag(d, x + 37, adjoint + 56, 12, "start")
-    tag(d, x - 52, drift + 62, 11, "end")
-    tag(d, x + 45, drift + 84, 13, "start")
+    tag(d, x + 4, adjoint + 56, 12, "start")
+    tag(d, x - 61, drift + 72, 11, "end")
+    tag(d, x + 50, drift + 94, 13, "start")
 
 
 # ---- A window ----
@@ -211,15 +216,15 @@ PICTURES = [
         description=(
             "Three neighbouring positions. Forward, the state of a head (max, sum, out) goes from each position to the "
             "next, where logit and x enter. Backward two things travel the other way: the adjoint, which d_out joins "
-            "at every position and which gives d_x; and the drift, one number, which together with the adjoint gives "
-            "d_logit."
+            "at every position and which gives d_x and a number kappa; and the drift, one number. Kappa and the drift of "
+            "a position give its d_logit, and kappa joins the drift on its way to the position before."
         ),
         caption=(
             "What a head hands on. Forward: K + 2 numbers, to the right. Backward, to the left: the adjoint, K "
             "numbers, and the drift, one."
         ),
         width=WIDTH,
-        height=408,
+        height=420,
         paint=paint_states,
         has_links=True,
     ),
