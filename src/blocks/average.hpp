@@ -17,7 +17,7 @@ namespace abh {
 //   y_bcd = pool(0, h_bcd)                                            (average.2)
 //   out_bcd = x_bcd + dropout(y_bcd)                                  (average.3)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights); the logits, all 0, change never:
+// Backward (layernorm_backward also adds to the gradients of the norm's weights); the logits, all 0, never change:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                             (average.4)
 //   d_h_bcd = pool_backward(d_y_bcd)                                  (average.5)

@@ -23,7 +23,8 @@ struct Pass {
   Index BC() const { return B * C; }
 };
 
-// The pass of a step: one position of one sequence, without dropout. The other where it matters which one.
+// The pass of a step: one position of one sequence, without dropout. `step_at` is for blocks to which it matters which
+// position that is.
 inline constexpr Pass one_position{.B = 1, .C = 1};
 inline constexpr Pass step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
 

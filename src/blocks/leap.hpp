@@ -38,7 +38,7 @@ namespace abh {
 //   d_y_bcd = dropout_backward(d_out_bcd)                                                (leap.8)
 //   d_query_bcd, d_pooled_key_bcd, d_pooled_value_bcd, d_lse_bnc = leap_gate_backward(d_y_bcd)   (leap.9)
 //   d_key_bcd, d_value_bcd, d_a_bnc = pool_backward(d_pooled_key_bcd, d_pooled_value_bcd, d_lse_bnc)   (leap.10)
-//   d_focus_bcd, d_key_bcd += leap_logits_backward(d_a_bnc)                              (leap.11)
+//   d_focus_bcd = leap_logits_backward(d_a_bnc),  d_key_bcd += leap_logits_backward(d_a_bnc)   (leap.11)
 //   d_query_bcd, ... = rescale_backward(d_query_bcd, ...)  of what is rescaled           (leap.12)
 //   d_query_dd' += sum_bc d_query_bcd h_bcd',  d_focus_dd' += sum_bc d_focus_bcd h_bcd',
 //   d_key_dd' += sum_bc d_key_bcd h_bcd',  d_value_dd' += sum_bc d_value_bcd h_bcd'      (leap.13)

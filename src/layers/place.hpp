@@ -6,8 +6,8 @@ namespace abh {
 
 // Rows of numbers that go from one place to another, or are added to what stands there. Chapter: docs/layers/place.md.
 //
-//   to_ri = from_ri             (place.1)
-//   to_ri = to_ri + from_ri     where it is added   (place.2)
+//   to_ri = from_ri      (place.1)
+//   to_ri += from_ri     where it is added   (place.2)
 //
 // A stride is the distance between two consecutive rows. Every number is read once and written once; `to` and `from`
 // are no part of each other.

@@ -1,6 +1,6 @@
 """What rounds of Muon do to singular values."""
 
-from math import log10, sqrt
+from math import ceil, floor, log10, sqrt
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing, number
@@ -47,8 +47,14 @@ def arrives_from(rounds: int) -> float:
     return arrived
 
 
+def rounded_up(value: float) -> float:
+    """To two digits: from a little further on it holds all the more."""
+    unit = 10 ** (floor(log10(value)) - 1)
+    return ceil(value / unit) * unit
+
+
 LOW, HIGH = band()
-FROM_3, FROM_5 = arrives_from(3), arrives_from(int(ROUNDS))
+FROM_3, FROM_5 = rounded_up(arrives_from(3)), rounded_up(arrives_from(int(ROUNDS)))
 
 
 def at(sigma: float, value: float) -> tuple[float, float]:
@@ -100,12 +106,12 @@ PICTURES = [
         title=f"What {ROUNDS} rounds of Muon do to singular values",
         description=(
             f"Singular values from {LOWEST:g} to 1 on a logarithmic axis, and what becomes of them after 0, 1, 3 and "
-            f"{ROUNDS} rounds. After 3 rounds all from {FROM_3:.2g} on lie in a band between {LOW:.2f} and {HIGH:.2f}, "
+            f"{ROUNDS} rounds. After 3 rounds all from {FROM_3:.2g} on lie in a band between {LOW:.4f} and {HIGH:.4f}, "
             f"after {ROUNDS} rounds all from {FROM_5:.2g} on."
         ),
         caption=(
             f"Singular values after rounds of {LINEAR} σ − {CUBIC.removeprefix('-')} σ³ + {QUINTIC} σ⁵. The band, "
-            f"{LOW:.2f} to {HIGH:.2f}, is never left. It holds everything from {FROM_3:.2g} on after 3 rounds, from "
+            f"{LOW:.4f} to {HIGH:.4f}, is never left. It holds everything from {FROM_3:.2g} on after 3 rounds, from "
             f"{FROM_5:.2g} on after {ROUNDS} (circles)."
         ),
         width=360,
