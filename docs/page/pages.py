@@ -13,6 +13,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import chapter
@@ -27,7 +28,10 @@ from sources import DEVICES, Calls, Room, Source, rooms
 PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
 HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
 CONVENTIONS = "docs/conventions.md"
+INDEX = "docs/index.md"  # the first page, whose lists are the order of reading
 STORY = "story.html"
+ITEM = re.compile(r"^(?:[-*]|\d+\.) +\[[^\]]+\]\(([^)#]+\.md)\)(.*(?:\n +\S.*)*)", re.MULTILINE)
+LONG = 4  # headings from which on a page has a list of them
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -43,7 +47,7 @@ PAGE = """<!doctype html>
 <nav aria-label="Pages">{navigation}</nav>
 </header>
 {body}
-</body>
+{footer}</body>
 </html>
 """
 
@@ -73,11 +77,10 @@ class Site:
         self.pictures = pictures
         self.rooms = rooms(root)
         self.calls = Calls(root, self.rooms)
-        self.order = self._reading_order()
         self.images: set[str] = set()
         self._apart: dict[str, Room] = {}  # parts of devices that have a page of their own
         self._more: list[str] = []  # files that pages link to and that have a page of their own
-        self._addresses = {"README.md": "index.html", CONVENTIONS: "conventions.html"}
+        self._addresses = {"README.md": "index.html", INDEX: "index.html", CONVENTIONS: "conventions.html"}
         self.has_story = (root / story.CHAPTER).is_file()
         if self.has_story:
             self._addresses |= {story.SOURCE: f"{STORY}#L", story.CHAPTER: STORY}
@@ -86,6 +89,11 @@ class Site:
             for device, sources in room.devices.items():
                 for number, source in enumerate(sources):
                     self._addresses[source.path] = f"{room.page}.html#{self._prefix(device, number)}"
+        self.chapters = self._reading_order()
+        of_chapter = {room.chapter: name for name, room in self.rooms.items()}
+        self.order = [of_chapter[path] for path in self.chapters if path in of_chapter]
+        # The pages that are read one after the other, and what an arrow calls them.
+        self.pages = {"index.html": "start"} | {self._address_of_file(path): Path(path).stem for path in self.chapters}
 
     def outputs(self) -> Iterator[Output]:
         """Every page; those that others turn out to need come last."""
@@ -96,7 +104,7 @@ class Site:
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
         done: set[str] = set()
         for picture in self.pictures:
-            if f"{picture.page}.html" not in self._pages():
+            if f"{picture.page}.html" not in self.pages:
                 raise Fault(f"the picture {picture.name}", f"belongs to {picture.page}, and there is no such page")
         while self._more:
             path = self._more.pop()
@@ -272,7 +280,7 @@ class Site:
     def _room(self, room: Room) -> Output:
         page = f"{room.page}.html"
         text = (self.root / room.chapter).read_text(encoding="utf-8")
-        prose = chapter.rendered(text, self._context(room.chapter, page))
+        prose = self._with_contents(chapter.rendered(text, self._context(room.chapter, page)))
         header = self._address_of_file(room.header.path)
         inside = ""
         if room.kind == "layers":
@@ -294,7 +302,7 @@ class Site:
 
     def _document(self, path: str, page: str, title: str) -> Output:
         text = (self.root / path).read_text(encoding="utf-8")
-        prose = chapter.rendered(text, self._context(path, page))
+        prose = self._with_contents(chapter.rendered(text, self._context(path, page)))
         return Output(page, title, "document", f"<main><article>\n{prose}</article></main>")
 
     def _story(self) -> Output:
@@ -332,75 +340,54 @@ class Site:
         return Output(page, path, "file", body)
 
     def _index(self) -> Output:
-        """The map of the network, the same as lists, and the order of reading of the README."""
-        readme = (self.root / "README.md").read_text(encoding="utf-8")
-        context = self._context("README.md", "index.html")
-        title, introduction = re.match(r"# (.*?)\n\n(.*?)(?=\n## )", readme, re.DOTALL).groups()
-        reading = re.search(r"\n## Read it\n(.*?)(?=\n## |\Z)", readme, re.DOTALL)
-        if not reading:
-            raise Fault("README.md", "has no section 'Read it', which is the order of the pages")
-        lists = "".join(
-            f'<section><h2>{heading}</h2>\n<ul class="rooms">\n'
-            + "".join(
-                f'<li><a href="{room.page}.html">{room.name}</a> {self._summary(room)}</li>\n'
-                for room in (self.rooms[name] for name in self.order)
-                if room.kind == kind
-            )
-            + "</ul></section>\n"
-            for kind, heading in (("layers", "Layers"), ("blocks", "Blocks"))
-        )
+        """How to run it, the order of reading, and the map of the network."""
+        prose = chapter.rendered((self.root / INDEX).read_text(encoding="utf-8"), self._context(INDEX, "index.html"))
         pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
-        body = (
-            f"<main><article>\n<h1>{html.escape(title)}</h1>\n{chapter.rendered(introduction, context)}"
-            f"<p>{self._begin_here()}How to read an equation and its tag: "
-            f'<a href="conventions.html">conventions</a>.</p>\n'
-            f'<div class="map">{pictures}<div>{lists}</div></div>\n'
-            f"<h2>The order of reading</h2>\n{chapter.rendered(reading.group(1), context)}</article></main>"
-        )
-        return Output("index.html", "The map", "index", body)
-
-    def _begin_here(self) -> str:
-        return f'Begin with <a href="{STORY}">a whole training program</a>. ' if self.has_story else ""
-
-    @staticmethod
-    def _summary(room: Room) -> str:
-        """The first sentence of a header's comment."""
-        comment = []
-        for line in room.header.lines:
-            if line.text.startswith("// "):
-                comment.append(line.text[3:])
-            elif comment:
-                break
-        sentence = re.match(r".*?\.(?= [A-Z]|$)|.*", " ".join(comment)).group()
-        return re.sub(r"`(.*?)`", r"<code>\1</code>", html.escape(sentence, quote=False))
+        body = f'<main><article>\n{prose}</article>\n<aside class="map" id="map" aria-label="Map">{pictures}</aside></main>'
+        return Output("index.html", "start", "index", body)
 
     def _reading_order(self) -> list[str]:
-        """Layers and blocks as the README names their chapters."""
+        """The chapters and documents of the index, in its order, which is that of the README."""
+        items = ITEM.findall((self.root / INDEX).read_text(encoding="utf-8"))
+        order = [posixpath.normpath(posixpath.join(posixpath.dirname(INDEX), link)) for link, _ in items]
+        chapters = [room.chapter for room in self.rooms.values()]
+        for path in chapters + [CONVENTIONS] + [story.CHAPTER] * self.has_story:
+            if order.count(path) != 1:
+                raise Fault(INDEX, f"has {order.count(path)} items for {path}, not one")
+        for path, (_, text) in zip(order, items, strict=True):
+            if not re.fullmatch(r":\s+\S.*\.", text.strip(), re.DOTALL):
+                raise Fault(INDEX, f"has no sentence for {path}")
         readme = (self.root / "README.md").read_text(encoding="utf-8")
-        order = list(dict.fromkeys(re.findall(r"\]\(docs/(?:layers|blocks)/(\w+)\.md\)", readme)))
-        for name, room in self.rooms.items():
-            if name not in order:
-                raise Fault("README.md", f"does not link to {room.chapter}")
+        named = dict.fromkeys(re.findall(r"\]\((docs/(?:layers|blocks)/\w+\.md)\)", readme))
+        for path, other in zip_longest((path for path in order if path in chapters), named):
+            if path not in named:
+                raise Fault("README.md", f"does not link to {path}")
+            if path != other:
+                raise Fault("README.md", f"names {other} where the order of {INDEX} has {path}")
         return order
 
-    def _pages(self) -> list[str]:
-        """The pages that are read one after the other."""
-        first = ["index.html", *([STORY] if self.has_story else []), "conventions.html"]
-        return first + [f"{self.rooms[name].page}.html" for name in self.order]
+    @staticmethod
+    def _with_contents(prose: str) -> str:
+        """A chapter with a list of its headings under its title, where there are many."""
+        headings = re.findall(r'<h2 id="([^"]*)">(.*?)</h2>', prose)
+        if len(headings) < LONG:
+            return prose
+        links = " ".join(f'<a href="#{place}">{re.sub("<a [^>]*>|</a>", "", text)}</a>' for place, text in headings)
+        return prose.replace("</h1>\n", f'</h1>\n<nav class="contents" aria-label="On this page">{links}</nav>\n', 1)
 
     def html(self, output: Output) -> str:
         """A page, with its header."""
-        pages = self._pages()
-        titles = ["map", *(["story"] if self.has_story else []), "conventions", *self.order]
-        navigation = f"<span>{html.escape(output.title)}</span>"
+        pages = list(self.pages)
+        navigation, footer = f"<span>{html.escape(output.title)}</span>", ""
         if output.path in pages:
             at = pages.index(output.path)
             before, after = "", ""
             if at > 0:
-                before = f'<a rel="prev" href="{_relative(output.path, pages[at - 1])}">← {titles[at - 1]}</a> '
+                before = f'<a rel="prev" href="{_relative(output.path, pages[at - 1])}">← {self.pages[pages[at - 1]]}</a>'
             if at + 1 < len(pages):
-                after = f' <a rel="next" href="{_relative(output.path, pages[at + 1])}">{titles[at + 1]} →</a>'
-            navigation = before + navigation + after
+                after = f'<a rel="next" href="{_relative(output.path, pages[at + 1])}">{self.pages[pages[at + 1]]} →</a>'
+            navigation = f"{before} {navigation} {after}"
+            footer = f'<footer><nav aria-label="Before and after">{before} {after}</nav></footer>\n'
         root = "../" * output.path.count("/")
         here = [picture for picture in self.pictures if f"{picture.page}.html" == output.path]
         scripts = ["page.js", *sorted({picture.script for picture in here} - {""})]
@@ -409,6 +396,7 @@ class Site:
             kind=output.kind,
             root=root,
             scripts="\n".join(f'<script src="{root}{script}" defer></script>' for script in scripts),
-            navigation=navigation,
+            navigation=navigation.strip(),
+            footer=footer,
             body=output.body,
         )

@@ -28,6 +28,16 @@ What it is.
 
 ## Licence
 """,
+    "docs/index.md": """# A project
+
+What it is.
+
+1. [Conventions](conventions.md): What a prime is.
+2. [twice](layers/twice.md): Everything is doubled, in
+   one line.
+
+- [echo](blocks/echo.md): It says so.
+""",
     "docs/conventions.md": "# Conventions\n\nA prime is $d'$.\n",
     "docs/layers/twice.md": """# twice
 
@@ -170,6 +180,20 @@ class Faults(unittest.TestCase):
 
     def test_chapter_not_in_the_order_of_reading(self) -> None:
         self.assert_fault("does not link to docs/blocks/echo.md", "README.md", ", [echo](docs/blocks/echo.md)")
+        self.assert_fault("has 0 items for docs/blocks/echo.md", "docs/index.md", "- [echo](blocks/echo.md): It says so.")
+        self.assert_fault("has 0 items for docs/conventions.md", "docs/index.md", "1. [Conventions]", "[Conventions]")
+
+    def test_chapter_twice_in_the_order_of_reading(self) -> None:
+        self.assert_fault("has 2 items for docs/layers/twice.md", "docs/index.md", "[echo]", "[again](layers/twice.md): Yes.\n- [echo]")
+
+    def test_readme_in_another_order(self) -> None:
+        swapped = "[echo](docs/blocks/echo.md), [twice](docs/layers/twice.md)"
+        expected = "names docs/blocks/echo.md where the order of docs/index.md has docs/layers/twice.md"
+        self.assert_fault(expected, "README.md", "[twice](docs/layers/twice.md)", swapped)
+
+    def test_page_without_a_sentence_in_the_index(self) -> None:
+        self.assert_fault("has no sentence for docs/blocks/echo.md", "docs/index.md", ": It says so.")
+        self.assert_fault("has no sentence for docs/layers/twice.md", "docs/index.md", "one line.", "one line")
 
     def test_block_line_that_calls_nothing(self) -> None:
         self.assert_fault("(echo.1) calls no layer", "src/blocks/echo.hpp", "twice_forward<Device, T>", "something")
@@ -238,11 +262,32 @@ class Pages(unittest.TestCase):
                 self.assertNotRegex(text, r'(?:src|href)="(?:https?:|/|file:)', path)
 
     def test_order(self) -> None:
-        self.assertIn('rel="prev" href="../conventions.html"', self.twice)
-        self.assertIn('rel="next" href="../blocks/echo.html"', self.twice)
+        for path, before, after in (("conventions", "index", "layers/twice"), ("layers/twice", "../conventions", "../blocks/echo")):
+            page = self.files[f"{path}.html"]
+            self.assertEqual(page.count(f'rel="prev" href="{before}.html"'), 2, "above and below")
+            self.assertEqual(page.count(f'rel="next" href="{after}.html"'), 2)
+        self.assertNotIn('rel="prev"', self.files["index.html"])
+        self.assertNotIn('rel="next"', self.files["blocks/echo.html"])
 
-    def test_index_lists_what_headers_say(self) -> None:
-        self.assertIn('<a href="layers/twice.html">twice</a> Doubles every number of a row.</li>', self.files["index.html"])
+    def test_documents_of_the_order_have_arrows(self) -> None:
+        files = dict(GOOD, **{"docs/parts.md": "# In parts\n"})
+        files["docs/index.md"] += "- [parts](parts.md): In parts.\n"
+        written, faults = built(files)
+        self.assertEqual(faults, [])
+        self.assertIn('<a rel="prev" href="../blocks/echo.html">← echo</a>', written["docs/parts.html"])
+        self.assertIn('<a rel="next" href="../docs/parts.html">parts →</a>', written["blocks/echo.html"])
+
+    def test_index_has_sentences_of_its_own(self) -> None:
+        self.assertIn('<a href="layers/twice.html">twice</a>: Everything is doubled, in\none line.</li>', self.files["index.html"])
+        self.assertNotIn("Doubles every number", self.files["index.html"])
+
+    def test_long_pages_have_a_list_of_their_headings(self) -> None:
+        self.assertNotIn('class="contents"', self.twice)
+        more = "".join(f"\n## Part {i} of `it`\n\nText.\n" for i in range(3))
+        page = built(GOOD | {"docs/layers/twice.md": GOOD["docs/layers/twice.md"] + more})[0]["layers/twice.html"]
+        contents = page[page.index('<nav class="contents"') :].split("</nav>")[0]
+        self.assertEqual(re.findall(r'href="#(.*?)"', contents), ["forward", "part-0-of-it", "part-1-of-it", "part-2-of-it"])
+        self.assertLess(page.index("</h1>"), page.index(contents))
 
     def test_a_part_is_listed_if_it_computes_an_equation(self) -> None:
         files = dict(GOOD)

@@ -47,9 +47,12 @@ d_scale_d
 }
 
 
+ALL = GOOD | TOLD | {"docs/index.md": GOOD["docs/index.md"].replace("1. ", "1. [A story](story.md): It is told.\n1. ")}
+
+
 def told(path: str = "src/apps/story.cpp", old: str = "", new: str = "") -> tuple[str, list[str]]:
     """The page of the story with one thing changed, and what is wrong."""
-    files = GOOD | TOLD
+    files = dict(ALL)
     assert old in files[path]
     files[path] = files[path].replace(old, new)
     with mock.patch.dict(story.FORWARD, twice="1"), mock.patch.dict(story.BACKWARD, twice="2"):
@@ -92,10 +95,10 @@ class Page(unittest.TestCase):
 
     def test_the_first_page_of_all(self) -> None:
         with mock.patch.dict(story.FORWARD, twice="1"), mock.patch.dict(story.BACKWARD, twice="2"):
-            files = built(GOOD | TOLD)[0]
+            files = built(ALL)[0]
         self.assertIn('rel="next" href="story.html"', files["index.html"])
         self.assertIn('rel="prev" href="story.html"', files["conventions.html"])
-        self.assertIn('<a href="story.html">a whole training program</a>', files["index.html"])
+        self.assertIn('<a href="story.html">A story</a>: It is told.', files["index.html"])
 
 
 class Faults(unittest.TestCase):
@@ -117,7 +120,10 @@ class Faults(unittest.TestCase):
         code = "src/apps/story.cpp"
         self.assert_fault("#echo.9 names no place", code, "(twice.1) (twice.2)", "(twice.1) (echo.9)")
         self.assert_fault("(thrice.1) refers to no layer", code, "(twice.1) (twice.2)", "(twice.1) (thrice.1)")
-        self.assertIn("calls twice, of which story.py knows no equation", built(GOOD | TOLD)[1][0])
+        self.assertIn("calls twice, of which story.py knows no equation", built(ALL)[1][0])
+
+    def test_order(self) -> None:
+        self.assertIn("has 0 items for docs/story.md", built(GOOD | TOLD)[1][0])
 
     def test_numbers(self) -> None:
         numbers = "docs/story_example.txt"
