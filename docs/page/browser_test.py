@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -89,6 +90,13 @@ class Browser:
     def press(self, key: str) -> None:
         self.actions("key", [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}])
 
+    def printed(self) -> bytes:
+        """As PDF, on A4."""
+        return base64.b64decode(self._request("POST", "/print", {"page": {"width": 21.0, "height": 29.7}}))
+
+    def choose(self, pane: str) -> None:
+        self.run("document.querySelector(`.Panes button[value=${arguments[0]}]`).click()", pane)
+
     def messages(self) -> list[str]:
         return [entry["message"] for entry in self._request("POST", "/se/log", {"type": "browser"})]
 
@@ -98,6 +106,8 @@ class Browser:
             (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(self._request("GET", "/screenshot")))
 
 
+PANES = ("plain", "cpu", "cuda")
+SHOWN = ("index.html", "story.html", "conventions.html", "layers/pooling.html", "layers/layernorm.html", "blocks/additive.html")
 LIT = "return [...document.querySelectorAll('.lit')].map((place) => place.id).sort()"
 # Those of a tag that are on the page, wherever they are.
 PLACES = "return [...document.querySelectorAll(`[data-t~='${arguments[0]}']`)].map((place) => place.id).sort()"
@@ -139,7 +149,7 @@ class WithScript(unittest.TestCase):
                     self.assertEqual(flat, 0, "equations without height")
                     self.assertEqual(fonts, ["loaded" if math else "unloaded"])
                     self.assertEqual(self.browser.messages(), [])
-                    if page in ("index.html", "story.html", "layers/pooling.html", "blocks/additive.html", "conventions.html"):
+                    if page in SHOWN:
                         self.browser.keep(f"{page.replace('/', '-')[:-5]}-{width}")
 
     def test_lines_of_the_story_face_each_other(self) -> None:
@@ -180,26 +190,138 @@ class WithScript(unittest.TestCase):
 
     def test_click_on_an_equation_brings_its_lines(self) -> None:
         self.browser.resize(1280)
-        self.browser.open("layers/causal_conv.html")
-        self.browser.point("figure[data-t='3'] .math", click=True)
-        for listing in ("cpu", "cuda"):
-            self.assertTrue(self.browser.run(VISIBLE, f"#{listing} li[data-t~='3']"), listing)
-        self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"))
+        for pane in PANES:
+            self.browser.open("layers/causal_conv.html")
+            self.browser.choose(pane)
+            self.browser.point("figure[data-t='3'] .math", click=True)
+            self.assertTrue(self.browser.run(VISIBLE, f"#{pane} li[data-t~='3']"), pane)
+            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"))
+        self.browser.choose("plain")
 
     def test_click_on_a_line_brings_its_equation(self) -> None:
         self.browser.resize(1280)
         self.browser.open("layers/causal_conv.html")
+        self.browser.choose("cuda")
         for _ in range(2):  # the page scrolls, the listings follow, and the line is where it stays
             self.browser.run("document.querySelector('#cuda li[data-t~=\"3\"]').scrollIntoView({block: 'center'})")
             self.browser.run(SETTLE)
         self.browser.point("#cuda li[data-t~='3']", click=True)
         self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"))
-        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='3']"))
         self.assertEqual(self.browser.run(LIT), self.browser.run(PLACES, "3"))
+        self.browser.choose("cpu")
+        self.assertTrue(self.browser.run(VISIBLE, "#cpu li[data-t~='3']"))
+        self.browser.choose("plain")
+
+    def test_panes(self) -> None:
+        shown = "return [...document.querySelectorAll('.listing')].filter((one) => one.checkVisibility()).map((one) => one.id)"
+        pressed = "return document.querySelector('.Panes [aria-pressed=true]').textContent"
+        for width, beside in ((1280, []), (1920, ["plain"])):
+            self.browser.resize(width)
+            self.browser.open("layers/layernorm.html")
+            self.assertEqual(self.browser.run(shown), ["plain"], "plain loops come first")
+            self.assertEqual(self.browser.run(pressed), "Plain loops")
+            for pane in ("cpu", "cuda"):
+                self.browser.choose(pane)
+                self.assertEqual(self.browser.run(shown), beside + [pane])
+            self.browser.open("layers/gelu.html")
+            self.assertEqual(self.browser.run(shown), beside + ["cuda"], "the choice was not remembered")
+            self.assertEqual(self.browser.run(pressed), "GPU")
+            self.browser.point("figure[data-t='3'] .lines span:nth-child(2) a", click=True)
+            self.browser.run(SETTLE)
+            self.assertEqual(self.browser.run(shown), beside + ["cpu"], "a link to a line switches")
+            self.assertTrue(self.browser.run(VISIBLE, "#cpu li:target"))
+            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"), "the place was lost")
+            self.browser.choose("plain")
+            self.browser.point("figure[data-t='3'] .lines span:nth-child(2) a", click=True)  # the same link once more
+            self.browser.run(SETTLE)
+            self.assertTrue(self.browser.run(VISIBLE, "#cpu li:target"))
+            self.browser.choose("plain")
+        self.browser.resize(390)
+        self.browser.open("layers/layernorm.html")
+        self.assertEqual(self.browser.run(shown), list(PANES), "in one column all stand below each other")
+
+    def test_panes_open_where_something_is_computed(self) -> None:
+        self.browser.resize(1280)
+        for page in ("layernorm", "pooling", "attention"):
+            self.browser.open(f"layers/{page}.html")
+            for pane in PANES:
+                self.browser.choose(pane)
+                first = self.browser.run("return document.querySelector(`#${arguments[0]} li[data-t]`).id", pane)
+                self.assertTrue(self.browser.run(VISIBLE, f"#{first}"), (page, pane))
+            self.browser.choose("plain")
+
+    def test_lines_behind_a_gap_have_their_numbers(self) -> None:
+        self.browser.resize(1280)
+        self.browser.open("layers/pooling.html")
+        numbers = """return [...document.querySelectorAll("#cuda .gap + li")].map((li) => [li.value, getComputedStyle(li).counterSet,
+            li.id, li.nextSibling.id, li.nextSibling.className])"""
+        for value, drawn, name, following, kind in self.browser.run(numbers):
+            self.assertEqual(drawn, f"n {value}")
+            self.assertRegex(name, rf"^g(\d+-)?{value}$")
+            self.assertTrue(kind == "gap" or following.endswith(str(value + 1)), following)
+
+    def test_panes_are_never_stale(self) -> None:
+        """Every equation brings its line of every device, in a listing that is whole or in parts."""
+        self.browser.resize(1280)
+        self.browser.open("layers/pooling.html")
+        stale = self.browser.run(
+            """const stale = [];
+            for (const pane of arguments[0]) {
+              document.querySelector(`.Panes button[value=${pane}]`).click();
+              const listing = document.getElementById(pane);
+              for (const figure of document.querySelectorAll("figure[data-t]")) {
+                if (pane != "plain" && figure.innerText.includes("a definition")) continue;
+                figure.querySelector(".math").click();
+                const line = listing.querySelector(`li[data-t~="${figure.dataset.t}"].lit`)?.getBoundingClientRect();
+                const {top, bottom} = listing.getBoundingClientRect();
+                if (!line || line.bottom <= top || line.top >= bottom) stale.push(pane + " " + figure.id);
+              }
+            }
+            document.querySelector(".Panes button").click();
+            return stale""",
+            PANES,
+        )
+        self.assertEqual(stale, [])
+
+    def test_excerpts_fit(self) -> None:
+        """No line of an excerpt is cut off, and of those that compute something few are continued in a second line."""
+        lines = """document.querySelectorAll("details").forEach((fold) => (fold.open = true));
+            const items = [...document.querySelectorAll(".excerpt li")];
+            return [items.filter((item) => item.scrollWidth > item.clientWidth + 1).length, items
+              .filter((item) => item.querySelector("mark"))
+              .map((item) => item.getBoundingClientRect().height < 1.5 * parseFloat(getComputedStyle(item).lineHeight))]"""
+        for width, least in ((390, 0), (1280, 0.95), (1920, 0.95)):
+            self.browser.resize(width)
+            fits = []
+            for page in sorted(SITE.glob("layers/*.html")):
+                self.browser.open(f"layers/{page.name}")
+                cut, marked = self.browser.run(lines)
+                self.assertEqual(cut, 0, page.name)
+                fits += marked
+            self.assertGreater(len(fits), 400)
+            self.assertGreaterEqual(sum(fits) / len(fits), least, width)
+
+    def test_tables_of_chapters_fit(self) -> None:
+        wide = "return [...document.querySelectorAll('.wide > table')].filter((table) => table.offsetWidth > innerWidth - 32).length"
+        self.browser.resize(390)
+        for page in sorted([*SITE.glob("layers/*.html"), *SITE.glob("blocks/*.html")]):
+            self.browser.open(page.relative_to(SITE).as_posix())
+            self.assertEqual(self.browser.run(wide), 0, page.name)
+
+    def test_what_is_cut_off_says_so(self) -> None:
+        self.browser.resize(390)
+        self.browser.open("blocks/leap.html")
+        cut, ground = self.browser.run(
+            """const cut = [...document.querySelectorAll(".math")].filter((one) => one.scrollWidth > one.clientWidth + 1);
+            return [cut.length, cut.map((one) => getComputedStyle(one).backgroundAttachment)]"""
+        )
+        self.assertGreater(cut, 0, "no equation is as long any more: take another page")
+        self.assertEqual(set(ground), {"local, local, scroll, scroll"})
 
     def test_listings_follow_reading_unless_told_not_to(self) -> None:
         self.browser.resize(1280)
         self.browser.open("layers/causal_conv.html")
+        self.browser.choose("cpu")
         top = "window.scrollTo(0, document.querySelector('figure[data-t=\"3\"]').offsetTop)"
         self.browser.run(top)
         self.browser.run(SETTLE)
@@ -212,6 +334,7 @@ class WithScript(unittest.TestCase):
         self.browser.run(SETTLE)
         self.assertEqual(self.browser.run("return document.querySelector('#cpu').scrollTop"), 0)
         self.browser.run("document.querySelector('.Listings').click()")
+        self.browser.choose("plain")
 
     def test_deep_links(self) -> None:
         for width in WIDTHS:
@@ -223,7 +346,7 @@ class WithScript(unittest.TestCase):
             line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"11\"]').id")
             self.browser.open("layers/pooling.html", line)
             self.assertTrue(self.browser.run(VISIBLE, f"#{line}"), width)
-            plain = self.browser.run("return document.querySelectorAll('#cuda li:not([data-t])')[200].id")
+            plain = self.browser.run("return document.querySelectorAll('#cuda li:not([data-t], .gap)')[40].id")
             self.browser.open("layers/pooling.html", plain)
             self.browser.run(SETTLE)
             self.assertTrue(self.browser.run(VISIBLE, f"#{plain}:target"), width)
@@ -292,11 +415,20 @@ class WithScript(unittest.TestCase):
         media = {"cmd": "Emulation.setEmulatedMedia", "params": {"media": "print"}}
         self.browser._request("POST", "/goog/cdp/execute", media)
         shown = "return [...document.querySelectorAll(arguments[0])].filter((place) => place.checkVisibility()).length"
-        self.assertEqual(self.browser.run(shown, "header, .listing"), 0)
-        folded = self.browser.run("return document.querySelectorAll('figure details pre').length")
-        self.assertEqual(self.browser.run(shown, "figure details pre"), folded)
+        self.assertEqual(self.browser.run(shown, "header, footer, .listing, .contents, figure details"), 0)
+        self.assertEqual(self.browser.run(shown, "figure.equation > .excerpt"), 6)
+        breaks = "return getComputedStyle(document.querySelector(arguments[0])).breakInside"
+        self.assertEqual((self.browser.run(breaks, ".equation"), self.browser.run(breaks, ".math")), ("auto", "avoid"))
         media["params"]["media"] = ""
         self.browser._request("POST", "/goog/cdp/execute", media)
+
+    def test_printed_pages(self) -> None:
+        """As few sheets as the text takes: boxes break, and what is folded stays so."""
+        for page, most in (("index", 4), ("layers/layernorm", 7), ("layers/pooling", 27)):
+            self.browser.open(f"{page}.html")
+            sheets = len(re.findall(rb"/Type\s*/Page\b", self.browser.printed()))
+            self.assertGreater(sheets, 1)
+            self.assertLessEqual(sheets, most, page)
 
 
 class WithoutScript(unittest.TestCase):
@@ -328,15 +460,27 @@ class WithoutScript(unittest.TestCase):
             self.browser.point("figure[data-t='12'] .lines span:nth-child(3) a", click=True)
             self.assertTrue(self.browser.run(VISIBLE, "#cuda li[data-t~='12']"), width)
 
-    def test_a_link_leads_to_a_part_that_stands_apart_and_back(self) -> None:
+    def test_a_gap_leads_to_the_whole_file_and_a_tag_back(self) -> None:
         for width in WIDTHS:
             self.browser.resize(width)
             self.browser.open("layers/pooling.html")
-            link = "figure[data-t='8'] .lines a[href^='../files/cpu/']"
-            self.browser.point(link, click=True)
+            self.browser.point("#cpu .gap a", click=True)
             self.assertTrue(self.browser.run(VISIBLE, "li:target"), width)
-            self.browser.point("li:target a[href$='#pooling.8']", click=True)
-            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='8']:target"), width)
+            back = self.browser.run("return document.querySelector(\"li a[href*='#pooling.']\").getAttribute('href')")
+            self.browser.point(f"li a[href='{back}']", click=True)
+            self.assertTrue(self.browser.run(VISIBLE, "figure:target"), width)
+            self.assertEqual(self.browser.run("return location.hash"), back[back.index("#") :])
+
+    def test_all_code_stands_one_below_the_other(self) -> None:
+        tops = "return [...document.querySelectorAll('.listing')].map((one) => [one.getBoundingClientRect().top, one.offsetHeight])"
+        for width in WIDTHS:
+            self.browser.resize(width)
+            self.browser.open("layers/layernorm.html")
+            boxes = self.browser.run(tops)
+            self.assertEqual(len(boxes), 3)
+            for (top, height), (below, _) in zip(boxes, boxes[1:], strict=False):
+                self.assertGreater(height, 500)
+                self.assertGreaterEqual(below, top + height)
 
     def test_no_button(self) -> None:
         self.browser.open("index.html")

@@ -52,7 +52,7 @@ def build(
     largest = max(int(tag.split(".")[1]) for room in site.rooms.values() for tag in check.tags_of(room))
     files |= scripts
     files["page.css"] = style(largest, font)
-    files["page.js"] = (HERE / "page.js").read_text(encoding="utf-8")
+    files["page.js"] = touch.without_comments((HERE / "page.js").read_text(encoding="utf-8"))
     for image in site.images:
         files[image] = (root / image).read_text(encoding="utf-8")
     return files, faults + check.site_faults(files, len(font))

@@ -15,8 +15,9 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.token import Comment, Keyword
 from pygments.util import ClassNotFound
 
-from sources import TAG, Line, Source
+from sources import TAG, Line, Row, Source
 
+DEEPEST = 16  # columns of indentation from which on the second line of an excerpt's line is no deeper
 # Of a tag (name, number): the address of its equation, seen from the page that is being written.
 Address = Callable[[str, str], str]
 
@@ -46,14 +47,15 @@ def _highlighted(name: str, text: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def lines_of(source: Source, lines: list[Line], address: Address) -> list[str]:
-    """Lines of a file as HTML, their tags as links to their equations."""
+def lines_of(source: Source, lines: list[Line]) -> list[str]:
+    """Lines of a file as HTML."""
     highlighted = _highlighted(source.name, "\n".join(line.text for line in source.lines))
+    return [highlighted[line.number - 1] for line in lines]
 
-    def linked(line: str) -> str:
-        return TAG.sub(lambda tag: f'<a href="{address(*tag.groups())}">{tag.group()}</a>', line)
 
-    return [linked(highlighted[line.number - 1]) for line in lines]
+def linked(line: str, address: Address) -> str:
+    """Its tags as links to their equations."""
+    return TAG.sub(lambda tag: f'<a href="{address(*tag.groups())}">{tag.group()}</a>', line)
 
 
 def whole(source: Source, prefix: str, room: str, address: Address) -> str:
@@ -61,26 +63,49 @@ def whole(source: Source, prefix: str, room: str, address: Address) -> str:
     not copied with the text. Lines that compute an equation of `room` know its number, and they alone have an id, which
     the script gives to the others; without a room all have one. An item's end is left out, as HTML allows, and an empty
     one holds a break, so that it is copied, too: with a link in every line pages would have twice the bytes."""
-    rows = []
-    for line, text in zip(source.lines, lines_of(source, source.lines, address), strict=True):
+    return _list(source, source.lines, prefix, room, address, "")
+
+
+def parts(source: Source, shown: set[int], prefix: str, room: str, address: Address, file: str) -> str:
+    """Some lines of a file, and for each gap between them a link to there in the whole `file`."""
+    return _list(source, [line for line in source.lines if line.number in shown], prefix, room, address, file)
+
+
+def _list(source: Source, lines: list[Line], prefix: str, room: str, address: Address, file: str) -> str:
+    rows, before = [], 0
+    for line, text in zip(lines, lines_of(source, lines), strict=True):
+        if gap := line.number - before - 1:
+            rows.append(_gap(file, before + 1, gap))
         own = " ".join(tag.split(".")[1] for tag in line.tags if tag.split(".")[0] == room)
         name = f"id={prefix}{line.number}" if own or not room else ""
+        name += f" value={line.number} style=--n:{line.number}" if gap else ""  # for the script, and to be drawn
         numbers = f" data-t={own}" if own.isdigit() else f' data-t="{own}"' if own else ""
-        rows.append(f"<li\n{name}{numbers}>{text or '<br>'}")
-    return '<ol class="code" tabindex="0" aria-label="{}">{}</ol>'.format(source.path, "".join(rows))
+        rows.append(f"<li\n{name}{numbers}>{linked(text, address) or '<br>'}")
+        before = line.number
+    if gap := len(source.lines) - before:
+        rows.append(_gap(file, before + 1, gap))
+    label = source.path + (", in parts" if file else "")
+    return '<ol class="code" tabindex="0" aria-label="{}">{}</ol>'.format(label, "".join(rows))
 
 
-def excerpt(source: Source, lines: list[Line | None], tag: str, address: Address) -> str:
-    """A few lines, moved to the left margin; the one that computes the equation is marked. Lines left out are a ⋯."""
-    own = f'<a href="{address(*tag.split("."))}">({tag})</a>'  # leads to where the excerpt stands
-    shown = [line for line in lines if line is not None]
-    texts = iter(lines_of(source, shown, address))
-    margin = min(line.indent for line in shown)
-    rows = []
-    for line in lines:
-        if line is None:
-            rows.append(" " * 2 + "⋯")
-            continue
-        text = re.sub(r" {3,}(?=<i>)", "  ", next(texts).replace(own, f"({tag})")[margin:])
-        rows.append(f"<mark>{text}</mark>" if tag in line.tags else text)
-    return '<pre class="excerpt">{}\n</pre>'.format("\n".join(rows))
+def _gap(file: str, first: int, lines: int) -> str:
+    return f'<li\nclass=gap><a href="{file}#L{first}">⋯ {lines} line{"s" * (lines > 1)}</a>'
+
+
+def excerpt(source: Source, rows: list[Row], tag: str, address: Address) -> str:
+    """A few lines; the one that computes the equation is marked, and does not repeat its tag, beside which it stands.
+    Lines left out are a ⋯. Each knows how far it is indented, so that what does not fit is continued further in."""
+    own = re.compile(r"<i>// " + re.escape(f"({tag})") + r"(?:[:,]? |)(.*?)</i>")
+    written = []
+    for row, text in zip(rows, lines_of(source, [row.line for row in rows]), strict=True):
+        marked = tag in row.line.tags
+        if marked:
+            text = own.sub(lambda rest: f"<i>// {rest.group(1)}</i>" if rest.group(1) else "", text).rstrip()
+        text = re.sub(r"</?b>", "", text)  # so few lines need no bold words
+        text = re.sub(r" {2,}(?=<i>)", "  ", linked(text[row.margin :], address)) + "  ⋯" * row.cut
+        indent = max(row.line.indent - row.margin, 0)
+        style = f" style=--i:{min(indent, DEEPEST)}" if indent else ""
+        margin = " " * indent * bool(text)
+        code = text.removeprefix(margin)
+        written.append(f"<li{style}>{margin}" + (f"<mark>{code}</mark>" if marked else code or "<br>"))
+    return f'<ol class="excerpt">{"".join(written)}</ol>'

@@ -1,38 +1,46 @@
-// One place of an equation lights all others. Without this script the links work too, and the style sheet lights the
-// places of the tag in the address.
+// One place of an equation lights all others, and of the code beside a chapter one device is shown. Without this script
+// the links work too, all code stands one below the other, and the style sheet lights the places of the tag in the address.
 (() => {
-  const root = document.documentElement, wide = matchMedia("(min-width: 1120px)");
+  const on = addEventListener, root = document.documentElement, wide = matchMedia("(min-width: 1120px)");
   root.classList.add("js");
   const all = (css) => [...document.querySelectorAll(css)];
+  const box = (place) => place.getBoundingClientRect();
+  // Files may have no storage.
   const saved = (key, value) => {
     try {
       if (value) localStorage[key] = value;
       return localStorage[key];
-    } catch {} // files may have no storage
+    } catch {}
   };
+  const button = (place) => place.appendChild(document.createElement("button"));
   // A button goes through values.
-  const button = (name, values, apply) => {
-    const made = document.createElement("button");
+  const choice = (name, values, apply) => {
     let at = Math.max(0, values.indexOf(saved(name)));
+    const made = button(document.querySelector("header"));
+    made.className = name.split(" ")[0];
     const show = () => {
       made.textContent = name + ": " + values[at];
       apply(values[at]);
     };
-    made.className = name.split(" ")[0];
     made.onclick = () => {
       at = (at + 1) % values.length;
       saved(name, values[at]);
       show();
     };
-    document.querySelector("header").append(made);
     show();
   };
   // Lines of no equation get their ids.
-  for (const code of all(".code")) [...code.children].forEach((li, i) => (li.id ||= code.previousSibling.id + (i + 1)));
-  button("Colours", ["system", "light", "dark"], (theme) => (root.dataset.theme = theme));
+  for (const code of all(".code")) {
+    let at = 0;
+    for (const li of code.querySelectorAll("li:not([class])")) {
+      at = li.value || at + 1;
+      li.id ||= code.previousSibling.id + at;
+    }
+  }
+  choice("Colours", ["system", "light", "dark"], (theme) => (root.dataset.theme = theme));
 
   // What was pointed at is lit while its equation is in view.
-  let pointed;
+  let pointed, brought;
   const point = (tags) => {
     pointed = document.querySelector(`figure[data-t="${tags[0]}"]`);
     light(tags);
@@ -42,52 +50,81 @@
     for (const tag of tags) all(`[data-t~="${tag}"]`).forEach((place) => place.classList.add("lit"));
   };
   const tagsOf = (at) => at.closest?.("[data-t]")?.dataset.t.split(" ");
-  for (const event of ["pointerover", "focusin"]) {
-    addEventListener(event, ({target}) => tagsOf(target) && point(tagsOf(target)));
-  }
+  for (const event of ["pointerover", "focusin"]) on(event, ({target}) => tagsOf(target) && point(tagsOf(target)));
 
-  // Brings a tag's first line into every listing, without moving the page.
+  // Brings a tag's first line, or a line, into the listings, without moving the page.
+  const listings = all(".beside .listing");
+  const show = (listing, line) => {
+    listing.scrollTo({top: listing.scrollTop + box(line).top - box(listing).top - listing.clientHeight / 3});
+  };
   const bring = (tag, except) => {
-    for (const listing of wide.matches ? all(".beside .listing") : []) {
-      const line = listing.querySelector(`li[data-t~="${tag}"]`);
-      if (!line || listing === except) continue;
-      const below = line.getBoundingClientRect().top - listing.getBoundingClientRect().top;
-      listing.scrollTo({top: listing.scrollTop + below - listing.clientHeight / 3});
+    brought = tag;
+    for (const listing of wide.matches ? listings : []) {
+      // A listing that has not been looked at begins where something is computed.
+      const find = (css) => listing.querySelector("li" + css);
+      const line = find(`[data-t~="${tag}"]`) ?? (!listing.scrollTop && find("[data-t]"));
+      if (line && listing !== except) show(listing, line);
     }
   };
-  addEventListener("click", ({target, offsetX}) => {
-    const tags = tagsOf(target), line = target.closest(".code li");
-    if (line === target && offsetX < 48) history.replaceState(null, "", "#" + line.id);
+  const choose = (id) => {
+    root.dataset.pane = id;
+    all(".Panes button").forEach((one) => (one.ariaPressed = one.value === id));
+    if (brought) bring(brought);
+  };
+  if (listings[1]) {
+    const bar = document.createElement("nav");
+    bar.className = "Panes";
+    bar.ariaLabel = "Code";
+    listings[0].before(bar);
+    for (const {id, ariaLabel} of listings) {
+      const made = button(bar);
+      made.textContent = ariaLabel;
+      made.value = id;
+      made.onclick = () => choose(saved("pane", id) ?? id);
+    }
+    choose(saved("pane") ?? "plain");
+  }
+  on("click", ({target, offsetX}) => {
+    const tags = tagsOf(target), line = target.closest(".code li[id]");
+    if (line === target && offsetX < 48) history.replaceState(0, 0, "#" + line.id);
+    // The same link twice says nothing else.
+    if (target.closest(".lines a")) setTimeout(arrive);
     if (!tags || target.closest("a:not(.tag), summary")) return;
     point(tags);
     bring(tags[0], line?.closest(".listing"));
     if (line && wide.matches) pointed.scrollIntoView({block: "center"});
   });
 
-  let following, reading, arrived; // where the address led
-  for (const event of ["keydown", "pointermove", "wheel"]) addEventListener(event, () => (arrived = 0));
-  const figures = all(".beside").length ? all("figure[data-t]") : [];
-  if (figures.length) button("Listings follow", ["on", "off"], (value) => (following = value === "on"));
-  addEventListener("scroll", () => requestAnimationFrame(() => {
-    const box = pointed?.getBoundingClientRect();
-    if (arrived || (box && box.bottom > 0 && box.top < innerHeight)) return;
+  // `arrived`: where the address led.
+  let following, reading, arrived;
+  for (const event of ["keydown", "pointermove", "wheel"]) on(event, () => (arrived = 0));
+  const figures = listings[0] ? all("figure[data-t]") : [];
+  if (figures[0]) {
+    bring(figures[0].dataset.t);
+    choice("Listings follow", ["on", "off"], (value) => (following = value === "on"));
+  }
+  on("scroll", () => {
+    if (arrived || (pointed && box(pointed).bottom > 0 && box(pointed).top < innerHeight)) return;
     pointed = null;
-    const nearest = figures.findLast((figure) => figure.getBoundingClientRect().top < innerHeight / 3);
+    const nearest = figures.findLast((figure) => box(figure).top < innerHeight / 3);
     if (!following || !nearest || nearest === reading) return;
     reading = nearest;
     light([nearest.dataset.t]);
     bring(nearest.dataset.t);
-  }), {passive: true});
+  });
 
   const arrive = () => {
-    const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const tags = place && tagsOf(place);
+    const place = document.getElementById(location.hash.slice(1));
+    const tags = place && tagsOf(place), listing = place?.closest(".beside .listing");
     arrived = place;
-    if (!tags) return place && location.replace(location.hash);
-    point(tags);
-    bring(tags[0], place.closest(".listing"));
+    if (tags) {
+      point(tags);
+      bring(tags[0], listing);
+    } else if (place) location.replace(location.hash);
+    if (!listing || !wide.matches) return;
+    choose(listing.id);
+    show(listing, place);
   };
-  addEventListener("hashchange", arrive);
+  on("hashchange", arrive);
   arrive();
-  addEventListener("beforeprint", () => all("details").forEach((fold) => (fold.open = true)));
 })();

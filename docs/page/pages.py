@@ -1,9 +1,9 @@
 """The pages of the site and how they point at one another.
 
-A layer or block has one page: its chapter, with the lines of every device under each equation, and beside it the whole
-files. Where that is more than a page may weigh, parts of the devices, NAME_*, stand apart, the largest first: on pages of
-their own, to which the links of the equations lead. Whatever else a chapter links to gets a page of its own, too, so that
-the site needs nothing from outside.
+A layer or block has one page: its chapter, with the lines of every device under each equation, and beside it the files
+of the devices, whole. Where that is more than a page may weigh, files of the fast devices are listed in parts, around
+the lines that compute an equation, the largest first, and stand whole on pages of their own. Whatever else a chapter
+links to gets a page of its own, too, so that the site needs nothing from outside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tex
 from check import LARGEST_PAGE
 from fault import Fault
 from pictures import Picture
-from sources import DEVICES, Calls, Room, Source, rooms
+from sources import DEVICES, Calls, Room, Row, Source, rooms
 
 PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
 HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
@@ -31,6 +31,8 @@ CONVENTIONS = "docs/conventions.md"
 INDEX = "docs/index.md"  # the first page, whose lists are the order of reading
 STORY = "story.html"
 ITEM = re.compile(r"^(?:[-*]|\d+\.) +\[[^\]]+\]\(([^)#]+\.md)\)(.*(?:\n +\S.*)*)", re.MULTILINE)
+FAST = ("cpu", "cuda")
+CONTEXTS = (16, 8, 4, 2, 1, 0)  # lines around those of an equation in a file that is listed in parts
 LONG = 4  # headings from which on a page has a list of them
 
 PAGE = """<!doctype html>
@@ -78,7 +80,8 @@ class Site:
         self.rooms = rooms(root)
         self.calls = Calls(root, self.rooms)
         self.images: set[str] = set()
-        self._apart: dict[str, Room] = {}  # parts of devices that have a page of their own
+        self._in_parts: dict[str, int] = {}  # files that are listed in parts: so many lines around each equation's
+        self._room_of: dict[str, Room] = {}  # of these files
         self._more: list[str] = []  # files that pages link to and that have a page of their own
         self._addresses = {"README.md": "index.html", INDEX: "index.html", CONVENTIONS: "conventions.html"}
         self.has_story = (root / story.CHAPTER).is_file()
@@ -112,29 +115,40 @@ class Site:
                 done.add(path)
                 yield self._file(path)
 
-    # ---- What stands apart ----
+    # ---- What is listed in parts ----
 
     def _rooms_that_fit(self) -> list[Output]:
-        """The pages of all layers and blocks, with as many of their parts apart as it takes."""
+        """The pages of all layers and blocks, with as few of their files in parts as it takes."""
         outputs = {name: self._room(self.rooms[name]) for name in self.order}
         heavy = [name for name, output in outputs.items() if self._is_too_large(output)]
         for name in heavy:
-            room = self.rooms[name]
-            parts = [part for device in DEVICES for part in room.devices.get(device, [])[1:]]
-            for part in sorted(parts, key=lambda part: (-part.size, part.path)):
-                self._set_apart(part.path, room)
-                if not self._is_too_large(self._room(room)):
-                    break
-        # Again, as others may link to what now stands apart.
+            self._list_in_parts(self.rooms[name])
+        # Again, as others may link to what now has a page of its own.
         return [self._room(self.rooms[name]) for name in self.order] if heavy else list(outputs.values())
+
+    def _list_in_parts(self, room: Room) -> None:
+        """Lists files of a room in parts until its page fits, with as much around the lines as there is room for."""
+        files = [(number, source) for device in FAST for number, source in enumerate(room.devices.get(device, []))]
+        paths = [source.path for number, source in sorted(files, key=lambda file: (file[0] == 0, -file[1].size, file[1].path))]
+        beside = {path: self._addresses[path] for path in paths}
+        self._addresses |= {path: f"files/{path}.html" for path in paths}
+        for context in CONTEXTS:
+            self._in_parts |= dict.fromkeys(paths, context)
+            if not self._is_too_large(self._room(room)):
+                break
+        for path in paths[::-1]:  # what is small may be whole after all
+            del self._in_parts[path]
+            self._addresses[path] = beside[path]
+            if self._is_too_large(self._room(room)):
+                self._in_parts[path] = context
+                self._addresses[path] = f"files/{path}.html"
+                break
+        parts = [path for path in paths if path in self._in_parts]
+        self._room_of |= dict.fromkeys(parts, room)
+        self._more += parts
 
     def _is_too_large(self, output: Output) -> bool:
         return len(self.html(output).encode()) > LARGEST_PAGE
-
-    def _set_apart(self, path: str, room: Room) -> None:
-        self._apart[path] = room
-        self._addresses[path] = f"files/{path}.html"
-        self._more.append(path)
 
     # ---- Addresses ----
 
@@ -145,8 +159,6 @@ class Site:
 
     def _address_of_line(self, page: str, room: Room, device: str, source: Source, number: int) -> str:
         """Of a line of a device's file, seen from a page."""
-        if source.path in self._apart:
-            return _relative(page, f"{self._addresses[source.path]}#L{number}")
         prefix = self._prefix(device, room.devices[device].index(source))
         return _relative(page, f"{room.page}.html#{prefix}{number}")
 
@@ -222,8 +234,7 @@ class Site:
             lines, last = [], None
             for source, line in places:
                 is_part = source is not room.devices[device][0]
-                title = f' title="{source.path}"' if is_part else ""  # the first is what the heading says
-                link = f'<a href="{self._address_of_line(page, room, device, source, line.number)}"{title}>{line.number}</a>'
+                link = f'<a href="{self._address_of_line(page, room, device, source, line.number)}">{line.number}</a>'
                 part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if is_part and source != last else ""
                 lines.append(part + link)
                 last = source
@@ -233,13 +244,13 @@ class Site:
                 parts.append(listing.excerpt(source, self._excerpt(room, source, line.number), tag, address))
             else:
                 shown: set[tuple[str, int]] = set()
-                for source, line in places:
+                for source, line in places[: 1 if self._is_short(room) else None]:
                     if (source.path, line.number) in shown:
                         continue
-                    lines = source.excerpt(line.number)
-                    shown |= {(source.path, line.number) for line in lines if line is not None}
+                    rows = source.excerpt(line.number)
+                    shown |= {(source.path, row.line.number) for row in rows}
                     folded.append(f"<p>{source.path}:{line.number}</p>")
-                    folded.append(listing.excerpt(source, lines, tag, address))
+                    folded.append(listing.excerpt(source, rows, tag, address))
         if tag in room.definitions:
             links.append(f'<span><a href="{_relative(page, "conventions.html")}">a definition</a>, computed otherwise</span>')
         if room.kind == "blocks":
@@ -254,26 +265,35 @@ class Site:
             parts.append(f"<details><summary>CPU and GPU</summary>{''.join(folded)}</details>")
         return "\n".join(parts) + "\n</figure>\n"
 
+    def _is_short(self, room: Room) -> bool:
+        """Whether there is room for one place alone of each device under an equation. The others are listed in parts."""
+        return any(source.path in self._in_parts for sources in room.devices.values() for source in sources)
+
     @staticmethod
-    def _excerpt(room: Room, source: Source, number: int) -> list:
-        """Of a block one statement, of a layer the loop around it."""
+    def _excerpt(room: Room, source: Source, number: int) -> list[Row]:
+        """Of a block one statement, of a layer the loops around it."""
         if room.kind == "layers":
             return source.excerpt(number)
-        statement = source.statement(number)
-        return source.lines[statement.start - 1 : statement[-1]]
+        lines = [source.lines[one - 1] for one in source.statement(number)]
+        return [Row(line, lines[0].indent, False) for line in lines]
 
     def _listings(self, room: Room, device: str, page: str) -> str:
-        """The files of a device, complete, and links to those that stand apart."""
-        parts = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
+        """The files of a device, whole or in parts."""
+        address = self._tag_address(page)
+        written = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
-            if source.path in self._apart:
-                address = _relative(page, self._addresses[source.path])
-                parts.append(f'<h2><span>{HEADING[device]}</span> <a href="{address}">{source.path}</a></h2>')
-                continue
             prefix = self._prefix(device, number)
-            heading = f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {source.path}</h2>'
-            parts.append(heading + listing.whole(source, prefix, room.name, self._tag_address(page)))
-        return "\n".join(parts) + "\n</section>\n"
+            context = self._in_parts.get(source.path)
+            if context is None:
+                heading, code = source.path, listing.whole(source, prefix, room.name, address)
+            else:
+                file = _relative(page, f"files/{source.path}.html")
+                tagged = [line.number for line in source.lines if any(tag.split(".")[0] == room.name for tag in line.tags)]
+                shown = set().union(*(source.surroundings(line, context) for line in tagged))
+                heading = f'<a href="{file}">{source.path}</a>, in parts'
+                code = listing.parts(source, shown, prefix, room.name, address, file)
+            written.append(f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {heading}</h2>{code}')
+        return "\n".join(written) + "\n</section>\n"
 
     # ---- Pages ----
 
@@ -282,15 +302,10 @@ class Site:
         text = (self.root / room.chapter).read_text(encoding="utf-8")
         prose = self._with_contents(chapter.rendered(text, self._context(room.chapter, page)))
         header = self._address_of_file(room.header.path)
-        inside = ""
         if room.kind == "layers":
-            inside = self._listings(room, "plain", page)
             prose = f'<p class="rooms">{self._room_links(room, page, header)}</p>\n' + prose
-        beside = "".join(self._listings(room, device, page) for device in room.devices if device != "plain")
-        body = (
-            f'<main>\n<div class="reading"><article>\n{prose}</article>\n{inside}</div>\n'
-            f'<div class="beside">\n{beside}</div>\n</main>'
-        )
+        beside = "".join(self._listings(room, device, page) for device in room.devices)
+        body = f'<main>\n<article>\n{prose}</article>\n<div class="beside">\n{beside}</div>\n</main>'
         return Output(page, room.name, room.kind, body)
 
     def _room_links(self, room: Room, page: str, header: str) -> str:
@@ -334,7 +349,7 @@ class Site:
             title = chapter.headings((self.root / path).read_text(encoding="utf-8"))[0]
             return self._document(path, page, title)
         code = listing.whole(Source(self.root, path), "L", "", self._tag_address(page))
-        room = self._apart.get(path)
+        room = self._room_of.get(path)
         above = f'<p class="rooms">a part of <a href="{_relative(page, room.page)}.html">{room.name}</a></p>\n' if room else ""
         body = f'<main><section class="listing"><h1>{path}</h1>\n{above}{code}\n</section></main>'
         return Output(page, path, "file", body)

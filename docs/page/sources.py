@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from fault import Fault
 
@@ -22,6 +24,9 @@ COPIES = {"place_rows"}
 SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 LONGEST_EXCERPT = 8
+LOOP = re.compile(r"(?:for|while|for_\w+) ?[(<]|do \{")
+HANDED_OVER = re.compile(r"\[[^\]]*\](?:<[^>]*>)?\([^()]*\)(?: mutable)? \{$")  # parallel_for(device, n, [&](Index i) {
+NAMED = re.compile(r"(?:const )?auto&? \w+ = \[|struct |class |\w[\w:<>*& ]* \w+\([^\[]*\) (?:const )?\{$")
 
 
 @dataclass
@@ -40,6 +45,14 @@ class Line:
     @property
     def indent(self) -> int:
         return len(self.text) - len(self.text.lstrip())
+
+
+class Row(NamedTuple):
+    """A line of an excerpt."""
+
+    line: Line
+    margin: int  # so much of its indentation is left out
+    cut: bool  # whether lines are left out behind it
 
 
 class Source:
@@ -77,54 +90,88 @@ class Source:
         code = line.code.strip()
         return bool(code) and not code.endswith((";", "{", "}", ":")) and not code.startswith("#")
 
-    def excerpt(self, number: int) -> list[Line | None]:
-        """The innermost loop around the statement at a line; never the signature of a function, never more than
-        LONGEST_EXCERPT lines. None stands for lines left out."""
-        statement = self.statement(number)
-        first = statement.start
-        while first > 1:
-            line = self.lines[first - 1]
-            if line.indent < self.lines[statement.start - 1].indent or first == statement.start:
-                if re.match(r"\s*(for|while|for_lanes\S*|for_each\w*) ?[(<]", line.text) and line.indent > 0:
-                    break
-            if line.code.strip() and line.indent == 0:
-                first = 0
+    def loops_around(self, number: int) -> list[range]:
+        """The headers of all loops around the statement at a line, the outermost first, each with all of its lines: what
+        is run for each of something, in a block of its own or as a function that is handed over. A function that has a
+        name is where they end: who calls it, and how often, is not said there."""
+        depth = self.lines[self.statement(number).start - 1].indent
+        found = []
+        for line in reversed(self.lines[: self.statement(number).start - 1]):
+            header = self.statement(line.number) if line.code.endswith("{") else range(0)
+            first = self.lines[header.start - 1]
+            if not header or first.indent >= depth:
+                continue
+            depth = first.indent
+            text = " ".join(self.lines[one - 1].code.strip() for one in header)
+            if depth == 0 or NAMED.match(text):
                 break
-            first -= 1
-        if first < 1 or self.lines[first - 1].indent == 0:
-            return self._around(statement, LONGEST_EXCERPT)
-        last = statement[-1]
-        if self.lines[last - 1].code.endswith("{") or first != statement.start:
-            last = first
-            while last < len(self.lines) and not (
-                self.lines[last].indent <= self.lines[first - 1].indent and self.lines[last].code.strip()
-            ):
-                last += 1
-            closing = self.lines[last].code.strip() if last < len(self.lines) else ""
-            last += closing.startswith("}")
-        last = max(last, statement[-1])
-        if last - first + 1 <= LONGEST_EXCERPT:
-            return self.lines[first - 1 : last]
-        if first == statement.start:
-            return [*self.lines[first - 1 : first - 1 + LONGEST_EXCERPT], None]
-        head: list[Line | None] = [self.lines[first - 1]]
-        body = self._around(statement, LONGEST_EXCERPT - 1, first + 1, last)
-        if body and body[0] is not None and body[0].number > first + 1:
-            head.append(None)
-        return head + body
+            if LOOP.match(text) or HANDED_OVER.search(text):
+                found.append(header)
+        return found[::-1]
 
-    def _around(self, statement: range, most: int, low: int = 1, high: int | None = None) -> list[Line | None]:
-        """The statement and as many lines before it as belong to it: those of its depth, without a gap."""
-        high = high or len(self.lines)
-        first, last = max(statement.start, low), min(statement[-1], high)
-        last = min(last, first + most - 1)
+    def function_of(self, number: int) -> range:
+        """The signature of the function that a line stands in; nothing where it stands in none."""
+        for line in reversed(self.lines[: number - 1]):
+            if line.code.endswith("{") and self.lines[self.statement(line.number).start - 1].indent == 0:
+                return self.statement(line.number)
+        return range(0)
+
+    def excerpt(self, number: int) -> list["Row"]:
+        """The headers of all loops around the statement at a line, and of the innermost one's body the statement and at
+        most LONGEST_EXCERPT lines in all; never a part of a signature. Headers stand one below the other at the margin:
+        so there is room for what they repeat."""
+        statement = self.statement(number)
+        headers = self.loops_around(number)
+        whole = range(0)  # of the loop that is shown to its end
+        if LOOP.match(self.lines[statement.start - 1].code.strip()) and self.lines[statement[-1] - 1].code.endswith("{"):
+            whole = range(statement.start, self._end_of_block(statement[-1]) + 1)  # it is a loop that computes it
+            body = whole[:LONGEST_EXCERPT]
+        else:
+            body = self._around(statement, LONGEST_EXCERPT - (len(headers[-1]) if headers else 0))
+            if headers and self._end_of_block(headers[-1][-1]) - headers[-1].start < LONGEST_EXCERPT:
+                last = headers.pop()
+                whole = body = range(last.start, self._end_of_block(last[-1]) + 1)
+        of_body = headers[-1] if headers and not whole else body
+        rows = []
+        pieces = [*headers, body]
+        for piece, following in zip_longest(pieces, pieces[1:]):
+            margin = min(self.lines[one - 1].indent for one in (of_body if piece is body else piece) if self.lines[one - 1].text)
+            rows += [Row(self.lines[one - 1], margin, False) for one in piece]
+            cut = following.start != piece.stop if following else max(whole.stop, statement.stop) > piece.stop
+            rows[-1] = rows[-1]._replace(cut=cut)
+        return rows
+
+    def surroundings(self, number: int, context: int) -> set[int]:
+        """The lines that a part of a listing shows of the statement at a line: the signature of its function, the headers
+        of its loops, and `context` lines before and behind it."""
+        statement, signature = self.statement(number), self.function_of(number)
+        shown = {one for header in self.loops_around(number) for one in header} | set(signature)
+        first = max(statement.start - context, signature.stop if signature else 1)
+        return shown | set(range(first, min(statement[-1] + context, len(self.lines)) + 1))
+
+    def _end_of_block(self, number: int) -> int:
+        """The last line of the block that a line opens."""
+        depth = self.lines[self.statement(number).start - 1].indent
+        for line in self.lines[number:]:
+            if line.text.strip() and line.indent <= depth:
+                return line.number if line.code.strip().startswith("}") else line.number - 1
+        return len(self.lines)
+
+    def _around(self, statement: range, most: int) -> range:
+        """The statement, whole, and before it what belongs to it: statements of its depth without a gap, at most four
+        lines with its own, or `most` where a loop is among them."""
+        first, last = statement.start, min(statement[-1], statement.start + most - 1)
         depth = self.lines[first - 1].indent
-        while first > low and last - first + 1 < min(most, 4):
+        while first > 1 and last - first + 1 < min(most, 4):
             before = self.lines[first - 2]
-            if before.indent < depth or not before.text.strip() or depth == 0:
+            start = self.statement(before.number).start
+            if before.code.strip().startswith("}"):
+                start = next((line.number for line in self.lines[before.number - 2 :: -1] if line.indent <= depth), 1)
+            opens = before.code.endswith("{")
+            if not before.text.strip() or opens or self.lines[start - 1].indent != depth or last - start + 1 > most:
                 break
-            first -= 1
-        return list(self.lines[first - 1 : last])
+            first = start
+        return range(first, last + 1)
 
 
 @dataclass

@@ -238,11 +238,22 @@ class Pages(unittest.TestCase):
             self.assertIn(f'<a href="{line}"', self.twice)
 
     def test_excerpt_is_the_loop(self) -> None:
-        begin = self.twice.index('<pre class="excerpt">')
-        excerpt = self.twice[begin : self.twice.index("</pre>", begin)]
-        self.assertIn("(Index d = 0; d &lt; D; ++d) {", excerpt)
-        self.assertIn('<mark>  out_d[d] = 2 * in_d[d];  <i>// (twice.1)</i></mark>', excerpt)
+        begin = self.twice.index('<ol class="excerpt">')
+        excerpt = self.twice[begin : self.twice.index("</ol>", begin)]
+        self.assertIn("<li>for (Index d = 0; d &lt; D; ++d) {<li style=--i:2>  <mark>out_d[d] = 2 * in_d[d];</mark><li>}", excerpt)
         self.assertNotIn("void", excerpt)
+
+    def test_excerpt_does_not_repeat_its_tag(self) -> None:
+        excerpts = re.findall(r'<ol class="excerpt">.*?</ol>', self.twice, re.DOTALL)
+        self.assertEqual(len(excerpts), 6)
+        self.assertFalse([excerpt for excerpt in excerpts if "(twice." in excerpt])
+        for comment, shown in (
+            ("// (twice.1) (twice.2)", '<i>// <a href="#twice.2">(twice.2)</a></i>'),
+            ("// (twice.1): both", "<i>// both</i>"),
+            ("// as (twice.1) says", '<i>// as <a href="#twice.1">(twice.1)</a> says</i>'),
+        ):
+            files = GOOD | {"plain/twice.cpp": GOOD["plain/twice.cpp"].replace("// (twice.1)", comment)}
+            self.assertIn(f"<mark>out_d[d] = 2 * in_d[d];  {shown}</mark>", built(files)[0]["layers/twice.html"])
 
     def test_listing_is_complete_and_verbatim(self) -> None:
         begin = self.twice.index('aria-label="cuda/twice.cu">') + len('aria-label="cuda/twice.cu">')
@@ -294,27 +305,44 @@ class Pages(unittest.TestCase):
         files["cpu/twice_tiles.hpp"] = "int mechanism;\n"
         files["cpu/twice_step.cpp"] = "void twice_step() {\n  out = 2 * in;  // (twice.1)\n}\n"
         page = built(files)[0]["layers/twice.html"]
-        self.assertIn(', step <a href="#c2-2" title="cpu/twice_step.cpp">2</a>', page)
+        self.assertIn(', step <a href="#c2-2">2</a>', page)
         self.assertNotIn("twice_tiles.hpp", page)
 
-    def test_the_largest_parts_stand_apart_until_a_page_fits(self) -> None:
+    def test_a_page_that_is_too_large_lists_files_in_parts(self) -> None:
         files = dict(GOOD)
-        for path, lines in (("cpu/twice_step.cpp", 9_000), ("cuda/twice_rows.cu", 9_000), ("cuda/twice_step.cu", 10_000)):
-            files[path] = "void twice() {\n  out = 2 * in;  // (twice.1)\n}\n" + "int x;\n" * lines
+        lines = {"cpu/twice_step.cpp": 9_000, "cuda/twice_rows.cu": 9_000, "cuda/twice_step.cu": 10_000}
+        for path, count in lines.items():
+            files[path] = "int x;\nvoid twice() {\n  for (a) {\n    out = 2 * in;  // (twice.1)\n  }\n}\n" + "int x;\n" * count
         files["docs/blocks/echo.md"] += "\n[Steps](../../cuda/twice_step.cu).\n"
         written, faults = built(files)
         self.assertEqual(faults, [])
-        page, part = written["layers/twice.html"], written["files/cuda/twice_step.cu.html"]
-        self.assertIn(', step <a href="../files/cuda/twice_step.cu.html#L2" title="cuda/twice_step.cu">2</a>', page)
-        self.assertIn('<h2><span>GPU</span> <a href="../files/cuda/twice_step.cu.html">cuda/twice_step.cu</a></h2>', page)
-        self.assertIn("<p>cuda/twice_step.cu:2</p>", page)  # its excerpt stays
-        self.assertIn('a part of <a href="../../layers/twice.html">twice</a>', part)
-        self.assertIn('<a href="../../layers/twice.html#twice.1">(twice.1)</a>', part)
+        page, whole = written["layers/twice.html"], written["files/cuda/twice_step.cu.html"]
+        self.assertIn(', step <a href="#g3-4">4</a>', page)
+        self.assertIn('<span>GPU</span> <a href="../files/cuda/twice_step.cu.html">cuda/twice_step.cu</a>, in parts</h2>', page)
+        begin = page.index('aria-label="cuda/twice_step.cu, in parts">')
+        part = page[begin : page.index("</ol>", begin)]
+        self.assertIn('<li\nclass=gap><a href="../files/cuda/twice_step.cu.html#L1">⋯ 1 line</a><li\n value=2 style=--n:2>void twice() {', part)
+        self.assertIn("<li\nid=g3-4 data-t=1>    out = 2 * in;", part)
+        self.assertRegex(part, r'#L21">⋯ 9986 lines</a>$')  # 16 lines behind it are shown, where there is room
+        self.assertEqual(page.count("<p>cuda/twice"), 2, "one place of a device has an excerpt, where there is little room")
+        self.assertIn('a part of <a href="../../layers/twice.html">twice</a>', whole)
+        self.assertIn('<a href="../../layers/twice.html#twice.1">(twice.1)</a>', whole)
         self.assertIn('href="../files/cuda/twice_step.cu.html">Steps</a>', written["blocks/echo.html"])
-        self.assertNotIn("files/cpu/twice_step.cpp.html", written)  # without the largest the page fits
+        self.assertNotIn("files/cpu/twice_step.cpp.html", sorted(written))  # without the largest the page fits
         self.assertIn('aria-label="cpu/twice_step.cpp"', page)
 
-    def test_a_part_that_stands_apart_is_still_needed(self) -> None:
+    def test_less_is_shown_where_there_is_less_room(self) -> None:
+        files = dict(GOOD)
+        lines = "int a_line_of_which_there_are_so_many_that_not_all_have_room, nor a half of them or a third;\n" * 30
+        files["cpu/twice_step.cpp"] = "".join(f"void f{i}() {{\n{lines}  out = 2 * in;  // (twice.1)\n{lines}}}\n" for i in range(160))
+        written, faults = built(files)
+        self.assertEqual([fault for fault in faults if "layers/twice.html" in fault], [])
+        page = written["layers/twice.html"]
+        self.assertEqual(len(re.findall(r"id=c2-\d+ data-t=1>", page)), 160, "every line that computes something is there")
+        self.assertLess(page.count("int a_line"), 160 * 32)
+        self.assertGreater(page.count("int a_line"), 160)
+
+    def test_a_part_that_is_listed_in_parts_is_still_needed(self) -> None:
         files = dict(GOOD)
         rows = GOOD["plain/twice.cpp"] + "int x;\n" * 14_000
         for path in ("cpu/twice.cpp", "cuda/twice.cu"):
@@ -334,25 +362,60 @@ class Excerpts(unittest.TestCase):
     def excerpt(self, text: str, number: int) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "a.cpp").write_text(text, encoding="utf-8")
-            source = sources.Source(Path(folder), "a.cpp")
-            return [line.text if line else "..." for line in source.excerpt(number)]
+            rows = sources.Source(Path(folder), "a.cpp").excerpt(number)
+            return [row.line.text[row.margin :] + " ..." * row.cut for row in rows]
 
-    def test_innermost_loop(self) -> None:
+    def test_headers_of_all_loops(self) -> None:
         text = "void f() {\n  for (a) {\n    for (b) {\n      x = 1;\n    }\n  }\n}\n"
-        self.assertEqual(self.excerpt(text, 4), ["    for (b) {", "      x = 1;", "    }"])
+        self.assertEqual(self.excerpt(text, 4), ["for (a) {", "for (b) {", "  x = 1;", "}"])
+
+    def test_functions_that_are_handed_over_are_loops(self) -> None:
+        text = (
+            "void f() {\n  parallel_for(device, n,\n               [&](Index n) {\n    y();\n    for_lanes<T>(K, [&]<class L>(Index k) {\n"
+            "      x = 1;\n    });\n  });\n}\n"
+        )
+        expected = ["parallel_for(device, n,", "             [&](Index n) { ...", "for_lanes<T>(K, [&]<class L>(Index k) {", "  x = 1;", "});"]
+        self.assertEqual(self.excerpt(text, 6), expected)
+
+    def test_a_function_with_a_name_is_where_loops_end(self) -> None:
+        text = "void f() {\n  for (a) {\n    const auto g = [&](Index i) {\n      for (b) {\n        x = 1;\n      }\n    };\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 5), ["for (b) {", "  x = 1;", "}"])
+        method = "struct S {\n  void f() {\n    for (b) {\n      x = 1;\n    }\n  }\n};\n"
+        self.assertEqual(self.excerpt(method, 4), ["for (b) {", "  x = 1;", "}"])
+
+    def test_a_condition_is_no_loop(self) -> None:
+        text = "void f() {\n  for (a) {\n    if (b) {\n      x = 1;\n    }\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 4), ["for (a) {", "  if (b) {", "    x = 1;", "  }", "}"])
 
     def test_never_the_signature(self) -> None:
-        self.assertEqual(self.excerpt("void f() {\n  y = 1;\n  x = 1;\n}\n", 3), ["  y = 1;", "  x = 1;"])
+        self.assertEqual(self.excerpt("void f() {\n  y = 1;\n  x = 1;\n}\n", 3), ["y = 1;", "x = 1;"])
+        cut_off = "T score(const A& a,\n        Index c,\n        Index s) {\n  x = 1;\n}\n"
+        self.assertEqual(self.excerpt(cut_off, 4), ["x = 1;"])
 
-    def test_at_most_eight_lines(self) -> None:
-        text = "void f() {\n  for (a) {\n" + "    y();\n" * 20 + "    x = 1;\n    z();\n  }\n}\n"
-        found = self.excerpt(text, 23)
-        self.assertLessEqual(len(found), sources.LONGEST_EXCERPT)
-        self.assertEqual((found[0], found[1], found[-1]), ("  for (a) {", "...", "    x = 1;"))
+    def test_a_loop_before_is_whole_or_absent(self) -> None:
+        text = "void f() {\n  for (a) {\n    y();\n  }\n  x = 1;\n}\n"
+        self.assertEqual(self.excerpt(text, 5), ["for (a) {", "  y();", "}", "x = 1;"])
+        long = "void f() {\n  for (a) {\n" + "    y();\n" * 9 + "  }\n  x = 1;\n}\n"
+        self.assertEqual(self.excerpt(long, 13), ["x = 1;"])
+
+    def test_at_most_eight_lines_and_the_headers_of_outer_loops(self) -> None:
+        text = "void f() {\n  for (a) {\n    for (b) {\n" + "      y();\n" * 20 + "      x = 1;\n      z();\n    }\n  }\n}\n"
+        found = self.excerpt(text, 24)
+        self.assertLessEqual(len(found), sources.LONGEST_EXCERPT + 1)
+        self.assertEqual((found[:2], found[2], found[-1]), (["for (a) {", "for (b) { ..."], "  y();", "  x = 1;"))
+
+    def test_a_loop_that_computes_is_shown_from_its_head(self) -> None:
+        text = "void f() {\n  for (a) {\n    for (b) {\n" + "      y();\n" * 20 + "    }\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 3), ["for (a) {", "for (b) {", *["  y();"] * 6, "  y(); ..."])
 
     def test_whole_statement(self) -> None:
         text = "void f() {\n  for (a) {\n    x = g(1,\n          2);\n  }\n}\n"
-        self.assertEqual(self.excerpt(text, 4), ["  for (a) {", "    x = g(1,", "          2);", "  }"])
+        self.assertEqual(self.excerpt(text, 4), ["for (a) {", "  x = g(1,", "        2);", "}"])
+
+    def test_a_statement_that_is_too_long_says_so(self) -> None:
+        text = "void f() {\n  x = g(1,\n" + "        2,\n" * 9 + "        3);\n}\n"
+        found = self.excerpt(text, 2)
+        self.assertEqual((len(found), found[-1]), (sources.LONGEST_EXCERPT, "      2, ..."))
 
     def test_address_in_strings_is_escaped(self) -> None:
         self.assertEqual(listing._highlighted("a.cpp", 'f("<&>");')[0], 'f("&lt;&amp;>");')

@@ -157,16 +157,26 @@ class MathMl(unittest.TestCase):
             + "</math>",
         )
 
-    def test_a_long_bracket_can_break(self):
+    def test_a_long_product_can_break_between_its_factors(self):
         name = "a_name_of_thirty_letters_or_so"
-        written = name.replace("_", r"\_")
-        inner = wrapping(
-            f'<mo>=</mo><mi>{name}</mi>{THIN}<mo form="prefix" stretchy="false">(</mo><mi>b</mi>',
-            f'{INFIX}−</mo><mi>c</mi><mo form="postfix" stretchy="false">)</mo>',
-        )
-        self.assert_display(rf"a = \mathrm{{{written}}}\,(b - c)", "<mi>a</mi>", inner)
-        for whole in (rf"\mathrm{{{written}}}\left(b - c\right)", rf"\mathrm{{{written}}}\,(b - c)^2", "(a - b)"):
-            self.assertEqual(tex.mathml(whole, True).count("<mrow class"), 1)
+        written, bracket = name.replace("_", r"\_"), f'<mrow><mo stretchy="false">(</mo><mi>b</mi><mo>−</mo><mi>c</mi><mo stretchy="false">)</mo></mrow>'
+        product = rf"\mathrm{{{written}}}\,(b - c) \sum_d e"
+        inner = wrapping(f"<mo>=</mo><mi>{name}</mi>{THIN}", bracket, "<munder><mo lspace=\"0\">∑</mo><mi>d</mi></munder><mi>e</mi>")
+        self.assert_display(f"a = {product}", "<mi>a</mi>", inner)
+        self.assert_display(rf"a = \sum_d \mathrm{{{written}}}", "<mi>a</mi>", f'<mo>=</mo><munder><mo lspace="0">∑</mo><mi>d</mi></munder><mi>{name}</mi>')
+        for short in (r"b\,(b - c) \sum_d e", r"b, c"):
+            self.assertEqual(tex.mathml(short, True).count("<mrow class"), 1)
+
+    def test_a_long_list_can_break_behind_its_commas(self):
+        name = "a_name_of_thirty_letters_or_so"
+        written = rf"\mathrm{{{name}}}".replace("_", r"\_")
+        inner = wrapping(f"<mi>{name}</mi><mo>,</mo>", f"<mi>{name}</mi>")
+        self.assert_display(f"{written}, {written} = c", inner, "<mo>=</mo><mi>c</mi>")
+
+    def test_brackets_never_break(self):
+        for inside in (r"\mathrm{ab} - " * 20 + "c", r"\mathrm{ab}, " * 20 + "c", r"\mathrm{ab}\,\sum_d " * 20 + "c"):
+            for left, right in (("(", ")"), (r"\left(", r"\right)"), (r"\big(", r"\big)")):
+                self.assertEqual(tex.mathml(f"a = f{left}{inside}{right}", True).count("<mrow class"), 1, inside)
 
 
 class Tags(unittest.TestCase):

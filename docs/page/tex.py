@@ -11,7 +11,7 @@ form that the headers use.
 The MathML is that of MathML Core: a browser sets an `<mi>` of one letter in italics and of several upright, and takes
 the space around an operator from a dictionary; attributes say only where TeX does otherwise. No browser breaks a long
 equation by itself, so one in display is a row of rows: one for each of several equations, in it one for each operand,
-and in a long operand one for each term in its brackets. The style sheet must say
+and in a long operand one for each factor; never in brackets. The style sheet must say
 
     math[display=block], .wrap { display: flex; flex-wrap: wrap; align-items: baseline }
     .wrap > mrow { padding-block: 0.15em }
@@ -75,24 +75,20 @@ def _may_break(_: Node, item: Node) -> bool:
     return item.kind in ("relation", "sign", "binary") or base(item).text == r"\{"
 
 
+def _may_break_if_long(before: Node, item: Node) -> bool:
+    """Between factors, where a gap or a sum parts them, and behind a comma. Never in brackets, which are one item."""
+    return item.kind != "space" and (
+        before.kind in ("space", "punctuation") or base(item).kind == "sum" and base(before).kind not in OPERATORS
+    )
+
+
 def _wrapping(groups: list) -> str:
-    """A row that breaks between its groups; and within one that is too long for a narrow screen, in its brackets."""
+    """A row that breaks between its groups; and within one that is too long for a narrow screen, between its factors."""
     shown = ""
     for group in groups:
-        parts = _cut(_opened(group), _may_break) if len(_line(group)) > NARROW else []
+        parts = _cut(group, _may_break_if_long) if len(_line(group)) > NARROW else []
         shown += _wrapping(parts) if len(parts) > 1 else f"<mrow>{_row(group, 'display')}</mrow>"
     return f'<mrow class="wrap">{shown}</mrow>'
-
-
-def _opened(items: tuple) -> tuple:
-    """Brackets become symbols, unless they grow with what is between them."""
-    opened = ()
-    for item in items:
-        if item.kind == "fence" and not item.text.startswith(r"\left"):
-            opened += (Node("open", item.text), *item.parts[0].parts, Node("close", item.text))
-        else:
-            opened += (item,)
-    return opened
 
 
 def _row(items: tuple, style: str) -> str:
@@ -168,19 +164,15 @@ def _element(node: Node, style: str, before: str | None = None) -> str:
         case "fence":
             left, right = _bracket(node.text, 1), _bracket(node.text, 2)
             return f"<mrow>{left}{_row(node.parts[0].parts, style)}{right}</mrow>"
-        case "open":
-            return _bracket(node.text, 1, ' form="prefix"')
-        case "close":
-            return _bracket(node.text, 2, ' form="postfix"')
         case "cases":
             cells = (f"<mtd>{_row(cell.parts, 'line')}</mtd>" for row in node.parts for cell in row)
             rows = "".join(f"<mtr>{value}{condition}</mtr>" for value, condition in zip(cells, cells))
             return f"<mrow><mo>{{</mo><mtable>{rows}</mtable></mrow>"
 
 
-def _bracket(token: str, side: int, form: str = "") -> str:
+def _bracket(token: str, side: int) -> str:
     size, bracket = size_and_bracket(token)
-    return f"<mo{form}{SIZES[size]}>{FENCES[bracket][side]}</mo>"
+    return f"<mo{SIZES[size]}>{FENCES[bracket][side]}</mo>"
 
 
 def _script(node: Node, style: str, before: str | None) -> str:

@@ -78,7 +78,7 @@ FENCES = {
 
 FUNCTIONS = ("function", "limit")
 # After one of these, and before anything, a sign is a prefix: it has one operand.
-OPERATORS = FUNCTIONS + ("open", "sum", "prefix", "sign", "binary", "relation", "slash", "punctuation")
+OPERATORS = FUNCTIONS + ("sum", "prefix", "sign", "binary", "relation", "slash", "punctuation")
 SCRIPTED = FUNCTIONS + ("sum", "letter", "upright", "name", "number", "row", "fraction", "root", "mark", "fence")
 # What stands between cells and lines, and the complaint where there are none.
 BETWEEN = {"&": "& outside an environment", r"\\": r"\\ outside an environment", r"\end": r"\end without \begin"}

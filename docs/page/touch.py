@@ -54,13 +54,18 @@ def compiled(root: Path) -> bytes | None:
         return out.read_bytes()
 
 
+def without_comments(source: str) -> str:
+    """A script as it is sent: without lines of comment, and without indentation."""
+    return re.sub(r"^\s*(?://.*\n)?", "", source, flags=re.MULTILINE)
+
+
 def script(root: Path) -> str | None:
     """touch.js with the compiled pooling inside, as a page from a file may not fetch it; None without the tools."""
     wasm = compiled(root)
     if wasm is None:
         return None
     source = (HERE / "touch.js").read_text(encoding="utf-8")
-    text = re.sub(r"^ *(//.*\n)?", "", source, flags=re.MULTILINE)  # without indentation and comments
+    text = without_comments(source)
     if len(text.encode()) > LARGEST_SCRIPT:
         raise Fault("docs/page/touch.js", f"{len(text.encode())} bytes, more than {LARGEST_SCRIPT}")
     if text.count("@WASM@") != 1:
