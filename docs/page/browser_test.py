@@ -152,6 +152,21 @@ class WithScript(unittest.TestCase):
                     if page in SHOWN:
                         self.browser.keep(f"{page.replace('/', '-')[:-5]}-{width}")
 
+    def test_index_begins_with_how_to_run_it_and_where_to_begin(self) -> None:
+        places = """return [document.querySelector("pre"), document.querySelector("li"), document.querySelector(".map svg")].map(
+            (place) => place.getBoundingClientRect()).map(({top, left, right}) => [top + scrollY, left, right])"""
+        for width in WIDTHS:
+            self.browser.resize(width)
+            self.browser.open("index.html")
+            (run, _, _), (first, _, end), (map_top, map_left, _) = self.browser.run(places)
+            self.assertLess(run, first)
+            self.assertLess(first, 600)
+            if width < 1024:
+                self.assertGreater(map_top, first)
+            else:
+                self.assertGreaterEqual(map_left, end)
+                self.assertLess(map_top, 600)
+
     def test_lines_of_the_story_face_each_other(self) -> None:
         boxes = """return [...document.querySelectorAll('.pairs section')].map((side) => {
             const {top, bottom, left, right} = side.getBoundingClientRect();

@@ -152,6 +152,7 @@ def site_faults(files: dict[str, str], font_size: int) -> list[str]:
         if len(files[path].encode()) > LARGEST_PAGE:
             faults.append(f"{path}: {len(files[path].encode())} bytes, more than {LARGEST_PAGE}")
         faults += _link_faults(path, page, pages, files)
+        faults += _listing_faults(path, files[path])
     script = len(files["page.js"].encode())
     style = len(re.sub(r"base64,[^)]*", "", files["page.css"]).encode())
     dress = style + font_size + sum(len(text.encode()) for path, text in files.items() if path.endswith(".js"))
@@ -172,6 +173,17 @@ def _link_faults(path: str, page: _Page, pages: dict[str, _Page], files: dict[st
             yield f"{path}: the link {link} leads nowhere"
         elif fragment and fragment not in pages[found].idset:
             yield f"{path}: the link {link} names no place of {found}"
+
+
+def _listing_faults(path: str, text: str) -> Iterator[str]:
+    """Equations whose line a listing beside the chapter lacks: there the listing would show something else."""
+    listings = re.findall(r'<section class="listing" id="(\w+)"(.*?)</section>', text, re.DOTALL)
+    for number, figure in re.findall(r'<figure id="[^"]*" class="equation" data-t="(\d+)"(.*?)</figure>', text, re.DOTALL):
+        for device, listing in listings:
+            if device in ("cpu", "cuda") and "a definition</a>" in figure:
+                continue
+            if not re.search(rf'<li\n[^>]*data-t=(?:{number}|"(?:\d+ )*{number}(?: \d+)*")[ >]', listing):
+                yield f"{path}: the listing of {device} has no line of equation {number}"
 
 
 def _luminance(colour: str) -> float:

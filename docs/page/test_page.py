@@ -8,6 +8,7 @@ import types
 import unittest
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -174,6 +175,15 @@ class Faults(unittest.TestCase):
         files = dict(GOOD, **{"docs/layers/x.svg": "<svg></svg>"})
         files["docs/layers/twice.md"] = GOOD["docs/layers/twice.md"].replace("It doubles", "![](x.svg) It doubles")
         self.assertEqual(built(files)[1], ["layers/twice.html: an image has no text in its place"])
+
+    def test_listing_without_the_line_of_an_equation(self) -> None:
+        def nothing(source: sources.Source, number: int, context: int) -> set[int]:
+            return {1, 8}
+
+        files = GOOD | {"cuda/twice.cu": GOOD["cuda/twice.cu"] + "int x;\n" * 30_000}
+        self.assertFalse([fault for fault in built(files)[1] if "listing" in fault])
+        with mock.patch.object(sources.Source, "surroundings", nothing):
+            self.assertIn("layers/twice.html: the listing of cuda has no line of equation 1", built(files)[1])
 
     def test_page_too_large(self) -> None:
         self.assert_fault("bytes, more than 300000", "cpu/twice.cpp", lambda text: text + "int x;\n" * 30_000)
