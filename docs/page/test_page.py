@@ -18,6 +18,8 @@ import listing  # noqa: E402
 import sources  # noqa: E402
 from fault import Fault  # noqa: E402
 
+LONG_LINE = "// " + "x" * 116 + "\n"
+
 GOOD = {
     "README.md": """# A project
 
@@ -180,13 +182,13 @@ class Faults(unittest.TestCase):
         def nothing(source: sources.Source, number: int, context: int) -> set[int]:
             return {1, 8}
 
-        files = GOOD | {"cuda/twice.cu": GOOD["cuda/twice.cu"] + "int x;\n" * 30_000}
+        files = GOOD | {"cuda/twice.cu": GOOD["cuda/twice.cu"] + LONG_LINE * 2_500}
         self.assertFalse([fault for fault in built(files)[1] if "listing" in fault])
         with mock.patch.object(sources.Source, "surroundings", nothing):
             self.assertIn("layers/twice.html: the listing of cuda has no line of equation 1", built(files)[1])
 
     def test_page_too_large(self) -> None:
-        self.assert_fault("bytes, more than 300000", "cpu/twice.cpp", lambda text: text + "int x;\n" * 30_000)
+        self.assert_fault("bytes, more than 300000", "cpu/twice.cpp", lambda text: text + LONG_LINE * 2_500)
 
     def test_chapter_not_in_the_order_of_reading(self) -> None:
         self.assert_fault("does not link to docs/blocks/echo.md", "README.md", ", [echo](docs/blocks/echo.md)")
@@ -320,9 +322,9 @@ class Pages(unittest.TestCase):
 
     def test_a_page_that_is_too_large_lists_files_in_parts(self) -> None:
         files = dict(GOOD)
-        lines = {"cpu/twice_step.cpp": 9_000, "cuda/twice_rows.cu": 9_000, "cuda/twice_step.cu": 10_000}
+        lines = {"cpu/twice_step.cpp": 900, "cuda/twice_rows.cu": 900, "cuda/twice_step.cu": 1_000}
         for path, count in lines.items():
-            files[path] = "int x;\nvoid twice() {\n  for (a) {\n    out = 2 * in;  // (twice.1)\n  }\n}\n" + "int x;\n" * count
+            files[path] = "int x;\nvoid twice() {\n  for (a) {\n    out = 2 * in;  // (twice.1)\n  }\n}\n" + LONG_LINE * count
         files["docs/blocks/echo.md"] += "\n[Steps](../../cuda/twice_step.cu).\n"
         written, faults = built(files)
         self.assertEqual(faults, [])
@@ -333,7 +335,7 @@ class Pages(unittest.TestCase):
         part = page[begin : page.index("</ol>", begin)]
         self.assertIn('<li\nclass=gap><a href="../files/cuda/twice_step.cu.html#L1">⋯ 1 line</a><li\n value=2 style=--n:2>void twice() {', part)
         self.assertIn("<li\nid=g3-4 data-t=1>    out = 2 * in;", part)
-        self.assertRegex(part, r'#L21">⋯ 9986 lines</a>$')  # 16 lines behind it are shown, where there is room
+        self.assertRegex(part, r'#L21">⋯ 986 lines</a>$')  # 16 lines behind it are shown, where there is room
         self.assertEqual(page.count("<p>cuda/twice"), 2, "one place of a device has an excerpt, where there is little room")
         self.assertIn('a part of <a href="../../layers/twice.html">twice</a>', whole)
         self.assertIn('<a href="../../layers/twice.html#twice.1">(twice.1)</a>', whole)
@@ -354,7 +356,7 @@ class Pages(unittest.TestCase):
 
     def test_a_part_that_is_listed_in_parts_is_still_needed(self) -> None:
         files = dict(GOOD)
-        rows = GOOD["plain/twice.cpp"] + "int x;\n" * 14_000
+        rows = GOOD["plain/twice.cpp"] + LONG_LINE * 1_300
         for path in ("cpu/twice.cpp", "cuda/twice.cu"):
             files[path] = "int main;\n"
             files[path.replace(".", "_rows.")] = rows
