@@ -128,15 +128,15 @@ class Site:
 
     def _list_in_parts(self, room: Room) -> None:
         """Lists files of a room in parts until its page fits, with as much around the lines as there is room for."""
-        files = [(number, source) for device in FAST for number, source in enumerate(room.devices.get(device, []))]
-        paths = [source.path for number, source in sorted(files, key=lambda file: (file[0] == 0, -file[1].size, file[1].path))]
+        files = [source for device in FAST for source in room.devices.get(device, [])]
+        paths = [source.path for source in sorted(files, key=lambda source: (source.size, source.path))]
         beside = {path: self._addresses[path] for path in paths}
         self._addresses |= {path: f"files/{path}.html" for path in paths}
         for context in CONTEXTS:
             self._in_parts |= dict.fromkeys(paths, context)
             if not self._is_too_large(self._room(room)):
                 break
-        for path in paths[::-1]:  # what is small may be whole after all
+        for path in paths:  # what is small may be whole after all
             del self._in_parts[path]
             self._addresses[path] = beside[path]
             if self._is_too_large(self._room(room)):
