@@ -139,7 +139,7 @@ struct SortPlace : TestFolder {
   Arguments flags(const std::string& changes = "") const { return with(with(tiny, {"--out", run}), words(changes)); }
 };
 
-TEST_CASE("sort: a run has the same bits with more threads, in shards and resumed", "[sort]") {
+TEST_CASE("sort: a run has the same bits with more threads, in shards and resumed", "[sort][programs]") {
   const SortPlace place;
   const Outcome outcome = require_success(train(place.flags()));
   CHECK_FALSE(
@@ -190,7 +190,7 @@ TEST_CASE("sort: a run has the same bits with more threads, in shards and resume
                   {"--context: expected 11"});
 }
 
-TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[sort]") {
+TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[sort][programs]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string positions : {"learned", "none", "rotary"}) {
       const std::string name = mixer.name;
@@ -207,7 +207,7 @@ TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[so
   require_success(train(place.flags("--steps 2 --optimizer muon --device plain --chunk 4 --weight-average 2")));
 }
 
-TEST_CASE("sort: what it learned is evaluated and asked", "[sort]") {
+TEST_CASE("sort: what it learned is evaluated and asked", "[sort][programs]") {
   const SortPlace place;
   require_success(train(place.flags("--steps 150 --positions rotary --channels 24 --batch 32 --eval-every 50")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--errors", "2"}));
@@ -249,7 +249,7 @@ TEST_CASE("sort: what it learned is evaluated and asked", "[sort]") {
                   {"--all: expected at most 65536"});
 }
 
-TEST_CASE("sort: longer arrays of more digits", "[sort]") {
+TEST_CASE("sort: longer arrays of more digits", "[sort][programs]") {
   const SortPlace place;
   const Outcome outcome = require_success(train(place.flags("--length 8 --digits 12 --context 15")));
   CHECK(contains(outcome.out, "data: arrays of 8 digits from 1 to 12, 1000 for validation\n"));
@@ -264,7 +264,7 @@ TEST_CASE("sort: longer arrays of more digits", "[sort]") {
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("sort: the emulated GPU learns it and answers", "[sort][gpu]") {
+TEST_CASE("sort: the emulated GPU learns it and answers", "[sort][programs][gpu]") {
   const SortPlace place;
   require_success(train(place.flags("--device emulated --type bf16 --steps 3 --shards 2")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--device", "emulated"}));
@@ -274,7 +274,7 @@ TEST_CASE("sort: the emulated GPU learns it and answers", "[sort][gpu]") {
 }
 #endif
 
-TEST_CASE("sort: what makes no sense is refused in one line", "[sort]") {
+TEST_CASE("sort: what makes no sense is refused in one line", "[sort][programs]") {
   const SortPlace place;
   const auto refused = [&](const std::string& flags, const std::string& message) {
     INFO(flags);

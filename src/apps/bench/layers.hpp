@@ -70,7 +70,8 @@ class LayerBench {
     layer("gelu", GeluCase{.count = BC * F}, BC * F, 38, 38);
     layer("dropout", DropoutCase{.count = BC * D, .dropout = dropout}, BC * D, 1, 1);
     layer("embedding", EmbeddingCase{.B = B, .C = C, .D = D, .V = V, .P = C, .tokens_bc = tokens}, BC * D, 1, 2);
-    if (conv.kernel) layer("causal_conv", CausalConvCase{.shape = conv}, BC * CausalConvCase{.shape = conv}.taps(), 2, 4);
+    if (conv.kernel)
+      layer("causal_conv", CausalConvCase{.shape = conv}, BC * CausalConvCase{.shape = conv}.taps(), 2, 4);
     layer("pooling_logits", PoolingLogitsCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 2, 4);
     layer("pooling", PoolingCase{.shape = pool}, BC * D, 3, 6);
     layer("gate", GateCase{.BC = BC, .D = D, .residual = false, .dropout = dropout}, BC * D, 2, 4);

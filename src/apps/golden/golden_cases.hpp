@@ -246,14 +246,14 @@ class GoldenCases {
     const std::string& name = file_.setting("form");
     if (name != "erf" && name != "tanh") file_.fail("metadata form: expected erf or tanh, found \"" + name + "\"");
     const Shape x = file_.shape("input.x_bcd", 3);
-    run_layer(GeluCase{.count = element_count(x), .form = name == "erf" ? GeluForm::erf : GeluForm::tanh}, {{"input.x_bcd", x}},
-              {{"output.y_bcd", x}});
+    run_layer(GeluCase{.count = element_count(x), .form = name == "erf" ? GeluForm::erf : GeluForm::tanh},
+              {{"input.x_bcd", x}}, {{"output.y_bcd", x}});
   }
 
   void layernorm() {
     const Shape x = file_.shape("input.x_bcd", 3), d = {x[2]};
-    run_layer(LayernormCase{.BC = x[0] * x[1], .D = x[2]}, {{"input.x_bcd", x}, {"weight.weight_d", d}, {"weight.bias_d", d}},
-              {{"output.y_bcd", x}});
+    run_layer(LayernormCase{.BC = x[0] * x[1], .D = x[2]},
+              {{"input.x_bcd", x}, {"weight.weight_d", d}, {"weight.bias_d", d}}, {{"output.y_bcd", x}});
   }
 
   void kernel_regression() {
@@ -284,7 +284,11 @@ class GoldenCases {
     const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
     Array<Token> targets_bc = read_targets(x[0], x[1], x[2]);
     Array<Index> count = zeros<Index>({});
-    run_layer(CrossEntropyCase{.BC = x[0] * x[1], .V = x[2], .targets_bc = targets_bc.data(), .count = count.data(), .label_smoothing = smoothing},
+    run_layer(CrossEntropyCase{.BC = x[0] * x[1],
+                               .V = x[2],
+                               .targets_bc = targets_bc.data(),
+                               .count = count.data(),
+                               .label_smoothing = smoothing},
               {{"input.logits_bcv", x}}, {{"output.loss", {}}, {"output.loss_bc", {x[0], x[1]}}});
   }
 
