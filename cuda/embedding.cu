@@ -13,10 +13,11 @@ __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* toke
                                Index C, int D, Index first_position) {
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
   if (bc >= BC) return;
-  const T* token_d = token_vd + Index{tokens_bc[bc]} * D;
+  const Index token = tokens_bc[bc];
+  const T* token_d = token >= 0 ? token_vd + token * D : nullptr;
   const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
   for (int d = int(threadIdx.x % warp_size) * width; d < D; d += warp_size * width) {
-    Floats<width> sum = load<width>(token_d + d);
+    Floats<width> sum = token_d ? load<width>(token_d + d) : Floats<width>{};
     if (position_d) {
       const Floats<width> position = load<width>(position_d + d);
       for (int i = 0; i < width; ++i) sum.x[i] += position.x[i];  // (embedding.1)
@@ -198,7 +199,9 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
   // 4 bytes a lane make full accesses of a warp: one float, or two bf16 where rows of pairs are aligned.
   constexpr int pair = 4 / int(sizeof(T));
   const bool pairs_fit = D % pair == 0 && reinterpret_cast<std::uintptr_t>(d_out_bcd) % 4 == 0;
-  pairs_fit ? add_tokens(token_kernel<T, pair>, pair * warp_size) : add_tokens(token_kernel<T, 1>, warp_size);
+  if (V > 0) {
+    pairs_fit ? add_tokens(token_kernel<T, pair>, pair * warp_size) : add_tokens(token_kernel<T, 1>, warp_size);
+  }
 
   if (!d_position_cd) return;
   const auto add_positions = [&](auto kernel, int width) {

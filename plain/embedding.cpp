@@ -14,8 +14,8 @@ void embedding_forward(Device&, T* out_bcd, const Token* tokens_bc, const T* tok
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
         // The token picks its row: delta_vt of the chapter is this index.
-        out(b, c, d) =
-            token(tokens(b, c), d) + (position_cd ? position(first_position + c, d) : T(0));  // (embedding.1)
+        const T row = tokens(b, c) >= 0 ? token(tokens(b, c), d) : T(0);
+        out(b, c, d) = row + (position_cd ? position(first_position + c, d) : T(0));  // (embedding.1)
       }
     }
   }
@@ -31,8 +31,8 @@ void embedding_backward(Device&, Accum<T>* d_token_vd, Accum<T>* d_position_cd, 
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
         // Added: the same token stands elsewhere too, and the logits may share the table.
-        d_token(tokens(b, c), d) += d_out(b, c, d);             // (embedding.2)
-        if (d_position_cd) d_position(c, d) += d_out(b, c, d);  // (embedding.3)
+        if (tokens(b, c) >= 0) d_token(tokens(b, c), d) += d_out(b, c, d);  // (embedding.2)
+        if (d_position_cd) d_position(c, d) += d_out(b, c, d);              // (embedding.3)
       }
     }
   }

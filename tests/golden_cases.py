@@ -32,6 +32,7 @@ from equations import (
     mix,
     norm,
     parts_of,
+    patch_rows,
     pool,
 )
 from model_file import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
@@ -105,6 +106,7 @@ class Case:
 SPREADS = {
     "embedding.token_vd": 0.7,
     "embedding.cls_d": 0.7,
+    "embedding.patch_di": 0.4,
     "embedding.position_cd": 0.5,
     "logit_bias_v": 1.0,
     "classifier.weight_od": 0.5,
@@ -127,7 +129,7 @@ def weights_of(case, shapes):
 
 
 # Keys of golden files that are no setting of a network.
-OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "truncated", "pooling")
+OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "truncated", "pooling", "patch")
 
 
 def block_settings(case, mixer, D, N, K, C):
@@ -266,20 +268,27 @@ def kernel_regression_case(folder, name, kernel, C, S, offset=0.0, std=1.0, leav
     case.finish(folder, {"y_c": kernel_regression(query, key, value, width, bool(leave_one_out))})
 
 
-def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None):
+def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None, image=None):
     """From input.tokens_bc, which it draws, to the final state: that, the weights, and the settings. rows: of the table
-    of positions, as many as there are if None; 0: none. head: shapes of weights that the caller wants beside."""
+    of positions, as many as there are if None; 0: none. head: shapes of weights that the caller wants beside. image:
+    of (channels, rows, columns), instead of tokens: input.image_bgyx; V is then 0."""
     cls = case.metadata.get("pooling") == "cls"
     sizes = {"channels": D, "head_channels": K or 0, "hidden_channels": hidden or 0, "vocabulary_size": V}
     sizes |= {"context": rows or C + cls, "attention_bias": int(bool(biases))}
     sizes["positions"] = "none" if rows == 0 else "learned"
+    if image:
+        sizes["patch_inputs"] = image[0] * int(case.metadata["patch"]) ** 2
     settings = {key: str(value) for key, value in (sizes | case.metadata).items()}
     chunk = int(settings.get("chunk", 0)) if settings.get("truncated") == "1" else 0
     settings = settings_of(settings, {}, case.name, OF_CASES)
     shapes = {**network_shapes(settings), **(head or {})}
     weights = weights_of(case, shapes | {"embedding.cls_d": (D,)} if cls else shapes)
-    tokens = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
-    return final_state(weights, settings, tokens, mask_bc, chunk), weights, settings
+    if image:
+        patch = int(case.metadata["patch"])
+        inputs = patch_rows(case.fixed("input.image_bgyx", case.normal((3, *image))), weights, patch)
+    else:
+        inputs = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
+    return final_state(weights, settings, inputs, mask_bc, chunk), weights, settings
 
 
 def language_model_case(
@@ -302,12 +311,15 @@ def language_model_case(
 
 def classifier_case(
     folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, O=5, rows=None, hidden=None, mask="none",
-    unlabelled=0, **settings
+    unlabelled=0, image=None, **settings
 ):
-    case = Case(name, "classifier", layers=layers, mixer=mixer, heads=N, **settings)
+    kind = "vision_transformer" if image else "classifier"
+    case = Case(name, kind, layers=layers, mixer=mixer, heads=N, **settings)
+    if image:
+        V, C = 0, image[1] * image[2] // settings["patch"] ** 2
     mask_bc = case.mask(3, C, mask)
     head = {"classifier.weight_od": (O, D), "classifier.bias_o": (O,)}
-    x, weights, _ = network(case, D, K, C, V, rows, hidden, (), mask_bc, head)
+    x, weights, _ = network(case, D, K, C, V, rows, hidden, (), mask_bc, head, image)
     if settings.get("pooling", "mean") == "cls":
         h = x[:, 0]
     else:
@@ -486,6 +498,12 @@ def main():
     classifier_case(folder, "classifier_cls_alibi", 2, "metric,identity", causal=0, pooling="cls", positions="alibi",
                     O=1)
     classifier_case(folder, "classifier_none_labelled", 1, "leap", causal=0, unlabelled=3, conv_kernel=3, ffn_bias=1)
+    classifier_case(folder, "vision_cls", 2, "dot,metric", causal=0, pooling="cls", image=(2, 6, 9), patch=3, ffn_bias=1)
+    classifier_case(folder, "vision_mean", 2, "additive,dot", causal=0, pooling="mean", image=(1, 4, 6), patch=2,
+                    rows=9, embedding_norm=1, label_smoothing=0.1)
+    classifier_case(folder, "vision_sinusoidal", 1, "dot", causal=0, pooling="cls", image=(3, 2, 5), patch=1,
+                    positions="sinusoidal", unlabelled=1)
+    classifier_case(folder, "vision_causal", 2, "leap,dot", pooling="mean", image=(1, 8, 4), patch=4, rows=0)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class Built {
             network.dropout, processes) {
     for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = static_cast<T>(weights[i]);
   }
-  DeviceBatch batch() const { return {tokens_.data(), targets_.data()}; }
+  DeviceBatch<T> batch() const { return {tokens_.data(), targets_.data()}; }
   Pass pass() const {
     return {case_.B, case_.C, case_.masked ? mask_.data() : nullptr, case_.dropout > 0 ? &case_.state : nullptr};
   }

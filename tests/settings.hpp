@@ -24,7 +24,10 @@ inline std::map<std::string, std::string> settings(const std::string& text) {
 template <class Config>
 Config changed(const Config& config, const std::string& changes) {
   std::map<std::string, std::string> all = config.metadata();
-  for (const auto& [name, value] : settings(changes)) all.at(name) = value;
+  for (const auto& [name, value] : settings(changes)) {
+    if (name != "classes" && name != "pooling" && name != "patch_inputs") all.at(name);  // else it is there always
+    all[name] = value;
+  }
   return Config::from_metadata(all, "the test");
 }
 

@@ -99,7 +99,7 @@ class InChunks {
   void set_weights(const Array<double>& weights) {
     net.weights().write(std::vector<Accum<T>>(weights.begin(), weights.end()));
   }
-  DeviceBatch batch() const { return {tokens_.data(), targets_.data()}; }
+  DeviceBatch<T> batch() const { return {tokens_.data(), targets_.data()}; }
   Pass pass() const {
     return {.B = case_.B,
             .C = case_.C,
@@ -473,6 +473,8 @@ TEST_CASE("chunks: which networks cannot be computed so", "[chunks]") {
     ModelConfig config = chunk_case(mixer.name, "0", 0).config;
     CAPTURE(mixer.name);
     CHECK(fault_of_chunks(config).empty() == mixer.in_chunks);
+    config.classes = 2;
+    CHECK(contains(fault_of_chunks(config), "tells classes apart"));
     config.causal = false;
     CHECK(fault_of_chunks(config) == "--chunk: expected a network that is causal");
     CHECK_THROWS_AS(check_training(config, {.chunk = 4}), UsageError);

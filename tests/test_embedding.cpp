@@ -17,7 +17,19 @@ EmbeddingCase embedding(Index B, Index C, Index D, Index V, Index P, bool positi
   return {B, C, D, V, P, kept(std::move(tokens_bc)), positions};
 }
 
+// The same with no token at every third place, and at all of the last sequence.
+EmbeddingCase with_gaps(EmbeddingCase layer) {
+  Array<Token> tokens_bc(layer.tokens_bc, layer.tokens_bc + layer.B * layer.C);
+  for (Index i = 0; i < layer.B * layer.C; ++i) {
+    if (i % 3 == 1 || i >= (layer.B - 1) * layer.C) tokens_bc[static_cast<std::size_t>(i)] = -1;
+  }
+  layer.tokens_bc = kept(std::move(tokens_bc));
+  return layer;
+}
+
 TEST_CASE("embedding: every derivative, every width", "[embedding]") {
+  check_layer(with_gaps(embedding(3, 5, 7, 4, 5)));
+  check_layer(with_gaps(embedding(2, 7, 19, 3, 0, false)));
   check_layer(embedding(3, 5, 7, 11, 5));
   check_layer(embedding(2, 7, 19, 3, 9));
   check_layer(embedding(1, 1, 1, 1, 1));
@@ -63,6 +75,32 @@ TEST_CASE("embedding: one position at a time gives the same as all at once", "[e
   });
 }
 
+// Where nothing but patches stands there is no table: rows are those of the positions, or 0.
+TEST_CASE("embedding: without a token, and without a table", "[embedding][gpu]") {
+  for_each_device(2, [&]<class Device>(Device& device) {
+    const Array<Token> tokens_bc = {-1, 1, -1, -1};
+    const Array<float> token_vd = {1, 2, 3, 4}, position_cd = {10, 20, 30, 40}, d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
+    Array<float> out_bcd(8, 7.0f), d_token_vd(4, 1.0f), d_position_cd(4, 1.0f);
+    const auto run = [&](const Token* tokens, const float* token, const float* position, Index V) {
+      embedding_forward<Device, float>(device, out_bcd.data(), tokens, token, position, 2, 2, 2);
+      embedding_backward<Device, float>(device, token ? d_token_vd.data() : nullptr,
+                                        position ? d_position_cd.data() : nullptr, d_out_bcd.data(), tokens, 2, 2, 2,
+                                        V);
+      wait_for(device);
+    };
+    run(tokens_bc.data(), token_vd.data(), position_cd.data(), 2);
+    CHECK(out_bcd == Array<float>{10, 20, 33, 44, 10, 20, 30, 40});
+    CHECK(d_token_vd == Array<float>{1, 1, 4, 5});
+    CHECK(d_position_cd == Array<float>{7, 9, 11, 13});
+    const Array<Token> none(4, -1);
+    run(none.data(), nullptr, position_cd.data(), 0);
+    CHECK(out_bcd == Array<float>{10, 20, 30, 40, 10, 20, 30, 40});
+    CHECK(d_position_cd == Array<float>{13, 17, 21, 25});
+    run(none.data(), nullptr, nullptr, 0);
+    CHECK(out_bcd == Array<float>(8, 0.0f));
+  });
+}
+
 TEST_CASE("embedding: no sequences", "[embedding][gpu]") {
   for_each_device(2, [&]<class Device>(Device& device) {
     Array<float> d_token_vd(6, 1.0f), d_position_cd(8, 1.0f);
@@ -86,6 +124,7 @@ TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
   check_gpu("embedding", "5 x 7 x 37, 3 tokens, 9 positions", embedding(5, 7, 37, 3, 9));
   check_gpu("embedding", "2 x 29 x 66, 11 tokens, no positions", embedding(2, 29, 66, 11, 0, false));
   check_gpu("embedding", "1 x 1 x 1, 1 token", embedding(1, 1, 1, 1, 1));
+  check_gpu("embedding", "6 x 17 x 32, 3 tokens, gaps", with_gaps(embedding(6, 17, 32, 3, 17)));
   // More sequences than are summed at once, all with the same token.
   check_gpu("embedding", "21 x 19 x 5, 1 token", embedding(21, 19, 5, 1, 19));
   // Two tiles of the table, and chunks that are cut by the size of the vocabulary: 2 groups of rows, the last has 1.

@@ -155,6 +155,26 @@ Content network_inputs() {
   return content;
 }
 
+// Three images of 2 channels, 4 rows and 6 columns, which make six patches each.
+Content vision_inputs() {
+  std::string names =
+      "input.image_bgyx weight.embedding.patch_di weight.embedding.patch_bias_d weight.embedding.cls_d "
+      "weight.embedding.position_cd weight.final_norm.weight_d weight.final_norm.bias_d weight.classifier.weight_od "
+      "weight.classifier.bias_o";
+  for (const std::string matrix : {"query_hd", "key_hd", "value_hd", "output_dh"}) {
+    names += " weight.blocks.0.mixer." + matrix;
+  }
+  for (const std::string part : {" weight.blocks.0.mixer.", " weight.blocks.0.ffn."}) {
+    names += part + "norm_weight_d" + part + "norm_bias_d";
+  }
+  names += " weight.blocks.0.ffn.up_fd weight.blocks.0.ffn.down_df";
+  Content content = inputs(
+      settings("case=vision_transformer layers=1 mixer=dot heads=2 causal=0 patch=2 label_smoothing=0.1"),
+      {{'b', 3}, {'g', 2}, {'y', 4}, {'x', 6}, {'i', 8}, {'c', 7}, {'d', 6}, {'h', 4}, {'f', 9}, {'o', 4}}, names);
+  content.tokens["input.labels_b"] = {{3}, {2, -100, 0}};
+  return content;
+}
+
 // The same network without a table of positions. Four channels of one size make norms of small deviation, and roundings
 // of float large.
 Content without_table(Content content, const std::string& positions) {
@@ -220,6 +240,7 @@ std::vector<Content> every_case() {
   add(network_inputs());
   add(without_table(network_inputs(), "sinusoidal"));
   add(without_table(network_inputs(), "rotary"));
+  add(vision_inputs());
   return contents;
 }
 
@@ -555,6 +576,14 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   CHECK(run_golden_on(more).status == 0);
   check_unusable(dot, "expected formula or interleaved", with("alibi_slopes", "bloom"));
   check_unusable(dot, "--alibi-slopes: interleaved goes with --positions alibi", with("alibi_slopes", "interleaved"));
+
+  const Content vision = with_own_results(vision_inputs());
+  check_unusable(vision, "metadata patch is missing", without("patch"));
+  check_unusable(vision, "patch: 4 does not divide the 4 rows and 6 columns of input.image_bgyx", with("patch", "4"));
+  check_unusable(vision, "patch", with("patch", "0"));
+  check_unusable(vision, "image_bgyx has 25 positions, expected at most the 7", with("patch", "1"));
+  check_unusable(vision, "metadata pooling: expected mean or cls", with("pooling", "max"));
+  check_unusable(vision, "weight.embedding.cls_d", with("pooling", "mean"));
 
   const Content gelu = inputs(settings("case=gelu"), {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
   check_unusable(gelu, "metadata form is missing", without("form"));

@@ -84,7 +84,7 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
                     .first_b = shard * B,
                     .count = &count};
     net.weights().begin_shard(shard);
-    const DeviceBatch batch{tokens.data() + first, targets.data() + first};
+    const DeviceBatch<T> batch{tokens.data() + first, targets.data() + first};
     net.forward(batch, pass);
     net.loss(batch, network.label_smoothing, pass);
     net.backward(batch, network.label_smoothing, pass);
@@ -183,7 +183,7 @@ struct Recomputed {
       part.weights().write(net.weights().read());
       const Index first = shard * B / shards_ * C;
       const Pass pass{.B = B / shards_, .C = C, .state = &state, .first_b = shard * B / shards_, .count = &count};
-      const DeviceBatch shard_batch{batch.token_bc.data() + first, batch.target_r.data() + first};
+      const DeviceBatch<float> shard_batch{batch.token_bc.data() + first, batch.target_r.data() + first};
       part.forward(shard_batch, pass);
       const auto loss = part.loss(shard_batch, training.label_smoothing, pass);
       losses.push_back({static_cast<double>(*loss.mean) * static_cast<double>(*loss.count)});

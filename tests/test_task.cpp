@@ -14,6 +14,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/silence.hpp"
+#include "tests/tasks.hpp"
 
 namespace abh {
 namespace {

@@ -3,6 +3,7 @@
 #include "base/text.hpp"
 #include "tasks/text/text_task.hpp"
 #include "tests/catch.hpp"
+#include "tests/tasks.hpp"
 
 namespace abh {
 namespace {

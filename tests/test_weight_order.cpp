@@ -51,6 +51,19 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
   }
 }
 
+TEST_CASE("weights: the order of a network that reads patches", "[network]") {
+  ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .mixer = "identity"};
+  config.classes = 3;
+  config.patch_inputs = 4;
+  const std::string after =
+      "embedding.position_cd blocks.0.mixer.norm_weight_d blocks.0.mixer.norm_bias_d blocks.0.ffn.norm_weight_d "
+      "blocks.0.ffn.norm_bias_d blocks.0.ffn.up_fd blocks.0.ffn.up_bias_f blocks.0.ffn.down_df "
+      "blocks.0.ffn.down_bias_d final_norm.weight_d final_norm.bias_d classifier.weight_od classifier.bias_o";
+  CHECK(joined(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d " + after);
+  config.class_pooling = "cls";
+  CHECK(joined(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d embedding.cls_d " + after);
+}
+
 // What decays comes first, then the rest, each in the order of the table and without gaps.
 TEST_CASE("weights: their places in the arena follow from their order", "[network]") {
   for (const MixerProperties& mixer : Mixers::properties) {

@@ -296,10 +296,17 @@ def mix(mixer, h_bcd, weight, settings, sight):
     return bilinear(h_bcd, weight, settings.heads, sight)
 
 
-def final_state(weights, settings, tokens_bc, mask_bc=None, chunk=0, look=nobody):
-    """What the logits are made of. With embedding.cls_d among the weights it stands in front of the tokens. chunk: as
-    in Sight. look(name, tensor): what a mixer shows, as blocks.0.mixer.score_bncs."""
-    x = weights["embedding.token_vd"][tokens_bc.long()]
+def patch_rows(image_bgyx, weights, patch):
+    """(B, P, D): a row for every patch of an image, as the convolution that moves by whole patches."""
+    kernel_dgyx = weights["embedding.patch_di"].unflatten(1, (image_bgyx.shape[1], patch, patch))
+    return F.conv2d(image_bgyx, kernel_dgyx, weights["embedding.patch_bias_d"], patch).flatten(2).transpose(1, 2)
+
+
+def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody):
+    """What the logits are made of. inputs: tokens_bc, or rows of patches (patch_rows). With embedding.cls_d among the
+    weights it stands in front of them. chunk: as in Sight. look(name, tensor): what a mixer shows, as
+    blocks.0.mixer.score_bncs."""
+    x = inputs if inputs.is_floating_point() else weights["embedding.token_vd"][inputs.long()]
     if "embedding.cls_d" in weights:
         x = torch.cat((weights["embedding.cls_d"].expand(len(x), 1, -1), x), 1)
         mask_bc = None if mask_bc is None else F.pad(mask_bc, (1, 0), value=1)

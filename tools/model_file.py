@@ -128,7 +128,8 @@ SETTINGS = {
     "heads": (Whole(1), None),
     "channels": (Whole(1), "seen"),
     "context": (Whole(1), "seen"),
-    "vocabulary_size": (Whole(1), "seen"),
+    "vocabulary_size": (Whole(0), "seen"),
+    "patch_inputs": (Whole(0), "seen"),
     "hidden_channels": (Whole(0), "seen"),
     "head_channels": (Whole(0), "seen"),
     "mixer": (List(OneOf(*MIXERS)), None),
@@ -191,6 +192,8 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
     s.hidden_channels = s.hidden_channels or 4 * s.channels
     s.head_channels = s.head_channels or s.channels // s.heads
     s.conv_groups = s.conv_groups or s.channels
+    if bool(s.vocabulary_size) == bool(s.patch_inputs):
+        fail("vocabulary_size", f"expected {'none beside patch_inputs' if s.patch_inputs else 'at least 1'}")
     if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
         fail("heads", f"{s.heads} does not divide the {s.channels} channels")
     if s.conv_kernel and s.channels % s.conv_groups:
@@ -206,7 +209,11 @@ def seen(key, metadata, shapes, path):
             raise FileError(f"{path}: tensor {name} {'has not two dimensions' if name in shapes else 'is missing'}")
         return shapes[name]
 
-    table = "embedding.position_cd"
+    table, patch = "embedding.position_cd", "embedding.patch_di"
+    if key == "patch_inputs":
+        return str(shape(patch)[1]) if patch in shapes else "0"
+    if key in ("vocabulary_size", "channels") and patch in shapes:
+        return str(shape(patch)[0]) if key == "channels" else "0"
     if key in ("vocabulary_size", "channels"):
         return str(shape("embedding.token_vd")[key == "channels"])
     if key == "hidden_channels":
@@ -267,6 +274,8 @@ def network_shapes(s):
     """Name -> shape of every tensor of a network with these settings, as docs/checkpoints.md lists them."""
     D, V = s.channels, s.vocabulary_size
     shapes = {"embedding.token_vd": (V, D)}
+    if s.patch_inputs:
+        shapes = {"embedding.patch_di": (D, s.patch_inputs), "embedding.patch_bias_d": (D,)}
     if s.positions == "learned":
         shapes["embedding.position_cd"] = (s.context, D)
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -8,11 +9,14 @@
 namespace abh {
 
 // What a network is given at once, on the host: B sequences of C tokens, and what its head is asked about them.
+// Patches, rows of I real numbers each, may stand where there is no token, -1: at the last P positions of every
+// sequence.
 struct Batch {
   Index B = 0, C = 0;
   std::vector<Token> token_bc{};
-  std::vector<Token> mask_bc{};   // 1: real, 0: padding; empty: all real
-  std::vector<Token> target_r{};  // one a row of logits: (BC), of a classifier (B); ignored_target: not asked
+  std::vector<Token> mask_bc{};    // 1: real, 0: padding; empty: all real
+  std::vector<Token> target_r{};   // one a row of logits: (BC), of a classifier (B); ignored_target: not asked
+  std::vector<float> patch_bpi{};  // (B, P, I), empty: tokens alone
 };
 
 // Sequences that are real from end to end, with a target a token.
@@ -23,22 +27,25 @@ inline Batch batch_of_sequences(Index C, std::vector<Token> token_bc, std::vecto
 
 // Sequences first_b ... first_b + B - 1 of a batch.
 inline Batch part_of(const Batch& batch, Index first_b, Index B) {
-  const auto rows = [&](const std::vector<Token>& of_all) {
+  const auto rows = [&](const auto& of_all) {
     const Index of_sequence = static_cast<Index>(of_all.size()) / batch.B;
     const auto begin = of_all.begin() + first_b * of_sequence;
-    return std::vector<Token>(begin, begin + B * of_sequence);
+    return std::remove_cvref_t<decltype(of_all)>(begin, begin + B * of_sequence);
   };
   return {.B = B,
           .C = batch.C,
           .token_bc = rows(batch.token_bc),
           .mask_bc = rows(batch.mask_bc),
-          .target_r = rows(batch.target_r)};
+          .target_r = rows(batch.target_r),
+          .patch_bpi = rows(batch.patch_bpi)};
 }
 
-// The same in the memory of a device. The mask is the business of a pass.
+// The same in the memory of a device, for a network that computes with T. The mask is the business of a pass.
+template <class T>
 struct DeviceBatch {
   const Token* token_bc = nullptr;
   const Token* target_r = nullptr;
+  const T* patch_bpi = nullptr;
 };
 
 // What a network answered. A target is hit where its logit is the largest of its row, the first of several; a sequence

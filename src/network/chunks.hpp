@@ -17,11 +17,13 @@ class Chunks {
   Index sequences() const { return S_ ? whole_.B : 1; }
   Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
 
-  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it.
+  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it. Patches are
+  // not cut: a network that reads them tells classes apart, and is not built for chunks.
   Index first(Index b, Index j) const { return b * whole_.C + j * S_; }
-  DeviceBatch part(const DeviceBatch& batch, Index b, Index j) const {
+  template <class T>
+  DeviceBatch<T> part(const DeviceBatch<T>& batch, Index b, Index j) const {
     const Index begin = first(b, j);
-    return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr};
+    return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr, batch.patch_bpi};
   }
   Pass pass(Index b, Index j) const {
     if (!S_) return whole_;
@@ -42,13 +44,13 @@ class Chunks {
 
 // Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
 template <class Network, class Seen>
-void run_in_chunks(Network& network, const DeviceBatch& batch, double label_smoothing, const Pass& whole,
+void run_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& whole,
                    const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   for (Index b = 0; b < chunks.sequences(); ++b) {
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
       const Pass pass = chunks.pass(b, j);
-      const DeviceBatch part = chunks.part(batch, b, j);
+      const auto part = chunks.part(batch, b, j);
       network.forward(part, pass);
       seen(b, j, pass, network.loss(part, label_smoothing, pass, true));
     }
@@ -61,7 +63,7 @@ void run_in_chunks(Network& network, const DeviceBatch& batch, double label_smoo
 // it comes. seen: as above, before the logits are overwritten. whole.count is needed where there is more than one
 // chunk.
 template <class Network, class Seen>
-void differentiate(Network& network, const DeviceBatch& batch, double label_smoothing, const Pass& whole,
+void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& whole,
                    const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   const bool truncated = network.extent().truncated;
@@ -71,7 +73,7 @@ void differentiate(Network& network, const DeviceBatch& batch, double label_smoo
   const auto differentiate_chunk = [&](Index b, Index j, bool last) {
     Pass pass = chunks.pass(b, j);
     pass.last = last;
-    const DeviceBatch part = chunks.part(batch, b, j);
+    const auto part = chunks.part(batch, b, j);
     network.forward(part, pass);
     seen(b, j, pass, network.loss(part, label_smoothing, pass));
     const bool goes_on = truncated && j + 1 < J;

@@ -2,16 +2,19 @@
 
 #include "blocks/block.hpp"
 #include "blocks/parts/norm.hpp"
+#include "blocks/parts/patches.hpp"
 #include "blocks/parts/sinusoids.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
+#include "network/batch.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
-// What enters the first block, made of tokens:
+// What enters the first block, made of tokens, or of patches that stand where there is no token:
 //
-//   x_bcd = dropout(norm(token_vd[t] + position_cd))
+//   x_bcd = dropout(norm(token_vd[t] + position_cd)),          t a token, or that of cls
+//   x_bcd = dropout(norm(linear(patch_bpi) + position_cd)),    t = -1
 //
 // The norm is optional, and positions may be computed, or be the business of the blocks.
 template <class Device, class T>
@@ -22,7 +25,10 @@ class Entry {
         token_rows_(config.token_rows()),
         dropout_(dropout),
         has_norm_(config.embedding_norm),
-        token_(layout.weight("embedding.token_vd", {config.vocabulary, D_}, Init::normal, Kind::decayed)),
+        token_(config.vocabulary > 0
+                   ? layout.weight("embedding.token_vd", {config.vocabulary, D_}, Init::normal, Kind::decayed)
+                   : Weight<T>{}),
+        patches_(layout, config),
         cls_(config.has_cls() ? layout.weight("embedding.cls_d", {D_}, Init::normal, Kind::decayed) : Weight<T>{}),
         position_(config.has_position_table()
                       ? layout.weight("embedding.position_cd", {config.context, D_}, Init::normal, Kind::undecayed)
@@ -34,34 +40,39 @@ class Entry {
   // The table of tokens.
   const Weight<T>& token() const { return token_; }
 
-  // Tokens are in device memory.
-  void forward(Device& device, T* x_bcd, const Token* tokens_bc, const Pass& pass) {
+  void forward(Device& device, T* x_bcd, const DeviceBatch<T>& batch, const Pass& pass) {
     T* embedded_bcd = has_norm_ ? embedded_bcd_ : x_bcd;
     const bool computed = sinusoids_.present();
     const T* position_cd = computed ? sinusoids_.rows_cd(device, pass) : position_.value;
-    embedding_forward<Device, T>(device, embedded_bcd, tokens_bc, token_.value, position_cd, pass.B, pass.C, D_,
+    embedding_forward<Device, T>(device, embedded_bcd, batch.token_bc, table().value, position_cd, pass.B, pass.C, D_,
                                  computed ? 0 : pass.first_c);
+    if (patches_.present()) patches_.add(device, embedded_bcd, batch.patch_bpi, pass);
     const T* normed_bcd = norm_.forward(device, x_bcd, embedded_bcd, pass.BC());
     dropout_forward<Device, T>(device, x_bcd, normed_bcd, nullptr, dropout(pass), pass.BC() * D_);
   }
 
   // d_x_bcd: the gradient of what forward made, overwritten. Adds to the weights' gradients.
-  void backward(Device& device, T* d_x_bcd, const Token* tokens_bc, const Pass& pass) {
+  void backward(Device& device, T* d_x_bcd, const DeviceBatch<T>& batch, const Pass& pass) {
     dropout_backward<Device, T>(device, d_x_bcd, d_x_bcd, dropout(pass), pass.BC() * D_);
     if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, embedded_bcd_, pass.BC());
     Accum<T>* d_position_cd = position_.gradient;
     if (d_position_cd) d_position_cd += pass.first_c * D_;
-    embedding_backward<Device, T>(device, token_.gradient, d_position_cd, d_x_bcd, tokens_bc, pass.B, pass.C, D_,
+    if (patches_.present()) patches_.backward(device, d_x_bcd, batch.patch_bpi, pass);
+    embedding_backward<Device, T>(device, table().gradient, d_position_cd, d_x_bcd, batch.token_bc, pass.B, pass.C, D_,
                                   token_rows_);
   }
 
  private:
+  // The rows of tokens, behind which lies that of cls: with patches it is the only one.
+  const Weight<T>& table() const { return token_.value ? token_ : cls_; }
   Dropout dropout(const Pass& pass) const { return dropout_of(pass, dropout_, sites::embedding_dropout, D_); }
 
   Index D_, token_rows_;
   double dropout_;
   bool has_norm_;
-  Weight<T> token_, cls_, position_;  // cls lies behind the table of tokens and is its last row
+  Weight<T> token_;
+  Patches<Device, T> patches_;
+  Weight<T> cls_, position_;
   Sinusoids<Device, T> sinusoids_;
   Norm<Device, T> norm_;
   T* embedded_bcd_;  // saved for the norm; without one the stream itself

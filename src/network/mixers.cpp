@@ -77,6 +77,8 @@ std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, c
 
 std::string fault_of_chunks(const ModelConfig& model) {
   if (!model.causal) return "--chunk: expected a network that is causal";
+  if (model.classes)
+    return "--chunk: expected a network that tells what comes next, found one that tells classes apart";
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
 }
 

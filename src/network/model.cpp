@@ -34,6 +34,8 @@ class ModelOn : public Model {
         token_bc_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
         mask_bc_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
         target_r_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
+        config_(config),
+        patch_bpi_(device_->memory(), bytes_of<T>(extent.shards * extent.B * numbers_of_patches(extent.C))),
         state_(device_->memory(), sizeof(StepState)),
         count_(device_->memory(), sizeof(Index)),
         losses_(device_->memory(), static_cast<std::size_t>(extent.shards * pieces(extent.B)) * sizeof(Accum<T>)),
@@ -75,7 +77,8 @@ class ModelOn : public Model {
         Pass pass = whole;
         pass.first_b = first_b + shard * pass.B;
         if (pass.mask_bc) pass.mask_bc += shard * pass.BC();
-        const DeviceBatch part{tokens() + shard * pass.BC(), targets() + shard * rows};
+        const DeviceBatch<T> part{tokens() + shard * pass.BC(), targets() + shard * rows,
+                                  patches() + shard * pass.B * numbers_of_patches(pass.C)};
         Accum<T>* shard_losses = losses() + shard * pieces(pass.B);
         network_.weights().begin_shard(shard);
         differentiate(network_, part, training.label_smoothing, pass,
@@ -130,7 +133,7 @@ class ModelOn : public Model {
 
   std::vector<float> last_logits(const Batch& batch) override {
     const Pass pass = send(batch, one_process(), nullptr);
-    network_.forward({tokens(), targets()}, pass);
+    network_.forward(all(), pass);
     const Index V = network_.logit_columns(), of_sequence = network_.logit_rows(pass) / pass.B;
     std::vector<T> logits_bv(static_cast<std::size_t>(pass.B * V));
     for (Index b = 0; b < pass.B; ++b) {
@@ -146,7 +149,7 @@ class ModelOn : public Model {
 
   void look(const Batch& batch, const Look& look) override {
     const Pass pass = send(batch, one_process(), nullptr);
-    network_.forward({tokens(), targets()}, pass);
+    network_.forward(all(), pass);
     network_.look(look, pass);
   }
 
@@ -179,6 +182,10 @@ class ModelOn : public Model {
 
   Token* tokens() const { return token_bc_.template as<Token>(); }
   Token* targets() const { return target_r_.template as<Token>(); }
+  T* patches() const { return patch_bpi_.template as<T>(); }
+  // In a sequence of C positions.
+  Index numbers_of_patches(Index C) const { return config_.patches(C) * config_.patch_inputs; }
+  DeviceBatch<T> all() const { return {tokens(), targets(), patches()}; }
   Accum<T>* losses() const { return losses_.template as<Accum<T>>(); }
 
   // Targets of a sequence: one a position, of a classifier one.
@@ -196,6 +203,16 @@ class ModelOn : public Model {
     const Index B = batch.B / processes.size(), first_b = processes.rank() * B, R = targets_of_sequence(batch);
     device_->copy_from_host_later(tokens(), batch.token_bc.data() + first_b * batch.C, B * batch.C);
     device_->copy_from_host_later(targets(), batch.target_r.data() + first_b * R, B * R);
+    if (const Index count = B * numbers_of_patches(batch.C); count > 0) {
+      const float* numbers = batch.patch_bpi.data() + processes.rank() * count;
+      if constexpr (std::is_same_v<T, float>) {
+        device_->copy_from_host_later(patches(), numbers, count);
+      } else {
+        sent_bpi_.clear();
+        for (Index i = 0; i < count; ++i) sent_bpi_.push_back(static_cast<T>(numbers[i]));
+        device_->copy_from_host_later(patches(), sent_bpi_.data(), count);
+      }
+    }
     Pass pass{.B = B, .C = batch.C, .state = state};
     if (!batch.mask_bc.empty()) {
       Token* const mask_bc = mask_bc_.template as<Token>();
@@ -207,7 +224,7 @@ class ModelOn : public Model {
   // Without dropout or smoothing, chunk by chunk where the model was built for that.
   template <class Seen>
   void compute_losses(const Batch& batch, const Seen& seen) {
-    run_in_chunks(network_, {tokens(), targets()}, 0, send(batch, one_process(), nullptr), seen);
+    run_in_chunks(network_, all(), 0, send(batch, one_process(), nullptr), seen);
   }
   // Parts of B sequences that have a loss of their own: chunks, or all of it.
   Index pieces(Index B) const { return extent_.chunk ? B * extent_.chunks() : 1; }
@@ -251,7 +268,11 @@ class ModelOn : public Model {
   Processes& processes_;
   NetworkExtent extent_;
   Network<Device, T> network_;
-  DeviceMemory token_bc_, mask_bc_, target_r_, state_, count_, losses_;
+  DeviceMemory token_bc_, mask_bc_, target_r_;
+  ModelConfig config_;
+  DeviceMemory patch_bpi_;
+  std::vector<T> sent_bpi_;  // of the last batch, in the numbers of the network
+  DeviceMemory state_, count_, losses_;
   std::vector<float> logits_v_;      // of the last step
   typename Device::Recording step_;  // gone before what it works with
 };

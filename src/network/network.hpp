@@ -19,7 +19,7 @@
 
 namespace abh {
 
-// From token ids to logits and back:
+// From token ids, or patches, to logits and back:
 //
 //   x_bcd  = entry(tokens)      embeddings                     (entry.hpp)
 //   x_bcd  = stack(x_bcd)       blocks, one after the other    (stack.hpp)
@@ -30,6 +30,8 @@ namespace abh {
 template <class Device, class T>
 class Network {
  public:
+  using Given = DeviceBatch<T>;
+
   Network(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0,
           Processes& processes = one_process())
       : device_(device),
@@ -77,13 +79,13 @@ class Network {
   }
 
   // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs.
-  void forward(const DeviceBatch& batch, const Pass& pass) {
+  void forward(const Given& batch, const Pass& pass) {
     run_blocks(batch, pass);
     parts_.head->forward(device_, parts_.loss.logits_rv(), parts_.stack.out_bcd(), pass);
   }
   // The same without logits.
-  void run_blocks(const DeviceBatch& batch, const Pass& pass) {
-    parts_.entry.forward(device_, parts_.stack.in_bcd(), batch.token_bc, pass);
+  void run_blocks(const Given& batch, const Pass& pass) {
+    parts_.entry.forward(device_, parts_.stack.in_bcd(), batch, pass);
     parts_.stack.forward(device_, pass);
   }
 
@@ -96,13 +98,13 @@ class Network {
   void look(const Look& look, const Pass& pass) const { parts_.stack.look(device_, look, pass); }
 
   // After forward. finds_best: with what is most likely, row by row.
-  auto loss(const DeviceBatch& batch, double label_smoothing, const Pass& pass, bool finds_best = false) {
+  auto loss(const Given& batch, double label_smoothing, const Pass& pass, bool finds_best = false) {
     return parts_.loss.forward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), finds_best);
   }
 
   // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
   // logits. Tells the weights what is finished, where no pass follows.
-  void backward(const DeviceBatch& batch, double label_smoothing, const Pass& pass) {
+  void backward(const Given& batch, double label_smoothing, const Pass& pass) {
     const Index decayed = weights_.decayed_count();
     T* d_logits = parts_.loss.logits_rv();
     parts_.loss.backward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), pass.count);
@@ -110,7 +112,7 @@ class Network {
     T* d_x_bcd = scratch.template take<T>(pass.BC() * channels_);
     parts_.head->backward(device_, d_x_bcd, d_logits, parts_.stack.out_bcd(), pass);
     const Index rest = parts_.stack.backward(device_, d_x_bcd, pass, weights_, decayed);
-    parts_.entry.backward(device_, d_x_bcd, batch.token_bc, pass);
+    parts_.entry.backward(device_, d_x_bcd, batch, pass);
     if (!pass.last) return;
     weights_.finished(0, rest);
     weights_.finished(decayed, weights_.count());
@@ -121,7 +123,7 @@ class Network {
   // with a cache and for learned positions.
   void start() { parts_.stack.start(device_); }
   const T* step(const Token* token, Index position) {
-    parts_.entry.forward(device_, parts_.stack.in_bcd(), token, step_at(position));
+    parts_.entry.forward(device_, parts_.stack.in_bcd(), {token}, step_at(position));
     parts_.stack.step(device_, position);
     return logits_of(parts_.stack.out_bcd());
   }
@@ -170,12 +172,14 @@ class Network {
     Counting counter = device.counter();
     Network network(counter, config, extent);
     const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
+    const DeviceMemory memory_bpi(counter.memory(),
+                                  bytes_of<T>(extent.B * config.patches(extent.C) * config.patch_inputs));
     const Token* tokens_bc = memory_bc.as<Token>();
     StepState state;
     TrainingConfig training;
     training.optimizer = extent.muon ? "muon" : "adamw";
-    differentiate(network, {tokens_bc, tokens_bc}, 0, {.B = extent.B, .C = extent.C, .state = &state},
-                  [](Index, Index, const Pass&, const auto&) {});
+    differentiate(network, {tokens_bc, tokens_bc, memory_bpi.as<T>()}, 0,
+                  {.B = extent.B, .C = extent.C, .state = &state}, [](Index, Index, const Pass&, const auto&) {});
     network.optimizer().measure_gradient(training, &state);
     network.optimizer().update(training, &state);
     return counter.workspace.peak();

@@ -123,9 +123,17 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   metadata.try_emplace("positions", file.has(position) ? "learned" : "none");
   task.complete(metadata);
   require({"layers", "heads", "mixer", "context"});
-  const std::vector<Index>& token = matrix_shape(file, "embedding.token_vd");
-  metadata.try_emplace("vocabulary_size", to_text(token[0]));
-  metadata.try_emplace("channels", to_text(token[1]));
+  const std::string patch = "embedding.patch_di";
+  if (file.has(patch)) {
+    const std::vector<Index>& of_patch = matrix_shape(file, patch);
+    metadata.try_emplace("vocabulary_size", "0");
+    metadata.try_emplace("channels", to_text(of_patch[0]));
+    metadata.try_emplace("patch_inputs", to_text(of_patch[1]));
+  } else {
+    const std::vector<Index>& token = matrix_shape(file, "embedding.token_vd");
+    metadata.try_emplace("vocabulary_size", to_text(token[0]));
+    metadata.try_emplace("channels", to_text(token[1]));
+  }
   return metadata;
 }
 

@@ -151,6 +151,10 @@ std::vector<Index> ModelConfig::windows() const {
 void ModelConfig::check() const {
   visit_model(RangeCheck(), *this);
   RangeCheck()(WholeSetting{{"head_channels"}, 0, largest_channels / heads}, head_channels);
+  // Patches stand in the place of tokens, and nothing follows from them but a class.
+  RangeCheck()(WholeSetting{{"vocabulary_size"}, patch_inputs ? 0 : 1, patch_inputs ? 0 : largest_vocabulary},
+               vocabulary);
+  if (patch_inputs) RangeCheck()(WholeSetting{{"classes"}, 1, largest_vocabulary}, classes);
   if (conv_kernel) require_divides("--conv-groups", convolution_groups(), channels);
   if (interleaves_slopes() && !has_alibi()) {
     throw UsageError("--alibi-slopes: interleaved goes with --positions alibi, found --positions " + positions);

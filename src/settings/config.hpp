@@ -19,6 +19,7 @@ inline constexpr Index largest_steps = 1'000'000'000;
 inline constexpr Index largest_eval_tokens = Index{1} << 40;
 inline constexpr Index largest_vocabulary = Index{1} << 21;
 inline constexpr Index largest_conv_kernel = 1024;
+inline constexpr Index largest_patch_inputs = Index{1} << 18;
 inline constexpr Index largest_muon_rounds = 100;
 
 // What is the business of one mixer alone.
@@ -41,7 +42,7 @@ struct ModelConfig {
   Index hidden_channels = 0;       // F of the feed-forward net; 0: 4 * channels
   Index head_channels = 0;         // K of metric, quadratic and dot; 0: channels / heads, as in additive
   Index context = 64;              // rows of the position table, and the longest cache
-  Index vocabulary = 0;            // V, from the tokenizer
+  Index vocabulary = 0;            // V, from the tokenizer; 0: patches in the place of tokens
   std::string mixer = "additive";  // one name, or a comma list with one a layer
   std::string window = "0";        // of additive pooling: one number or one a layer; 0: global
   AdditiveSettings additive{};
@@ -58,6 +59,7 @@ struct ModelConfig {
   double logit_scale = 1;
   Index classes = 0;                     // O, of a classifier, as golden files have them; 0: a language model
   std::string class_pooling = "mean";    // mean | cls, what a classifier reads: all positions, or one in front of them
+  Index patch_inputs = 0;                // I, numbers of a patch, of a classifier that reads patches; 0: tokens
   std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
   std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two
 
@@ -69,6 +71,8 @@ struct ModelConfig {
   // vocabulary.
   bool has_cls() const { return classes > 0 && class_pooling == "cls"; }
   Index token_rows() const { return vocabulary + (has_cls() ? 1 : 0); }
+  // How many patches a sequence of C positions has.
+  Index patches(Index C) const { return patch_inputs > 0 ? C - (has_cls() ? 1 : 0) : 0; }
 
   // Whether positions have a table of learned vectors, which ends at the context.
   bool has_position_table() const { return positions == "learned"; }

@@ -37,7 +37,7 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(WholeSetting{{"heads", "heads", "N", "heads a layer; they divide the channels"}, 1, largest_channels}, m.heads);
   visit(WholeSetting{{"channels", "channels", "N", "embedding channels"}, 1, largest_channels}, m.channels);
   visit(WholeSetting{{"context", "context", "TOKENS", "length of a training sequence"}, 1, largest_context}, m.context);
-  visit(WholeSetting{{"vocabulary_size"}, 1, largest_vocabulary}, m.vocabulary);
+  visit(WholeSetting{{"vocabulary_size"}, 0, largest_vocabulary}, m.vocabulary);
   visit(WholeSetting{{"hidden_channels"}, 0, 4 * largest_channels}, m.hidden_channels);
   visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
   // Which mixers there are only their registry knows (network/mixers.hpp).
@@ -88,6 +88,7 @@ void visit_model(Visitor&& visit, Config& m) {
                        left_out},
                       {"mean", "cls"}},
         m.class_pooling);
+  visit(WholeSetting{{"patch_inputs", "", "", "", left_out}, 0, largest_patch_inputs}, m.patch_inputs);
 }
 
 template <class Visitor, class Config>

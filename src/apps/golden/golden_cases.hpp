@@ -64,6 +64,7 @@ class GoldenCases {
          {"label_smoothing", "chunk", "truncated"},
          true},
         {"classifier", &GoldenCases::classifier, {"label_smoothing", "pooling"}, true},
+        {"vision_transformer", &GoldenCases::vision_transformer, {"label_smoothing", "pooling", "patch"}, true},
     };
     const std::string& wanted = file_.setting("case");
     std::string known;
@@ -543,13 +544,23 @@ class GoldenCases {
   // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes, and a block that reads a
   // memory.
   void cross_attention();
-  ModelConfig network_config(bool classifier = false) const;
-  void read_head(ModelConfig& config) const;
+  // What a network reads: tokens, or so many patches of so many numbers.
+  struct Given {
+    bool classifier = false;
+    std::string otherwise = "mean";  // what a classifier reads where the metadata do not say
+    Index patches = 0, patch_inputs = 0;
+  };
+  ModelConfig network_config() const { return network_config(Given{}); }
+  ModelConfig network_config(const Given& given) const;
+  void read_head(ModelConfig& config, const std::string& otherwise) const;
   std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const;
   void language_model() { language_model(0, false); }
   void chunked_language_model();
   void language_model(Index chunk, bool truncated);
   void classifier();
+  void vision_transformer();
+  void classify(const ModelConfig& config, Index B, Index C, const std::vector<Token>& tokens,
+                const std::vector<Token>& mask, const std::vector<double>& patches);
 
   Device& device_;
   GoldenFile& file_;

@@ -43,12 +43,20 @@ void GoldenCases<Device, T>::cross_attention() {
 
 // Everything about the network that the shapes and names of its weights say.
 template <class Device, class T>
-ModelConfig GoldenCases<Device, T>::network_config(bool classifier) const {
+ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
   for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
   ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
-  const Shape token = file_.shape("weight.embedding.token_vd", 2);
-  config.vocabulary = token[0];
-  config.channels = token[1];
+  const bool reads_patches = given.patches > 0;
+  const std::string input = reads_patches ? "input.image_bgyx" : "input.tokens_bc";
+  if (reads_patches) {
+    config.vocabulary = 0;
+    config.patch_inputs = given.patch_inputs;
+    config.channels = file_.shape("weight.embedding.patch_di", 2)[0];
+  } else {
+    const Shape token = file_.shape("weight.embedding.token_vd", 2);
+    config.vocabulary = token[0];
+    config.channels = token[1];
+  }
   const std::string position = "weight.embedding.position_cd";
   const bool has_table = file_.has(position);
   if (!file_.has_setting("positions")) config.positions = has_table ? "learned" : "none";
@@ -56,11 +64,11 @@ ModelConfig GoldenCases<Device, T>::network_config(bool classifier) const {
     file_.fail("metadata positions is " + config.positions + ": expected " +
                (has_table ? "learned, with " : "another, without ") + position);
   }
-  if (classifier) read_head(config);
-  const Index C = file_.shape("input.tokens_bc", 2)[1] + (config.has_cls() ? 1 : 0);
+  if (given.classifier) read_head(config, given.otherwise);
+  const Index C = (reads_patches ? given.patches : file_.shape(input, 2)[1]) + (config.has_cls() ? 1 : 0);
   config.context = has_table ? file_.shape(position, 2)[0] : C;
   if (C > config.context) {
-    file_.fail("input.tokens_bc has " + std::to_string(C) + " positions, expected at most the " +
+    file_.fail(input + " has " + std::to_string(C) + " positions, expected at most the " +
                std::to_string(config.context) + " of embedding.position_cd");
   }
   config.hidden_channels = file_.shape("weight.blocks.0.ffn.up_fd", 2)[0];
@@ -84,9 +92,9 @@ ModelConfig GoldenCases<Device, T>::network_config(bool classifier) const {
 }
 
 template <class Device, class T>
-void GoldenCases<Device, T>::read_head(ModelConfig& config) const {
+void GoldenCases<Device, T>::read_head(ModelConfig& config, const std::string& otherwise) const {
   config.classes = file_.shape("weight.classifier.weight_od", 2)[0];
-  if (file_.has_setting("pooling")) config.class_pooling = file_.setting("pooling");
+  config.class_pooling = file_.has_setting("pooling") ? file_.setting("pooling") : otherwise;
   if (config.class_pooling != "mean" && config.class_pooling != "cls") {
     file_.fail("metadata pooling: expected mean or cls, found \"" + config.class_pooling + "\"");
   }
@@ -154,28 +162,68 @@ void GoldenCases<Device, T>::language_model(Index chunk, bool truncated) {
 // One row of logits a sequence. With cls pooling every sequence begins with a token behind the vocabulary.
 template <class Device, class T>
 void GoldenCases<Device, T>::classifier() {
-  const ModelConfig config = network_config(true);
-  const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+  const ModelConfig config = network_config({.classifier = true});
   const Shape tokens = file_.shape("input.tokens_bc", 2);
-  const Index B = tokens[0], first = config.has_cls() ? 1 : 0, C = tokens[1] + first, O = config.classes;
-  Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
-  read_weights(network.weights().values(), network.parameters());
+  const Index B = tokens[0], first = config.has_cls() ? 1 : 0;
   const auto with_first = [&](std::vector<Token> rows, Token token) {
     for (Index b = B; first && b-- > 0;) rows.insert(rows.begin() + b * tokens[1], token);
     return rows;
   };
   const Token last = last_token(config.vocabulary);
-  Array<Token> tokens_bc(device_, with_first(file_.tokens("input.tokens_bc", tokens, 0, last, 0), last + 1));
   std::vector<Token> mask;
   if (file_.has("input.mask_bc")) mask = with_first(file_.tokens("input.mask_bc", tokens, 0, 1, 0), 1);
-  Array<Token> mask_bc(device_, mask);
+  classify(config, B, tokens[1] + first, with_first(file_.tokens("input.tokens_bc", tokens, 0, last, 0), last + 1),
+           mask, {});
+}
+
+// An image is cut into patches, row by row, of which each is laid out channel by channel and row by row.
+template <class Device, class T>
+void GoldenCases<Device, T>::vision_transformer() {
+  file_.setting("patch");
+  const Index P = file_.integer_setting("patch", 1, 1, largest_context);
+  const Shape image = file_.shape("input.image_bgyx", 4);
+  const Index B = image[0], G = image[1], Y = image[2], X = image[3];
+  if (Y % P != 0 || X % P != 0) {
+    file_.fail("metadata patch: " + std::to_string(P) + " does not divide the " + std::to_string(Y) + " rows and " +
+               std::to_string(X) + " columns of input.image_bgyx");
+  }
+  const ModelConfig config =
+      network_config({.classifier = true, .otherwise = "cls", .patches = Y / P * (X / P), .patch_inputs = G * P * P});
+  const std::vector<double> pixels = file_.reals("input.image_bgyx", image);
+  std::vector<double> patches;
+  std::vector<Token> tokens;
+  for (Index b = 0; b < B; ++b) {
+    if (config.has_cls()) tokens.push_back(0);
+    tokens.insert(tokens.end(), static_cast<std::size_t>(Y / P * (X / P)), -1);
+    for (Index y = 0; y < Y; y += P) {
+      for (Index x = 0; x < X; x += P) {
+        for (Index i = 0; i < G * P * P; ++i) {
+          const Index g = i / (P * P), row = y + i / P % P, column = x + i % P;
+          patches.push_back(pixels[static_cast<std::size_t>(((b * G + g) * Y + row) * X + column)]);
+        }
+      }
+    }
+  }
+  classify(config, B, static_cast<Index>(tokens.size()) / B, tokens, {}, patches);
+}
+
+// What a classifier makes of B sequences of C positions, forward, and backward where the file has labels.
+template <class Device, class T>
+void GoldenCases<Device, T>::classify(const ModelConfig& config, Index B, Index C, const std::vector<Token>& tokens,
+                                      const std::vector<Token>& mask, const std::vector<double>& patches) {
+  const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
+  const Index O = config.classes;
+  Network<Device, T> network(device_, config, {.B = B, .C = C, .training = true});
+  read_weights(network.weights().values(), network.parameters());
+  const Array<Token> tokens_bc(device_, tokens), mask_bc(device_, mask);
+  const Array<T> patch_bpi(device_, rounded(patches));
   const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
-  network.forward({tokens_bc.data()}, pass);
+  network.forward({tokens_bc.data(), nullptr, patch_bpi.data()}, pass);
   give("output.logits_bo", {B, O}, network.logits_bcv());
   give_activations([&](const Look& look) { network.look(look, pass); });
   if (!goes_back("input.labels_b") && !file_.has("output.loss")) return;
-  Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
-  const DeviceBatch batch{tokens_bc.data(), labels_b.data()};
+  const Array<Token> labels_b(device_, file_.tokens("input.labels_b", {B}, 0, last_token(O), ignored_target));
+  const DeviceBatch<T> batch{tokens_bc.data(), labels_b.data(), patch_bpi.data()};
   give("output.loss", {}, network.loss(batch, smoothing, pass).mean);
   network.backward(batch, smoothing, pass);
   give_gradients(network.weights().gradients(), network.parameters());
