@@ -8,8 +8,8 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all story train train_long train_many train_gpu sort reviews generate evaluate golden bench regress test \
-  gradcheck site check-all help clean configure
+.PHONY: all story train train_long train_many train_gpu sort reviews digits generate evaluate golden bench regress \
+  test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -36,6 +36,12 @@ reviews: configure ## learn to judge reviews that are made up (ARGS="--labels to
 	@$(BUILD)/train --task reviews $(ARGS)
 	$(call sample,runs/reviews)
 	$(if $(ARGS),,@printf '\nIts losses: runs/reviews/loss.svg\n')
+
+digits: configure ## learn to tell drawn digits apart (ARGS="--class-pooling cls"), into runs/digits
+	$(call build,train)
+	@$(START) $(BUILD)/train --task digits $(ARGS)
+	$(call sample,runs/digits)
+	$(if $(ARGS),,@printf '\nIts losses: runs/digits/loss.svg\n')
 
 train_long: ## a larger network and Muon, for up to half an hour, into runs/shakespeare
 	@$(MAKE) --no-print-directory train ARGS='--preset shakespeare $(ARGS)'

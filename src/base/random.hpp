@@ -19,6 +19,7 @@ inline constexpr std::uint32_t embedding_dropout = 3;
 // Of the examples of a task: key 0, the example in the place of the step.
 inline constexpr std::uint32_t sort = 4;
 inline constexpr std::uint32_t reviews = 5;
+inline constexpr std::uint32_t digits = 7;
 inline constexpr std::uint32_t regression = 9;
 
 enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3 };
