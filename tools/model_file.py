@@ -151,14 +151,14 @@ SETTINGS = {
     "logit_scale": (Real(), "1"),
     "positions": (OneOf(*POSITIONS), "seen"),
     "alibi_slopes": (OneOf("formula", "interleaved"), "formula"),
-    "task": (OneOf("text", "sort", "reviews"), "text"),
+    "task": (OneOf("text", "sort", "reviews", "digits"), "text"),
 }
 
 # Of files (src/files/safetensors.hpp): which keys their writer knew.
 VERSION = 3
 
 # What else the metadata of a model says, nothing of its function.
-OF_MODELS = ("format", "tokenizer", "vocabulary", "length", "digits", "labels", "label_names", "words",
+OF_MODELS = ("format", "tokenizer", "vocabulary", "length", "digits", "labels", "label_names", "words", "patch",
              "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
 
 
