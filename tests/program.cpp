@@ -156,6 +156,22 @@ Outcome require_success(const Outcome& outcome) {
   return outcome;
 }
 
+void check_interrupted_run(const Arguments& flags, const std::string& stop_at, const TestFolder& folder) {
+  const std::string whole = folder / "uninterrupted", stopped = folder / "interrupted";
+  for (const std::string shards : {"1", "2"}) {
+    CAPTURE(shards);
+    const Arguments all = flags + Arguments{"--log-every", "1", "--shards", shards, "--overwrite", "--out"};
+    require_success(run_program_of_build("train", all + Arguments{whole, "--threads", "1"}));
+    const Outcome outcome = run_program_of_build("train", all + Arguments{stopped, "--threads", "2"},
+                                                 {.signal = SIGTERM, .signal_at = stop_at});
+    CHECK((outcome.status == 143 || outcome.status == 0));
+    require_success(run_program_of_build("train", {"--resume", stopped, "--threads", "2"}));
+    for (const char* file : {"/model.safetensors", "/resume.safetensors"}) {
+      CHECK((read_bytes(stopped + file) == read_bytes(whole + file)));
+    }
+  }
+}
+
 std::string some_text(std::size_t size) {
   const char* words[] = {"the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "hat", "near", "oak"};
   std::string text;

@@ -59,6 +59,10 @@ void require_refusal(const Outcome& outcome, int status, const std::vector<std::
 // Gives back the outcome of a program that did what it was asked to.
 Outcome require_success(const Outcome& outcome);
 
+// That `train` with these flags, which say how long, gives the same files in two threads as in one, stopped where it
+// has printed `stop_at` and resumed, in one shard and in two.
+void check_interrupted_run(const Arguments& flags, const std::string& stop_at, const TestFolder& folder);
+
 // A text with a little to learn in it: words of a small language, lines, 20 characters or so.
 std::string some_text(std::size_t size);
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/crc32.hpp"
 #include "base/utf8.hpp"
 #include "catch.hpp"
 #include "error_of.hpp"

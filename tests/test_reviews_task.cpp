@@ -25,8 +25,8 @@ std::string text_of(const DrawnReview& review) {
   return text;
 }
 
-Outcome train_reviews(const Arguments& arguments, const RunOptions& options = {}) {
-  return run_program_of_build("train", Arguments{"--task", "reviews"} + arguments, options);
+Outcome train_reviews(const Arguments& arguments) {
+  return run_program_of_build("train", Arguments{"--task", "reviews"} + arguments);
 }
 
 const std::string films =
@@ -151,7 +151,7 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
 
 TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[reviews][programs]") {
   const TestFolder folder;
-  const std::string whole = folder / "whole", half = folder / "half", csv = folder / "films.csv";
+  const std::string whole = folder / "whole", csv = folder / "films.csv";
   const Arguments small = words("--channels 16 --heads 2 --batch 8 --steps 40 --eval-every 20 --eval-tokens 2000");
   const std::string final =
       last_line(require_success(train_reviews(small + Arguments{"--labels", "tone", "--out", whole})).out);
@@ -161,19 +161,7 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
   CHECK(model.task.at("labels") == "tone");
   CHECK_FALSE(model.config.causal);
 
-  // The same bits in two threads as in one, stopped and resumed, in shards as well.
-  for (const std::string shards : {"1", "2"}) {
-    const Arguments flags =
-        small + Arguments{"--labels", "tone", "--log-every", "1", "--shards", shards, "--overwrite"};
-    require_success(train_reviews(flags + Arguments{"--threads", "1", "--out", folder / "one"}));
-    const Outcome stopped =
-        train_reviews(flags + Arguments{"--threads", "2", "--out", half}, {.signal = SIGTERM, .signal_at = "step 20/"});
-    CHECK((stopped.status == 143 || stopped.status == 0));
-    require_success(run_program_of_build("train", {"--resume", half, "--threads", "2"}));
-    for (const char* file : {"/model.safetensors", "/resume.safetensors"}) {
-      CHECK((read_bytes(half + file) == read_bytes(folder / "one" + file)));
-    }
-  }
+  check_interrupted_run(small + words("--task reviews --labels tone"), "step 20/", folder);
 
   const Outcome evaluated = require_success(run_program_of_build("evaluate", {"--checkpoint", whole, "--errors", "2"}));
   CHECK(last_line(evaluated.out).starts_with("evaluate: reviews, 2000 examples, "));
@@ -191,6 +179,12 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
             .starts_with("evaluate: reviews, 1 examples, "));
   require_refusal(run_program_of_build("evaluate", {"--checkpoint", of_file}), 1, {"expected --data FILE"});
   require_success(run_program_of_build("train", {"--resume", of_file, "--steps", "14"}));
+  // Other texts of the same words and labels, and then another label.
+  std::string turned = films;
+  turned.replace(turned.find("bad,two lines"), 13, "bad,lines two");
+  write_bytes(csv, turned);
+  require_refusal(run_program_of_build("train", {"--resume", of_file, "--steps", "16"}), 1,
+                  {"resume.safetensors", "expected the data that the run was trained on"});
   write_bytes(csv, films + "x,y\n");
   require_refusal(run_program_of_build("train", {"--resume", of_file, "--steps", "16"}), 1, {"films.csv"});
 

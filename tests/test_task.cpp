@@ -14,7 +14,6 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/silence.hpp"
-#include "tests/tasks.hpp"
 
 namespace abh {
 namespace {

@@ -1,9 +1,9 @@
 #include <string>
 
+#include "base/crc32.hpp"
 #include "base/text.hpp"
 #include "tasks/text/text_task.hpp"
 #include "tests/catch.hpp"
-#include "tests/tasks.hpp"
 
 namespace abh {
 namespace {

@@ -1,6 +1,7 @@
 #include "base/crc32.hpp"
 
 #include <array>
+#include <cstdio>
 
 namespace abh {
 namespace {
@@ -45,6 +46,16 @@ std::uint32_t crc32(const void* data, std::size_t size, std::uint32_t start) {
   }
   for (; size > 0; --size, ++bytes) crc = (crc >> 8) ^ tables[0][(crc ^ *bytes) & 0xFFU];
   return ~crc;
+}
+
+std::string crc32_text(std::string_view bytes) {
+  char text[16];
+  std::snprintf(text, sizeof text, "crc32 %08X", static_cast<unsigned>(crc32(bytes.data(), bytes.size())));
+  return text;
+}
+
+std::string fingerprint(std::string_view bytes) {
+  return std::to_string(bytes.size()) + " bytes, " + crc32_text(bytes);
 }
 
 }  // namespace abh

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace abh {
 
@@ -10,5 +12,9 @@ namespace abh {
 // `start` is the CRC of what came before, 0 for a beginning: crc32(b, nb, crc32(a, na)) is the CRC of a followed by b.
 // `data` may be null when `size` is 0. Eight bytes a step through eight tables of 1 KiB each: about 1 GB/s and up.
 std::uint32_t crc32(const void* data, std::size_t size, std::uint32_t start = 0);
+
+// What a run stores to know data again: "1115394 bytes, crc32 0DD1A4C2", and its end alone.
+std::string fingerprint(std::string_view bytes);
+std::string crc32_text(std::string_view bytes);
 
 }  // namespace abh

@@ -87,6 +87,7 @@ void write_file_atomically(const std::string& path,
     if (!file) file.emplace(path);
     file->write(data, size);
   });
+  if (!file) file.emplace(path);
   file->commit();
 }
 

@@ -37,8 +37,8 @@ class AtomicFile {
   bool renamed_ = false;
 };
 
-// AtomicFile for content that comes in pieces: bytes(write) calls write(data, size) for each. The file is opened with
-// the first.
+// AtomicFile for content that comes in pieces: bytes(write) calls write(data, size) for each. The file is opened
+// with the first of them, or in the end.
 void write_file_atomically(const std::string& path,
                            const std::function<void(const std::function<void(const void*, std::size_t)>&)>& bytes);
 

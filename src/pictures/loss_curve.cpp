@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "base/types.hpp"
+#include "pictures/chart_style.hpp"
 #include "pictures/xml_text.hpp"
 
 namespace abh {
@@ -79,32 +80,20 @@ std::vector<LossPoint> thinned(const std::vector<LossPoint>& points, std::size_t
   return kept;
 }
 
-// Ink on paper for light, the reverse for dark. The colours of the two lines differ in brightness as well as in hue.
-constexpr std::string_view svg_style = R"(<style>
-text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#59636e}
-.paper{fill:#ffffff}
-.title{font-size:15px;font-weight:600;fill:#1f2328}
-.name{fill:#1f2328}
-.grid{stroke:#e4e8ec;stroke-width:1}
-.axis{stroke:#9aa4af;stroke-width:1}
-.train{fill:none;stroke:#86b6ea;stroke-width:1.2;stroke-linejoin:round;stroke-linecap:round}
+// The colours of the two lines differ in brightness as well as in hue.
+constexpr std::string_view light_rules =
+    R"(.train{fill:none;stroke:#86b6ea;stroke-width:1.2;stroke-linejoin:round;stroke-linecap:round}
 .val{fill:none;stroke:#c2410c;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}
 .train-dot{fill:#86b6ea}
 .val-dot{fill:#c2410c}
 .best{fill:#ffffff;stroke:#c2410c;stroke-width:2.2}
-@media (prefers-color-scheme:dark){
-text{fill:#9aa4af}
-.paper{fill:#0f141a}
-.title,.name{fill:#eef2f6}
-.grid{stroke:#232a32}
-.axis{stroke:#57616c}
+)";
+constexpr std::string_view dark_rules = R"(.axis{stroke:#57616c}
 .train{stroke:#3f76b3}
 .val{stroke:#ffa05c}
 .train-dot{fill:#3f76b3}
 .val-dot{fill:#ffa05c}
 .best{fill:#0f141a;stroke:#ffa05c}
-}
-</style>
 )";
 
 }  // namespace
@@ -162,7 +151,7 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   svg += "<title id=\"loss-title\">" + name + "</title>\n";
   svg += "<desc id=\"loss-desc\">Loss in nats per " + unit + " over " + grouped(last_step) +
          " training steps; last values: " + train_label + "; " + val_label + ".</desc>\n";
-  svg += svg_style;
+  svg += chart_style(light_rules, dark_rules);
   svg += "<rect class=\"paper\" width=\"720\" height=\"420\" rx=\"8\"/>\n";
   svg += "<text class=\"title\" x=\"24\" y=\"32\">" + name + "</text>\n";
 

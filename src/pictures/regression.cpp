@@ -7,20 +7,14 @@
 
 #include "base/text.hpp"
 #include "base/types.hpp"
+#include "pictures/chart_style.hpp"
 #include "pictures/xml_text.hpp"
 
 namespace abh {
 namespace {
 
 // Curves differ in their dashes as well as in hue.
-constexpr std::string_view svg_style = R"(<style>
-text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#59636e}
-.paper{fill:#ffffff}
-.title{font-size:15px;font-weight:600;fill:#1f2328}
-.name{fill:#1f2328}
-.grid{stroke:#e4e8ec;stroke-width:1}
-.axis{stroke:#9aa4af;stroke-width:1}
-.point{fill:#9aa4af}
+constexpr std::string_view light_rules = R"(.point{fill:#9aa4af}
 .curve0,.curve1,.curve2,.curve3{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .curve0{stroke:#1f2328;stroke-dasharray:1 4}
 .curve1{stroke:#8250df;stroke-dasharray:10 5}
@@ -28,20 +22,14 @@ text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;fon
 .curve3{stroke:#c2410c}
 .weights{fill:#c2410c}
 .frame{fill:none;stroke:#9aa4af;stroke-width:1}
-@media (prefers-color-scheme:dark){
-text{fill:#9aa4af}
-.paper{fill:#0f141a}
-.title,.name{fill:#eef2f6}
-.grid{stroke:#232a32}
-.axis,.frame{stroke:#57616c}
+)";
+constexpr std::string_view dark_rules = R"(.axis,.frame{stroke:#57616c}
 .point{fill:#7d8793}
 .curve0{stroke:#eef2f6}
 .curve1{stroke:#b083f0}
 .curve2{stroke:#6cb0f5}
 .curve3{stroke:#ffa05c}
 .weights{fill:#ffa05c}
-}
-</style>
 )";
 
 constexpr int shades = 10;  // of a weight, besides none
@@ -92,7 +80,7 @@ std::string regression_svg(const RegressionPicture& picture) {
     svg += ".";
   }
   svg += "</desc>\n";
-  svg += svg_style;
+  svg += chart_style(light_rules, dark_rules);
   svg += "<rect class=\"paper\" width=\"720\" height=\"452\" rx=\"8\"/>\n";
   svg += "<text class=\"title\" x=\"24\" y=\"32\">" + name + "</text>\n";
 

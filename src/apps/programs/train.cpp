@@ -40,8 +40,10 @@ struct Arguments {
     }
   }
   // What is learned.
-  const TaskKind& kind() const { return *chosen().first; }
-  TaskTraining& training_task() const { return *chosen().second; }
+  TaskTraining& training_task() const {
+    const auto is_it = [&](const auto& each) { return each.first->name == task; };
+    return *std::find_if(tasks.begin(), tasks.end(), is_it)->second;
+  }
 
   std::string task;
   std::vector<std::pair<const TaskKind*, std::unique_ptr<TaskTraining>>> tasks;
@@ -54,12 +56,6 @@ struct Arguments {
   bool recompute = false;
   ModelConfig model;
   TrainingConfig training;
-
- private:
-  const std::pair<const TaskKind*, std::unique_ptr<TaskTraining>>& chosen() const {
-    const auto is_it = [&](const auto& each) { return each.first->name == task; };
-    return *std::find_if(tasks.begin(), tasks.end(), is_it);
-  }
 };
 
 // What may be other in a resumed run: its end, what it measures and writes on the way, where its text lies, and how the
@@ -334,6 +330,10 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   const std::string source = request.source;
   TaskTraining::Started started = a.training_task().start(std::move(request));
   const Task& task = *started.task;
+  if (goes_on && task.fingerprint() != run.resume->data_fingerprint) {
+    throw Error(source + ": expected the data that the run was trained on (" + run.resume->data_fingerprint +
+                "), found others (" + task.fingerprint() + ")");
+  }
   task.shape(a.model);
   check_model(a.model);
   check_training(a.model, a.training);

@@ -13,15 +13,10 @@ namespace abh {
 
 namespace {
 
-std::string fingerprint_of(const std::string& bytes) {
-  return to_text(static_cast<Index>(bytes.size())) + " bytes, crc32 " +
-         to_text(static_cast<Index>(crc32(bytes.data(), bytes.size())));
-}
-
 std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, Index context, bool has_cls,
                                           const ReviewWords* known) {
   const std::string bytes = read_text_file(path);
-  return std::make_unique<ReviewsTask>(labelled_texts(bytes, path), fingerprint_of(bytes), path,
+  return std::make_unique<ReviewsTask>(labelled_texts(bytes, path), fingerprint(bytes), path,
                                        context - (has_cls ? 1 : 0), has_cls, known);
 }
 

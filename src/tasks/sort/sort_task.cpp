@@ -1,7 +1,6 @@
 #include "tasks/sort/sort_task.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -130,9 +129,7 @@ std::string SortTask::fingerprint() const {
   for (std::size_t first = 0; first < evaluated_el_.size(); first += length) {
     text += array_text(std::span(evaluated_el_).subspan(first, length)) + "\n";
   }
-  char crc[16];
-  std::snprintf(crc, sizeof crc, "%08X", static_cast<unsigned>(crc32(text.data(), text.size())));
-  return to_text(validation_rows()) + " arrays, crc32 " + crc;
+  return to_text(validation_rows()) + " arrays, " + crc32_text(text);
 }
 
 std::string SortTask::summary() const {

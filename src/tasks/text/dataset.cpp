@@ -1,9 +1,7 @@
 #include "tasks/text/dataset.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
-#include "base/crc32.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 
@@ -22,12 +20,6 @@ std::string corpus_name(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
   const std::size_t dot = name.rfind('.');
   return dot == name.npos || dot == 0 || name == ".." ? name : name.substr(0, dot);
-}
-
-std::string fingerprint(std::string_view bytes) {
-  char crc[16];
-  std::snprintf(crc, sizeof crc, "%08X", static_cast<unsigned>(crc32(bytes.data(), bytes.size())));
-  return std::to_string(bytes.size()) + " bytes, crc32 " + crc;
 }
 
 Dataset::Dataset(const std::string& path, std::string_view text, const Tokenizer& tokenizer, Index context)

@@ -17,9 +17,6 @@ namespace abh {
 // What a text is called: its file's name without folder and extension.
 std::string corpus_name(const std::string& path);
 
-// What a run stores to know its data file again: "1115394 bytes, crc32 0DD1A4C2".
-std::string fingerprint(std::string_view bytes);
-
 // Lays tokens end to end as windows of C: each token but the first is one of the `targets` once. Fills rows first_row
 // .. first_row + B - 1, as (B, C); past the end tokens are 0 and targets ignored_target. copy(to, begin, count) gives
 // tokens.

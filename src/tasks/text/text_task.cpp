@@ -3,6 +3,7 @@
 #include <numbers>
 #include <utility>
 
+#include "base/crc32.hpp"
 #include "base/text.hpp"
 
 namespace abh {

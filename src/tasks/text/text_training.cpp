@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/crc32.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "files/atomic_file.hpp"
