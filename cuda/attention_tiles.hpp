@@ -549,6 +549,7 @@ __device__ __forceinline__ void add_bias(P& score, const HeadSight<general>& sig
 template <class T, int KP>
 __device__ __forceinline__ void lay_down(Tile<T, KP>& own, TilePart<T, KP>& sum, float factor) {
   using P = TilePart<T, KP>;
+  __syncwarp();  // all of its lanes have read it
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) own.row[P::row(r)][P::column(c)] = T(sum.at(r, c) * factor);
   }

@@ -44,8 +44,9 @@ constexpr cudaDataType_t type_of = std::is_same_v<T, bf16> ? CUDA_R_16BF : CUDA_
 // Largest power of two, at most 16, that divides an address: algorithms ask for that much, the width of their accesses.
 // No more, because arrays begin at any multiple of 64 bytes: one shape would have several plans, chosen by where its
 // arrays happen to lie.
+constexpr std::uint32_t widest_access = 16;
 std::uint32_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 16;
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | widest_access;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
@@ -121,7 +122,7 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (g.bias_n) {
-    // The address says how well the bias is aligned; every product sets its own.
+    // Every product sets its own address.
     set(&plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_n);
   }
@@ -151,8 +152,10 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
 
 template <class T, class Out>
 bool library_gemm(GpuDevice<Backend::cuda>& device, const Gemm<T, Out>& g) {
-  // The library scales before it adds the bias, and wants it in the type of the output.
-  const bool bias_fits = !g.bias_n || (g.scale == 1 && g.batches == 1 && std::is_same_v<T, Out>);
+  // The library scales before it adds the bias, and wants it in the type of the output. How well it is aligned cannot
+  // be said to those who choose an algorithm: they may read it 16 bytes at a time.
+  const bool bias_fits = !g.bias_n || (g.scale == 1 && g.batches == 1 && std::is_same_v<T, Out> &&
+                                       alignment_of(g.bias_n) == widest_access);
   const Matrix a =
       g.a_col == 1 ? Matrix{g.K, g.M, g.a_row, g.a_batch, false} : Matrix{g.M, g.K, g.a_col, g.a_batch, true};
   const Matrix b =
@@ -161,11 +164,10 @@ bool library_gemm(GpuDevice<Backend::cuda>& device, const Gemm<T, Out>& g) {
   if (!bias_fits || g.K == 0 || !a.fits() || !b.fits() || !out.fits()) return false;
 
   const Alignments aligned{alignment_of(g.a_mk), alignment_of(g.b_kn), alignment_of(g.out_mn)};
-  const Key key = {
-      type_of<T>,  type_of<Out>, g.M,       g.N,       g.K,         g.out_row,
-      g.a_row,     g.a_col,      g.b_row,   g.b_col,   g.batches,   g.out_batch,
-      g.a_batch,   g.b_batch,    aligned.a, aligned.b, aligned.out, g.bias_n ? Index{alignment_of(g.bias_n)} : 0,
-      g.accumulate};
+  const Key key = {type_of<T>,  type_of<Out>, g.M,       g.N,       g.K,         g.out_row,
+                   g.a_row,     g.a_col,      g.b_row,   g.b_col,   g.batches,   g.out_batch,
+                   g.a_batch,   g.b_batch,    aligned.a, aligned.b, aligned.out, g.bias_n != nullptr,
+                   g.accumulate};
   Library& the = library();
   const std::lock_guard lock(the.mutex);
   const auto [entry, is_new] = the.plans.try_emplace(key);

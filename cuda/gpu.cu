@@ -7,19 +7,33 @@ namespace abh {
 
 namespace {
 
-void* allocate(std::size_t bytes) {
-  void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, bytes);
+// `memory`, if the runtime gave it; else an error that says who refused.
+void* given(cudaError_t status, void* memory, const char* who, std::size_t bytes) {
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());  // else the next launch would report it again
-    throw Error("out of memory: the GPU refused " + std::to_string(bytes) + " bytes");
+    throw Error(std::string("out of memory: ") + who + " refused " + std::to_string(bytes) + " bytes");
   }
   require(status, "memory");
   return memory;
 }
 
+void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes);
+  return given(status, memory, "the GPU", bytes);
+}
+
 // Called by destructors: what went wrong in a kernel has been reported by then.
 void release(void* memory) { static_cast<void>(cudaFree(memory)); }
+
+#if defined(__CUDACC__)
+void* allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMallocHost(&memory, bytes);
+  return given(status, memory, "the host", bytes);
+}
+void release_pinned(void* memory) { static_cast<void>(cudaFreeHost(memory)); }
+#endif
 
 }  // namespace
 
@@ -30,14 +44,7 @@ MemorySource gpu_memory() {
 
 #if defined(__CUDACC__)
 
-MemorySource managed_memory() {
-  return {[](std::size_t bytes) {
-            void* memory = nullptr;
-            require(cudaMallocManaged(&memory, bytes), "managed memory");
-            return memory;
-          },
-          release};
-}
+MemorySource pinned_memory() { return {allocate_pinned, release_pinned}; }
 
 template <Backend backend>
 bool gpu_available() {

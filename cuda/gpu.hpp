@@ -26,8 +26,8 @@ bool gpu_available();
 template <Backend backend>
 MemorySource gpu_memory();
 
-// Memory that the host and a GPU share, page by page as it is touched: for tests.
-MemorySource managed_memory();
+// Memory of the host that stays in its place, so that a GPU reads and writes it over the bus: for tests.
+MemorySource pinned_memory();
 
 template <Backend backend>
 class GpuSums;  // cuda/gpu_sums.hpp

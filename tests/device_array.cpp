@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -32,6 +33,10 @@ std::map<void*, Pages> used;
 // Tests make arrays by the thousand: small ones stay mapped for the next of their size.
 std::multimap<std::size_t, Pages> unused;
 constexpr std::size_t kept_bytes = std::size_t{1} << 18;
+#if defined(ABH_CUDA)
+std::map<void*, std::size_t> used_pinned;
+std::multimap<std::size_t, void*> unused_pinned;
+#endif
 
 // What lies before an array, and behind it up to the last page, the emulator watches: kernels must not write there.
 constexpr std::size_t watched_before = 256;
@@ -78,6 +83,41 @@ void release_guarded(void* memory) {
   }
 }
 
+#if defined(ABH_CUDA)
+
+// Pinned memory takes a millisecond to get: it is taken in large pieces, out of which arrays of 2^n bytes come (a
+// larger one is a piece), and what is released waits for the next array of its size. Full of NaN.
+void* allocate_pinned(std::size_t bytes) {
+  constexpr std::size_t piece_bytes = std::size_t{1} << 24, fewest_bytes = 256;
+  static unsigned char* piece = nullptr;
+  static std::size_t left = 0;
+  const std::size_t rounded = bytes > piece_bytes ? bytes : std::bit_ceil(std::max(bytes, fewest_bytes));
+  void* memory;
+  if (const auto found = unused_pinned.find(rounded); found != unused_pinned.end()) {
+    memory = found->second;
+    unused_pinned.erase(found);
+  } else {
+    if (rounded > left) {
+      piece = static_cast<unsigned char*>(pinned_memory().allocate(std::max(rounded, piece_bytes)));
+      left = std::max(rounded, piece_bytes);
+    }
+    memory = piece;
+    piece += rounded;
+    left -= rounded;
+  }
+  std::memset(memory, 0xFF, bytes);
+  used_pinned[memory] = rounded;
+  return memory;
+}
+
+void release_pinned(void* memory) {
+  const auto found = used_pinned.find(memory);
+  unused_pinned.emplace(found->second, memory);
+  used_pinned.erase(found);
+}
+
+#endif
+
 Index arrays = 0, shifted_array = -1;
 std::size_t shift_of_array = 0;
 
@@ -86,7 +126,7 @@ std::size_t shift_of_array = 0;
 MemorySource test_memory() {
 #if defined(ABH_CUDA)
   static const bool gpu = gpu_available<Backend::cuda>();
-  if (gpu) return managed_memory();
+  if (gpu) return {allocate_pinned, release_pinned};
 #endif
 #if defined(__SANITIZE_ADDRESS__) && !defined(ABH_EMULATOR)
   return host_memory();  // the sanitizer sees more: every byte on both sides

@@ -329,7 +329,8 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
   check(plain, "plain, double", double{}, 1e-14);
   CpuDevice<Isa::baseline> cpu(1);
   check(cpu, "cpu, double", double{}, 1e-14);
-  for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
+  // A GPU's powers of two are right to two units in the last place.
+  for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 2e-6); });
 }
 
 TEST_CASE("attention: a step over scores of thousands", "[attention][gpu]") {

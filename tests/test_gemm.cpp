@@ -37,6 +37,11 @@ struct Stored {
   }
 };
 
+template <class T>
+const char* name_of() {
+  return std::is_same_v<T, bf16> ? "bf16" : "float";
+}
+
 template <class T, class Out, class Device>
 void check_product(Device& device, const Product& p, Layout layout) {
   const bool a_transposed = layout == Layout::tn, b_transposed = layout == Layout::nt;
@@ -70,6 +75,7 @@ void check_product(Device& device, const Product& p, Layout layout) {
   // Half an ulp of the output, and the rounding of the sum.
   const double rounding = std::is_same_v<Out, bf16> ? std::ldexp(1, -8) : 0;
   Index wrong = 0, touched = 0;
+  double worst = 0;  // error, as a share of what is allowed
   for (Index batch = 0; batch < p.batches; ++batch) {
     for (Index m = 0; m < p.M; ++m) {
       for (Index n = 0; n < p.N; ++n) {
@@ -83,11 +89,14 @@ void check_product(Device& device, const Product& p, Layout layout) {
         sum *= double(p.scale), size *= std::abs(double(p.scale));
         if (p.accumulate) sum += before.at(batch, m, n), size += std::abs(before.at(batch, m, n));
         const double bound = std::ldexp(double(p.K + 4), -23) * size + rounding * std::abs(sum);
-        wrong += !(std::abs(out.at(batch, m, n) - sum) <= bound);
+        const double error = std::abs(out.at(batch, m, n) - sum);
+        wrong += !(error <= bound);
+        if (bound > 0) worst = std::max(worst, error / bound);
       }
       for (Index n = p.N; n < out.stride; ++n) touched += !std::isnan(out.at(batch, m, n));
     }
   }
+  INFO(name_of<T>() << " to " << name_of<Out>() << ", worst error " << worst << " of what is allowed");
   CHECK(wrong == 0);
   CHECK(touched == 0);
 }

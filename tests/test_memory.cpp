@@ -279,7 +279,7 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
 #if !defined(__SANITIZE_ADDRESS__) || defined(ABH_EMULATOR)
 // Aligned, and begun at another place: in both cases no byte lies between the array and the page.
 TEST_CASE("memory: who reads past an array of the tests is stopped", "[memory]") {
-  if (has_real_gpu()) return;  // managed memory has no guards
+  if (has_real_gpu()) return;  // pinned memory has no guards
   for (const std::size_t shift : {0u, 4u}) {
     shift_array(shift > 0 ? 0 : -1, shift);
     const Array<float> array(4 - shift / 4);

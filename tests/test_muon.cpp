@@ -270,7 +270,8 @@ TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no wor
 TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
   // More than one launch of a GPU takes.
   const Index matrices = 35, O = 3, I = 5, count = O * I;
-  for_each_device(1, [&](auto& device) {
+  for_each_device(1, [&](auto& device, const std::string& name) {
+    const bool library = name == "cuda";  // it sums one product in another order than several
     const Matrices<float> all = run<float>(device, matrices, {O, I}, {});
     const Array<float> start = numbers_as<float>(matrices * count, 1);
     for (Index m : {Index{0}, Index{31}, Index{32}, matrices - 1}) {
@@ -282,7 +283,8 @@ TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
       Index different = 0;
       for (std::size_t i = 0; i < start.size(); ++i) {
         const bool own = static_cast<Index>(i) / count == m;
-        different += !(alone.weight[i] == (own ? all.weight[i] : start[i]));
+        const float weight = own ? all.weight[i] : start[i];
+        different += library ? !(std::abs(alone.weight[i] - weight) <= 1e-5f) : !(alone.weight[i] == weight);
         different += !(alone.first_moment[i] == (own ? all.first_moment[i] : 0));
       }
       CHECK(different == 0);
