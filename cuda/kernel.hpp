@@ -4,6 +4,8 @@
 // the mask of dropout. Arithmetic is in float whatever a number is stored in.
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "base/bf16.hpp"
 #include "base/random.hpp"
@@ -50,19 +52,40 @@ __device__ __forceinline__ const Pack<T, width>& pack_at(const T* at) {
   return *reinterpret_cast<const Pack<T, width>*>(at);
 }
 
+// The same in registers, as it is stored, but in words: the compiler gives every number a register, however narrow.
+template <class T, int width>
+using Words =
+    std::conditional_t<sizeof(Pack<T, width>) % 4 == 0, Pack<std::uint32_t, width* int(sizeof(T)) / 4>, Pack<T, width>>;
+
+template <int width, class T>
+__device__ __forceinline__ Words<T, width> load_words(const T* from) {
+  return read_whole<Words<T, width>>(pack_at<width>(from));
+}
+template <class T, int width>
+__device__ __forceinline__ Floats<width> floats_of(const Words<T, width>& words) {
+  Floats<width> floats;
+  if constexpr (std::is_same_v<T, bf16> && width % 2 == 0) {  // one instruction a number
+    for (int i = 0; i < width; ++i) {
+      const std::uint32_t bits = i % 2 == 0 ? words.x[i / 2] << 16 : words.x[i / 2] & 0xFFFF0000;
+      std::memcpy(&floats.x[i], &bits, sizeof bits);
+    }
+  } else {
+    Pack<T, width> pack;
+    std::memcpy(&pack, &words, sizeof pack);
+    for (int i = 0; i < width; ++i) floats.x[i] = float(pack.x[i]);
+  }
+  return floats;
+}
 template <int width, class T>
 __device__ __forceinline__ Floats<width> load(const T* from) {
-  const Pack<T, width> pack = pack_at<width>(from);
-  Floats<width> floats;
-  for (int i = 0; i < width; ++i) floats.x[i] = float(pack.x[i]);
-  return floats;
+  return floats_of<T, width>(load_words<width>(from));
 }
 
 template <int width, class T>
 __device__ __forceinline__ void store(T* to, const Floats<width>& floats) {
   Pack<T, width> pack;
   for (int i = 0; i < width; ++i) pack.x[i] = T(floats.x[i]);
-  pack_at<width>(to) = pack;
+  write_whole(pack_at<width>(to), pack);
 }
 
 // Numbers i ... i + 3 of `count`, where addresses may not be aligned and the end may come sooner: then in single

@@ -7,6 +7,8 @@
 //   idle_stream()                                                a stream in which a launch does nothing
 //   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
 //   dynamic_shared_memory()                                      the shared_bytes of the launch
+//   write_whole(at, pack)                                        at = pack, in accesses as wide as there are
+//   read_whole<Words>(at)                                        its bytes as Words, likewise
 //   ABH_UNROLL(8)                                                #pragma unroll 8, before a loop
 //
 // Shared memory is aligned for the widest pack that is stored there whatever its type says: a struct of floats to 16
@@ -23,7 +25,9 @@
 #define ABH_UNROLL(times)
 #endif
 
+#include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "cuda/gpu.hpp"
@@ -69,6 +73,30 @@ __device__ __forceinline__ void* dynamic_shared_memory() {
   return memory;
 }
 
+// The compiler takes a struct apart, and the CUDA vectors too, and may write each number alone. An integer stays whole.
+template <class Pack>
+__device__ __forceinline__ void write_whole(Pack& at, const Pack& pack) {
+  if constexpr (sizeof(Pack) % 8 == 0) {
+    using Whole = std::conditional_t<sizeof(Pack) % 16 == 0, unsigned __int128, unsigned long long>;
+    constexpr int words_in_whole = sizeof(Whole) / 4;
+    unsigned words[sizeof(Pack) / 4];
+    std::memcpy(words, &pack, sizeof pack);
+    for (int i = 0; i < int(sizeof(Pack) / sizeof(Whole)); ++i) {
+      Whole whole = 0;
+      for (int w = 0; w < words_in_whole; ++w) whole |= Whole{words[i * words_in_whole + w]} << (32 * w);
+      reinterpret_cast<Whole*>(&at)[i] = whole;
+    }
+  } else {
+    at = pack;
+  }
+}
+
+template <class Words, class Pack>
+__device__ __forceinline__ Words read_whole(const Pack& at) {
+  static_assert(sizeof(Words) == sizeof(Pack) && alignof(Words) == alignof(Pack));
+  return reinterpret_cast<const Words&>(at);
+}
+
 // The GPU sees to that itself.
 __device__ __forceinline__ void require_aligned(const void*, std::size_t) {}
 
@@ -79,6 +107,18 @@ using emulator::idle_stream;
 using emulator::launch;
 using emulator::require_aligned;
 using emulator::shared_memory;
+
+template <class Pack>
+void write_whole(Pack& at, const Pack& pack) {
+  at = pack;
+}
+template <class Words, class Pack>
+Words read_whole(const Pack& at) {
+  static_assert(sizeof(Words) == sizeof(Pack) && alignof(Words) == alignof(Pack));
+  Words words;
+  std::memcpy(&words, &at, sizeof words);
+  return words;
+}
 
 inline void require(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw Error(std::string("emulator: ") + what + ": " + cudaGetErrorString(status));
