@@ -165,9 +165,9 @@ __device__ __forceinline__ Number block_sum(Number x) {
 }
 
 // to_d[d] += sum over p of partial[p * stride + d], in the order of p: how sums over rows end that many blocks made
-// parts of. Grid: D / 32 blocks of 32 x 32 threads, or fewer where there are fewer parts; thread (x, y) takes every
-// 32nd part of one d, eight of which are on their way at a time, and the 32 sums are then added in order. Reads the
-// parts once.
+// parts of; and second_d the same with the D sums behind the first ones of each part. Grid: (D / 32, 1 or with a second
+// 2) blocks of 32 x 32 threads, or fewer where there are fewer parts; thread (x, y) takes every 32nd part of one d,
+// eight of which are on their way at a time, and the 32 sums are then added in order. Reads the parts once.
 inline constexpr int most_part_rows = 32;
 inline unsigned part_rows(Index parts) {
   return static_cast<unsigned>(parts < 1 ? 1 : parts < most_part_rows ? parts : most_part_rows);
@@ -176,9 +176,14 @@ struct PartialSums {
   float sum[most_part_rows][warp_size];
 };
 template <class Sum>
-__global__ void add_partial_sums_kernel(Sum* to_d, const Sum* partial, int parts, Index D, Index stride) {
+__global__ void add_partial_sums_kernel(Sum* to_d, Sum* second_d, const Sum* partial, int parts, Index D,
+                                        Index stride) {
   auto& shared = shared_memory<PartialSums>();
   const Index d = Index{blockIdx.x} * warp_size + threadIdx.x;
+  if (blockIdx.y == 1) {
+    to_d = second_d;
+    partial += D;
+  }
   Sum sum = 0;
   if (d < D) {
     ABH_UNROLL(8)
@@ -190,9 +195,10 @@ __global__ void add_partial_sums_kernel(Sum* to_d, const Sum* partial, int parts
   for (int y = 1; y < int(blockDim.y); ++y) sum += shared.sum[y][threadIdx.x];
   to_d[d] += sum;
 }
-inline void add_partial_sums(Gpu& device, float* to_d, const float* partial, Index parts, Index D, Index stride) {
-  launch(add_partial_sums_kernel<float>, blocks_for(D, warp_size), dim3(warp_size, part_rows(parts)), 0,
-         device.stream(), to_d, partial, int(parts), D, stride);
+inline void add_partial_sums(Gpu& device, float* to_d, const float* partial, Index parts, Index D, Index stride,
+                             float* second_d = nullptr) {
+  launch(add_partial_sums_kernel<float>, dim3(blocks_for(D, warp_size), second_d ? 2 : 1),
+         dim3(warp_size, part_rows(parts)), 0, device.stream(), to_d, second_d, partial, int(parts), D, stride);
 }
 
 // Dropout as kernels see it: what the host knows, and where the seed and the step are found. With p = 0 nothing is

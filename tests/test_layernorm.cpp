@@ -78,10 +78,18 @@ TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
   check_gpu("layernorm", "3 x 37 x 37", LayernormCase{.BC = 3 * 37, .D = 37});
   check_gpu("layernorm", "3 x 1 x 40", LayernormCase{.BC = 3, .D = 40});
   check_gpu("layernorm", "1 x 1025 x 8, residual", LayernormCase{.BC = 1025, .D = 8, .residual = true});
-  // Rows of more than one access a lane, in wide accesses and one by one; and a single short one.
+  // Rows that a lane holds in one pack, two and four, full and not, and as single numbers; and a single short one.
+  check_gpu("layernorm", "19 x 256, residual", LayernormCase{.BC = 19, .D = 256, .residual = true});
+  check_gpu("layernorm", "10 x 384", LayernormCase{.BC = 10, .D = 384});
   check_gpu("layernorm", "5 x 520", LayernormCase{.BC = 5, .D = 520});
-  check_gpu("layernorm", "5 x 515, residual", LayernormCase{.BC = 5, .D = 515, .residual = true});
+  check_gpu("layernorm", "5 x 1024, residual", LayernormCase{.BC = 5, .D = 1024, .residual = true});
+  check_gpu("layernorm", "9 x 255, residual", LayernormCase{.BC = 9, .D = 255, .residual = true});
   check_gpu("layernorm", "1 x 5", LayernormCase{.BC = 1, .D = 5});
+  // Longer rows than the lanes of a warp hold, aligned and not.
+  check_gpu("layernorm", "9 x 1032, residual", LayernormCase{.BC = 9, .D = 1032, .residual = true});
+  check_gpu("layernorm", "17 x 515, residual", LayernormCase{.BC = 17, .D = 515, .residual = true});
+  check_gpu("layernorm", "2 x 40000", LayernormCase{.BC = 2, .D = 40000});
+  check_gpu("layernorm", "2 x 40001", LayernormCase{.BC = 2, .D = 40001});
   check_alignment(LayernormCase{.BC = 3, .D = 16});
 }
 
@@ -124,21 +132,25 @@ TEST_CASE("layernorm: on the GPU, a residual that is not aligned as the rest", "
   });
 }
 
-// With one channel, a mean of 0 and small whole numbers every gradient is one too: not a single row may be lost or
-// added twice.
+// With a mean of 0, small whole numbers and a power of two of channels no sum is rounded: not a single row may be lost
+// or added twice.
 TEST_CASE("layernorm: on the GPU, so many rows that a warp takes more of them", "[layernorm][gpu]") {
-  const Index BC = 2048 * 8 + 1;
-  Array<float> in, d_out;
-  for (Index bc = 0; bc < BC; ++bc) {
-    in.push_back(static_cast<float>(bc % 5 - 2));
-    d_out.push_back(static_cast<float>(bc % 7 - 2));
-  }
-  PlainDevice plain;
-  const Values<float> expected = run_unscaled(plain, in, d_out, nullptr, BC, 1);
-  for_each_gpu([&](auto& device, const std::string& name) {
-    INFO(name);
-    CHECK((run_unscaled(device, in, d_out, nullptr, BC, 1) == expected));
-  });
+  const auto check = [](Index BC, Index D) {
+    Array<float> in, d_out;
+    for (Index i = 0; i < BC * D; ++i) {
+      in.push_back(static_cast<float>(i % 5 - 2));
+      d_out.push_back(static_cast<float>(i % 7 - 2));
+    }
+    PlainDevice plain;
+    const Values<float> expected = run_unscaled(plain, in, d_out, nullptr, BC, D);
+    for_each_gpu([&](auto& device, const std::string& name) {
+      INFO(name << ", " << BC << " x " << D);
+      CHECK((run_unscaled(device, in, d_out, nullptr, BC, D) == expected));
+    });
+  };
+  check(2048 * 8 + 1, 1);
+  check(2048 * 3 + 5, 8);
+  check(2048 + 3, 1024);
 }
 
 }  // namespace
