@@ -4,6 +4,7 @@
 Whatever is not there is left out, so it can be called at any time.
 """
 
+import csv
 import json
 import pathlib
 import re
@@ -97,6 +98,27 @@ def trainings_of(raw):
     return result
 
 
+def profile_of(path):
+    """Of the kernels of a training step, as ncu saw them one by one: launches, microseconds and gigabytes of each."""
+    rows = list(csv.reader(line for line in lines_of(path) if line.startswith('"')))
+    if len(rows) < 3:
+        return []
+    column = {name: rows[0].index(name) for name in rows[0]}
+    number = lambda row, name: float(row[column[name]].replace(",", ""))
+    kernels = {}
+    updated = False  # a step ends with AdamW's kernels
+    for row in rows[2:]:  # the second has units
+        if updated and "update_kernel" not in row[column["Kernel Name"]]:
+            break
+        updated = "update_kernel" in row[column["Kernel Name"]]
+        name = re.sub(r"\(.*|^void |abh::|<unnamed>::|\(anonymous namespace\)::|cuda::", "", row[column["Kernel Name"]])
+        kernel = kernels.setdefault(name, {"kernel": name, "launches": 0, "us": 0.0, "gigabytes": 0.0})
+        kernel["launches"] += 1
+        kernel["us"] += number(row, "gpu__time_duration.sum") / 1e3
+        kernel["gigabytes"] += (number(row, "dram__bytes_read.sum") + number(row, "dram__bytes_write.sum")) / 1e9
+    return sorted(kernels.values(), key=lambda kernel: -kernel["us"])
+
+
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +167,18 @@ def bench_page(raw):
     for name in names:
         yield f"### {name.removeprefix('bench_').replace('_', ', ')}\n"
         yield "```text\n" + (raw / f"{name}.txt").read_text().rstrip() + "\n```\n"
+
+
+def profile_page(profiles):
+    yield "## Kernels of the first training step\n"
+    yield "As `ncu` measures them: one by one, each with cold caches, so that they add up to more than a step takes. The"
+    yield "preset `baby` in bf16; GB/s is what went through the GPU's memory.\n"
+    for mixer, kernels in profiles.items():
+        total = sum(kernel["us"] for kernel in kernels)
+        yield f"### {mixer}: {sum(kernel['launches'] for kernel in kernels)} launches\n"
+        rows = [(f"`{k['kernel']}`", k["launches"], f"{k['us'] / k['launches']:.1f}", f"{k['us'] / total:.1%}",
+                 f"{1e6 * k['gigabytes'] / k['us']:.0f}") for k in kernels]
+        yield table(["kernel", "launches", "us each", "of all", "GB/s"], rows) + "\n"
 
 
 def pytorch_page(result):
@@ -197,6 +231,8 @@ def page(raw, report):
     if report["pytorch"]:
         yield from pytorch_page(report["pytorch"])
     yield from bench_page(raw)
+    if report["profile"]:
+        yield from profile_page(report["profile"])
     if report["tests"]["gradcheck"] or "passed" in report["tests"] or report["tests"]["golden_files"]:
         yield from test_page(report["tests"])
     if report["sanitizer"]:
@@ -219,6 +255,7 @@ def main():
         "trainings": trainings_of(raw),
         "pytorch": read_json(raw / "pytorch.json"),
         "bench": {p.stem.removeprefix("bench_"): read_json(p) for p in sorted(raw.glob("bench_*.json"))},
+        "profile": {p.stem.removeprefix("profile_"): profile_of(p) for p in sorted(raw.glob("profile_*.csv"))},
         "tests": tests_of(raw),
         "sanitizer": lines_of(raw / "sanitizer.txt"),
         "kernels": kernels_of(raw),

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # tools/gpu_report.sh [--emulated] [OUT_DIR]: builds, tests and measures everything on the GPU of this machine, within
 # nine minutes and without a network. Each section writes into OUT_DIR/raw (default: build-gpu/report/raw) as it goes;
-# after each, tools/gpu_report.py makes OUT_DIR/report.md and report.json of what is there. A section that fails or runs
-# out of time does not stop the next.
+# after each, tools/gpu_report.py makes OUT_DIR/report.md and report.json of what is there, and raw.tgz holds it all. A
+# section that fails or runs out of time does not stop the next. Where a command may not take so long, three runs, in
+# order of worth: SECTIONS="machine build tests bench", "training profile pytorch", "sanitizer"; the second and the third
+# find the programs in BUILD, so they may have come from another machine.
 #
 # --emulated rehearses it all without a GPU, at tiny sizes on the emulator. In the environment: BUDGET, seconds for all
 # (540); SECTIONS, which ones (all); BUILD, the build folder; CATCH2_DIR, the folder that holds catch2/catch.hpp where
@@ -24,7 +26,7 @@ else
   device=emulated
   BUILD=${BUILD:-build-gpu-emulated}
 fi
-all="machine build tests bench pytorch training sanitizer"
+all="machine build tests bench training profile pytorch sanitizer"
 out=${1:-$BUILD/report}
 sections=${SECTIONS:-$all}
 BUDGET=${BUDGET:-540}
@@ -41,8 +43,8 @@ export TORCHINDUCTOR_CACHE_DIR=$PWD/$BUILD/inductor  # compiled in `build`, whil
 # Seconds that a section should have left when it begins: what those before it may not use.
 reserve() {
   case $1 in
-    machine) echo 15 ;; build) echo 180 ;; tests) echo 60 ;; bench) echo 60 ;;
-    pytorch) echo 110 ;; training) echo 60 ;; sanitizer) echo 45 ;; *) echo 0 ;;
+    machine) echo 15 ;; build) echo 180 ;; tests) echo 60 ;; bench) echo 40 ;;
+    training) echo 60 ;; profile) echo 30 ;; pytorch) echo 90 ;; sanitizer) echo 45 ;; *) echo 0 ;;
   esac
 }
 
@@ -95,9 +97,11 @@ run_build() {
     note "tests skipped: Catch2 is missing; CATCH2_DIR names the folder that holds catch2/catch.hpp"
   fi
   architectures=$(tools/gpu_architectures.sh)
+  local generator=Ninja go_on="-k 0"
+  has ninja || generator="Unix Makefiles" go_on="-k -Otarget"
   # A compiler that nobody has tried yet may warn: that must not cost the whole run.
   # shellcheck disable=SC2086 # a list of words
-  cmake -G "Unix Makefiles" -S . -B "$BUILD" -DBUILD_CUDA=$cuda -DBUILD_EMULATOR=$emulator -DBUILD_TESTING=$testing \
+  cmake -G "$generator" -S . -B "$BUILD" -DBUILD_CUDA=$cuda -DBUILD_EMULATOR=$emulator -DBUILD_TESTING=$testing \
     -DWARNINGS_AS_ERRORS=OFF ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} \
     -DCMAKE_CUDA_FLAGS=-Xptxas=-v "-DCMAKE_CXX_FLAGS=$include" ${CMAKE_ARGS:-} \
     >"$raw/configure.txt" 2>&1 || { tail -n 20 "$raw/configure.txt" >&2; return 1; }
@@ -107,10 +111,15 @@ run_build() {
       warm+=($!)
     done
   fi
-  # Output of one target at a time, so that a line of ptxas stands below the name of its kernel.
-  cmake --build "$BUILD" -j "$jobs" --target train generate evaluate golden bench -- -Otarget >"$raw/build.txt" 2>&1 &&
-    { [ $testing = OFF ] || cmake --build "$BUILD" -j "$jobs" --target tests -- -k -Otarget >>"$raw/build.txt" 2>&1; }
-  local status=$?
+  # Output of one target at a time, so that a line of ptxas stands below the name of its kernel. What does not compile
+  # costs only the programs that need it.
+  local status=0 more=tests
+  [ $testing = ON ] || more=
+  # shellcheck disable=SC2086 # lists of words
+  {
+    cmake --build "$BUILD" -j "$jobs" --target bench train -- $go_on >"$raw/build.txt" 2>&1 || status=1
+    cmake --build "$BUILD" -j "$jobs" --target $more generate evaluate golden -- $go_on >>"$raw/build.txt" 2>&1 || status=1
+  }
   [ $status = 0 ] || grep -E -m 5 'error|Error' "$raw/build.txt" >&2
   [ ${#warm[@]} = 0 ] || wait "${warm[@]}"
   return $status
@@ -216,6 +225,11 @@ run_training() {
   local text run recipe small=() begin line status=0
   lasting() { [ "$emulated" = 1 ] && echo "--steps 3 --eval-every 2" || echo "$*"; } # these flags, or a moment
   text=$(data/tinyshakespeare.sh "$BUILD") || return 1
+  if [ "$emulated" = 0 ] && [ "$text" != "${TINYSHAKESPEARE:-data/tinyshakespeare.txt}" ]; then
+    echo "tools/gpu_report.sh: data/tinyshakespeare.txt: missing; losses of another text say nothing here" >&2
+    note "Tiny Shakespeare is missing"
+    return 1
+  fi
   if [ "$emulated" = 1 ]; then
     head -c 3000 "$text" >"$BUILD/short.txt"
     text=$BUILD/short.txt
@@ -243,6 +257,20 @@ run_training() {
       status=1
       note "$run: $(tail -n 1 "$raw/training_$run.txt")"
     }
+  done
+  return $status
+}
+
+# The kernels of a training step that is not yet a graph, one by one: raw/profile_MIXER.csv.
+run_profile() {
+  [ "$emulated" = 0 ] || { skip "needs a GPU"; return; }
+  has ncu || { skip "ncu is missing"; return; }
+  local metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum mixer status=0
+  for mixer in additive metric dot; do
+    timeout $((limit / 3)) ncu --clock-control none --metrics $metrics --csv --page raw --kill yes \
+      --launch-count 600 \
+      "$BUILD/bench" --device "$device" --preset baby --type bf16 --mixer $mixer --each-layer 0 --seconds 0 \
+      >"$raw/profile_$mixer.csv" 2>"$raw/profile_$mixer.txt" || status=1
   done
   return $status
 }
@@ -284,7 +312,7 @@ run_sanitizer() {
   ! grep -q -E '( errors|no tests)$' "$raw/sanitizer.txt"
 }
 
-export -f has torch note skip run_machine run_build run_tests run_bench run_pytorch run_training run_sanitizer
+export -f has torch note skip run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
 status=0
 rest=" $sections "
 for section in $sections; do
@@ -306,6 +334,7 @@ for section in $sections; do
   printf '%s\t%s\t%s\n' "$section" "$result" "$((SECONDS - begin))" >>"$raw/sections.tsv"
   echo "== $section: $result, $((SECONDS - begin)) s"
   python3 tools/gpu_report.py "$out" || status=1
+  tar -czf "$out/raw.tgz" -C "$out" raw || status=1
 done
 echo "report: $out/report.md"
 exit $status
