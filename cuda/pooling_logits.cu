@@ -5,32 +5,68 @@ namespace abh {
 
 namespace {
 
+// Rows and logits are counted in 32 bits: a division in 64 costs more than all that is done with a row.
+unsigned count_of(Index count) {
+  if (count > Index{1} << 30) throw Error("a kernel of pooling logits would need more rows than it can count");
+  return unsigned(count);
+}
+
+float scale_of(Index K) { return 1 / sqrtf(float(K)); }
+
+// The logit of row bc and head n, which lies at (b, n, c), and those of the rows that follow.
+struct LogitPlace {
+  int c;
+  Index at;
+  __device__ LogitPlace(int bc, int n, int C, int N)
+      : c(int(unsigned(bc) % unsigned(C))), at((Index{unsigned(bc) / unsigned(C)} * N + n) * C + c) {}
+  __device__ void next(int C, int N) {
+    ++at;
+    if (++c < C) return;
+    c = 0;
+    at += Index{N - 1} * C;
+  }
+};
+
 constexpr int logit_threads = 128;
 constexpr int rows_at_once = 4;
 
-// The dot products of four rows with the vector of one head belong to a group of `lanes` lanes, a power of two: as many
-// as have something to do, so that no lane idles for small heads; for large ones they go round. Neighbouring groups
-// take neighbouring heads of the same rows, and read them side by side. Grid: BC / 4 x N groups. Reads x once.
+// The row behind `at`, or that one again where there is none, so that rows are loaded without a branch.
+template <class T>
+__device__ const T* next_row(const T* at, Index stride, bool exists) {
+  return exists ? at + stride : at;
+}
+
+// The dot products of four rows with the vector of one head belong to a group of `lanes` = 2^log_lanes lanes: as many
+// as have something to do, so that no lane idles for small heads; for large ones they go round. All four rows are on
+// their way at once, 64 bytes a thread. Neighbouring groups take neighbouring heads of the same rows, and read them
+// side by side. Grid: BC / 4 x N groups. Reads x once.
 template <class T, int width>
-__global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, Index BC, int C, int N,
-                              int K, int lanes) {
-  const Index group = (Index{blockIdx.x} * logit_threads + threadIdx.x) / lanes;
-  const int lane = int(threadIdx.x) % lanes, n = int(group % N);
-  const Index first = group / N * rows_at_once;
+__global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, float scale, int BC,
+                              int C, int N, int K, int log_lanes) {
+  const int lanes = 1 << log_lanes, lane = int(threadIdx.x) & (lanes - 1);
+  const unsigned group = blockIdx.x * (logit_threads >> log_lanes) + (threadIdx.x >> log_lanes);
+  const int n = int(group % unsigned(N)), first = int(group / unsigned(N)) * rows_at_once;
+  const bool works = first < BC;
   float sum[rows_at_once] = {};
-  for (int k = lane * width; k < K; k += lanes * width) {
+  for (int k = lane * width; works && k < K; k += lanes * width) {
+    const T* row = x_bch + first * stride + n * K + k;
+    Pack<T, width> x[rows_at_once];
+    for (int i = 0; i < rows_at_once; ++i) {
+      x[i] = pack_at<width>(row);
+      row = next_row(row, stride, first + i + 1 < BC);
+    }
     const Floats<width> pool = load<width>(pool_nk + n * K + k);
     for (int i = 0; i < rows_at_once; ++i) {
-      if (first + i >= BC) continue;
-      const Floats<width> x = load<width>(x_bch + (first + i) * stride + n * K + k);
-      for (int v = 0; v < width; ++v) sum[i] += x.x[v] * pool.x[v];
+      for (int v = 0; v < width; ++v) sum[i] += float(x[i].x[v]) * pool.x[v];
     }
   }
-  for (int i = 0; i < rows_at_once; ++i) {
-    for (int other = lanes / 2; other > 0; other /= 2) sum[i] += __shfl_xor_sync(whole_warp, sum[i], other);
-    const Index bc = first + i;
-    if (lane == 0 && bc < BC)
-      logit_bnc[(bc / C * N + n) * C + bc % C] = sum[i] / sqrtf(float(K));  // (pooling_logits.1)
+  for (int other = lanes / 2; other > 0; other /= 2) {
+    for (int i = 0; i < rows_at_once; ++i) sum[i] += __shfl_xor_sync(whole_warp, sum[i], other);
+  }
+  if (lane > 0 || !works) return;
+  LogitPlace logit(first, n, C, N);
+  for (int i = 0; i < rows_at_once; ++i, logit.next(C, N)) {
+    if (first + i < BC) logit_bnc[logit.at] = sum[i] * scale;  // (pooling_logits.1)
   }
 }
 
@@ -41,48 +77,65 @@ Index rows_per_chunk(Index BC) {
   return rows < 64 ? 64 : rows;
 }
 
-// Grid: chunks of rows x tiles of 32 packs of channels; 8 warps share the rows of a chunk, their sums are added in
-// order. Reads x and d_x once, writes d_x once.
-constexpr int chunk_warps = 8;
+// Grid: chunks of rows x tiles of 16 packs of channels. 16 runs of lanes share the rows of a chunk, four rows at a
+// time, of which each thread has all packs of x and d_x on their way at once, 128 bytes; the sums of the runs are added
+// in order. Reads x and d_x once, writes d_x once.
+constexpr int chunk_lanes = 16;
+constexpr int chunk_runs = 16;
+constexpr int chunk_threads = chunk_lanes * chunk_runs;
 template <int width>
 struct PoolSums {
-  alignas(16) float sum[chunk_warps][warp_size * width];
+  alignas(16) float sum[chunk_runs][chunk_lanes * width];
 };
 // No atomics: their order, and so the last bits of d_pool, would differ from run to run.
 template <class T, int width>
-__global__ void logits_backward_kernel(PoolingLogitsBackward<T> a, float* partial_ph, int rows) {
+__global__ __launch_bounds__(chunk_threads, 2) void logits_backward_kernel(PoolingLogitsBackward<T> a,
+                                                                           float* partial_ph, float scale, int BC,
+                                                                           int rows) {
   const auto& in = a.in;
   auto& shared = shared_memory<PoolSums<width>>();
-  const int H = int(in.N * in.K), h_tiles = (H + warp_size * width - 1) / (warp_size * width);
-  const int lane = int(threadIdx.x), warp = int(threadIdx.y);
-  const int h = (int(blockIdx.x) % h_tiles * warp_size + lane) * width;
-  const Index chunk = int(blockIdx.x) / h_tiles, first = chunk * rows, end = smaller<Index>(first + rows, in.B * in.C);
+  constexpr int tile_channels = chunk_lanes * width;
+  const int C = int(in.C), N = int(in.N), K = int(in.K), H = N * K, h_tiles = (H + tile_channels - 1) / tile_channels;
+  const int thread = int(threadIdx.x), lane = thread % chunk_lanes, run = thread / chunk_lanes;
+  const int chunk = int(blockIdx.x) / h_tiles, tile = int(blockIdx.x) % h_tiles * tile_channels;
+  const int h = tile + lane * width;
+  const int first = chunk * rows, end = BC - first < rows ? BC : first + rows;
   Floats<width> d_pool{};
   if (h < H) {
-    const float scale = 1 / sqrtf(float(in.K));
+    const int n = h / K;
     const Floats<width> pool = load<width>(in.pool_nk + h);
-    const Index n = h / int(in.K);
-    Index b = (first + warp) / in.C, c = (first + warp) % in.C;
-    for (Index bc = first + warp; bc < end; bc += chunk_warps) {
-      const float d_dot = a.d_logit_bnc[(b * in.N + n) * in.C + c] * scale;
-      const Floats<width> x = load<width>(in.x_bch + bc * in.x_stride + h);
-      Floats<width> d_x = load<width>(a.d_x_bch + bc * a.d_x_stride + h);
-      for (int v = 0; v < width; ++v) {
-        d_x.x[v] += d_dot * pool.x[v];  // (pooling_logits.2)
-        d_pool.x[v] += d_dot * x.x[v];  // (pooling_logits.3)
+    for (int bc = first + run * rows_at_once; bc < end; bc += chunk_runs * rows_at_once) {
+      const T* x_row = in.x_bch + bc * in.x_stride + h;
+      T* d_x_first = a.d_x_bch + bc * a.d_x_stride + h;
+      const T* d_x_row = d_x_first;
+      Pack<T, width> x[rows_at_once], d_x[rows_at_once];
+      for (int i = 0; i < rows_at_once; ++i) {
+        x[i] = pack_at<width>(x_row);
+        d_x[i] = pack_at<width>(d_x_row);
+        x_row = next_row(x_row, in.x_stride, bc + i + 1 < end);
+        d_x_row = next_row(d_x_row, a.d_x_stride, bc + i + 1 < end);
       }
-      store<width>(a.d_x_bch + bc * a.d_x_stride + h, d_x);
-      for (c += chunk_warps; c >= in.C; c -= in.C) ++b;  // bc = b C + c without a division
+      float d_dot[rows_at_once] = {};
+      LogitPlace logit(bc, n, C, N);
+      for (int i = 0; i < rows_at_once; ++i, logit.next(C, N)) {
+        if (bc + i < end) d_dot[i] = a.d_logit_bnc[logit.at] * scale;
+      }
+      for (int i = 0; i < rows_at_once; ++i) {
+        Floats<width> sum;
+        for (int v = 0; v < width; ++v) {
+          sum.x[v] = float(d_x[i].x[v]) + d_dot[i] * pool.x[v];  // (pooling_logits.2)
+          d_pool.x[v] += d_dot[i] * float(x[i].x[v]);            // (pooling_logits.3)
+        }
+        if (bc + i < end) store<width>(d_x_first + i * a.d_x_stride, sum);
+      }
     }
   }
-  store<width>(&shared.sum[warp][lane * width], d_pool);
+  store<width>(&shared.sum[run][lane * width], d_pool);
   __syncthreads();
-  if (warp > 0 || h >= H) return;
-  for (int other = 1; other < chunk_warps; ++other) {
-    const Floats<width> sum = load<width>(&shared.sum[other][lane * width]);
-    for (int v = 0; v < width; ++v) d_pool.x[v] += sum.x[v];
-  }
-  store<width>(partial_ph + chunk * H + h, d_pool);
+  if (thread >= tile_channels || tile + thread >= H) return;
+  float sum = shared.sum[0][thread];
+  for (int other = 1; other < chunk_runs; ++other) sum += shared.sum[other][thread];
+  partial_ph[Index{chunk} * H + tile + thread] = sum;
 }
 
 }  // namespace
@@ -91,14 +144,16 @@ template <class Device, class T>
 void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
   const auto& in = a.in;
   const Index stride = stride_or(in.x_stride, in.N * in.K);
-  const auto run = [&](auto kernel, Index width) {
-    int lanes = 1;
-    while (lanes < warp_size && lanes * width < in.K) lanes *= 2;
-    const Index groups = (in.B * in.C + rows_at_once - 1) / rows_at_once * in.N;
-    launch(kernel, blocks_for(groups * lanes, logit_threads), logit_threads, 0, device.stream(), a.logit_bnc, in.x_bch,
-           stride, in.pool_nk, in.B * in.C, int(in.C), int(in.N), int(in.K), lanes);
+  const auto run = [&](auto kernel, int width) {
+    int log_lanes = 0;
+    while (1 << log_lanes < warp_size && width << log_lanes < in.K) ++log_lanes;
+    const unsigned groups = count_of((in.B * in.C + rows_at_once - 1) / rows_at_once * in.N);
+    launch(kernel, blocks_for(groups, logit_threads >> log_lanes), logit_threads, 0, device.stream(), a.logit_bnc,
+           in.x_bch, stride, in.pool_nk, scale_of(in.K), int(count_of(in.B * in.C)), int(in.C), int(in.N), int(in.K),
+           log_lanes);
   };
-  packs_fit(in.K, stride, stride, in.x_bch, in.pool_nk) ? run(logits_kernel<T, 4>, 4) : run(logits_kernel<T, 1>, 1);
+  in.K % widest<T> == 0 && widest_fits<T>(stride, in.x_bch, in.pool_nk) ? run(logits_kernel<T, widest<T>>, widest<T>)
+                                                                        : run(logits_kernel<T, 1>, 1);
 }
 
 template <class Device, class T>
@@ -111,11 +166,13 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   typename Device::Scope scratch(device.workspace);
   float* partial_ph = scratch.template take<float>(chunks * H);  // p: chunk
   const auto run = [&](auto kernel, Index width) {
-    launch(kernel, blocks_for(chunks * ((H + warp_size * width - 1) / (warp_size * width)), 1),
-           dim3(warp_size, chunk_warps), 0, device.stream(), strided, partial_ph, int(rows));
+    const Index h_tiles = (H + chunk_lanes * width - 1) / (chunk_lanes * width);
+    launch(kernel, blocks_for(chunks * h_tiles, 1), chunk_threads, 0, device.stream(), strided, partial_ph,
+           scale_of(in.K), int(count_of(in.B * in.C)), int(rows));
   };
-  packs_fit(in.K, strided.in.x_stride, strided.d_x_stride, in.x_bch, a.d_x_bch, in.pool_nk)
-      ? run(logits_backward_kernel<T, 4>, 4)
+  in.K % widest<T> == 0 && widest_fits<T>(strided.in.x_stride, in.x_bch, in.pool_nk) &&
+          widest_fits<T>(strided.d_x_stride, a.d_x_bch)
+      ? run(logits_backward_kernel<T, widest<T>>, widest<T>)
       : run(logits_backward_kernel<T, 1>, 1);
   add_partial_sums(device, a.d_pool_nk, partial_ph, chunks, H, H);
 }

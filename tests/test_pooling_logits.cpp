@@ -44,11 +44,11 @@ TEST_CASE("pooling_logits: no sequences", "[pooling_logits][gpu]") {
 
 TEST_CASE("pooling_logits: on the GPU, heads of any size", "[pooling_logits][gpu]") {
   check_gpu("pooling_logits", "sizes of nothing", PoolingLogitsCase{.B = 3, .C = 37, .N = 5, .K = 8});
-  for (Index K : {1, 3, 8, 33, 64, 100, 300}) {
+  for (Index K : {1, 3, 8, 33, 64, 100, 264, 300}) {
     const std::string what = "logits, heads of " + std::to_string(K);
     check_gpu("pooling_logits", what, PoolingLogitsCase{.B = 2, .C = 19, .N = 2, .K = K});
     check_gpu("pooling_logits", what + ", strides",
-              PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = K, .gap = K % 4 == 0 ? 12 : 5});
+              PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = K, .gap = K % 4 == 0 ? 24 : 5});
   }
   check_gpu("pooling_logits", "logits, 1 position", PoolingLogitsCase{.B = 3, .C = 1, .N = 5, .K = 8});
   check_gpu("pooling_logits", "odd rows, even ones of the gradient",
