@@ -15,65 +15,80 @@ constexpr int threads_per_block = 256;
 //   float        thread 0  thread 1  thread 2
 //   bf16         thread 0 .........  thread 1
 //
-// Where an array is not aligned, and in the last thread, the same elements are read and written one by one: the mask
+// It has two such accesses, as many elements apart as the threads of its block take at once, and reads both before it
+// draws: they are on their way while it does.
+//
+// Where an array is not aligned, and in the last block, the same elements are read and written one by one: the mask
 // hangs on the number of an element, not on its address.
+constexpr int accesses = 2;
 template <class T>
-inline constexpr int elements = widest<T>;
+inline constexpr int elements_per_block = threads_per_block* accesses* widest<T>;
 
-// The factors of the elements from `first` on, a multiple of 4.
-template <int width>
-__device__ Floats<width> factors_from(const DropoutMask& mask, Index first) {
-  static_assert(width % 4 == 0);
-  Floats<width> factors;
-  for (int block = 0; block < width / 4; ++block) {
-    const Floats<4> four = dropout_factors(mask, first + 4 * block);  // (dropout.1)
-    for (int i = 0; i < 4; ++i) factors.x[4 * block + i] = four.x[i];
+// The elements of a thread, of an array of `count`. `whole`: the arrays are aligned, and all of the block's are there.
+template <class T, bool aligned>
+struct Own {
+  static constexpr int width = widest<T>;
+  Index count;
+  Index begin = Index{blockIdx.x} * elements_per_block<T>;
+  bool whole = aligned && begin + elements_per_block<T> <= count;
+
+  __device__ Index first(int access) const { return begin + (access * threads_per_block + int(threadIdx.x)) * width; }
+
+  // Zeros behind the end.
+  __device__ Pack<T, width> load(const T* from, int access) const {
+    if (whole) return pack_at<width>(from + first(access));
+    Pack<T, width> pack;
+    for (int i = 0; i < width; ++i) pack.x[i] = first(access) + i < count ? from[first(access) + i] : T(0.0f);
+    return pack;
   }
-  return factors;
-}
-
-// Numbers first ... first + width - 1 of an array of `count`, zeros behind its end.
-template <int width, bool aligned, class T>
-__device__ Floats<width> load_within(const T* from, Index first, Index count) {
-  if (aligned && first + width <= count) return load<width>(from + first);
-  Floats<width> floats;
-  for (int i = 0; i < width; ++i) floats.x[i] = first + i < count ? float(from[first + i]) : 0.0f;
-  return floats;
-}
-template <int width, bool aligned, class T>
-__device__ void store_within(T* to, const Floats<width>& floats, Index first, Index count) {
-  if (aligned && first + width <= count) return store<width>(to + first, floats);
-  for (int i = 0; i < width; ++i) {
-    if (first + i < count) to[first + i] = T(floats.x[i]);
+  __device__ void store(T* to, int access, const Floats<width>& floats) const {
+    if (whole) return abh::store<width>(to + first(access), floats);
+    for (int i = 0; i < width; ++i) {
+      if (first(access) + i < count) to[first(access) + i] = T(floats.x[i]);
+    }
   }
-}
+};
 
-// Grid, both ways: one thread for `elements`. Every array is read or written once, and there is no mask in memory.
+// Grid, both ways: a thread for `accesses`. Every array is read or written once, and there is no mask in memory.
 
 template <class T, bool aligned>
-__global__ void forward_kernel(T* out, const T* in, const T* residual, DropoutMask mask, Index count) {
-  constexpr int width = elements<T>;
-  const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
-  if (first >= count) return;
-  Floats<width> sum = load_within<width, aligned>(in, first, count);
-  const Floats<width> factor = factors_from<width>(mask, first);
-  for (int i = 0; i < width; ++i) sum.x[i] *= factor.x[i];  // (dropout.2)
-  if (residual) {
-    const Floats<width> more = load_within<width, aligned>(residual, first, count);
-    for (int i = 0; i < width; ++i) sum.x[i] += more.x[i];
+__global__ void __launch_bounds__(threads_per_block)
+    forward_kernel(T* out, const T* in, const T* residual, DropoutMask mask, Index count) {
+  constexpr int width = widest<T>;
+  const Own<T, aligned> own{count};
+  Pack<T, width> ins[accesses], residuals[accesses];
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) {
+    ins[n] = own.load(in, n);
+    if (residual) residuals[n] = own.load(residual, n);
   }
-  store_within<width, aligned>(out, sum, first, count);
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) {
+    const Floats<width> factor = dropout_factors<width>(mask, own.first(n));  // (dropout.1)
+    Floats<width> sum;
+    for (int i = 0; i < width; ++i) sum.x[i] = float(ins[n].x[i]) * factor.x[i];  // (dropout.2)
+    if (residual) {
+      for (int i = 0; i < width; ++i) sum.x[i] += float(residuals[n].x[i]);
+    }
+    own.store(out, n, sum);
+  }
 }
 
 template <class T, bool aligned>
-__global__ void backward_kernel(T* d_in, const T* d_out, DropoutMask mask, Index count) {
-  constexpr int width = elements<T>;
-  const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
-  if (first >= count) return;
-  Floats<width> d = load_within<width, aligned>(d_out, first, count);
-  const Floats<width> factor = factors_from<width>(mask, first);  // those of forward, drawn again
-  for (int i = 0; i < width; ++i) d.x[i] *= factor.x[i];          // (dropout.3)
-  store_within<width, aligned>(d_in, d, first, count);
+__global__ void __launch_bounds__(threads_per_block)
+    backward_kernel(T* d_in, const T* d_out, DropoutMask mask, Index count) {
+  constexpr int width = widest<T>;
+  const Own<T, aligned> own{count};
+  Pack<T, width> d_outs[accesses];
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) d_outs[n] = own.load(d_out, n);
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) {
+    const Floats<width> factor = dropout_factors<width>(mask, own.first(n));  // those of forward, drawn again
+    Floats<width> d;
+    for (int i = 0; i < width; ++i) d.x[i] = float(d_outs[n].x[i]) * factor.x[i];  // (dropout.3)
+    own.store(d_in, n, d);
+  }
 }
 
 }  // namespace
@@ -82,8 +97,8 @@ template <class Device, class T>
 void dropout_forward(Device& device, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
   if (dropout.p == 0 && out == in && !residual) return;
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(count, threads_per_block * elements<T>), threads_per_block, 0, device.stream(), out, in,
-           residual, mask_of(dropout), count);
+    launch(kernel, blocks_for(count, elements_per_block<T>), threads_per_block, 0, device.stream(), out, in, residual,
+           mask_of(dropout), count);
   };
   widest_fits<T>(0, out, in, residual) ? run(forward_kernel<T, true>) : run(forward_kernel<T, false>);
 }
@@ -92,8 +107,8 @@ template <class Device, class T>
 void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
   if (dropout.p == 0 && d_in == d_out) return;
   const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(count, threads_per_block * elements<T>), threads_per_block, 0, device.stream(), d_in,
-           d_out, mask_of(dropout), count);
+    launch(kernel, blocks_for(count, elements_per_block<T>), threads_per_block, 0, device.stream(), d_in, d_out,
+           mask_of(dropout), count);
   };
   widest_fits<T>(0, d_in, d_out) ? run(backward_kernel<T, true>) : run(backward_kernel<T, false>);
 }

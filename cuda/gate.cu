@@ -5,61 +5,92 @@ namespace abh {
 
 namespace {
 
-constexpr int gate_rows = 4;  // warps in a block
+// A block takes whole rows side by side, so that no thread is idle where a row is shorter than a block: thread (x, y)
+// has pack x of row y, and the same pack of row y + blockDim.y. The packs of both rows are read before the mask is
+// drawn, which goes on while they are on their way.
+constexpr int threads_per_block = 256;
+constexpr int rows_per_thread = 2;
 
 // What dropout multiplies `width` elements from `element` on with. `width` is a multiple of 4, as is the element then,
 // or 1.
 template <int width>
 __device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
-  Floats<width> factors;
   if constexpr (width == 1) {
-    factors.x[0] = dropout_factor(mask, element);
+    return {{dropout_factor(mask, element)}};
   } else {
-    for (int four = 0; four < width; four += 4) {
-      const Floats<4> drawn = dropout_factors(mask, element + four);
-      for (int v = 0; v < 4; ++v) factors.x[four + v] = drawn.x[v];
-    }
-  }
-  return factors;
-}
-
-// Grid: a warp a row. Reads residual, pooled and gate once, writes out once; a pack is read before it is written, so
-// out may be one of them.
-template <class T, int width>
-__global__ void gate_forward_kernel(GateForward<T> a, DropoutMask mask) {
-  const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
-  if (bc >= a.in.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * width; d < a.in.D; d += warp_size * width) {
-    const Index element = bc * a.in.D + d;
-    const Floats<width> pooled = load<width>(a.in.pooled_bcd + element),
-                        gate = load<width>(a.in.gate_bcd + bc * a.in.gate_stride + d);
-    Floats<width> out{};
-    if (a.residual_bcd) out = load<width>(a.residual_bcd + element);
-    const Floats<width> factor = factors_of<width>(mask, element);
-    for (int v = 0; v < width; ++v) out.x[v] += pooled.x[v] * factor.x[v] * gate.x[v];  // (gate.1)
-    store<width>(a.out_bcd + element, out);
+    return dropout_factors<width>(mask, element);
   }
 }
 
-// Grid: a warp a row. Reads d_out, pooled and gate once, writes d_pooled and d_gate once.
+__device__ __forceinline__ Index row_of(int r) {
+  return (Index{blockIdx.x} * rows_per_thread + r) * blockDim.y + threadIdx.y;
+}
+
+// Reads residual, pooled and gate once, writes out once; a pack is read before it is written, so out may be one of
+// them.
 template <class T, int width>
-__global__ void gate_backward_kernel(GateBackward<T> a, DropoutMask mask) {
-  const Index bc = Index{blockIdx.x} * gate_rows + threadIdx.x / warp_size;
-  if (bc >= a.in.BC) return;
-  for (int d = int(threadIdx.x) % warp_size * width; d < a.in.D; d += warp_size * width) {
-    const Index element = bc * a.in.D + d;
-    const Floats<width> d_out = load<width>(a.d_out_bcd + element), pooled = load<width>(a.in.pooled_bcd + element),
-                        gate = load<width>(a.in.gate_bcd + bc * a.in.gate_stride + d),
-                        factor = factors_of<width>(mask, element);
-    Floats<width> d_pooled, d_gate;
-    for (int v = 0; v < width; ++v) {
-      const float scaled = d_out.x[v] * factor.x[v];
-      d_pooled.x[v] = scaled * gate.x[v];  // (gate.2)
-      d_gate.x[v] = scaled * pooled.x[v];  // (gate.3)
+__global__ void __launch_bounds__(threads_per_block) gate_forward_kernel(GateForward<T> a, DropoutMask mask) {
+  for (int d = int(threadIdx.x) * width; d < a.in.D; d += int(blockDim.x) * width) {
+    Pack<T, width> pooled[rows_per_thread], gate[rows_per_thread], residual[rows_per_thread];
+    ABH_UNROLL(rows_per_thread)
+    for (int r = 0; r < rows_per_thread; ++r) {
+      const Index bc = row_of(r);
+      if (bc >= a.in.BC) continue;
+      pooled[r] = pack_at<width>(a.in.pooled_bcd + bc * a.in.D + d);
+      gate[r] = pack_at<width>(a.in.gate_bcd + bc * a.in.gate_stride + d);
+      if (a.residual_bcd) residual[r] = pack_at<width>(a.residual_bcd + bc * a.in.D + d);
     }
-    store<width>(a.d_pooled_bcd + element, d_pooled);
-    store<width>(a.d_gate_bcd + bc * a.d_gate_stride + d, d_gate);
+    ABH_UNROLL(rows_per_thread)
+    for (int r = 0; r < rows_per_thread; ++r) {
+      const Index bc = row_of(r), element = bc * a.in.D + d;
+      if (bc >= a.in.BC) continue;
+      const Floats<width> factor = factors_of<width>(mask, element);
+      Floats<width> out;
+      for (int v = 0; v < width; ++v) {
+        out.x[v] = a.residual_bcd ? float(residual[r].x[v]) : 0.0f;
+        out.x[v] += float(pooled[r].x[v]) * factor.x[v] * float(gate[r].x[v]);  // (gate.1)
+      }
+      store<width>(a.out_bcd + element, out);
+    }
   }
+}
+
+// Reads d_out, pooled and gate once, writes d_pooled and d_gate once.
+template <class T, int width>
+__global__ void __launch_bounds__(threads_per_block) gate_backward_kernel(GateBackward<T> a, DropoutMask mask) {
+  for (int d = int(threadIdx.x) * width; d < a.in.D; d += int(blockDim.x) * width) {
+    Pack<T, width> d_out[rows_per_thread], pooled[rows_per_thread], gate[rows_per_thread];
+    ABH_UNROLL(rows_per_thread)
+    for (int r = 0; r < rows_per_thread; ++r) {
+      const Index bc = row_of(r);
+      if (bc >= a.in.BC) continue;
+      d_out[r] = pack_at<width>(a.d_out_bcd + bc * a.in.D + d);
+      pooled[r] = pack_at<width>(a.in.pooled_bcd + bc * a.in.D + d);
+      gate[r] = pack_at<width>(a.in.gate_bcd + bc * a.in.gate_stride + d);
+    }
+    ABH_UNROLL(rows_per_thread)
+    for (int r = 0; r < rows_per_thread; ++r) {
+      const Index bc = row_of(r), element = bc * a.in.D + d;
+      if (bc >= a.in.BC) continue;
+      const Floats<width> factor = factors_of<width>(mask, element);
+      Floats<width> d_pooled, d_gate;
+      for (int v = 0; v < width; ++v) {
+        const float scaled = float(d_out[r].x[v]) * factor.x[v];
+        d_pooled.x[v] = scaled * float(gate[r].x[v]);  // (gate.2)
+        d_gate.x[v] = scaled * float(pooled[r].x[v]);  // (gate.3)
+      }
+      store<width>(a.d_pooled_bcd + element, d_pooled);
+      store<width>(a.d_gate_bcd + bc * a.d_gate_stride + d, d_gate);
+    }
+  }
+}
+
+// A grid of all rows, whose threads have `width` numbers each.
+template <class Arguments>
+void run_rows(Gpu& device, void (*kernel)(Arguments, DropoutMask), int width, const Arguments& a) {
+  const Index packs = a.in.D / width;
+  const auto x = static_cast<unsigned>(smaller<Index>(packs, threads_per_block)), y = threads_per_block / x;
+  launch(kernel, blocks_for(a.in.BC, y * rows_per_thread), dim3(x, y), 0, device.stream(), a, mask_of(a.in.dropout));
 }
 
 }  // namespace
@@ -68,14 +99,10 @@ template <class Device, class T>
 void gate_forward(Device& device, const GateForward<T>& a) {
   GateForward<T> strided = a;
   strided.in.gate_stride = stride_or(a.in.gate_stride, a.in.D);
-  const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.in.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided,
-           mask_of(a.in.dropout));
-  };
   widest_fits<T>(a.in.D, a.out_bcd, a.residual_bcd, a.in.pooled_bcd) &&
           widest_fits<T>(strided.in.gate_stride, a.in.gate_bcd)
-      ? run(gate_forward_kernel<T, widest<T>>)
-      : run(gate_forward_kernel<T, 1>);
+      ? run_rows(device, gate_forward_kernel<T, widest<T>>, widest<T>, strided)
+      : run_rows(device, gate_forward_kernel<T, 1>, 1, strided);
 }
 
 template <class Device, class T>
@@ -83,14 +110,10 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
   GateBackward<T> strided = a;
   strided.in.gate_stride = stride_or(a.in.gate_stride, a.in.D);
   strided.d_gate_stride = stride_or(a.d_gate_stride, a.in.D);
-  const auto run = [&](auto kernel) {
-    launch(kernel, blocks_for(a.in.BC, gate_rows), gate_rows * warp_size, 0, device.stream(), strided,
-           mask_of(a.in.dropout));
-  };
   widest_fits<T>(a.in.D, a.d_pooled_bcd, a.d_out_bcd, a.in.pooled_bcd) &&
           widest_fits<T>(strided.in.gate_stride, a.in.gate_bcd) && widest_fits<T>(strided.d_gate_stride, a.d_gate_bcd)
-      ? run(gate_backward_kernel<T, widest<T>>)
-      : run(gate_backward_kernel<T, 1>);
+      ? run_rows(device, gate_backward_kernel<T, widest<T>>, widest<T>, strided)
+      : run_rows(device, gate_backward_kernel<T, 1>, 1, strided);
 }
 
 #define INSTANTIATE(T)                                          \

@@ -220,33 +220,45 @@ inline DropoutMask mask_of(const Dropout& dropout) {
 }
 
 // The factors of the elements with the numbers 4 block ... 4 block + 3: one Philox block.  (dropout.1)
-__device__ __forceinline__ Floats<4> factors_of_block(const DropoutMask& mask, Index block) {
-  const auto counter = static_cast<std::uint64_t>(block);
+__device__ __forceinline__ Floats<4> factors_of_block(const DropoutMask& mask, std::uint64_t block) {
   const PhiloxBlock words = philox_block(
       mask.state->seed,
-      {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), mask.state->step, mask.site});
+      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), mask.state->step, mask.site});
   Floats<4> factors;
   for (std::size_t i = 0; i < 4; ++i) factors.x[i] = words[i] > mask.last_dropped ? mask.kept : 0.0f;
   return factors;
 }
 
-// The factors of four elements of the array, from `element` on, a multiple of 4: one Philox block of random numbers, or
-// the end of one and the beginning of the next where the array begins within a block.
-__device__ __forceinline__ Floats<4> dropout_factors(const DropoutMask& mask, Index element) {
-  if (!mask.draws) return {{1, 1, 1, 1}};
-  const Index number = mask.first + element;
-  const Floats<4> a = factors_of_block(mask, number / 4);
-  if (number % 4 == 0) return a;
-  const Floats<4> b = factors_of_block(mask, number / 4 + 1);
-  if (number % 4 == 1) return {{a.x[1], a.x[2], a.x[3], b.x[0]}};
-  if (number % 4 == 2) return {{a.x[2], a.x[3], b.x[0], b.x[1]}};
-  return {{a.x[3], b.x[0], b.x[1], b.x[2]}};
+// The factors of `width` elements of the array, from `element` on, both multiples of 4: width / 4 Philox blocks of
+// random numbers, whose chains of rounds go side by side. Where the array begins within a block one more is drawn, and
+// the factors move down to their elements.
+template <int width>
+__device__ __forceinline__ Floats<width> dropout_factors(const DropoutMask& mask, Index element) {
+  static_assert(width % 4 == 0);
+  Floats<width> factors;
+  if (!mask.draws) {
+    for (int i = 0; i < width; ++i) factors.x[i] = 1;
+    return factors;
+  }
+  const std::uint64_t first_block = static_cast<std::uint64_t>(mask.first + element) / 4;
+  for (int block = 0; block < width / 4; ++block) {
+    const Floats<4> drawn = factors_of_block(mask, first_block + unsigned(block));
+    for (int i = 0; i < 4; ++i) factors.x[4 * block + i] = drawn.x[i];
+  }
+  if (mask.first % 4 == 0) return factors;
+  Floats<4> last = factors_of_block(mask, first_block + width / 4);
+  for (int moved = 0; moved < mask.first % 4; ++moved) {
+    for (int i = 0; i + 1 < width; ++i) factors.x[i] = factors.x[i + 1];
+    factors.x[width - 1] = last.x[0];
+    for (int i = 0; i + 1 < 4; ++i) last.x[i] = last.x[i + 1];
+  }
+  return factors;
 }
 
 // The factor of one element.
 __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, Index element) {
   if (!mask.draws) return 1;
-  const Index number = mask.first + element;
+  const auto number = static_cast<std::uint64_t>(mask.first + element);
   return factors_of_block(mask, number / 4).x[number % 4];
 }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 namespace abh {
 
@@ -31,15 +32,23 @@ inline constexpr std::uint32_t layer_site(std::uint32_t layer, LayerUse use) {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+// The upper word of the product of two words. nvcc makes one wide multiplication of it and the lower word; from a
+// product in 64 bits it makes one and an addition.
+inline constexpr std::uint32_t upper_product(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  if (!std::is_constant_evaluated()) return __umulhi(a, b);
+#endif
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
+}
+
 // The four words of counter `counter` under key `seed`: ten rounds of multiply, swap and xor.
 inline constexpr PhiloxBlock philox_block(std::uint64_t seed, PhiloxBlock counter) {
   std::uint32_t key0 = static_cast<std::uint32_t>(seed);
   std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    constexpr std::uint32_t factor0 = 0xD2511F53, factor1 = 0xCD9E8D57;
+    counter = {upper_product(factor1, counter[2]) ^ counter[1] ^ key0, factor1 * counter[2],
+               upper_product(factor0, counter[0]) ^ counter[3] ^ key1, factor0 * counter[0]};
     key0 += 0x9E3779B9;
     key1 += 0xBB67AE85;
   }
