@@ -10,7 +10,7 @@ namespace abh {
 namespace {
 
 // A thread that convolves holds `taps` taps, and computes `rows` positions at a time for which it needs `window`
-// inputs. What a window shares with the next one stays in registers.
+// inputs.
 constexpr int taps = 4;
 constexpr int rows = 4;
 constexpr int window = rows + taps - 1;
@@ -80,8 +80,7 @@ __device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, I
 
 // Narrow groups.
 
-// Positions of one sequence that a thread convolves, one turn of `rows` after the other. The taps - 1 inputs before
-// the first one are read twice, by this thread and by the one before it.
+// Positions of one sequence that a thread convolves, one turn of `rows` after the other.
 constexpr int strip = 16;
 
 template <class T>
@@ -94,18 +93,10 @@ struct Direct {
   Index step;  // from a position to the next in p: D, or -D looking ahead
 };
 
-// A thread has `width` neighbouring channels and a strip of 16 positions. With one channel a group (depthwise) and at
-// most four taps, which is the usual case, taps stay in registers for the whole strip, and a turn moves the window on
-// by four rows:
-//
-//   p         0 1 2 3 4 5 6 7 8 9 ...
-//   turn 0    h h h n n n n              h: inputs before (halo), n: four new ones, read together
-//   turn 1            h h h n n n n      h: what turn 0 had at its end
-//
-// So each input is read once, and once more where a strip begins. More taps come four at a time, newest first, and
-// wider groups one channel after the other: then taps and windows are read again in every turn, from the first-level
-// cache. `width` is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1; the channels of a wider
-// group read the same inputs, which a warp fetches in one access.
+// A thread has `width` neighbouring channels and a strip of 16 positions. Taps come four at a time, newest first, and
+// the inputs of a wider group one channel after the other; taps and windows are read again in every turn, from the
+// first-level cache. `width` is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1; the channels
+// of a wider group read the same inputs, which a warp fetches in one access.
 //
 // Grid: a thread for each pack of channels (fastest), strip and sequence. Reads and writes each array about once.
 template <class T, int width>
@@ -118,7 +109,6 @@ __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) 
   const Index origin = (b * a.C + (a.step < 0 ? a.C - 1 : 0)) * a.D + d;
   const T* in_p = a.in_bcd + origin - d % a.G;
   T* out_p = a.out_bcd + origin;
-  const bool keeps = a.G == 1 && a.J <= taps;
 
   Floats<width> weight_t[taps];
   Pack<T, width> in_w[window];
@@ -130,15 +120,10 @@ __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) 
     for (int x = 0; x < a.G; ++x) {
       for (int oldest = a.J - taps; oldest > -taps; oldest -= taps) {  // taps oldest ... oldest + 3, from tap 0 on
         const int first = p - (a.J - 1) + oldest;                      // position of in_w[0]
-        if (!keeps || p == begin) {
-          for (int t = 0; t < taps; ++t) {
-            if (oldest + t >= 0) weight_t[t] = load<width>(a.weight_jxd + (Index{oldest + t} * a.G + x) * a.D + d);
-          }
-          for (int w = 0; w < taps - 1; ++w) in_w[w] = row_at<width>(in_p + x, first + w, a.C, a.step);
-        } else {
-          for (int w = 0; w < taps - 1; ++w) in_w[w] = in_w[w + rows];
+        for (int t = 0; t < taps; ++t) {
+          if (oldest + t >= 0) weight_t[t] = load<width>(a.weight_jxd + (Index{oldest + t} * a.G + x) * a.D + d);
         }
-        for (int w = taps - 1; w < window; ++w) in_w[w] = row_at<width>(in_p + x, first + w, a.C, a.step);
+        for (int w = 0; w < window; ++w) in_w[w] = row_at<width>(in_p + x, first + w, a.C, a.step);
         for (int t = 0; t < taps; ++t) {
           if (oldest + t < 0) continue;  // fewer than four are left
           for (int r = 0; r < rows; ++r) {
@@ -168,8 +153,8 @@ struct DirectGradient {
 };
 
 // The gradient of four taps of `width` neighbouring channels with one input channel of their group, summed over one
-// part: a number of strips of 32 positions. Windows move on as above, with four rows of d_out beside them, so d_out and
-// in are read once for each four taps and input channel.
+// part: a number of strips of 32 positions. What a window shares with the next one stays in registers, so d_out and in
+// are read once for each four taps and input channel.
 //
 // Grid: a thread for each pack of channels (fastest), input channel, four taps, and part. Writes 4 D G J bytes a part.
 template <class T, int width>
@@ -211,8 +196,142 @@ __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(Dire
   }
 }
 
+// One channel a group (depthwise) and four taps, the usual case: four neighbouring channels, in one access of 8 (bf16)
+// or 16 bytes (float), and eight positions are a thread's. All rows that it needs are read before the first one is
+// used:
+//
+//   p         0 1 2 3 4 5 6 7 8 9 ...
+//   strip 0   n n n n n n n n              n: eight new inputs
+//   strip 1             h h h n n n n ...  h: three inputs before them (halo), which the strip before reads too
+//
+// Taps of neighbouring channels lie side by side in weight_dj, and are read as they are.
+constexpr int channels = 4;
+constexpr int depthwise_strip = 8;
+constexpr int depthwise_window = depthwise_strip + taps - 1;
+constexpr int depthwise_threads = 256;
+
+// Strips of all sequences, one sequence after the other, `each` in a sequence.
+struct Strips {
+  int C, D;
+  unsigned each, all;
+  explicit Strips(const CausalConvShape& s)
+      : C(int(s.C)), D(int(s.D)), each(blocks_for(s.C, depthwise_strip)), all(blocks_for(s.B * each, 1)) {}
+  __device__ int begin(unsigned at) const { return int(at % each) * depthwise_strip; }  // its first position
+  __device__ Index sequence(unsigned at) const { return Index{at / each} * C * D; }     // of the array's elements
+};
+
+// Rows p ... p + count - 1 of a sequence, `step` numbers apart. Zeros where there is no such position.
+template <int count, class T>
+__device__ __forceinline__ void rows_at(Pack<T, channels> (&row)[count], const T* in_pd, int p, int C, Index step) {
+  for (int w = 0; w < count; ++w) row[w] = row_at<channels>(in_pd, p + w, C, step);
+}
+
+// Grid: blocks of whole strips side by side, thread (x, y) with pack x of strip y. Reads and writes each array about
+// once.
+template <class T>
+__global__ void __launch_bounds__(depthwise_threads, 3)
+    depthwise_kernel(T* out_bcd, const T* in_bcd, const T* weight_dj, Strips s, Look look) {
+  const unsigned at = blockIdx.x * blockDim.y + threadIdx.y;
+  if (at >= s.all) return;
+  const int begin = s.begin(at);
+  const Index step = look == Look::back ? s.D : -s.D;
+  const Index origin = s.sequence(at) + (look == Look::back ? 0 : Index{s.C - 1} * s.D);
+  for (int d = int(threadIdx.x) * channels; d < s.D; d += int(blockDim.x) * channels) {
+    Pack<T, channels> in_w[depthwise_window];
+    rows_at(in_w, in_bcd + origin + d, begin - (taps - 1), s.C, step);
+    Pack<T, taps> weight_i[channels];
+    for (int i = 0; i < channels; ++i) weight_i[i] = pack_at<taps>(weight_dj + Index{d + i} * taps);
+    T* out_d = out_bcd + origin + d + begin * step;
+    for (int r = 0; r < depthwise_strip; ++r, out_d += step) {
+      Floats<channels> sum{};
+      for (int t = 0; t < taps; ++t) {
+        for (int i = 0; i < channels; ++i) {
+          sum.x[i] += float(weight_i[i].x[t]) * float(in_w[r + t].x[i]);  // (causal_conv.1) (causal_conv.2)
+        }
+      }
+      if (begin + r < s.C) store<channels>(out_d, sum);
+    }
+  }
+}
+
+// The gradient of the weights: sums over the strips of a part. Thread (x, y) has four channels, and of the part's
+// strips every eighth; the sums of a block are then added in the order of y.
+constexpr int gradient_rows = 8;
+struct DepthwiseSums {
+  float sum[gradient_rows][taps][warp_size * channels];
+};
+
+// Grid: a block of 32 x 8 threads for each 128 channels (fastest) and part. Reads both arrays about once, writes 16 D
+// bytes a part.
+template <class T>
+__global__ void __launch_bounds__(warp_size* gradient_rows)
+    depthwise_gradient_kernel(float* d_weight_pjd, const T* d_out_bcd, const T* in_bcd, Strips s,
+                              unsigned strips_per_part, unsigned slices) {
+  auto& shared = shared_memory<DepthwiseSums>();
+  const unsigned slice = blockIdx.x % slices, part = blockIdx.x / slices;
+  const int first_d = int(slice) * warp_size * channels, d = first_d + int(threadIdx.x) * channels;
+  Floats<channels> sum[taps] = {};
+  const unsigned first = part * strips_per_part, count = smaller(s.all - first, strips_per_part);
+  for (unsigned i = threadIdx.y; i < count && d < s.D; i += gradient_rows) {
+    const int begin = s.begin(first + i);
+    const Index origin = s.sequence(first + i) + d;
+    Pack<T, channels> in_w[depthwise_window], d_out[depthwise_strip];
+    rows_at(in_w, in_bcd + origin, begin - (taps - 1), s.C, s.D);
+    rows_at(d_out, d_out_bcd + origin, begin, s.C, s.D);
+    for (int t = 0; t < taps; ++t) {
+      for (int r = 0; r < depthwise_strip; ++r) {
+        for (int v = 0; v < channels; ++v) {
+          sum[t].x[v] += float(d_out[r].x[v]) * float(in_w[r + t].x[v]);  // (causal_conv.3)
+        }
+      }
+    }
+  }
+  for (int t = 0; t < taps; ++t) store<channels>(shared.sum[threadIdx.y][t] + threadIdx.x * channels, sum[t]);
+  __syncthreads();
+  constexpr int block_channels = warp_size * channels;
+  for (int i = int(threadIdx.y * warp_size + threadIdx.x); i < taps * block_channels; i += gradient_rows * warp_size) {
+    const int t = i / block_channels, channel = i % block_channels;
+    if (first_d + channel >= s.D) continue;
+    float of_part = 0;
+    for (int y = 0; y < gradient_rows; ++y) of_part += shared.sum[y][t][channel];
+    d_weight_pjd[(Index{part} * taps + t) * s.D + first_d + channel] = of_part;
+  }
+}
+
+// Whether the kernels above take these arrays.
+template <class T>
+bool is_depthwise(const CausalConvShape& s, const T* one_bcd, const T* other_bcd) {
+  return s.groups == s.D && s.kernel == taps && widest_fits<float>(s.D, one_bcd, other_bcd);
+}
+
+template <class T>
+void depthwise(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dj, Look look, const CausalConvShape& s) {
+  const Strips strips(s);
+  const auto x = static_cast<unsigned>(smaller<Index>(s.D / channels, depthwise_threads)), y = depthwise_threads / x;
+  launch(depthwise_kernel<T>, blocks_for(strips.all, y), dim3(x, y), 0, device.stream(), out_bcd, in_bcd, weight_dj,
+         strips, look);
+}
+
+template <class T>
+void depthwise_gradient(Gpu& device, float* d_weight_dj, const T* d_out_bcd, const T* in_bcd,
+                        const CausalConvShape& s) {
+  const Strips strips(s);
+  const unsigned slices = blocks_for(s.D, warp_size * channels);
+  // About 512 blocks keep a GPU's memory busy, and few parts keep their sums small.
+  const unsigned most_parts = 512 / slices + 1;
+  const unsigned strips_per_part = blocks_for(strips.all, most_parts * gradient_rows) * gradient_rows;
+  const unsigned parts = blocks_for(strips.all, strips_per_part);
+  Gpu::Scope scratch(device.workspace);
+  float* d_weight_pjd = scratch.take<float>(parts * s.D * taps);
+  launch(depthwise_gradient_kernel<T>, blocks_for(Index{parts} * slices, 1), dim3(warp_size, gradient_rows), 0,
+         device.stream(), d_weight_pjd, d_out_bcd, in_bcd, strips, strips_per_part, slices);
+  add_parts(device, d_weight_dj, d_weight_pjd, parts, {.u = 1, .o = 1, .g = s.D, .j = s.D}, s);
+}
+
 template <class T>
 void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look look, const CausalConvShape& s) {
+  if (is_depthwise(s, out_bcd, in_bcd) && widest_fits<float>(0, weight_dgj))
+    return depthwise(device, out_bcd, in_bcd, weight_dgj, look, s);
   const Index G = s.D / s.groups;
   Gpu::Scope scratch(device.workspace);
   float* weight_jxd = scratch.take<float>(s.D * G * s.kernel);
@@ -231,6 +350,7 @@ void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look 
 
 template <class T>
 void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const T* in_bcd, const CausalConvShape& s) {
+  if (is_depthwise(s, d_out_bcd, in_bcd)) return depthwise_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);
   const Index G = s.D / s.groups, fours = (s.kernel + taps - 1) / taps;
   const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
   Gpu::Scope scratch(device.workspace);

@@ -205,12 +205,18 @@ TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {
   check_gpu("causal_conv", "1 channel", CausalConvCase{.shape = {.B = 2, .C = 9, .D = 1, .groups = 1, .kernel = 3}});
   check_gpu("causal_conv", "depthwise, 1025 positions",
             CausalConvCase{.shape = {.B = 1, .C = 1025, .D = 8, .groups = 8, .kernel = 4}});
+  check_gpu("causal_conv", "depthwise, 4200 sequences",
+            CausalConvCase{.shape = {.B = 4200, .C = 2, .D = 4, .groups = 4, .kernel = 4}});
+  check_gpu("causal_conv", "depthwise, 1032 channels",
+            CausalConvCase{.shape = {.B = 2, .C = 9, .D = 1032, .groups = 1032, .kernel = 4}});
   check_gpu("causal_conv", "2 channels a group, 1025 positions",
             CausalConvCase{.shape = {.B = 1, .C = 1025, .D = 6, .groups = 3, .kernel = 3}});
   check_gpu("causal_conv", "dense, 1025 positions",
             CausalConvCase{.shape = {.B = 1, .C = 1025, .D = 9, .groups = 1, .kernel = 2}});
-  for (const Index groups : {16, 2})
-    check_alignment(CausalConvCase{.shape = {.B = 2, .C = 9, .D = 16, .groups = groups, .kernel = 3}});
+  for (const Index groups : {16, 2}) {
+    for (const Index kernel : {3, 4})
+      check_alignment(CausalConvCase{.shape = {.B = 2, .C = 9, .D = 16, .groups = groups, .kernel = kernel}});
+  }
 }
 
 TEST_CASE("causal_conv: on the GPU, parts of more than one strip", "[causal_conv][gpu]") {
