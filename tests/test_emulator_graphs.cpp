@@ -103,9 +103,13 @@ TEST_CASE("emulator: work of two streams is in the order that was asked for, and
     require_success(s.order(s.first, s.second));
     launch(add_kernel, 1, 1, 0, s.second, s.y, s.x);  // 10 + 2
     require_success(s.order(s.second, s.first));
-    launch(add_kernel, 1, 1, 0, s.first, s.x, s.y);  // 2 + 12
+    launch(add_kernel, 1, 1, 0, s.first, s.x, s.y);         // 2 + 12
+    launch(multiply_kernel, 1, 1, 0, s.second, s.y, 1.0f);  // beside the last one
+    require_success(s.order(s.second, s.first));
     s.run(1);
     CHECK(*s.x == 14);
+    CHECK(size_of_last_graph() == 4);
+    CHECK(length_of_last_graph() == 3);
 
     *s.x = 1;
     *s.y = 10;

@@ -323,6 +323,8 @@ void check_guards();
 
 // How many launches, copies and the like are in the graph that was recorded last.
 std::size_t size_of_last_graph();
+// How many of them are on the longest way through it: each of these comes after the one before.
+std::size_t length_of_last_graph();
 
 // cudaMalloc fails beyond so many bytes in all; the machine's memory at first.
 void set_memory_limit(std::size_t bytes);

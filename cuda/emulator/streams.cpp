@@ -38,7 +38,7 @@ struct Event {
 };
 
 thread_local Recording* recording_of_thread = nullptr;
-std::atomic<std::size_t> last_size = 0;
+std::atomic<std::size_t> last_size = 0, last_length = 0;
 
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 Event& of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
@@ -52,6 +52,17 @@ bool all_joined(const Recording& recording) {
     for (const std::size_t j : recording.nodes[i].after) before[j] = true;
   }
   return true;
+}
+
+// The most nodes of which each comes after the one before.
+std::size_t longest_way(const std::vector<Node>& nodes) {
+  Numbers length(nodes.size(), 1);
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::size_t j : nodes[i].after) length[i] = std::max(length[i], length[j] + 1);
+    longest = std::max(longest, length[i]);
+  }
+  return longest;
 }
 
 // In an order that the graph allows: as recorded, or as late as may be, or anything between.
@@ -99,6 +110,7 @@ bool breaks_recording() {
 }  // namespace detail
 
 std::size_t size_of_last_graph() { return last_size; }
+std::size_t length_of_last_graph() { return last_length; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = reinterpret_cast<cudaStream_t>(new Stream);
@@ -166,6 +178,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (Stream* taking_part : recording->streams) *taking_part = {};
   if (status == cudaSuccess) {
     last_size = recording->nodes.size();
+    last_length = longest_way(recording->nodes);
     *graph = reinterpret_cast<cudaGraph_t>(new std::vector<Node>(std::move(recording->nodes)));
   }
   delete recording;
