@@ -156,6 +156,47 @@ void GpuDevice<backend>::wait_for(const GpuDevice& other) {
 }
 
 template <Backend backend>
+GpuDevice<backend>& GpuDevice<backend>::of_branches() {
+  if (!of_branches_) of_branches_ = beside();
+  return *of_branches_;
+}
+
+template <Backend backend>
+GpuDevice<backend>& GpuDevice<backend>::Branch::fork() {
+  device_.of_branches().wait_for(device_);
+  forked_ = true;
+  return *device_.of_branches_;
+}
+
+template <Backend backend>
+void GpuDevice<backend>::Branch::join() {
+  if (!forked_) return;
+  forked_ = false;
+  device_.wait_for(*device_.of_branches_);
+}
+
+// Where the two cannot be put in order any more, the device is lost or its recording broken: whoever asks it for
+// something next is told.
+template <Backend backend>
+GpuDevice<backend>::Branch::~Branch() {
+  try {
+    join();
+  } catch (const Error&) {
+  }
+}
+
+template <Backend backend>
+std::size_t GpuDevice<backend>::scratch_peak() const {
+  return workspace.peak() + (of_branches_ ? of_branches_->scratch_peak() : 0);
+}
+
+template <Backend backend>
+void GpuDevice<backend>::expect_scratch_of(const GpuDevice& other) {
+  workspace.expect(other.workspace.peak());
+  if (other.of_branches_) of_branches().expect_scratch_of(*other.of_branches_);
+}
+
+template <Backend backend>
 void GpuDevice<backend>::set_zero_bytes(void* to, std::size_t bytes) {
   if (bytes > 0 && !counts()) require(cudaMemsetAsync(to, 0, bytes, stream_), "memset");
 }

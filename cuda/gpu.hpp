@@ -61,6 +61,35 @@ class GpuDevice {
   std::unique_ptr<GpuDevice> beside() const { return std::make_unique<GpuDevice>(gemm_, work_, gpu_); }
   void wait_for(const GpuDevice& other);
 
+  // Work that needs nothing of what the device is asked for next, and may be done beside it: in a second stream, which
+  // the device has for all of its branches, with scratch memory of its own. In a recording it is a branch of the graph.
+  //
+  //   Branch branch(device);
+  //   a(branch.fork());    begins when the device has done what it was asked for until here
+  //   b(device);           goes on beside that
+  //   branch.join();       or the end of the branch: what the device is asked for from here on finds a done
+  //
+  // Until then nothing may overwrite what the branch reads or writes, nor read what it writes.
+  class Branch {
+   public:
+    explicit Branch(GpuDevice& device) : device_(device) {}
+    ~Branch();
+    Branch(const Branch&) = delete;
+    Branch& operator=(const Branch&) = delete;
+
+    GpuDevice& fork();
+    void join();
+
+   private:
+    GpuDevice& device_;
+    bool forked_ = false;
+  };
+
+  // Most bytes of scratch memory that were in use at one time, with those of its branches; and that it will be as much
+  // as on another device.
+  std::size_t scratch_peak() const;
+  void expect_scratch_of(const GpuDevice& other);
+
   MemorySource memory() const { return counts() ? no_memory() : gpu_memory<backend>(); }
 
   template <class T>
@@ -132,6 +161,7 @@ class GpuDevice {
   static std::size_t bytes_of(Index count) {
     return static_cast<std::size_t>(count) * sizeof(T);
   }
+  GpuDevice& of_branches();
   void set_zero_bytes(void* to, std::size_t bytes);
   void copy_bytes(void* to, const void* from, std::size_t bytes);  // in whichever direction the pointers say
 
@@ -144,6 +174,9 @@ class GpuDevice {
 
  public:
   Workspace workspace{memory()};
+
+ private:
+  std::unique_ptr<GpuDevice> of_branches_;  // made when the first one forks
 };
 
 }  // namespace abh

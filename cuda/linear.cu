@@ -80,10 +80,12 @@ void linear_backward_input(Device& device, const LinearBackwardInput<T>& a) {
 
 template <class Device, class T>
 void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
+  typename Gpu::Branch bias(device);
+  if (a.d_bias_o) {
+    add_row_sums(bias.fork(), a.d_bias_o, a.d_out_bco, stride_or(a.shape.out_stride, a.shape.O), a.shape.BC, a.shape.O,
+                 float(a.scale));  // (linear.4)
+  }
   gemm(device, weight_gradient_product(a));  // (linear.3)
-  if (!a.d_bias_o) return;
-  add_row_sums(device, a.d_bias_o, a.d_out_bco, stride_or(a.shape.out_stride, a.shape.O), a.shape.BC, a.shape.O,
-               float(a.scale));  // (linear.4)
 }
 
 #define INSTANTIATE(T)                                                            \

@@ -47,7 +47,7 @@ std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const Netw
   net.optimizer().measure_gradient(training, state.as<StepState>());
   net.optimizer().update(training, state.as<StepState>());
   wait_for(device);
-  return device.workspace.peak();
+  return device.scratch_peak();
 }
 
 // What is counted takes no memory, and is what a network and a step on it take.
@@ -180,7 +180,7 @@ void check_step(Device& device, const Scratch& s) {
   if constexpr (Network<Device, T>::can_count) {
     CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute);
     const NetworkMemory memory = Network<Device, T>::memory(device, config_of(s), extent_of(s));
-    CHECK(device.workspace.peak() == 0);
+    CHECK(device.scratch_peak() == 0);
     CHECK(memory.workspace_bytes > 0);
     CHECK(peak_of_a_step<T>(device, config_of(s), extent_of(s), 0.2) == memory.workspace_bytes);
   }

@@ -98,8 +98,9 @@ class AdditiveBlock : public Block<Device, T> {
     // These take the place of what has been used by then.
     T* d_p_bcd = d_u_bcd;
     T* d_z_bcd = d_t_bcd;
-    T* d_P_bcd = d_p_bcd;
+    T* d_P_bcd = projection_ ? d_z_bcd : d_p_bcd;
     T* d_h_bcd = d_r_bcd;
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     gate_backward(device, d_u_bcd, d_v_bcd, d_x_bcd, u_and_v(pass));  // (additive.13)
     const T* t_bcd = mid_norm_.normed(device, d_r_bcd, r_bcd_, BC);
@@ -113,8 +114,9 @@ class AdditiveBlock : public Block<Device, T> {
     gate_backward(device, d_p_bcd, d_k_bcd, d_r_bcd, p_and_k(pass));                             // (additive.17)
     if (projection_) {
       const T* z_bcd = dropped_bcd_ ? dropped_bcd_ : drop(device, d_z_bcd, pass);
-      mix_.backward_weight(device, d_p_bcd, z_bcd, BC);                                 // (additive.18)
-      mix_.backward_input(device, d_z_bcd, d_p_bcd, BC);                                // (additive.19)
+      mix_.backward_weight(weights.fork(), d_p_bcd, z_bcd, BC);  // (additive.18)
+      if (z_bcd == d_z_bcd) weights.join();                      // computed again, it is in the way
+      mix_.backward_input(device, d_z_bcd, d_p_bcd, BC);         // (additive.19)
       dropout_backward<Device, T>(device, d_P_bcd, d_z_bcd, P_dropout(pass), BC * D_);  // (additive.20)
     }
     {
@@ -124,9 +126,9 @@ class AdditiveBlock : public Block<Device, T> {
       first_.logits_backward(device, d_q, d_a_bnc, q(), pass);                  // (additive.22)
     }
     const T* h_bcd = norm_.normed(device, d_P_bcd, in_bcd, BC);
-    query_key_value_.backward_weight(device, d_qkv_bcq, h_bcd, BC);         // (additive.23)
-    query_key_value_.add_backward_input(device, d_h_bcd, d_qkv_bcq, BC);    // (additive.24)
-    norm_.backward(device, d_x_bcd, d_h_bcd, around(d_x_bcd), in_bcd, BC);  // (additive.25)
+    query_key_value_.backward_weight(weights.fork(), d_qkv_bcq, h_bcd, BC);  // (additive.23)
+    query_key_value_.add_backward_input(device, d_h_bcd, d_qkv_bcq, BC);     // (additive.24)
+    norm_.backward(device, d_x_bcd, d_h_bcd, around(d_x_bcd), in_bcd, BC);   // (additive.25)
   }
 
   void start(Device& device) override {

@@ -54,7 +54,7 @@ class CrossBlock {
     output_.forward(device, y_bcd, core_.t_bch(), pass.BC());                          // (cross.4)
   }
 
-  // d_x is overwritten, d_memory_bse added to. x and the memory are those of the forward pass.
+  // d_x, another array than d_y, is overwritten, d_memory_bse added to. x and the memory are those of the forward pass.
   void backward(Device& device, T* d_x_bcd, T* d_memory_bse, const T* d_y_bcd, const T* x_bcd, const Source<T>& source,
                 const Pass& pass) {
     const Index BC = pass.BC(), BS = pass.B * source.S;
@@ -62,15 +62,16 @@ class CrossBlock {
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_query_bch = scratch.template take<T>(BC * H_);
     T* d_key_value_bsq = scratch.template take<T>(BS * 2 * H_);
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     const QueryKeyValue<T> d_rows = rows<T>(d_query_bch, d_key_value_bsq);
 
-    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                                       // (cross.5)
+    output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                               // (cross.5)
     output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                              // (cross.6)
     core_.backward(device, d_rows, d_t_bch, rows<const T>(query_bch_, key_value_bsq_), source, pass);  // (cross.7)
-    query_.backward_weight(device, d_query_bch, x_bcd, BC);                                            // (cross.8)
+    query_.backward_weight(weights.fork(), d_query_bch, x_bcd, BC);                                    // (cross.8)
     query_.backward_input(device, d_x_bcd, d_query_bch, BC);                                           // (cross.9)
-    key_value_.backward_weight(device, d_key_value_bsq, source.memory_bse, BS);                        // (cross.10)
+    key_value_.backward_weight(weights.fork(), d_key_value_bsq, source.memory_bse, BS);                // (cross.10)
     key_value_.add_backward_input(device, d_memory_bse, d_key_value_bsq, BS);                          // (cross.11)
   }
 

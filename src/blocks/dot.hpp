@@ -76,17 +76,19 @@ class DotBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_qkv_bcq = scratch.template take<T>(BC * 3 * H_);
-    T* d_h_bcd = d_y_bcd;  // not needed before d_y has been used
+    T* d_h_bcd = scratch.template take<T>(BC * D_);
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (dot.8)
-    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                                  // (dot.9)
+    output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                          // (dot.9)
     output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                         // (dot.10)
     core_.backward(device, QueryKeyValue<T>::side_by_side(d_qkv_bcq, H_), d_t_bch, qkv(), pass);  // (dot.11)
     rotary_.backward(device, d_qkv_bcq, d_qkv_bcq, pass);                                         // (dot.12)
     rescale_.backward(device, d_qkv_bcq, rescaled(device, scratch, pass), BC);                    // (dot.13)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    qkv_.backward_weight(device, d_qkv_bcq, h_bcd, BC);                               // (dot.14)
-    qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);                              // (dot.15)
+    qkv_.backward_weight(weights.fork(), d_qkv_bcq, h_bcd, BC);  // (dot.14)
+    if (h_bcd == d_h_bcd) weights.join();                        // computed again, it is in the way
+    qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);         // (dot.15)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.16)
   }
 

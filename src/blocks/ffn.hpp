@@ -62,16 +62,19 @@ class FfnBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_up_bcf = scratch.template take<T>(BC * F_);
     T* d_hidden_bcf = d_up_bcf;  // gelu works in place
-    T* d_h_bcd = d_y_bcd;        // not needed before d_y has been used
+    T* d_h_bcd = scratch.template take<T>(BC * D_);
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
-    // Weights before inputs: what is computed again stands where the gradient that (ffn.8) and (ffn.11) write will.
+    // What is computed again stands where the gradient that (ffn.8) and (ffn.11) write will, and must have been used.
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (ffn.6)
     const T* hidden_bcf = hidden(device, d_hidden_bcf, BC);
-    down_.backward_weight(device, d_y_bcd, hidden_bcf, BC);                                     // (ffn.7)
+    down_.backward_weight(weights.fork(), d_y_bcd, hidden_bcf, BC);  // (ffn.7)
+    if (hidden_bcf == d_hidden_bcf) weights.join();
     down_.backward_input(device, d_hidden_bcf, d_y_bcd, BC);                                    // (ffn.8)
     gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.9)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    up_.backward_weight(device, d_up_bcf, h_bcd, BC);   // (ffn.10)
+    up_.backward_weight(weights.fork(), d_up_bcf, h_bcd, BC);  // (ffn.10)
+    if (h_bcd == d_h_bcd) weights.join();
     up_.backward_input(device, d_h_bcd, d_up_bcf, BC);  // (ffn.11)
     // The gradient that went around the block still stands in d_x_bcd, and is added in the same sweep.
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (ffn.12)

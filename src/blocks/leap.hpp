@@ -85,7 +85,8 @@ class LeapBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_row_bcq = scratch.template take<T>(BC * row_size());
-    T* d_h_bcd = d_y_bcd;  // not needed before d_y has been used
+    T* d_h_bcd = d_y_bcd;                     // not needed before d_y has been used
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
     const Payload<T> d_payload{d_row_bcq + 2 * D_, row_size()};
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (leap.8)
@@ -101,8 +102,9 @@ class LeapBlock : public Block<Device, T> {
     }
     rescale_.backward(device, d_row_bcq + first_rescaled_ * D_, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.12)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    maps_.backward_weight(device, d_row_bcq, h_bcd, BC);                              // (leap.13)
-    maps_.backward_input(device, d_h_bcd, d_row_bcq, BC);                             // (leap.14)
+    maps_.backward_weight(weights.fork(), d_row_bcq, h_bcd, BC);  // (leap.13)
+    if (h_bcd == d_h_bcd) weights.join();                         // computed again, it is in the way
+    maps_.backward_input(device, d_h_bcd, d_row_bcq, BC);         // (leap.14)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (leap.15)
   }
 

@@ -86,10 +86,11 @@ class MetricBlock : public Block<Device, T> {
     T* d_key_bch = scratch.template take<T>(BC * H_);
     T* d_value_bch = scratch.template take<T>(BC * H_);
     T* d_p_bch = d_query_bch;  // to which the others are added
-    T* d_h_bcd = d_y_bcd;      // not needed before d_y has been used
+    T* d_h_bcd = scratch.template take<T>(BC * D_);
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                    // (metric.9)
-    output_.backward_weight(device, d_y_bcd, core_.t_bch(), BC);                           // (metric.10)
+    output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                   // (metric.10)
     output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                  // (metric.11)
     core_.backward(device, {d_query_bch, d_key_bch, d_value_bch}, d_t_bch, rows(), pass);  // (metric.12)
     rotary_.backward(device, d_query_bch, d_query_bch, pass);                              // (metric.13)
@@ -97,8 +98,9 @@ class MetricBlock : public Block<Device, T> {
     add<Device, T>(device, d_p_bch, d_value_bch, d_query_bch, BC * H_);                    // (metric.15)
     backward_key(device, d_p_bch, d_key_bch, BC);                                          // (metric.16)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    project_.backward_weight(device, d_p_bch, h_bcd, BC);                             // (metric.17)
-    project_.backward_input(device, d_h_bcd, d_p_bch, BC);                            // (metric.18)
+    project_.backward_weight(weights.fork(), d_p_bch, h_bcd, BC);  // (metric.17)
+    if (h_bcd == d_h_bcd) weights.join();                          // computed again, it is in the way
+    project_.backward_input(device, d_h_bcd, d_p_bch, BC);         // (metric.18)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.19)
   }
 

@@ -105,6 +105,21 @@ struct SharesHostMemory {
   using Scope = Workspace::Scope;
   using Sums = HostSums;  // of the gradients of several processes
 
+  // Work beside the device's own, on a GPU (cuda/gpu.hpp): here it is done when it is asked for.
+  class Branch {
+   public:
+    explicit Branch(Device& device) : device_(device) {}
+    Device& fork() const { return device_; }
+    void join() const {}
+
+   private:
+    Device& device_;
+  };
+
+  // Most bytes of scratch memory that were in use at one time; and that it will be as much as on another device.
+  std::size_t scratch_peak() const { return static_cast<const Device*>(this)->workspace.peak(); }
+  void expect_scratch_of(const Device& other) { static_cast<Device*>(this)->workspace.expect(other.scratch_peak()); }
+
   // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
   struct Recording {
     template <class Body>

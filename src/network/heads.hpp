@@ -61,12 +61,15 @@ class LanguageHead : public Head<Device, T> {
 
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bcv, const T* x_bcd, const Pass& pass) override {
     const Index BC = pass.BC();
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = token_.gradient,
-                                               .d_bias_o = bias_.gradient,
-                                               .d_out_bco = d_logits_bcv,
-                                               .in_bci = norm_.normed(device, d_x_bcd, x_bcd, BC),
-                                               .shape = {.BC = BC, .I = D_, .O = V_},
-                                               .scale = scale_});
+    const T* h_bcd = norm_.normed(device, d_x_bcd, x_bcd, BC);
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    linear_backward_weight<Device, T>(weights.fork(), {.d_weight_oi = token_.gradient,
+                                                       .d_bias_o = bias_.gradient,
+                                                       .d_out_bco = d_logits_bcv,
+                                                       .in_bci = h_bcd,
+                                                       .shape = {.BC = BC, .I = D_, .O = V_},
+                                                       .scale = scale_});
+    if (h_bcd == d_x_bcd) weights.join();  // computed again, it is in the way
     linear_backward_input<Device, T>(device, {.d_in_bci = d_x_bcd,
                                               .d_out_bco = d_logits_bcv,
                                               .weight_oi = token_.value,
@@ -125,11 +128,12 @@ class ClassifierHead : public Head<Device, T> {
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const Pass& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* d_row_bd = scratch.template take<T>(pass.B * D_);
-    linear_backward_weight<Device, T>(device, {.d_weight_oi = weight_.gradient,
-                                               .d_bias_o = bias_.gradient,
-                                               .d_out_bco = d_logits_bo,
-                                               .in_bci = row_bd_,
-                                               .shape = {.BC = pass.B, .I = D_, .O = O_}});
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    linear_backward_weight<Device, T>(weights.fork(), {.d_weight_oi = weight_.gradient,
+                                                       .d_bias_o = bias_.gradient,
+                                                       .d_out_bco = d_logits_bo,
+                                                       .in_bci = row_bd_,
+                                                       .shape = {.BC = pass.B, .I = D_, .O = O_}});
     linear_backward_input<Device, T>(device, {.d_in_bci = d_row_bd,
                                               .d_out_bco = d_logits_bo,
                                               .weight_oi = weight_.value,

@@ -45,7 +45,11 @@ class Network {
         parts_(layout_, config, extent, dropout) {
     layout_.write_constants(device_);
     if constexpr (can_count) {
-      if (extent.training && !device_.counts()) device_.workspace.expect(workspace_bytes(device_, config, extent));
+      if (extent.training && !device_.counts()) {
+        auto counter = device_.counter();
+        count_step(counter, config, extent);
+        device_.expect_scratch_of(counter);
+      }
     }
   }
 
@@ -73,7 +77,11 @@ class Network {
     Optimizer<Device, T>::count_memory(memory, layout.weight_count(), extent);
     Arenas<Device, T>::count_memory(memory, layout, extent);
     if constexpr (can_count) {
-      if (extent.training) memory.workspace_bytes = workspace_bytes(device, config, extent);
+      if (extent.training) {
+        auto counter = device.counter();
+        count_step(counter, config, extent);
+        memory.workspace_bytes = counter.scratch_peak();
+      }
     }
     return memory;
   }
@@ -165,11 +173,8 @@ class Network {
     return layout;
   }
 
-  // Scratch memory of a training step on the largest batch: the same step on a device that only counts. A template, for
-  // not every Device can.
-  template <class Counting>
-  static std::size_t workspace_bytes(const Counting& device, const ModelConfig& config, const NetworkExtent& extent) {
-    Counting counter = device.counter();
+  // A training step on the largest batch on a device that only counts, for the scratch memory that it takes.
+  static void count_step(Device& counter, const ModelConfig& config, const NetworkExtent& extent) requires can_count {
     Network network(counter, config, extent);
     const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
     const DeviceMemory memory_bpi(counter.memory(),
@@ -182,7 +187,6 @@ class Network {
                   {.B = extent.B, .C = extent.C, .state = &state}, [](Index, Index, const Pass&, const auto&) {});
     network.optimizer().measure_gradient(training, &state);
     network.optimizer().update(training, &state);
-    return counter.workspace.peak();
   }
 
   Device& device_;
