@@ -6,10 +6,11 @@ namespace abh {
 
 namespace {
 
-// Rows that one block of add_row_sums takes: at least 64, and so many that there are at most 512 chunks of them, whose
-// partial sums (O floats each) then stay small beside the rows.
+// Rows that one block of add_row_sums takes: at least 64, and so many that there are at most 128 chunks of them. Then
+// the blocks of a few columns still have a large GPU's memory busy, those of many are there at the same time, and the
+// partial sums (O floats a chunk) are soon read.
 Index rows_per_chunk(Index BC) {
-  const Index rows = (BC + 511) / 512;
+  const Index rows = (BC + 127) / 128;
   return rows < 64 ? 64 : rows;
 }
 
