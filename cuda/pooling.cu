@@ -1,3 +1,4 @@
+#include "cuda/pooling_in_tile.hpp"
 #include "cuda/pooling_of_all.hpp"
 
 namespace abh {
@@ -22,179 +23,10 @@ namespace abh {
 //                       written and read, out once                       written and read
 //
 // and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
-// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.hpp).
-
-inline namespace ABH_BACKEND {
-
-// What scans of the payload do to a state: weighted sums and pulls, whose tags stand where they are started. In terms
-// of keep and add, since that is what runs and tiles are joined with; the price is that a constant payload stays
-// constant up to rounding only.
-template <int width>
-__device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
-  for (int v = 0; v < width; ++v) {
-    const float added = step.add * in.x[v];
-    state.x[v] = step.keep * state.x[v] + added;
-  }
-}
-
-}  // namespace ABH_BACKEND
+// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.hpp). Where a tile has
+// all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp).
 
 namespace {
-
-// Scans of the payload: what is made of a state.
-
-// The state itself, or its share.
-template <class Out>
-struct EmitState {
-  static constexpr int dots = 0, batch = 4;
-  Out* out_bch;
-  const float* share_bnc = nullptr;  // null: 1
-  template <int width>
-  struct Loaded {
-    float share;
-  };
-  template <int width>
-  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    return {share_bnc ? share_bnc[at.weight] : 1};
-  }
-  template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
-                         const Floats<width>& state, float*) const {
-    Floats<width> out;
-    for (int v = 0; v < width; ++v) out.x[v] = state.x[v] * loaded.share;
-    store<width>(out_bch + at.element, out);
-  }
-};
-
-// A prefix merged with the suffix that fills up its window.
-template <class T>
-struct EmitWindow {
-  static constexpr int dots = 0, batch = 2;
-  T* out_bch;
-  const float* share_bnc;
-  const float* suffix_bch;
-  const float* gamma_bnc;
-  int block, H;
-  template <int width>
-  struct Loaded {
-    Floats<width> suffix;
-    float share, gamma;
-  };
-  template <int width>
-  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    Loaded<width> loaded{};
-    loaded.share = share_bnc[at.weight];
-    if (at.c < block) return loaded;
-    loaded.gamma = gamma_bnc[at.weight];
-    loaded.suffix = load<width>(suffix_bch + at.element - Index{block - 1} * H);
-    return loaded;
-  }
-  template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
-                         const Floats<width>& sum, float*) const {
-    Floats<width> out;
-    for (int v = 0; v < width; ++v) {
-      const float prefix = sum.x[v] * loaded.share;
-      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling.8)
-    }
-    store<width>(out_bch + at.element, out);
-  }
-};
-
-// What both gradients of the payload read and write besides.
-template <class T>
-struct PayloadGradient {
-  T* d_x_bch;
-  Index d_x_stride;
-  bool accumulate;
-  const T* x_bch;
-  Index x_stride;
-  const T* out_bch;
-
-  template <int width>
-  __device__ void write(const PoolingPlace& at, Floats<width> gradient) const {
-    T* to = d_x_bch + at.bc * d_x_stride + at.h;
-    if (accumulate) {
-      const Floats<width> before = load<width>(to);
-      for (int v = 0; v < width; ++v) gradient.x[v] += before.x[v];
-    }
-    store<width>(to, gradient);
-  }
-};
-template <class T>
-PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a, Index first) {
-  const Index H = a.in.shape.H();
-  return {a.d_x_bch + first,  stride_or(a.d_x_stride, H),  a.accumulate,
-          a.in.x_bch + first, stride_or(a.in.x_stride, H), a.out_bch + first};
-}
-
-// The gradient of the payload from the adjoint, and kappa; or from the adjoint over the sum of weights, and kappa over
-// it, with e^(logit - max) for alpha.
-template <class T>
-struct EmitGlobalGradient {
-  static constexpr int dots = 1, batch = 2;
-  PayloadGradient<T> arrays;
-  const float* weight_bnc;
-  float* dot_pbnc[1];  // kappa
-  template <int width>
-  struct Loaded {
-    Floats<width> x, out;
-    float weight;
-  };
-  template <int width>
-  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    return {load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h), load<width>(arrays.out_bch + at.element),
-            weight_bnc[at.weight]};
-  }
-  template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
-                         const Floats<width>& adjoint, float* dot) const {
-    Floats<width> d_x;
-    for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight * adjoint.x[v];                     // (pooling.11)
-      dot[0] += (loaded.x.x[v] - loaded.out.x[v]) * adjoint.x[v];  // (pooling.12)
-    }
-    arrays.write(at, d_x);
-  }
-};
-
-// The gradient of the payload from the pulls of its own block and of the next, and two dot products for the logits'.
-template <class T>
-struct EmitWindowGradient {
-  static constexpr int dots = 2, batch = 1;
-  PayloadGradient<T> arrays;
-  const float* pull_up_bch;
-  const float *weight_down_bnc, *weight_up_bnc;
-  float* dot_pbnc[2];  // x . d_x, out . d_out
-  int C, block, H;
-  template <int width>
-  struct Loaded {
-    Floats<width> x, out, pull_up;
-    float weight_down, weight_up;
-  };
-  template <int width>
-  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    Loaded<width> loaded{load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h),
-                         load<width>(arrays.out_bch + at.element),
-                         {},
-                         weight_down_bnc[at.weight],
-                         weight_up_bnc[at.weight]};
-    const int further = last_window(at.c, C, block) - at.c;
-    if (loaded.weight_up != 0) loaded.pull_up = load<width>(pull_up_bch + at.element + Index{further} * H);
-    return loaded;
-  }
-  template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>& d_out,
-                         const Floats<width>& pull_down, float* dot) const {
-    Floats<width> d_x;
-    for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling.17)
-      dot[0] += loaded.x.x[v] * d_x.x[v];
-      dot[1] += loaded.out.x[v] * d_out.x[v];
-    }
-    arrays.write(at, d_x);
-  }
-};
 
 // What rounding leaves of the last row, of which sums above those of weights are known in double. Grid: a thread a
 // channel.
@@ -422,17 +254,22 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
 
 template <int width, class T>
 void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
-  a.in.shape.causal ? pooling_forward_causal<width>(device, a) : pooling_forward_of_all<width>(device, a);
+  if (!a.in.shape.causal) return pooling_forward_of_all<width>(device, a);
+  if constexpr (width > 1) {
+    const bool whole = !a.first.weight_n && !a.last.weight_n;
+    if (whole && fits_a_tile<width>(a.in.shape)) return pooling_forward_in_tile<width>(device, a);
+  }
+  pooling_forward_causal<width>(device, a);
 }
 template <int width, class T>
 void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
-  if (!a.in.shape.causal) {
-    pooling_backward_of_all<width>(device, a);
-  } else if (block_of(a.in.shape) < a.in.shape.C) {
-    pooling_backward_windowed<width>(device, a);
-  } else {
-    pooling_backward_global<width>(device, a);
+  const PoolingShape& s = a.in.shape;
+  if (!s.causal) return pooling_backward_of_all<width>(device, a);
+  if (block_of(s) < s.C) return pooling_backward_windowed<width>(device, a);
+  if constexpr (width > 1) {
+    if (fits_a_tile<width>(s)) return pooling_backward_in_tile<width>(device, a);
   }
+  pooling_backward_global<width>(device, a);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // Pooling on the GPU where every position sees every position: one average a sequence, in two passes over its numbers
 // and one over its payload, whose sums are made of the totals of tiles (pooling_scan.hpp), in their order.
 
-#include "cuda/pooling_weights.hpp"
+#include "cuda/pooling_emits.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
@@ -69,12 +69,6 @@ __global__ static void add_totals_kernel(float* sum_bh, const Step* total_bth, I
   ABH_UNROLL(8)
   for (int t = 0; t < tiles - 1; ++t) sum += total_t[Index{t} * H].add;
   sum_bh[bh] = float(sum);
-}
-
-inline Index tiles_of(Index C) { return (C + tile_positions - 1) / tile_positions; }
-template <int width>
-unsigned tile_blocks(Index B, Index C, Index H) {
-  return blocks_for(B * tiles_of(C) * ((H + tile_lanes * width - 1) / (tile_lanes * width)), 1);
 }
 
 // sum_bh: the sum over all positions of add_c in_c. Every tile gets a total, as if another one followed.

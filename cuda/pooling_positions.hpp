@@ -1,7 +1,8 @@
 #pragma once
 
-// Scans of pooling over numbers that exist once a position: maxima, sums, weights. One block of threads walks through
-// the sequence of a head, 1,024 positions at a time. What is scanned, and the equations, stand in layers/pooling.hpp.
+// Scans of pooling over numbers that exist once a position: maxima, sums, weights. One block of 128 threads walks
+// through the sequence of a head, 1,024 positions at a time, or one warp of a block, 256 at a time, which comes to the
+// same bits. What is scanned, and the equations, stand in layers/pooling.hpp.
 
 #include "cuda/kernel.hpp"
 
@@ -17,17 +18,15 @@ enum class PoolingOrder { up, down };
 struct Step {
   float keep, add;
 };
-__device__ __forceinline__ Step of_lane_before(const Step& step, int distance) {
-  return {__shfl_up_sync(whole_warp, step.keep, unsigned(distance)),
-          __shfl_up_sync(whole_warp, step.add, unsigned(distance))};
+__device__ __forceinline__ Step of_lane(const Step& step, int lane) {
+  return {__shfl_sync(whole_warp, step.keep, lane), __shfl_sync(whole_warp, step.add, lane)};
 }
 // Sums over a whole sequence, which are many terms beside a few large ones.
 struct LongStep {
   double keep, add;
 };
-__device__ __forceinline__ LongStep of_lane_before(const LongStep& step, int distance) {
-  return {__shfl_up_sync(whole_warp, step.keep, unsigned(distance)),
-          __shfl_up_sync(whole_warp, step.add, unsigned(distance))};
+__device__ __forceinline__ LongStep of_lane(const LongStep& step, int lane) {
+  return {__shfl_sync(whole_warp, step.keep, lane), __shfl_sync(whole_warp, step.add, lane)};
 }
 struct LongSums {
   using State = double;
@@ -58,10 +57,9 @@ struct Top {
   float top;
   int from;
 };
-__device__ __forceinline__ Top of_lane_before(const Top& top, int distance) {
-  return {__shfl_up_sync(whole_warp, top.keep, unsigned(distance)),
-          __shfl_up_sync(whole_warp, top.top, unsigned(distance)),
-          __shfl_up_sync(whole_warp, top.from, unsigned(distance))};
+__device__ __forceinline__ Top of_lane(const Top& top, int lane) {
+  return {__shfl_sync(whole_warp, top.keep, lane), __shfl_sync(whole_warp, top.top, lane),
+          __shfl_sync(whole_warp, top.from, lane)};
 }
 struct DecayedMaxima {
   using State = Top;
@@ -89,39 +87,44 @@ struct WarpTotals {
   typename Kind::Effect of_warp[scan_warps];
 };
 
-// The state before a thread's positions, whose effect is `mine`. carry is the state before all of the block, and after
-// all of it on return. All threads must call this.
-template <class Kind>
+// The state before a thread's positions, whose effect is `mine`. carry is the state before all that walk, and after all
+// of them on return. All of them must call this: the threads of a block, or, without a barrier, of a warp.
+template <int threads, class Kind>
 __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Effect mine,
                                              typename Kind::State& carry) {
   using Effect = typename Kind::Effect;
-  auto& totals = shared_memory<WarpTotals<Kind>>();
   const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
   Effect upto = mine;  // of all lanes up to this one
   for (int distance = 1; distance < warp_size; distance *= 2) {
-    const Effect earlier = of_lane_before(upto, distance);
+    const Effect earlier = of_lane(upto, lane < distance ? lane : lane - distance);
     if (lane >= distance) upto = kind.both(earlier, upto);
   }
-  const Effect earlier = of_lane_before(upto, 1);
-  if (lane == warp_size - 1) totals.of_warp[warp] = upto;
-  __syncthreads();
+  const Effect earlier = of_lane(upto, lane == 0 ? 0 : lane - 1);
   typename Kind::State state = carry;
-  for (int w = 0; w < scan_warps; ++w) {
-    if (w < warp) state = kind.after(state, totals.of_warp[w]);
-    carry = kind.after(carry, totals.of_warp[w]);
+  if constexpr (threads == warp_size) {
+    carry = kind.after(carry, of_lane(upto, warp_size - 1));
+  } else {
+    static_assert(threads == scan_threads);
+    auto& totals = shared_memory<WarpTotals<Kind>>();
+    if (lane == warp_size - 1) totals.of_warp[warp] = upto;
+    __syncthreads();
+    for (int w = 0; w < scan_warps; ++w) {
+      if (w < warp) state = kind.after(state, totals.of_warp[w]);
+      carry = kind.after(carry, totals.of_warp[w]);
+    }
+    __syncthreads();  // before the next call overwrites the totals
   }
-  __syncthreads();  // before the next call overwrites the totals
   return lane == 0 ? state : kind.after(state, earlier);
 }
 
-// A block's walk through C positions in an order: effect_at(c) is asked first, then visit(c, state before, state
-// after). Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
-template <class Kind, class EffectAt, class Visit>
+// A walk of a block or warp through C positions in an order: effect_at(c) is asked first, then visit(c, state before,
+// state after). Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
+template <int threads = scan_threads, class Kind, class EffectAt, class Visit>
 __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, const EffectAt& effect_at,
                                const Visit& visit) {
   typename Kind::State carry = kind.start();
-  for (int round = 0; round < C; round += scan_threads * positions_per_thread) {
-    const int first = round + int(threadIdx.x) * positions_per_thread;
+  for (int round = 0; round < C; round += threads * positions_per_thread) {
+    const int first = round + int(threadIdx.x) % threads * positions_per_thread;
     const auto position = [&](int i) { return order == PoolingOrder::up ? first + i : C - 1 - first - i; };
     typename Kind::Effect effects[positions_per_thread];
     typename Kind::Effect mine = kind.nothing();
@@ -129,7 +132,7 @@ __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, cons
       effects[i] = first + i < C ? effect_at(position(i)) : kind.nothing();
       mine = kind.both(mine, effects[i]);
     }
-    typename Kind::State state = state_before(kind, mine, carry);
+    typename Kind::State state = state_before<threads>(kind, mine, carry);
     for (int i = 0; i < positions_per_thread; ++i) {
       const typename Kind::State before = state;
       state = kind.after(state, effects[i]);
@@ -145,10 +148,10 @@ __device__ inline bool starts(int c, int C, int block, PoolingOrder order) {
 
 // max_c: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
 // newcomer, are multiplied with; one of the two is 1. keep_c is 0 at the start of a block, 1 where nothing is added.
-template <class Logits>
+template <int threads = scan_threads, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, int C, int block,
                             PoolingOrder order) {
-  scan_positions(
+  scan_positions<threads>(
       Maxima{}, C, order,
       [&](int c) {
         return Step{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c)};
@@ -164,11 +167,11 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
 }
 
 // The same where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
-template <class Logits>
+template <int threads = scan_threads, class Logits>
 __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {
   const DecayedMaxima kind{slope, 0};
-  scan_positions(
+  scan_positions<threads>(
       kind, C, order,
       [&](int c) {
         return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
@@ -218,13 +221,13 @@ __device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, floa
 }
 
 // The running maximum with decay or without, where what comes first is older.
-template <bool decays, class Logits>
+template <bool decays, int threads = scan_threads, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {
   if constexpr (decays) {
-    decayed_max(max_c, keep_c, add_c, logit, slope, C, block, order);
+    decayed_max<threads>(max_c, keep_c, add_c, logit, slope, C, block, order);
   } else {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
+    running_max<threads>(max_c, keep_c, add_c, logit, C, block, order);
   }
 }
 
@@ -246,9 +249,10 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
 
 // sum_c, relative to the running maximum, and one over it, 0 while nothing has been seen. first_rest: what rounding
 // left of the logit of position 0. last_rest: where to write what it left of the sum of position C - 1; null: nowhere.
-__device__ inline void running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
-                                   PoolingOrder order, float first_rest = 0, float* last_rest = nullptr) {
-  scan_positions(
+template <int threads = scan_threads>
+__device__ void running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
+                            PoolingOrder order, float first_rest = 0, float* last_rest = nullptr) {
+  scan_positions<threads>(
       LongSums{}, C, order,
       [&](int c) {
         return LongStep{keep_c[c], c == 0 ? add_c[c] * (1 + double(first_rest)) : add_c[c]};

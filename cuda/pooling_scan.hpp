@@ -3,6 +3,7 @@
 // Scans of pooling over rows of channels, with weights that are ready. What is scanned, and the equations, stand in
 // pooling.cu.
 
+#include <cstring>
 #include <utility>
 
 #include "cuda/pooling_positions.hpp"
@@ -30,6 +31,12 @@ inline constexpr int tile_runs = 16;
 inline constexpr int run_length = 16;
 inline constexpr int tile_positions = tile_runs * run_length;
 inline constexpr int tile_threads = tile_lanes * tile_runs;
+
+inline Index tiles_of(Index C) { return (C + tile_positions - 1) / tile_positions; }
+template <int width>
+unsigned tile_blocks(Index B, Index C, Index H) {
+  return blocks_for(B * tiles_of(C) * ((H + tile_lanes * width - 1) / (tile_lanes * width)), 1);
+}
 
 // state_c = keep_c state_{c-1} + add_c in_c, or, going down, from state_{c+1}.
 template <class T>
@@ -97,27 +104,45 @@ __device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, wi
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in);
 
-// Loads a thread's run and leaves what it does to a state in shared memory. No barrier.
+// A thread's run of a tile, as it lies in memory: in bf16 that is half the registers. Zeros where there is nothing.
 template <class T, int width>
-__device__ __forceinline__ void scan_run(Floats<width> (&in)[run_length], const Scan<T>& s,
-                                         const TileThread<T, width>& me, TileRuns<width>& runs) {
-  for (int i = 0; i < run_length; ++i) {
-    const int c = me.position(i);
-    if (c < me.C && me.works) {
-      in[i] = load<width>(me.in + c * s.stride);
-    } else {
-      for (int v = 0; v < width; ++v) in[i].x[v] = 0;
+struct TileRun {
+  Pack<T, width> in[run_length];
+
+  __device__ __forceinline__ TileRun(const Scan<T>& s, const TileThread<T, width>& me) {
+    for (int i = 0; i < run_length; ++i) {
+      const int c = me.position(i);
+      in[i] = c < me.C && me.works ? pack_at<width>(me.in + c * s.stride) : Pack<T, width>{};
     }
   }
+
+  // Or a compiler keeps what it made of the packs in registers, from one use to the next.
+  __device__ __forceinline__ void forget_floats() {
+    if constexpr (sizeof(in[0]) > sizeof(unsigned) && sizeof(T) < sizeof(float)) {
+      for (Pack<T, width>& pack : in) {
+        unsigned words[sizeof(pack) / sizeof(unsigned)];
+        memcpy(words, &pack, sizeof(pack));
+        for (unsigned& word : words) asm volatile("" : "+r"(word));
+        memcpy(&pack, words, sizeof(pack));
+      }
+    }
+  }
+};
+
+// Leaves what a thread's run does to a state in shared memory. No barrier.
+template <class T, int width>
+__device__ __forceinline__ void scan_run(TileRun<T, width>& run, const Scan<T>& s, const TileThread<T, width>& me,
+                                         TileRuns<width>& runs) {
   float keep = 1;
   Floats<width> state{};
   for (int i = 0; i < run_length; ++i) {
     const Step step = step_at<T, width>(s, me, me.position(i));
-    advance<width>(state, step, in[i]);
+    advance<width>(state, step, floats_of(run.in[i]));
     keep *= step.keep;
   }
   store<width>(&runs.add[me.run][me.lane * width], state);
   runs.keep[me.run][me.lane] = keep;
+  run.forget_floats();
 }
 
 // Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
@@ -125,15 +150,15 @@ template <class T, int width>
 __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, s.order == PoolingOrder::up ? 0 : 1, tiles - 1);
-  Floats<width> in[run_length];
-  scan_run<T, width>(in, s, me, runs);
+  TileRun<T, width> run(s, me);
+  scan_run<T, width>(run, s, me, runs);
   __syncthreads();
   if (me.run > 0 || !me.works) return;
   float keep = 1;
   Floats<width> state{};
-  for (int run = 0; run < tile_runs; ++run) {
-    const Step step = {runs.keep[run][me.lane], 1};
-    const Floats<width> add = load<width>(&runs.add[run][me.lane * width]);
+  for (int r = 0; r < tile_runs; ++r) {
+    const Step step = {runs.keep[r][me.lane], 1};
+    const Floats<width> add = load<width>(&runs.add[r][me.lane * width]);
     for (int v = 0; v < width; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
     keep *= step.keep;
   }
@@ -207,10 +232,16 @@ __device__ __forceinline__ void keep_dots(const Thread& me, int i, const float* 
     for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][i][me.lane] = dots[d];
   }
 }
+template <class Emit, class Thread>
+__device__ __forceinline__ float kept_dot(const Thread& me, int d, int first_lane, int end_lane) {
+  const auto& shared = shared_memory<TileDots<Emit::dots>>();
+  float sum = 0;
+  for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
+  return sum;
+}
 template <int width, class T, class Emit>
 __device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T, width>& me, const Emit& emit) {
   if constexpr (Emit::dots > 0) {
-    auto& shared = shared_memory<TileDots<Emit::dots>>();
     __syncwarp();
     constexpr int tile_channels = tile_lanes * width;
     const int c = me.position(me.lane), first = me.h_tile * tile_channels,
@@ -221,31 +252,22 @@ __device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T,
       const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
       const int part = me.h_tile - n * s.K / tile_channels;
       for (int d = 0; d < Emit::dots; ++d) {
-        float sum = 0;
-        for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
         const Index BNC = s.B * s.N * me.C;
-        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = sum;
+        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = kept_dot<Emit>(me, d, first_lane, end_lane);
       }
     }
   }
 }
 
-// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
-template <class T, int width, class Emit>
-__global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
-                                                                int tiles) {
-  auto& runs = shared_memory<TileRuns<width>>();
-  const TileThread<T, width> me(s, 0, tiles);
-  const int H = s.N * s.K;
-  Floats<width> in[run_length];
-  scan_run<T, width>(in, s, me, runs);
-  __syncthreads();
-
-  Floats<width> state{};
-  if (carry_bth && me.works) state = load<width>(carry_bth + (me.b * tiles + me.tile) * H + me.h);
-  for (int run = 0; run < me.run; ++run) {
-    const float keep = runs.keep[run][me.lane];
-    const Floats<width> add = load<width>(&runs.add[run][me.lane * width]);
+// Makes of every position of a tile what is made of a state, from the one before the tile on and what its runs do to
+// it. Leaves dot products in shared memory.
+template <int width, class T, class Emit>
+__device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<width> state, const Scan<T>& s,
+                                          const TileThread<T, width>& me, const TileRuns<width>& runs,
+                                          const Emit& emit) {
+  for (int before = 0; before < me.run; ++before) {
+    const float keep = runs.keep[before][me.lane];
+    const Floats<width> add = load<width>(&runs.add[before][me.lane * width]);
     for (int v = 0; v < width; ++v) state.x[v] = keep * state.x[v] + add.x[v];
   }
 
@@ -260,13 +282,28 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
       if (c < me.C && me.works) loaded[i] = emit.template fetch<width>(at[i]);
     }
     for (int i = 0; i < Emit::batch; ++i) {
-      advance<width>(state, step_at<T, width>(s, me, at[i].c), in[first + i]);
+      const Floats<width> in = floats_of(run.in[first + i]);
+      advance<width>(state, step_at<T, width>(s, me, at[i].c), in);
       [[maybe_unused]] float dots[2] = {0, 0};
-      if (at[i].c < me.C && me.works) emit.template finish<width>(at[i], loaded[i], in[first + i], state, dots);
+      if (at[i].c < me.C && me.works) emit.template finish<width>(at[i], loaded[i], in, state, dots);
       keep_dots<Emit>(me, first + i, dots);
     }
   });
+}
 
+// Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
+template <class T, int width, class Emit>
+__global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
+                                                                int tiles) {
+  auto& runs = shared_memory<TileRuns<width>>();
+  const TileThread<T, width> me(s, 0, tiles);
+  TileRun<T, width> run(s, me);
+  scan_run<T, width>(run, s, me, runs);
+  __syncthreads();
+
+  Floats<width> state{};
+  if (carry_bth && me.works) state = load<width>(carry_bth + (me.b * tiles + me.tile) * (s.N * s.K) + me.h);
+  emit_tile<width>(run, state, s, me, runs, emit);
   write_dots<width>(s, me, emit);
 }
 

@@ -94,21 +94,28 @@ struct GlobalWeights {
   Index BNC;
   int C, N;
 };
+// Those of one position of a head. A slope is not read without decay.
+template <bool decays>
+__device__ void global_weights(float* weight_c, float* keep_c, float* share_c, int c, const float* max_c,
+                               const float* sum_c, const MaskedLogits& logit_c, float slope, int C) {
+  const float logit = logit_c(c), most = max_c[c], sum = sum_c[c];
+  weight_c[c] = logit == minus_infinity ? 0 : expf(logit - most);
+  share_c[c] = sum == 0 ? 0 : 1 / sum;
+  if (c == C - 1) keep_c[c] = 0;
+  if (c == 0) return;
+  float aged = max_c[c - 1];
+  if constexpr (decays) aged = logit < most ? most : aged - slope;  // (pooling.22)
+  keep_c[c - 1] = sum_c[c - 1] == 0 ? 0 : expf(aged - most);
+}
 template <bool decays>
 __global__ void global_weights_kernel(GlobalWeights a) {
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= a.BNC) return;
-  const Index bn = i / a.C;
-  const int c = int(i - bn * a.C);
-  const float logit = MaskedLogits{a.logit_bnc + bn * a.C, a.mask_bc ? a.mask_bc + bn / a.N * a.C : nullptr}(c);
-  const float most = a.max_bnc[i], sum = a.sum_bnc[i];
-  a.weight_bnc[i] = logit == minus_infinity ? 0 : expf(logit - most);
-  a.share_bnc[i] = sum == 0 ? 0 : 1 / sum;
-  if (c == a.C - 1) a.keep_bnc[i] = 0;
-  if (c == 0) return;
-  float aged = a.max_bnc[i - 1];
-  if constexpr (decays) aged = logit < most ? most : aged - a.slope_n[bn % a.N];  // (pooling.22)
-  a.keep_bnc[i - 1] = a.sum_bnc[i - 1] == 0 ? 0 : expf(aged - most);
+  const Index bn = i / a.C, first = bn * a.C;
+  global_weights<decays>(a.weight_bnc + first, a.keep_bnc + first, a.share_bnc + first, int(i - first),
+                         a.max_bnc + first, a.sum_bnc + first,
+                         {a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * a.C : nullptr},
+                         slope_of<decays>(a.slope_n, int(bn % a.N)), a.C);
 }
 
 // Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
@@ -199,39 +206,47 @@ inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int til
   return dots;
 }
 
-// Grid: one block for each head of each sequence. The drift is a scan from the end of the sequence: its state before c
-// is drift_c, and after c drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own.
-struct GlobalGradient {
-  float* d_logit_bnc;
-  const float *weight_bnc, *keep_bnc, *share_bnc, *sum_bnc;
-  const float* d_lse_bnc;
-  Dots kappa;  // over sum_c
-  int C, N;
-};
-template <bool has_d_lse>
-__global__ void global_d_logit_kernel(GlobalGradient a) {
-  const Index bn = blockIdx.x, first = bn * a.C;
-  float* d_logit_c = a.d_logit_bnc + first;
+// A walk through one head. The drift is a scan from the end of the sequence: its state before c is drift_c, and after c
+// drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own. kappa(c): over sum_c.
+template <bool has_d_lse, int threads = scan_threads, class Kappa>
+__device__ void global_d_logit(float* d_logit_c, const float* weight_c, const float* keep_c, const float* share_c,
+                               const float* sum_c, const float* d_lse_c, const Kappa& kappa, int C) {
   // Not read where nothing has been seen.
-  const auto d_lse = [&](int c) { return a.sum_bnc[first + c] == 0 ? 0 : a.d_lse_bnc[first + c]; };
-  scan_positions(
-      LongSums{}, a.C, PoolingOrder::down,
+  const auto d_lse = [&](int c) { return sum_c[c] == 0 ? 0 : d_lse_c[c]; };
+  scan_positions<threads>(
+      LongSums{}, C, PoolingOrder::down,
       [&](int c) {
-        const float local = a.weight_bnc[first + c] * a.kappa(first + c, int(bn % a.N));
+        const float local = weight_c[c] * kappa(c);
         d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
         double beta = 0;
         if (c > 0) {
-          const double sum = a.sum_bnc[first + c];
-          beta = sum == 0 ? 0 : a.sum_bnc[first + c - 1] * double(a.keep_bnc[first + c - 1]) / sum;  // (pooling.9)
+          const double sum = sum_c[c];
+          beta = sum == 0 ? 0 : sum_c[c - 1] * double(keep_c[c - 1]) / sum;  // (pooling.9)
         }
         if constexpr (has_d_lse) return LongStep{beta, beta * d_lse(c) - local};  // (pooling.28)
         return LongStep{beta, -local};                                            // (pooling.14)
       },
       [&](int c, double drift, double) {
-        if constexpr (has_d_lse) drift += d_lse(c);                            // (pooling.28)
-        const float alpha = a.weight_bnc[first + c] * a.share_bnc[first + c];  // (pooling.4)
-        d_logit_c[c] += alpha * float(drift);                                  // (pooling.13)
+        if constexpr (has_d_lse) drift += d_lse(c);    // (pooling.28)
+        const float alpha = weight_c[c] * share_c[c];  // (pooling.4)
+        d_logit_c[c] += alpha * float(drift);          // (pooling.13)
       });
+}
+
+// Grid: one block for each head of each sequence.
+struct GlobalGradient {
+  float* d_logit_bnc;
+  const float *weight_bnc, *keep_bnc, *share_bnc, *sum_bnc;
+  const float* d_lse_bnc;
+  Dots kappa;
+  int C, N;
+};
+template <bool has_d_lse>
+__global__ void global_d_logit_kernel(GlobalGradient a) {
+  const Index bn = blockIdx.x, first = bn * a.C;
+  global_d_logit<has_d_lse>(
+      a.d_logit_bnc + first, a.weight_bnc + first, a.keep_bnc + first, a.share_bnc + first, a.sum_bnc + first,
+      has_d_lse ? a.d_lse_bnc + first : nullptr, [&](int c) { return a.kappa(first + c, int(bn % a.N)); }, a.C);
 }
 
 // Grid: one block for each head of each sequence.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/pooling_case.hpp"
@@ -45,6 +46,59 @@ void check(const Case& layer, double bf16_tolerance = 2e-2) {
 template <class Case>
 void check(const Sloped<Case>& layer) {
   check(layer, layer.slope > 1 ? 0.6 : 2e-2);
+}
+
+// Heads that fill a tile of channels alone, by two and by four, of sequences that fit a tile: one kernel each way.
+TEST_CASE("pooling: on the GPU, sequences that fit a tile", "[pooling][gpu]") {
+  for (const Index K : {16, 32, 64}) {
+    for (const Index C : {1, 37, 256}) {
+      check(PoolingCase{.shape = {.B = 2, .C = C, .N = 3, .K = K}});
+      check(sloped(PoolingCase{.shape = {.B = 1, .C = C, .N = 5, .K = K}}, 0.5));
+    }
+    check(PoolingCase{
+        .shape = {.B = 2, .C = 53, .N = 5, .K = K}, .mask_bc = holes_and_nothing(53), .accumulate = true, .gap = 8});
+    check(LseCase{{.shape = {.B = 2, .C = 53, .N = 3, .K = K}, .mask_bc = holes_and_nothing(53)}});
+    check(LseCase{decaying({{1, 37, 2, K}})});
+  }
+  check_alignment(PoolingCase{.shape = {.B = 1, .C = 9, .N = 5, .K = 16}});
+}
+
+// What follows does not change a bit of what a position sees, nor, without a gradient of its own, of its gradient: the
+// sequence with one position more takes the way of long ones.
+TEST_CASE("pooling: on the GPU, a sequence that fits a tile has the bits of a longer one", "[pooling][gpu]") {
+  constexpr Index C = 256, N = 3, longer = C + 1;
+  for (const Index K : {16, 64}) {
+    for (const bool decays : {false, true}) {
+      PoolingCase layer{.shape = {.B = 1, .C = longer, .N = N, .K = K}};
+      layer.decays = decays;
+      const Values<double> in = random_values(layer.inputs(), 1);
+      Values<double> d_out = random_values(layer.outputs(), 2);
+      std::fill(d_out[0].end() - N * K, d_out[0].end(), 0);
+      Values<double> in_tile = in, d_out_in_tile = d_out;
+      in_tile[0].clear();
+      for (Index n = 0; n < N; ++n) {
+        in_tile[0].insert(in_tile[0].end(), in[0].begin() + n * longer, in[0].begin() + n * longer + C);
+      }
+      in_tile[1].resize(size(C * N * K));
+      d_out_in_tile[0].resize(size(C * N * K));
+      const auto check = [&]<class T>(auto& device, T) {
+        const auto of = [&](Index positions, const Values<double>& inputs, const Values<double>& gradients) {
+          layer.shape.C = positions;
+          auto out = converted<double>(run_forward<T>(layer, device, converted<T>(inputs)));
+          auto d_in = run_backward<T>(layer, device, converted<T>(inputs), converted<T>(gradients));
+          out[0].resize(size(C * N * K));
+          d_in[1].resize(size(C * N * K));
+          return std::pair(out[0], d_in[1]);
+        };
+        CHECK((of(C, in_tile, d_out_in_tile) == of(longer, in, d_out)));
+      };
+      for_each_gpu([&](auto& device, const std::string& name) {
+        CAPTURE(name, K, decays);
+        check(device, float{});
+        check(device, bf16{});
+      });
+    }
+  }
 }
 
 TEST_CASE("pooling: on the GPU, decay over tiles of positions", "[pooling][gpu]") {
