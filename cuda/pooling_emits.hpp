@@ -80,15 +80,15 @@ struct EmitWindow {
 template <class T>
 struct PayloadGradient {
   T* d_x_bch;
-  Index d_x_stride;
+  int d_x_stride;
   bool accumulate;
   const T* x_bch;
-  Index x_stride;
+  int x_stride;
   const T* out_bch;
 
   template <int width>
   __device__ void write(const PoolingPlace& at, Floats<width> gradient) const {
-    T* to = d_x_bch + at.bc * d_x_stride + at.h;
+    T* to = d_x_bch + at.in_rows(d_x_stride);
     if (accumulate) {
       const Floats<width> before = load<width>(to);
       for (int v = 0; v < width; ++v) gradient.x[v] += before.x[v];
@@ -99,8 +99,8 @@ struct PayloadGradient {
 template <class T>
 __host__ __device__ PayloadGradient<T> payload_gradient(const PoolingBackward<T>& a, Index first) {
   const Index H = a.in.shape.payloads * a.in.shape.N * a.in.shape.K;
-  return {a.d_x_bch + first,  stride_or(a.d_x_stride, H),  a.accumulate,
-          a.in.x_bch + first, stride_or(a.in.x_stride, H), a.out_bch + first};
+  return {a.d_x_bch + first,  int(stride_or(a.d_x_stride, H)),  a.accumulate,
+          a.in.x_bch + first, int(stride_or(a.in.x_stride, H)), a.out_bch + first};
 }
 
 // The gradient of the payload from the adjoint, and kappa; or from the adjoint over the sum of weights, and kappa over
@@ -118,7 +118,7 @@ struct EmitGlobalGradient {
   };
   template <int width>
   __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    return {pack_at<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h), pack_at<width>(arrays.out_bch + at.element),
+    return {pack_at<width>(arrays.x_bch + at.in_rows(arrays.x_stride)), pack_at<width>(arrays.out_bch + at.element),
             weight_bnc[at.weight]};
   }
   template <int width>
@@ -149,7 +149,7 @@ struct EmitWindowGradient {
   };
   template <int width>
   __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    Loaded<width> loaded{load<width>(arrays.x_bch + at.bc * arrays.x_stride + at.h),
+    Loaded<width> loaded{load<width>(arrays.x_bch + at.in_rows(arrays.x_stride)),
                          load<width>(arrays.out_bch + at.element),
                          {},
                          weight_down_bnc[at.weight],

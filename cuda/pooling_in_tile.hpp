@@ -59,7 +59,7 @@ __global__ __launch_bounds__(tile_threads, 2) void forward_in_tile_kernel(Poolin
                   C,          Index{N} * K};
   TileThread<T, width> me(s, 0, 1);
   me.first_weight = me.lane * width / K * tile_positions;
-  TileRun<T, width> run(s, me);
+  TileRun<T, width> run(me);
   scan_run<T, width>(run, s, me, runs);
   __syncthreads();
   emit_tile<width>(run, {}, s, me, runs, EmitState<T>{a.out_bch, tile.share[0]});  // (pooling.4) (pooling.5)
@@ -96,7 +96,7 @@ __global__ __launch_bounds__(tile_threads, 2) void backward_in_tile_kernel(Pooli
   const Scan<T> s{a.d_out_bch, row, tile.keep[0], tile.share[0], PoolingOrder::down, a.in.shape.B, C, N, K, C, row};
   TileThread<T, width> me(s, 0, 1);
   me.first_weight = me.lane * width / K * tile_positions;
-  TileRun<T, width> run(s, me);
+  TileRun<T, width> run(me);
   scan_run<T, width>(run, s, me, runs);
   __syncthreads();
   emit_tile<width>(run, {}, s, me, runs, Emit{payload_gradient(a, 0), tile.weight[0], {}});  // (pooling.10), over sum_c

@@ -94,8 +94,7 @@ __global__ __launch_bounds__(tile_threads) void emit_for_all_kernel(Scan<T> s, c
   if (me.works) state = load<width>(state_bh + me.b * H + me.h);
   for (int i = 0; i < run_length; ++i) {
     const int c = me.position(i);
-    const Index bc = me.b * me.C + c;
-    const PoolingPlace at{bc, bc * s.row + me.h, me.first_weight + c, c, me.h};
+    const PoolingPlace at(me, c);
     [[maybe_unused]] float dots[2] = {0, 0};
     if (c < me.C && me.works) {
       emit.template finish<width>(at, emit.template fetch<width>(at), state, state, dots);

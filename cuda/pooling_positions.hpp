@@ -143,6 +143,7 @@ __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, cons
 
 // Whether c is the first position of a block in this order.
 __device__ inline bool starts(int c, int C, int block, PoolingOrder order) {
+  if (block == C) return c == (order == PoolingOrder::up ? 0 : C - 1);  // without a division
   return order == PoolingOrder::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
 }
 

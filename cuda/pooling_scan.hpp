@@ -60,7 +60,7 @@ struct TileThread {
   Index b;
   const T* in;         // channel h at position 0
   Index first_weight;  // of its head, position 0
-  int C;
+  int C, stride, row;  // in 32 bits, since what is multiplied in 64 costs as much as the rest
   PoolingOrder order;
 
   // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
@@ -77,6 +77,8 @@ struct TileThread {
     in = s.in_bch + b * s.C * s.stride + h;
     first_weight = (b * s.N + (works ? h / s.K : 0)) * s.C;
     C = s.C;
+    stride = int(s.stride);
+    row = int(s.row);
     order = s.order;
   }
   // Position i of the thread's run; it may lie behind the end of the sequence.
@@ -109,10 +111,10 @@ template <class T, int width>
 struct TileRun {
   Pack<T, width> in[run_length];
 
-  __device__ __forceinline__ TileRun(const Scan<T>& s, const TileThread<T, width>& me) {
+  __device__ __forceinline__ explicit TileRun(const TileThread<T, width>& me) {
     for (int i = 0; i < run_length; ++i) {
       const int c = me.position(i);
-      in[i] = c < me.C && me.works ? pack_at<width>(me.in + c * s.stride) : Pack<T, width>{};
+      in[i] = c < me.C && me.works ? pack_at<width>(me.in + Index{c} * me.stride) : Pack<T, width>{};
     }
   }
 
@@ -150,7 +152,7 @@ template <class T, int width>
 __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, s.order == PoolingOrder::up ? 0 : 1, tiles - 1);
-  TileRun<T, width> run(s, me);
+  TileRun<T, width> run(me);
   scan_run<T, width>(run, s, me, runs);
   __syncthreads();
   if (me.run > 0 || !me.works) return;
@@ -204,10 +206,17 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
 // positions' operands are loaded at once, so that their ways to memory overlap. Loaded<width> fetch(at), then
 // finish(at, loaded, in, state, dots) for each position.
 struct PoolingPlace {
-  Index bc;       // row
-  Index element;  // in arrays of touching rows
-  Index weight;   // in arrays of one number a position and head
+  Index first_row;  // of its sequence
+  Index element;    // in arrays of touching rows
+  Index weight;     // in arrays of one number a position and head
   int c, h;
+
+  template <class T, int width>
+  __device__ PoolingPlace(const TileThread<T, width>& me, int position)
+      : first_row(me.b * me.C), weight(me.first_weight + position), c(position), h(me.h) {
+    element = in_rows(me.row);
+  }
+  __device__ Index in_rows(int stride) const { return first_row * stride + h + Index{c} * stride; }
 };
 
 template <int dots>
@@ -274,18 +283,16 @@ __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<w
   batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
     constexpr int first = batch * Emit::batch;
     typename Emit::template Loaded<width> loaded[Emit::batch];
-    PoolingPlace at[Emit::batch];
     for (int i = 0; i < Emit::batch; ++i) {
-      const int c = me.position(first + i);
-      const Index bc = me.b * me.C + c;
-      at[i] = {bc, bc * s.row + me.h, me.first_weight + c, c, me.h};
-      if (c < me.C && me.works) loaded[i] = emit.template fetch<width>(at[i]);
+      const PoolingPlace at(me, me.position(first + i));
+      if (at.c < me.C && me.works) loaded[i] = emit.template fetch<width>(at);
     }
     for (int i = 0; i < Emit::batch; ++i) {
+      const PoolingPlace at(me, me.position(first + i));
       const Floats<width> in = floats_of(run.in[first + i]);
-      advance<width>(state, step_at<T, width>(s, me, at[i].c), in);
+      advance<width>(state, step_at<T, width>(s, me, at.c), in);
       [[maybe_unused]] float dots[2] = {0, 0};
-      if (at[i].c < me.C && me.works) emit.template finish<width>(at[i], loaded[i], in, state, dots);
+      if (at.c < me.C && me.works) emit.template finish<width>(at, loaded[i], in, state, dots);
       keep_dots<Emit>(me, first + i, dots);
     }
   });
@@ -297,7 +304,7 @@ __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const
                                                                 int tiles) {
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, 0, tiles);
-  TileRun<T, width> run(s, me);
+  TileRun<T, width> run(me);
   scan_run<T, width>(run, s, me, runs);
   __syncthreads();
 
