@@ -40,7 +40,7 @@ __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* toke
 // the number of tiles: the most common tokens of a vocabulary often have neighbouring ids, and should not share a warp.
 constexpr int tile_tokens = 128;
 constexpr int group = 128;  // rows that are searched, then added
-constexpr int ahead = 16;   // rows that are on their way from memory at once
+constexpr int ahead = 32;   // rows that are on their way from memory at once
 
 template <int width>
 struct alignas(16) Tile {
@@ -56,14 +56,14 @@ struct Cut {
 };
 // Each chunk makes sums of its own, V D numbers, that are added later. There are so many chunks that these sums are no
 // more than d_out itself; one of them if V is larger than half of the rows, and then it adds to the gradient itself. A
-// chunk has at least one group of rows.
+// chunk has at least two groups of rows, so that sums do not cost more than the rows.
 Cut cut_of(Index BC, Index D, Index V, int channels) {
   Cut cut;
   for (cut.tiles_log2 = 0; (Index{tile_tokens} << cut.tiles_log2) < V;) ++cut.tiles_log2;
   cut.slices = int((D + channels - 1) / channels);
   const Index most_chunks = BC / V > 1 ? BC / V : 1;
   const Index groups = (BC + group - 1) / group;
-  const Index groups_per_chunk = (groups + most_chunks - 1) / most_chunks;
+  const Index groups_per_chunk = groups <= 2 * most_chunks ? 2 : (groups + most_chunks - 1) / most_chunks;
   cut.rows = groups_per_chunk * group;
   cut.chunks = groups > 0 ? (groups + groups_per_chunk - 1) / groups_per_chunk : 0;
   return cut;
@@ -92,25 +92,31 @@ __device__ int find_rows(Tile<width>& tile, const Token* tokens_bc, Index first,
 }
 
 // Adds the first `width` channels of the rows in the list to the lane's own sums. d_out_gd: the lane's channels of the
-// first row of the group, D to the next row.
+// first row of the group, D to the next row. Four rows at a time: their sums are read together, and where two rows have
+// the same place the later one goes on with the sum of the earlier, and is stored after it.
 template <int width, class T>
 __device__ void add_rows(Tile<width>& tile, int found, const T* d_out_gd, int D, int lane) {
   for (int next = 0; next < found; next += ahead) {
-    Pack<int, 4> four[ahead / 4];
-    Floats<width> d_out[ahead];
-    for (int q = 0; q < ahead / 4; ++q) {
-      if (next + 4 * q >= found) continue;
-      four[q] = pack_at<4>(tile.found + next + 4 * q);
-      for (int i = 0; i < 4; ++i) d_out[4 * q + i] = load<width>(d_out_gd + Index{four[q].x[i] % group} * D);
+    Pack<T, width> d_out[ahead];
+    ABH_UNROLL(ahead / 4)
+    for (int q = 0; q < ahead; q += 4) {
+      if (next + q >= found) continue;
+      const Pack<int, 4> four = pack_at<4>(tile.found + next + q);
+      for (int i = 0; i < 4; ++i) d_out[q + i] = pack_at<width>(d_out_gd + Index{four.x[i] % group} * D);
     }
-    for (int q = 0; q < ahead / 4; ++q) {
-      if (next + 4 * q >= found) continue;
+    ABH_UNROLL(ahead / 4)
+    for (int q = 0; q < ahead; q += 4) {
+      if (next + q >= found) continue;
+      const Pack<int, 4> four = pack_at<4>(tile.found + next + q);
+      Floats<width> sum[4];
+      for (int i = 0; i < 4; ++i) sum[i] = load<width>(tile.sum[four.x[i] / group] + lane * width);
       for (int i = 0; i < 4; ++i) {
-        float* own_sum = tile.sum[four[q].x[i] / group] + lane * width;
-        Floats<width> sum = load<width>(own_sum);
-        for (int j = 0; j < width; ++j) sum.x[j] += d_out[4 * q + i].x[j];  // (embedding.2)
-        store<width>(own_sum, sum);
+        for (int earlier = 0; earlier < i; ++earlier) {
+          if (four.x[earlier] / group == four.x[i] / group) sum[i] = sum[earlier];
+        }
+        for (int j = 0; j < width; ++j) sum[i].x[j] += float(d_out[q + i].x[j]);  // (embedding.2)
       }
+      for (int i = 0; i < 4; ++i) store<width>(tile.sum[four.x[i] / group] + lane * width, sum[i]);
     }
   }
 }
@@ -141,33 +147,36 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   if (!has_channel) return;
   for (int slot = 0; slot < tokens; ++slot) {
     const Index v = (Index{slot} << cut.tiles_log2) + tile_number;
+    const Floats<width> sum = load<width>(tile.sum[slot] + lane * width);
+    if (cut.chunks > 1) {
+      store<width>(to + (chunk * vocabulary + v) * D + d, sum);
+      continue;
+    }
     for (int j = 0; j < width; ++j) {
-      const float sum = tile.sum[slot][lane * width + j];
-      if (cut.chunks > 1) {
-        to[(chunk * vocabulary + v) * D + d + j] = sum;
-      } else if (sum != 0) {  // most tokens of a large vocabulary do not occur
-        to[v * D + d + j] += sum;
-      }
+      if (sum.x[j] != 0) to[v * D + d + j] += sum.x[j];  // most tokens of a large vocabulary do not occur
     }
   }
 }
 
 // Backward, positions. Grid: one thread for `width` neighbouring numbers of the C D of all positions, which are
-// neighbours in d_out as well; it adds them up over b, with eight of them on their way at once. Reads d_out once.
+// neighbours in d_out as well; it adds them up over b, with 32 of them on their way at once. Reads d_out once.
 constexpr int position_threads = 128;
 template <class T, int width>
 __global__ void position_kernel(float* d_position_cd, const T* d_out_bcd, Index B, Index CD) {
-  constexpr int sequences = 8;
+  constexpr int sequences = 32;
   const Index cd = (Index{blockIdx.x} * position_threads + threadIdx.x) * width;
   if (cd >= CD) return;
   Floats<width> sum{};
   for (Index first = 0; first < B; first += sequences) {
-    Floats<width> d_out[sequences];
+    Pack<T, width> d_out[sequences];
+    ABH_UNROLL(sequences)
     for (int b = 0; b < sequences; ++b) {
-      d_out[b] = first + b < B ? load<width>(d_out_bcd + (first + b) * CD + cd) : Floats<width>{};
+      if (first + b < B) d_out[b] = pack_at<width>(d_out_bcd + (first + b) * CD + cd);
     }
+    ABH_UNROLL(sequences)
     for (int b = 0; b < sequences; ++b) {
-      for (int i = 0; i < width; ++i) sum.x[i] += d_out[b].x[i];
+      if (first + b >= B) continue;
+      for (int i = 0; i < width; ++i) sum.x[i] += float(d_out[b].x[i]);
     }
   }
   for (int i = 0; i < width; ++i) d_position_cd[cd + i] += sum.x[i];  // (embedding.3)
@@ -208,8 +217,7 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
     launch(kernel, blocks_for(C * D, position_threads * width), position_threads, 0, device.stream(), d_position_cd,
            d_out_bcd, B, C * D);
   };
-  widest_fits<T>(C * D, d_out_bcd) ? add_positions(position_kernel<T, widest<T>>, widest<T>)
-                                   : add_positions(position_kernel<T, 1>, 1);
+  pairs_fit ? add_positions(position_kernel<T, pair>, pair) : add_positions(position_kernel<T, 1>, 1);
 }
 
 #define INSTANTIATE(T)                                                    \
