@@ -113,21 +113,22 @@ struct EmitGlobalGradient {
   float* dot_pbnc[1];  // kappa
   template <int width>
   struct Loaded {
-    Pack<T, width> x, out;
+    Words<T, width> x, out;
     float weight;
   };
   template <int width>
   __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    return {pack_at<width>(arrays.x_bch + at.in_rows(arrays.x_stride)), pack_at<width>(arrays.out_bch + at.element),
-            weight_bnc[at.weight]};
+    return {load_words<width>(arrays.x_bch + at.in_rows(arrays.x_stride)),
+            load_words<width>(arrays.out_bch + at.element), weight_bnc[at.weight]};
   }
   template <int width>
   __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
                          const Floats<width>& adjoint, float* dot) const {
+    const Floats<width> x = floats_of<T, width>(loaded.x), out = floats_of<T, width>(loaded.out);
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight * adjoint.x[v];                                   // (pooling.11)
-      dot[0] += (float(loaded.x.x[v]) - float(loaded.out.x[v])) * adjoint.x[v];  // (pooling.12)
+      d_x.x[v] = loaded.weight * adjoint.x[v];       // (pooling.11)
+      dot[0] += (x.x[v] - out.x[v]) * adjoint.x[v];  // (pooling.12)
     }
     arrays.write(at, d_x);
   }

@@ -50,14 +50,15 @@ __global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, co
   float sum[rows_at_once] = {};
   for (int k = lane * width; works && k < K; k += lanes * width) {
     const T* row = x_bch + first * stride + n * K + k;
-    Pack<T, width> x[rows_at_once];
+    Words<T, width> x[rows_at_once];
     for (int i = 0; i < rows_at_once; ++i) {
-      x[i] = pack_at<width>(row);
+      x[i] = load_words<width>(row);
       row = next_row(row, stride, first + i + 1 < BC);
     }
     const Floats<width> pool = load<width>(pool_nk + n * K + k);
     for (int i = 0; i < rows_at_once; ++i) {
-      for (int v = 0; v < width; ++v) sum[i] += float(x[i].x[v]) * pool.x[v];
+      const Floats<width> in = floats_of<T, width>(x[i]);
+      for (int v = 0; v < width; ++v) sum[i] += in.x[v] * pool.x[v];
     }
   }
   for (int other = lanes / 2; other > 0; other /= 2) {
@@ -108,10 +109,10 @@ __global__ __launch_bounds__(chunk_threads, 2) void logits_backward_kernel(Pooli
       const T* x_row = in.x_bch + bc * in.x_stride + h;
       T* d_x_first = a.d_x_bch + bc * a.d_x_stride + h;
       const T* d_x_row = d_x_first;
-      Pack<T, width> x[rows_at_once], d_x[rows_at_once];
+      Words<T, width> x[rows_at_once], d_x[rows_at_once];
       for (int i = 0; i < rows_at_once; ++i) {
-        x[i] = pack_at<width>(x_row);
-        d_x[i] = pack_at<width>(d_x_row);
+        x[i] = load_words<width>(x_row);
+        d_x[i] = load_words<width>(d_x_row);
         x_row = next_row(x_row, in.x_stride, bc + i + 1 < end);
         d_x_row = next_row(d_x_row, a.d_x_stride, bc + i + 1 < end);
       }
@@ -121,10 +122,11 @@ __global__ __launch_bounds__(chunk_threads, 2) void logits_backward_kernel(Pooli
         if (bc + i < end) d_dot[i] = a.d_logit_bnc[logit.at] * scale;
       }
       for (int i = 0; i < rows_at_once; ++i) {
-        Floats<width> sum;
+        const Floats<width> row = floats_of<T, width>(x[i]);
+        Floats<width> sum = floats_of<T, width>(d_x[i]);
         for (int v = 0; v < width; ++v) {
-          sum.x[v] = float(d_x[i].x[v]) + d_dot[i] * pool.x[v];  // (pooling_logits.2)
-          d_pool.x[v] += d_dot[i] * float(x[i].x[v]);            // (pooling_logits.3)
+          sum.x[v] += d_dot[i] * pool.x[v];    // (pooling_logits.2)
+          d_pool.x[v] += d_dot[i] * row.x[v];  // (pooling_logits.3)
         }
         if (bc + i < end) store<width>(d_x_first + i * a.d_x_stride, sum);
       }

@@ -109,23 +109,20 @@ __device__ __forceinline__ void advance(Floats<width>& state, Step step, const F
 // A thread's run of a tile, as it lies in memory: in bf16 that is half the registers. Zeros where there is nothing.
 template <class T, int width>
 struct TileRun {
-  Pack<T, width> in[run_length];
+  Words<T, width> in[run_length];
 
   __device__ __forceinline__ explicit TileRun(const TileThread<T, width>& me) {
     for (int i = 0; i < run_length; ++i) {
       const int c = me.position(i);
-      in[i] = c < me.C && me.works ? pack_at<width>(me.in + Index{c} * me.stride) : Pack<T, width>{};
+      in[i] = c < me.C && me.works ? load_words<width>(me.in + Index{c} * me.stride) : Words<T, width>{};
     }
   }
 
   // Or a compiler keeps what it made of the packs in registers, from one use to the next.
   __device__ __forceinline__ void forget_floats() {
     if constexpr (sizeof(in[0]) > sizeof(unsigned) && sizeof(T) < sizeof(float)) {
-      for (Pack<T, width>& pack : in) {
-        unsigned words[sizeof(pack) / sizeof(unsigned)];
-        memcpy(words, &pack, sizeof(pack));
-        for (unsigned& word : words) asm volatile("" : "+r"(word));
-        memcpy(&pack, words, sizeof(pack));
+      for (Words<T, width>& words : in) {
+        for (std::uint32_t& word : words.x) asm volatile("" : "+r"(word));
       }
     }
   }
@@ -139,7 +136,7 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const Scan<T>& 
   Floats<width> state{};
   for (int i = 0; i < run_length; ++i) {
     const Step step = step_at<T, width>(s, me, me.position(i));
-    advance<width>(state, step, floats_of(run.in[i]));
+    advance<width>(state, step, floats_of<T, width>(run.in[i]));
     keep *= step.keep;
   }
   store<width>(&runs.add[me.run][me.lane * width], state);
@@ -289,7 +286,7 @@ __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<w
     }
     for (int i = 0; i < Emit::batch; ++i) {
       const PoolingPlace at(me, me.position(first + i));
-      const Floats<width> in = floats_of(run.in[first + i]);
+      const Floats<width> in = floats_of<T, width>(run.in[first + i]);
       advance<width>(state, step_at<T, width>(s, me, at.c), in);
       [[maybe_unused]] float dots[2] = {0, 0};
       if (at.c < me.C && me.works) emit.template finish<width>(at, loaded[i], in, state, dots);
