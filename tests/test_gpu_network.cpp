@@ -203,7 +203,7 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
       }
     }
     set_thread_order(0);
-    for (const std::vector<float>& run : runs) CHECK(run == runs[0]);
+    for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
   });
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
       }
     }
     set_thread_order(0);
-    for (const std::vector<float>& run : runs) CHECK(run == runs[0]);
+    for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
   });
 }
 
