@@ -64,6 +64,7 @@ __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, con
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block)
     update_kernel(Arrays<T> a, Factors factors, const StepState* state, Index count) {
+  wait_for_kernel_before();
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
   Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (i + width <= count) {

@@ -15,6 +15,7 @@ namespace {
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   constexpr int W = forward_width<T, KP>;
   using Score = TilePart<T, W>;
@@ -120,6 +121,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   constexpr int W = backward_width<T, KP>;
   using Score = TilePart<T, W>;
@@ -196,6 +198,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   constexpr int W = backward_width<T, KP>;
   using Score = TilePart<T, W>;
@@ -284,6 +287,7 @@ struct StepMemory {
 // channels, rows one after another. Reads the two caches once.
 template <class T>
 __global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float scale) {
+  wait_for_kernel_before();
   auto& shared = shared_memory<StepMemory>();
   const int K = int(a.K), warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
   const Index n = Index{blockIdx.x} / chunks, first = Index{blockIdx.x} % chunks * chunk, H = a.N * a.K;
@@ -325,6 +329,7 @@ __global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float
 // Grid: a block for each head, threads over channels.
 template <class T>
 __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
+  wait_for_kernel_before();
   const Index n = blockIdx.x;
   const float* of_head = triple + n * chunks * (K + 2);
   float max = -infinity, sum = 0, sum_low = 0;

@@ -62,6 +62,7 @@ __device__ __forceinline__ AttentionPlace place_of_row(Index count, Index heads_
 // Grid: a block of one warp for each query.
 template <class T, bool general>
 __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   const LongSum out(static_cast<float*>(dynamic_shared_memory()), in.K);
   const AttentionPlace at = place_of_row(in.C, in.N);
@@ -108,6 +109,7 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
 // Grid: a block of one warp for each query. Makes delta for the kernel below.
 template <class T, bool general>
 __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta_bnc, float scale) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   const LongSum d_query(static_cast<float*>(dynamic_shared_memory()), in.K);
   const AttentionPlace at = place_of_row(in.C, in.N);
@@ -137,6 +139,7 @@ __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta
 // Grid: a block of one warp for each key.
 template <class T, bool general>
 __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* delta_bnc, float scale) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   float* memory = static_cast<float*>(dynamic_shared_memory());
   const LongSum d_key(memory, in.K), d_value(memory + 3 * in.K, in.K);

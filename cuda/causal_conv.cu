@@ -34,6 +34,7 @@ struct WeightOrder {
 // In the order `order`. Grid: a thread for each weight. Reads and writes each once.
 template <class To, class T>
 __global__ void reorder_kernel(To* to, const T* weight_dgj, WeightOrder order, Index count, int G, int J) {
+  wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (i < count) to[order.place(i, G, J)] = To(float(weight_dgj[i]));
 }
@@ -48,6 +49,7 @@ void reorder(Gpu& device, To* to, const T* weight_dgj, WeightOrder order, const 
 // add_partial_sums_kernel.
 __global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, WeightOrder order, Index count,
                                  int G, int J) {
+  wait_for_kernel_before();
   auto& shared = shared_memory<PartialSums>();
   const Index i = Index{blockIdx.x} * warp_size + threadIdx.x;
   const float* part = parts_p + order.place(i < count ? i : 0, G, J);
@@ -101,6 +103,7 @@ struct Direct {
 // Grid: a thread for each pack of channels (fastest), strip and sequence. Reads and writes each array about once.
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) {
+  wait_for_kernel_before();
   const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   const int packs = a.D / width, strips = (a.C + strip - 1) / strip;
   const int d = int(thread % packs) * width, begin = int(thread / packs % strips) * strip;
@@ -159,6 +162,7 @@ struct DirectGradient {
 // Grid: a thread for each pack of channels (fastest), input channel, four taps, and part. Writes 4 D G J bytes a part.
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(DirectGradient<T> a) {
+  wait_for_kernel_before();
   const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   const int packs = a.D / width, fours = (a.J + taps - 1) / taps;
   const int d = int(thread % packs) * width, g = int(thread / packs % a.G), four = int(thread / packs / a.G % fours);
@@ -231,6 +235,7 @@ __device__ __forceinline__ void rows_at(Pack<T, channels> (&row)[count], const T
 template <class T>
 __global__ void __launch_bounds__(depthwise_threads, 3)
     depthwise_kernel(T* out_bcd, const T* in_bcd, const T* weight_dj, Strips s, Look look) {
+  wait_for_kernel_before();
   const unsigned at = blockIdx.x * blockDim.y + threadIdx.y;
   if (at >= s.all) return;
   const int begin = s.begin(at);
@@ -267,6 +272,7 @@ template <class T>
 __global__ void __launch_bounds__(warp_size* gradient_rows)
     depthwise_gradient_kernel(float* d_weight_pjd, const T* d_out_bcd, const T* in_bcd, Strips s,
                               unsigned strips_per_part, unsigned slices) {
+  wait_for_kernel_before();
   auto& shared = shared_memory<DepthwiseSums>();
   const unsigned slice = blockIdx.x % slices, part = blockIdx.x / slices;
   const int first_d = int(slice) * warp_size * channels, d = first_d + int(threadIdx.x) * channels;
@@ -379,6 +385,7 @@ void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const
 // elements of the window, neighbours side by side. Writes the window once and reads it from the caches J times.
 template <class T, int width>
 __global__ void gather_kernel(T* window_bcujx, const T* in_bcd, Index count, int C, int D, int G, int J, Look look) {
+  wait_for_kernel_before();
   const Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (i >= count) return;
   const Index bcuj = i / G, bcu = bcuj / J;
@@ -456,6 +463,7 @@ void gradient_by_products(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, 
 // place of the oldest in the ring. Grid: a thread for each channel, the only one that touches its state.
 template <class T>
 __global__ void ring_kernel(float* window_dj, T* state_jd, const T* in_d, Index position, int D, int J) {
+  wait_for_kernel_before();
   const int d = int(blockIdx.x * threads_per_block + threadIdx.x);
   if (d >= D) return;
   for (int j = 0; j < J - 1; ++j) {  // position - (J-1) + j lies in row (position + j) % (J-1)
@@ -470,6 +478,7 @@ constexpr int warps_per_block = 4;
 // Grid: a warp for each output channel, whose weights lie side by side as its window does. Reads the weights once.
 template <class T>
 __global__ void step_kernel(T* out_d, const float* window_dj, const T* weight_dgj, int D, int G, int J) {
+  wait_for_kernel_before();
   const int d = int(blockIdx.x * warps_per_block + threadIdx.x / warp_size);
   if (d >= D) return;
   const float* window_gj = window_dj + Index{d - d % G} * J;

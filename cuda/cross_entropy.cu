@@ -87,6 +87,7 @@ Index rows_per_block(Index BC) {
 // once and writes two numbers a row; loss_p and count_p are the sums over the rows of block p.
 template <class T, int width>
 __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* loss_p, int* count_p, Index rows) {
+  wait_for_kernel_before();
   const int lane = int(threadIdx.x % warp_size);
   const Index first = Index{blockIdx.x} * rows, end = first + rows < a.in.BC ? first + rows : a.in.BC;
   float loss_of_warp = 0;
@@ -123,6 +124,7 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
 // One block adds the partial sums: thread i takes parts i, i + 256, ..., then the threads are added.
 constexpr int mean_threads = 256;
 __global__ void mean_kernel(float* loss, Index* count, const float* loss_p, const int* count_p, int parts) {
+  wait_for_kernel_before();
   float loss_of_thread = 0;
   Index count_of_thread = 0;
   for (int p = int(threadIdx.x); p < parts; p += mean_threads) {
@@ -140,6 +142,7 @@ __global__ void mean_kernel(float* loss, Index* count, const float* loss_p, cons
 // only what it has read itself, so the gradient may take the place of the logits.
 template <class T, int width>
 __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
+  wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * rows_at_a_time + threadIdx.x / warp_size;
   if (bc >= a.in.BC) return;
   const int V = int(a.in.V), first = int(threadIdx.x % warp_size) * width;

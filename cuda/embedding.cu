@@ -11,6 +11,7 @@ constexpr int rows_per_block = 4;
 template <class T, int width>
 __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd, Index BC,
                                Index C, int D, Index first_position) {
+  wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
   if (bc >= BC) return;
   const Index token = tokens_bc[bc];
@@ -126,6 +127,7 @@ __device__ void add_rows(Tile<width>& tile, int found, const T* d_out_gd, int D,
 template <class T, int width>
 __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_bc, Index BC, int D, int vocabulary,
                              Cut cut) {
+  wait_for_kernel_before();
   auto& tile = shared_memory<Tile<width>>();
   const int lane = int(threadIdx.x);
   const int d = (int(blockIdx.x % unsigned(cut.slices)) * warp_size + lane) * width;
@@ -163,6 +165,7 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
 constexpr int position_threads = 128;
 template <class T, int width>
 __global__ void position_kernel(float* d_position_cd, const T* d_out_bcd, Index B, Index CD) {
+  wait_for_kernel_before();
   constexpr int sequences = 32;
   const Index cd = (Index{blockIdx.x} * position_threads + threadIdx.x) * width;
   if (cd >= CD) return;

@@ -47,6 +47,7 @@ __device__ float d_in_of(float d_out, float in) {
 
 template <class T, int width, GeluForm form>
 __global__ void forward_kernel(T* out, const T* in, Index count) {
+  wait_for_kernel_before();
   const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (first + width > count) {
     for (Index i = first; i < count; ++i) out[i] = T(out_of<form>(float(in[i])));
@@ -59,6 +60,7 @@ __global__ void forward_kernel(T* out, const T* in, Index count) {
 
 template <class T, int width, GeluForm form>
 __global__ void backward_kernel(T* d_in, const T* d_out, const T* in, Index count) {
+  wait_for_kernel_before();
   const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (first + width > count) {
     for (Index i = first; i < count; ++i) d_in[i] = T(d_in_of<form>(float(d_out[i]), float(in[i])));

@@ -172,6 +172,7 @@ struct TensorStage {
 // load_matrices and 16 (8) mma.
 template <class Shape, bool a_along_k, bool b_along_k, class Out>
 __global__ __launch_bounds__(Shape::threads, 2) void tensor_kernel(Gemm<bf16, Out> g, Cut cut, Wide wide) {
+  wait_for_kernel_before();
   constexpr int blocks_m = Shape::warp_m / 16, blocks_n = Shape::warp_n / 8;
   const auto place = place_of_block<Shape::tile_m, Shape::tile_n>(g, cut);
   const int m_left = left_of(g.M, place.m, Shape::tile_m), n_left = left_of(g.N, place.n, Shape::tile_n);
@@ -276,6 +277,7 @@ struct FloatChunks {
 // multiplications for three reads of 16 bytes. The next step's numbers wait in registers while this one is multiplied.
 template <bool a_along_k, bool b_along_k>
 __global__ __launch_bounds__(float_threads, 4) void float_kernel(Gemm<float, float> g, Cut cut, Wide wide) {
+  wait_for_kernel_before();
   auto& stages = shared_memory<FloatStages>();
   const auto place = place_of_block<float_tile, float_tile>(g, cut);
   const int m_left = left_of(g.M, place.m, float_tile), n_left = left_of(g.N, place.n, float_tile);
@@ -322,6 +324,7 @@ constexpr int parts_threads = 128;
 // One thread an element of `out`: adds its parts in order. b: batch, p: part.
 template <class T, class Out>
 __global__ void add_parts_kernel(Gemm<T, Out> g, const float* part_bpmn, int parts) {
+  wait_for_kernel_before();
   const Index element = Index{blockIdx.x} * parts_threads + threadIdx.x;
   if (element >= g.batches * g.M * g.N) return;
   const Index batch = element / (g.M * g.N), mn = element % (g.M * g.N);

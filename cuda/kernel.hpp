@@ -178,6 +178,7 @@ struct PartialSums {
 template <class Sum>
 __global__ void add_partial_sums_kernel(Sum* to_d, Sum* second_d, const Sum* partial, int parts, Index D,
                                         Index stride) {
+  wait_for_kernel_before();
   auto& shared = shared_memory<PartialSums>();
   const Index d = Index{blockIdx.x} * warp_size + threadIdx.x;
   if (blockIdx.y == 1) {

@@ -34,6 +34,7 @@ struct LaneSum {
 // Grid: C / 4 blocks of 4 warps.
 template <class T>
 __global__ void forward_kernel(KernelRegressionForward<T> a) {
+  wait_for_kernel_before();
   const KernelRegressionInputs<T>& in = a.in;
   const Index c = row_of_warp();
   const int lane = int(threadIdx.x % warp_size);
@@ -91,6 +92,7 @@ __device__ __forceinline__ Pair pair_of(const KernelRegressionBackward<T>& a, In
 // Grid: C / 4 blocks of 4 warps.
 template <class T>
 __global__ void backward_queries_kernel(KernelRegressionBackward<T> a, float* d_width_c) {
+  wait_for_kernel_before();
   const KernelRegressionInputs<T>& in = a.in;
   const Index c = row_of_warp();
   const int lane = int(threadIdx.x % warp_size);
@@ -115,6 +117,7 @@ __global__ void backward_queries_kernel(KernelRegressionBackward<T> a, float* d_
 // Grid: S / 4 blocks of 4 warps.
 template <class T>
 __global__ void backward_keys_kernel(KernelRegressionBackward<T> a) {
+  wait_for_kernel_before();
   const KernelRegressionInputs<T>& in = a.in;
   const Index s = row_of_warp();
   const int lane = int(threadIdx.x % warp_size);

@@ -66,6 +66,7 @@ constexpr int rows_per_block = 4;  // forward: warps in a block
 template <class Row, class T = typename Row::Number>
 __global__ void forward_kernel(T* out_bcd, float* mean_bc, float* rstd_bc, const T* in_bcd, const T* weight_d,
                                const T* bias_d, Index BC, int D) {
+  wait_for_kernel_before();
   constexpr int width = Row::width;
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
   const int lane = int(threadIdx.x % warp_size);
@@ -105,6 +106,7 @@ struct Means {
 // Reads in and d_out once, writes 8 bytes a row.
 template <class T, int width>
 __global__ void means_kernel(Means* means_bc, LayernormBackward<T> a) {
+  wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
   const int lane = int(threadIdx.x % warp_size), D = int(a.D);
   if (bc >= a.BC) return;
@@ -160,6 +162,7 @@ struct alignas(32) BlockSums {
 template <class T, int width, int held, bool whole>
 __global__ void __launch_bounds__(warps_of<T, held>* warp_size, 2)
     backward_kernel(float* partial_pd, const Means* means_bc, LayernormBackward<T> a) {
+  wait_for_kernel_before();
   using Channels = Held<T, width, held>;
   using Row = BackwardRow<T, width, held>;
   constexpr int warps = warps_of<T, held>, packs = Channels::packs;

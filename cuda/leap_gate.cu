@@ -45,6 +45,7 @@ __device__ __forceinline__ float group_sum(float x, int lanes) {
 // Reads queries and averages once, writes out once.
 template <class T, int width>
 __global__ void leap_gate_forward_kernel(LeapGateForward<T> a, int lanes) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   const Group group = group_of(in, lanes);
   const Index H = in.N * in.K, end = group.inside ? in.K : 0;
@@ -69,6 +70,7 @@ __global__ void leap_gate_forward_kernel(LeapGateForward<T> a, int lanes) {
 // Reads queries, averages and d_out, the second time from cache, and writes d_query and d_pooled once.
 template <class T, int width>
 __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   const Group group = group_of(in, lanes);
   const Index H = in.N * in.K, end = group.inside ? in.K : 0;

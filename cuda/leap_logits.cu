@@ -13,6 +13,7 @@ constexpr int row_warps = 4;  // warps in a block of the backward pass
 // the same row, and read them side by side. Grid: BC x N groups. Reads focus and keys once.
 template <class T, int width>
 __global__ void leap_logits_kernel(LeapLogitsForward<T> a, int lanes) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   const Index group = (Index{blockIdx.x} * logit_threads + threadIdx.x) / lanes;
   const int lane = int(threadIdx.x) % lanes;
@@ -35,6 +36,7 @@ __global__ void leap_logits_kernel(LeapLogitsForward<T> a, int lanes) {
 // neighbouring logits.
 template <class T, int width>
 __global__ void leap_logits_backward_kernel(LeapLogitsBackward<T> a) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   const Index bc = Index{blockIdx.x} * row_warps + threadIdx.x / warp_size;
   if (bc >= in.B * in.C) return;

@@ -32,6 +32,7 @@ struct RowSums {
 template <class T, int width>
 __global__ void row_sums_kernel(float* partial_po, const T* x_bco, Index stride, Index BC, Index O, Index rows,
                                 unsigned chunks, float scale) {
+  wait_for_kernel_before();
   auto& shared = shared_memory<RowSums<T, width>>();
   const Index chunk = blockIdx.x % chunks;
   const Index o = (Index{blockIdx.x / chunks} * columns_of_warp + threadIdx.x) * width;

@@ -18,6 +18,7 @@ struct MeanSums {
 // in order. Reads x once.
 template <class T, int width>
 __global__ void mean_kernel(T* mean_bd, float* share_b, const T* x_bcd, const Token* mask_bc, Index C, int D) {
+  wait_for_kernel_before();
   auto& shared = shared_memory<MeanSums<width>>();
   const int tiles = (D + warp_size * width - 1) / (warp_size * width);
   const int lane = int(threadIdx.x), warp = int(threadIdx.y);
@@ -52,6 +53,7 @@ __global__ void mean_kernel(T* mean_bd, float* share_b, const T* x_bcd, const To
 template <class T, int width>
 __global__ void mean_backward_kernel(T* d_x_bcd, const T* d_mean_bd, const float* share_b, const Token* mask_bc,
                                      Index BC, Index C, int D) {
+  wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * row_warps + threadIdx.x / warp_size;
   if (bc >= BC) return;
   const Index b = bc / C;

@@ -19,6 +19,7 @@ __device__ __forceinline__ int place_of(bool packed, int k, int other, int K) {
 // N K K numbers, a fraction of a layer's weights.
 template <class T>
 __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
+  wait_for_kernel_before();
   const Index element = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (element >= N * K * K) return;
   const Index n = element / (K * K);
@@ -29,6 +30,7 @@ __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
 // Folds the gradient of the matrices into that of the packed metric: one thread an element, of which those on and above
 // the diagonal have work. One thread adds both entries of a number, so no two threads meet in one place.
 __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index N, int K) {
+  wait_for_kernel_before();
   const Index element = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (element >= N * K * K) return;
   const Index n = element / (K * K);
@@ -43,6 +45,7 @@ __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index
 // One thread a channel of the query, that walks down a column of M: neighbours read neighbouring columns.
 template <class T>
 __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bool packed, Index N, int K) {
+  wait_for_kernel_before();
   const Index h = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   if (h >= N * K) return;
   const Index n = h / K;

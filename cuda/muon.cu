@@ -54,6 +54,7 @@ __device__ __forceinline__ float ahead_of(const Factors& f, float clip_scale, fl
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     moment_kernel(double* sum_mp, Matrices<T> a, Factors f, const StepState* state) {
+  wait_for_kernel_before();
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
   const float clip_scale = float(state->clip_scale);
   const Index offset = a.offset_m[blockIdx.x / a.parts];
@@ -80,6 +81,7 @@ __global__ void __launch_bounds__(threads_per_block)
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     start_kernel(T* x_moi, const double* sum_mp, Matrices<T> a, Factors f, const StepState* state) {
+  wait_for_kernel_before();
   if (state->clip_scale != state->clip_scale) return;
   const float clip_scale = float(state->clip_scale);
   const Index matrix = blockIdx.x / a.parts;
@@ -101,6 +103,7 @@ __global__ void __launch_bounds__(threads_per_block)
 // The part of (muon.6) that is no product: the linear and the cubic term. Block x has row x % S of matrix x / S.
 template <class T>
 __global__ void __launch_bounds__(threads_per_block) linear_cubic_kernel(T* polynomial, const T* gram, Index S) {
+  wait_for_kernel_before();
   const Index row = Index{blockIdx.x} * S, diagonal = blockIdx.x % S;
   for (Index s = threadIdx.x; s < S; s += threads_per_block) {
     polynomial[row + s] = T(float(muon_cubic) * float(gram[row + s]) + (s == diagonal ? float(muon_linear) : 0.0f));
@@ -111,6 +114,7 @@ __global__ void __launch_bounds__(threads_per_block) linear_cubic_kernel(T* poly
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     step_kernel(Matrices<T> a, const T* x_moi, Factors f, const StepState* state) {
+  wait_for_kernel_before();
   if (state->clip_scale != state->clip_scale) return;
   const float step = float(state->learning_rate * f.step), decay = float(state->learning_rate * f.weight_decay);
   const Index matrix = blockIdx.x / a.parts, offset = a.offset_m[matrix];

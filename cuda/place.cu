@@ -11,6 +11,7 @@ constexpr Index place_columns = 128;  // of a piece
 // Grid: a warp a piece of a row.
 template <class T>
 __global__ void place_kernel(PlaceRows<T> a, Index pieces_of_row) {
+  wait_for_kernel_before();
   const Index piece = Index{blockIdx.x} * place_warps + threadIdx.x / warp_size, row = piece / pieces_of_row;
   if (row >= a.rows) return;
   const Index begin = piece % pieces_of_row * place_columns;

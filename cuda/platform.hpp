@@ -4,6 +4,7 @@
 // name that may differ between the two lives in a namespace of the backend, so that one program can hold both.
 //
 //   launch(kernel, grid, block, shared_bytes, stream, args...)   kernel<<<grid, block, shared_bytes, stream>>>(args...)
+//   wait_for_kernel_before()                                     first of all in every kernel
 //   idle_stream()                                                a stream in which a launch does nothing
 //   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
 //   dynamic_shared_memory()                                      the shared_bytes of the launch
@@ -49,6 +50,14 @@ inline cudaStream_t idle_stream() {
   return reinterpret_cast<cudaStream_t>(&place);
 }
 
+// Whether blocks of kernels that were compiled as this one may begin before the kernel before them has ended: where the
+// compiler made wait_for_kernel_before of what it is.
+inline bool begins_early(const void* kernel) {
+  cudaFuncAttributes of{};
+  require(cudaFuncGetAttributes(&of, kernel), "a kernel's attributes");
+  return of.ptxVersion >= 90;
+}
+
 // A grid without blocks is nothing to do, not an error.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
@@ -58,8 +67,27 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
             "dynamic shared memory");
   }
-  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
-  require(cudaGetLastError(), "kernel launch");
+  static const bool early = begins_early(reinterpret_cast<const void*>(kernel));
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  require(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "kernel launch");
+}
+
+// First of all in every kernel. Blocks may begin while the kernel before them still runs, in the room that it leaves:
+// what it wrote, and what it read, is done with after this line. From then on the blocks of the next kernel may begin.
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
 }
 
 template <class Struct>
@@ -119,6 +147,9 @@ Words read_whole(const Pack& at) {
   std::memcpy(&words, &at, sizeof words);
   return words;
 }
+
+// Blocks of the emulator begin when the kernel before them has ended.
+inline void wait_for_kernel_before() {}
 
 inline void require(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw Error(std::string("emulator: ") + what + ": " + cudaGetErrorString(status));

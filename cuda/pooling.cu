@@ -33,6 +33,7 @@ namespace {
 template <class T>
 __global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* out_h, const float* sum_nc,
                                  const float* sum_rest_n, int C, int K, int H) {
+  wait_for_kernel_before();
   const int h = int(blockIdx.x * blockDim.x + threadIdx.x), n = h / K;
   if (h >= H) return;
   const double sum = double(sum_nc[Index{n} * C + C - 1]) + sum_rest_n[n];

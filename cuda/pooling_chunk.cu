@@ -10,6 +10,7 @@ namespace {
 // Grid: a thread a head.
 __global__ static void zeta_kernel(float* zeta_n, const float* max_nc, const float* sum_nc, Index C, Index N,
                                    float* rest_n) {
+  wait_for_kernel_before();
   const Index n = Index{blockIdx.x} * 128 + threadIdx.x;
   if (n >= N) return;
   const double max = max_nc[(n + 1) * C - 1], sum = double(sum_nc[(n + 1) * C - 1]) + (rest_n ? rest_n[n] : 0);

@@ -42,6 +42,7 @@ struct ForwardTile {
 };
 template <class T, int width, bool decays>
 __global__ __launch_bounds__(tile_threads, 2) void forward_in_tile_kernel(PoolingForward<T> a) {
+  wait_for_kernel_before();
   auto& tile = shared_memory<ForwardTile>();
   auto& runs = shared_memory<TileRuns<width>>();
   const int C = int(a.in.shape.C), N = int(a.in.shape.N), K = int(a.in.shape.K);
@@ -79,6 +80,7 @@ struct BackwardTile {
 };
 template <class T, int width, bool decays, bool has_d_lse>
 __global__ __launch_bounds__(tile_threads, 2) void backward_in_tile_kernel(PoolingBackward<T> a) {
+  wait_for_kernel_before();
   using Emit = EmitGlobalGradient<T>;
   auto& tile = shared_memory<BackwardTile>();
   auto& runs = shared_memory<TileRuns<width>>();

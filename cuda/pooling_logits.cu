@@ -43,6 +43,7 @@ __device__ const T* next_row(const T* at, Index stride, bool exists) {
 template <class T, int width>
 __global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, float scale, int BC,
                               int C, int N, int K, int log_lanes) {
+  wait_for_kernel_before();
   const int lanes = 1 << log_lanes, lane = int(threadIdx.x) & (lanes - 1);
   const unsigned group = blockIdx.x * (logit_threads >> log_lanes) + (threadIdx.x >> log_lanes);
   const int n = int(group % unsigned(N)), first = int(group / unsigned(N)) * rows_at_once;
@@ -93,6 +94,7 @@ template <class T, int width>
 __global__ __launch_bounds__(chunk_threads, 2) void logits_backward_kernel(PoolingLogitsBackward<T> a,
                                                                            float* partial_ph, float scale, int BC,
                                                                            int rows) {
+  wait_for_kernel_before();
   const auto& in = a.in;
   auto& shared = shared_memory<PoolSums<width>>();
   constexpr int tile_channels = chunk_lanes * width;

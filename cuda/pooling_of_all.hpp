@@ -30,6 +30,7 @@ struct WeightsOfAll {
   int C, N;
 };
 __global__ static void weights_of_all_kernel(WeightsOfAll a) {
+  wait_for_kernel_before();
   const int C = a.C;
   const Index bn = blockIdx.x, first = bn * C;
   const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
@@ -52,6 +53,7 @@ __global__ static void weights_of_all_kernel(WeightsOfAll a) {
 __global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, const float* max_bnc,
                                             const float* sum_bnc, const float* logit_bnc, const Token* mask_bc,
                                             Index BNC, int C, int N) {
+  wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= BNC) return;
   const Index bn = i / C;
@@ -62,6 +64,7 @@ __global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, c
 
 // Grid: a thread a channel. Adds up the totals of all tiles but the last, which there is none of.
 __global__ static void add_totals_kernel(float* sum_bh, const Step* total_bth, Index BH, int H, int tiles) {
+  wait_for_kernel_before();
   const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (bh >= BH) return;
   const Step* total_t = total_bth + bh / H * tiles * H + bh % H;
@@ -88,6 +91,7 @@ void sum_payload(Gpu& device, float* sum_bh, const Scan<T>& s) {
 template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads) void emit_for_all_kernel(Scan<T> s, const float* state_bh, Emit emit,
                                                                     int tiles) {
+  wait_for_kernel_before();
   const TileThread<T, width> me(s, 0, tiles);
   const int H = s.N * s.K;
   Floats<width> state{};
@@ -112,6 +116,7 @@ void emit_for_all(Gpu& device, const Scan<T>& s, const float* state_bh, const Em
 // Grid: one block for each head of each sequence.
 __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* alpha_bnc, Dots kappa,
                                              const float* d_lse_bnc, int C, int N) {
+  wait_for_kernel_before();
   const Index bn = blockIdx.x, first = bn * C;
   double d_lse = 0;
   if (d_lse_bnc) {

@@ -147,6 +147,7 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const Scan<T>& 
 // Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
 template <class T, int width>
 __global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
+  wait_for_kernel_before();
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, s.order == PoolingOrder::up ? 0 : 1, tiles - 1);
   TileRun<T, width> run(me);
@@ -180,6 +181,7 @@ struct Past {
 template <class T>
 __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, PoolingOrder order,
                              Index BH, int H, int tiles, Past<T> past) {
+  wait_for_kernel_before();
   const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (bh >= BH) return;
   const Index first = bh / H * tiles * H + bh % H;
@@ -299,6 +301,7 @@ __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<w
 template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
                                                                 int tiles) {
+  wait_for_kernel_before();
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, 0, tiles);
   TileRun<T, width> run(me);

@@ -15,6 +15,7 @@ constexpr int step_threads = 64;
 Index state_width(const PoolingShape& s, bool decays) { return 2 * (s.payloads * s.K + 1) + 1 + (decays ? 1 : 0); }
 
 __global__ static void start_kernel(float* state, Index size, Index counters, Index width) {
+  wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < size) state[i] = i >= counters && (i - counters) % width == 0 ? minus_infinity : 0;
 }
@@ -84,6 +85,7 @@ __device__ inline Average moved(const Average& before, float share, float x) {
 // nobody reads the old ones.
 template <class T, bool decays, bool several>
 __global__ void step_kernel(PoolingStep<T> a) {
+  wait_for_kernel_before();
   const int N = int(a.shape.N), K = int(a.shape.K), n = int(blockIdx.x), thread = int(threadIdx.x);
   const int channels = several ? int(a.shape.payloads) * K : K;
   const Index window = a.shape.window;
@@ -153,6 +155,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
 
 // Only after all heads have read it.
 __global__ static void count_kernel(float* state, Index window) {
+  wait_for_kernel_before();
   state[0] = Index(state[0]) + 1 == window ? 0 : state[0] + 1;
 }
 

@@ -44,6 +44,7 @@ struct ForwardWeights {
 };
 template <bool decays>
 __global__ void forward_weights_kernel(ForwardWeights a) {
+  wait_for_kernel_before();
   const int C = a.C;
   const Index bn = blockIdx.x, first = bn * C;
   const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
@@ -109,6 +110,7 @@ __device__ void global_weights(float* weight_c, float* keep_c, float* share_c, i
 }
 template <bool decays>
 __global__ void global_weights_kernel(GlobalWeights a) {
+  wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= a.BNC) return;
   const Index bn = i / a.C, first = bn * a.C;
@@ -134,6 +136,7 @@ __device__ inline int last_window(int c, int C, int block) { return smaller(c + 
 
 template <bool decays>
 __global__ void window_weights_kernel(WindowWeights a) {
+  wait_for_kernel_before();
   const int C = a.C;
   const Index bn = blockIdx.x, first = bn * C;
   const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
@@ -191,6 +194,7 @@ inline Index most_parts(Index K, Index tile_channels) { return (K + tile_channel
 // Adds the dot products of the payloads behind the first to the first part of the first. Grid: a thread a position and
 // head.
 __global__ static void add_payloads_kernel(float* dot_pbnc, Dots first, Index parts, int payloads, int C, int N) {
+  wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= first.BNC) return;
   float sum = dot_pbnc[i];
@@ -243,6 +247,7 @@ struct GlobalGradient {
 };
 template <bool has_d_lse>
 __global__ void global_d_logit_kernel(GlobalGradient a) {
+  wait_for_kernel_before();
   const Index bn = blockIdx.x, first = bn * a.C;
   global_d_logit<has_d_lse>(
       a.d_logit_bnc + first, a.weight_bnc + first, a.keep_bnc + first, a.share_bnc + first, a.sum_bnc + first,
@@ -261,6 +266,7 @@ struct WindowGradient {
 };
 template <bool has_d_lse>
 __global__ void window_d_logit_kernel(WindowGradient a) {
+  wait_for_kernel_before();
   const Index bn = blockIdx.x, first = bn * a.C;
   const int n = int(bn % a.N);
   const auto pulled_by = [&](float add, int c) {

@@ -18,6 +18,7 @@ __device__ __forceinline__ Index head_of_warp() {
 // Grid: a warp a head. Reads in once and writes out once.
 template <class T>
 __global__ void forward_kernel(RescaleForward<T> a) {
+  wait_for_kernel_before();
   const Index head = head_of_warp();
   if (head >= a.BC * a.N) return;
   const Index bc = head / a.N, n = head % a.N;
@@ -41,6 +42,7 @@ __global__ void forward_kernel(RescaleForward<T> a) {
 // Grid: a warp a head. Reads d_out and out once and writes d_in once.
 template <class T>
 __global__ void backward_kernel(RescaleBackward<T> a) {
+  wait_for_kernel_before();
   const Index head = head_of_warp();
   if (head >= a.BC * a.N) return;
   const Index bc = head / a.N, n = head % a.N;

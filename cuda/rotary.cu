@@ -25,6 +25,7 @@ struct Turn {
 // first sequence.
 template <class T>
 __global__ void turn_kernel(Turn<T> a) {
+  wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * rotary_rows + threadIdx.x / warp_size;
   if (bc >= a.BC) return;
   const float* turn_k = a.turn_ck + bc % a.C * a.K;

@@ -29,6 +29,7 @@ __device__ __forceinline__ void update(float* average, const float* weight, doub
 template <int width>
 __global__ void __launch_bounds__(threads_per_block)
     update_kernel(float* average, const float* weight, const StepState* state, Index count) {
+  wait_for_kernel_before();
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
   const double share = state->average_share;
   Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;

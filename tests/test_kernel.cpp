@@ -1,9 +1,13 @@
 // What cuda/kernel.hpp promises beyond what its users ask of it today, on the emulator.
 #if defined(ABH_EMULATOR)
 
+#include <filesystem>
+#include <string>
+
 #include "cuda/gpu.hpp"
 #include "cuda/kernel.hpp"
 #include "tests/emulator_case.hpp"
+#include "tests/folder.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -24,6 +28,22 @@ TEST_CASE("kernel: sums over a block, one right after the other", "[kernel][gpu]
     CHECK(first_t == Array<double>(threads, 95 * 96 / 2));
     CHECK(second_t == Array<double>(threads, 95 * 96 * 191 / 6));
   });
+}
+
+// One that does not would read what the kernel before it has not written yet, which no emulator shows.
+TEST_CASE("kernel: every one waits for the kernel before it, first of all", "[kernel][gpu]") {
+  Index kernels = 0;
+  for (const auto& file : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/cuda")) {
+    if (!file.is_regular_file()) continue;
+    const std::string source = read_bytes(file.path().string());
+    for (std::size_t at = source.find("\n__global__"); at != source.npos; at = source.find("\n__global__", at + 1)) {
+      const std::size_t body = source.find(") {\n", at), end = source.find('\n', body + 4);
+      INFO(file.path() << ": " << source.substr(at + 1, body - at));
+      CHECK(source.substr(body + 4, end - body - 4) == "  wait_for_kernel_before();");
+      ++kernels;
+    }
+  }
+  CHECK(kernels > 60);
 }
 
 TEST_CASE("kernel: more blocks than a grid has are refused", "[kernel][gpu]") {
