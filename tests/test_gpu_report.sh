@@ -108,13 +108,13 @@ END
 program "$folder/fake/tests" <<'END'
 case $* in
   --list-tags*) printf 'Tags:\n   1  [adamw]\n   1  [conv_2]\n   2  [endless]\n   1  [crashing]\n   5  [gpu]\n   2  [slow]\n5 tags\n' ;;
-  '[adamw][gpu]')
+  '[adamw][gpu]'*)
     echo "adamw  4 steps  update  weight  cuda  float  1.0e-07  2.0e-05"
     echo "$ABH_REQUIRE_GPU passed, 0 failed"
     ;;
-  '[conv_2][gpu]') printf '2 passed, 3 failed\n'; exit 124 ;;
-  '[endless][gpu]') exec sleep 60 ;;
-  '[crashing][gpu]') echo "half a line"; kill -SEGV $$ ;;
+  '[conv_2][gpu]'*) printf '2 passed, 3 failed\n'; exit 124 ;;
+  '[endless][gpu]'*) exec sleep 60 ;;
+  '[crashing][gpu]'*) echo "half a line"; kill -SEGV $$ ;;
   *) printf "No test cases matched '%s'\n0 passed, 0 failed\n" "$1" ;;
 esac
 END

@@ -181,6 +181,14 @@ def profile_page(profiles):
         yield table(["kernel", "launches", "us each", "of all", "GB/s"], rows) + "\n"
 
 
+def attention_page(result):
+    yield "## Attention beside PyTorch's\n"
+    yield f"Causal, six heads of 64 channels, bf16; PyTorch {result['torch']}'s flash backend, both in CUDA graphs.\n"
+    rows = [(row["C"], row["B"], row["pass"], f"{1e3 * row['ours_ms']:.1f}", f"{1e3 * row['flash_ms']:.1f}",
+             f"{row['flash_ms'] / row['ours_ms']:.2f}") for row in result["attention"]]
+    yield table(["C", "B", "pass", "ours, us", "flash, us", "times as fast"], rows, 3) + "\n"
+
+
 def pytorch_page(result):
     yield "## Training steps beside PyTorch\n"
     sizes = ", ".join(f"{key} {result[key]}" for key in ("layers", "channels", "heads", "context", "batch", "dropout"))
@@ -230,6 +238,8 @@ def page(raw, report):
         yield from training_page(report["trainings"])
     if report["pytorch"]:
         yield from pytorch_page(report["pytorch"])
+    if report["attention"]:
+        yield from attention_page(report["attention"])
     yield from bench_page(raw)
     if report["profile"]:
         yield from profile_page(report["profile"])
@@ -254,6 +264,7 @@ def main():
         "sections": sections_of(raw),
         "trainings": trainings_of(raw),
         "pytorch": read_json(raw / "pytorch.json"),
+        "attention": read_json(raw / "attention.json"),
         "bench": {p.stem.removeprefix("bench_"): read_json(p) for p in sorted(raw.glob("bench_*.json"))},
         "profile": {p.stem.removeprefix("profile_"): profile_of(p) for p in sorted(raw.glob("profile_*.csv"))},
         "tests": tests_of(raw),

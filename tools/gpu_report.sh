@@ -37,7 +37,7 @@ raw=$out/raw
 echo "$device" >"$raw/device.txt"
 jobs=$(getconf _NPROCESSORS_ONLN)
 export BUILD raw jobs device emulated
-export TORCHINDUCTOR_CACHE_DIR=$PWD/$BUILD/inductor  # compiled in `build`, while the GPU has nothing to do
+export TORCHINDUCTOR_CACHE_DIR=$PWD/$BUILD/inductor
 [ ! -d "${CUDA_HOME:-/usr/local/cuda}/bin" ] || PATH=${CUDA_HOME:-/usr/local/cuda}/bin:$PATH
 
 # Seconds that a section should have left when it begins: what those before it may not use.
@@ -84,7 +84,7 @@ run_machine() {
 
 # The programs, then the tests; compiled as this GPU wants it, with what ptxas says of every kernel in build.txt.
 run_build() {
-  local cuda=ON emulator=OFF testing=OFF architectures warm=() include=
+  local cuda=ON emulator=OFF testing=OFF architectures include=
   [ "$emulated" = 0 ] || { cuda=OFF; emulator=ON; }
   if [ -n "${CATCH2_DIR:-}" ]; then
     [ -e "$CATCH2_DIR/catch2/catch.hpp" ] || { echo "CATCH2_DIR: $CATCH2_DIR/catch2/catch.hpp: no such file" >&2; return 1; }
@@ -105,12 +105,6 @@ run_build() {
     -DWARNINGS_AS_ERRORS=OFF ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} \
     -DCMAKE_CUDA_FLAGS=-Xptxas=-v "-DCMAKE_CXX_FLAGS=$include" ${CMAKE_ARGS:-} \
     >"$raw/configure.txt" 2>&1 || { tail -n 20 "$raw/configure.txt" >&2; return 1; }
-  if [ "$emulated" = 0 ] && torch; then
-    for mixer in additive metric dot; do
-      nice timeout 170 python3 tools/pytorch_reference.py --mixer $mixer --rounds 0 >"$raw/warm_$mixer.txt" 2>&1 &
-      warm+=($!)
-    done
-  fi
   # Output of one target at a time, so that a line of ptxas stands below the name of its kernel. What does not compile
   # costs only the programs that need it.
   local status=0 more=tests
@@ -121,12 +115,12 @@ run_build() {
     cmake --build "$BUILD" -j "$jobs" --target $more generate evaluate golden -- $go_on >>"$raw/build.txt" 2>&1 || status=1
   }
   [ $status = 0 ] || grep -E -m 5 'error|Error' "$raw/build.txt" >&2
-  [ ${#warm[@]} = 0 ] || wait "${warm[@]}"
   return $status
 }
 
-# Every test that runs kernels, with the table of errors: a process for each layer, four at a time, so that one that
-# hangs costs its own results alone. Then golden files, which PyTorch writes here.
+# Every test that runs kernels, with the table of errors: a process for each layer, two at a time (a GPU takes
+# turns between processes, which costs tests that often wait for it most), so that one that hangs costs its own results
+# alone. Then golden files, which PyTorch writes here.
 run_tests() {
   local status=0 mixer tag tags passed=0 failed=0
   if [ -x "$BUILD/tests" ]; then
@@ -136,7 +130,7 @@ run_tests() {
     export deadline
     test_layer() {
       local tag=$1 log=$raw/tests_$1.txt left=$((deadline - $(date +%s))) status
-      timeout -k 3 $((left > 0 ? left : 1)) "$BUILD/tests" "[$tag][gpu]" >"$log" 2>&1
+      timeout -k 3 $((left > 0 ? left : 1)) "$BUILD/tests" "[$tag][gpu]~[programs]~[heavy]~[slow]" >"$log" 2>&1
       status=$?
       [[ $(tail -n 1 "$log") =~ $counted ]] && return
       case $status in 124 | 137) status="out of time" ;; *) status="ended with status $status" ;; esac
@@ -145,9 +139,9 @@ run_tests() {
     }
     export -f test_layer
     tags=$("$BUILD/tests" --list-tags "[gpu]" | sed -n 's/^ *[0-9]* *\[\([a-z0-9_]*\)\]$/\1/p' |
-      grep -v -x -e gpu -e slow)
+      grep -v -x -e gpu -e slow -e heavy -e long -e programs)
     [ "$emulated" = 0 ] || tags=layernorm
-    xargs -P 4 -L 1 bash -c 'test_layer "$@"' test_layer <<<"$tags"
+    xargs -P 2 -L 1 bash -c 'test_layer "$@"' test_layer <<<"$tags"
     for tag in $tags; do
       if [[ $(tail -n 1 "$raw/tests_$tag.txt") =~ $counted ]]; then
         passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
@@ -214,8 +208,12 @@ run_pytorch() {
       --layers 1 --channels 16 --heads 2 --context 8 --batch 2 --rounds 1 --seconds 0.01 --type float \
       --json "$raw/pytorch.json" >"$raw/pytorch.txt" 2>&1
   else
+    local status=0
+    python3 tools/pytorch_reference.py --attention --bench "$BUILD/bench" --json "$raw/attention.json" \
+      >"$raw/attention.txt" 2>&1 || status=1
     python3 tools/pytorch_reference.py --bench "$BUILD/bench" --preset baby --rounds 3 --seconds 0.5 \
-      --limit $((limit * 2 / 3)) --json "$raw/pytorch.json" >"$raw/pytorch.txt" 2>&1
+      --limit $((limit * 2 / 3)) --json "$raw/pytorch.json" >"$raw/pytorch.txt" 2>&1 || status=1
+    return $status
   fi
 }
 
@@ -313,9 +311,20 @@ run_sanitizer() {
 }
 
 export -f has torch note skip run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
+# What PyTorch compiles is made before anything is timed, while programs are built and tested.
+warm=()
+case " $sections " in *" pytorch "*)
+  if [ "$emulated" = 0 ] && torch; then
+    for mixer in additive metric dot; do
+      nice timeout 170 python3 tools/pytorch_reference.py --mixer $mixer --rounds 0 >"$raw/warm_$mixer.txt" 2>&1 &
+      warm+=($!)
+    done
+  fi ;;
+esac
 status=0
 rest=" $sections "
 for section in $sections; do
+  case $section in bench | training | profile | pytorch) [ ${#warm[@]} = 0 ] || wait "${warm[@]}" ;; esac
   case " $all " in *" $section "*) ;; *) echo "tools/gpu_report.sh: SECTIONS: no section $section" >&2; exit 2 ;; esac
   rest=${rest#* "$section"}
   limit=$((BUDGET - SECONDS - 5))

@@ -2,13 +2,15 @@
 """The same network in PyTorch: what time and memory a training step takes there, beside ours.
 
     tools/pytorch_reference.py [--bench build-cuda/bench] [--mixer additive,metric,dot] [--json FILE]
+    tools/pytorch_reference.py --attention --bench build-cuda/bench [--json FILE]
     tools/pytorch_reference.py --golden FILE --mixer metric
 
 The first measures training steps (forward, backward, clipping, AdamW) at the sizes of a preset: in PyTorch run eagerly,
 through torch.compile, and through torch.compile with CUDA graphs; and, given the program, with bench in turn, round
 after round in one run, so that whatever else the machine does meets all of them. On a CPU it then tells the peak memory
-of each, from a process of its own that makes three steps to warm up and five that count. The second writes a golden
-file (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof
+of each, from a process of its own that makes three steps to warm up and five that count. The second measures causal
+attention alone, on a GPU in bf16 with six heads of 64 channels, beside the kernels of scaled_dot_product_attention. The
+third writes a golden file (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof
 that both compute the same, as do the equations (tools/equations.py), with which they are compared before. Needs torch;
 runs on a CPU as well.
 
@@ -430,6 +432,58 @@ def compare(arguments):
             arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
+def recorded_milliseconds(work):
+    """Of work on a GPU, from recordings of ten in a row: the median of seven."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(10):
+            work()
+    times = []
+    for _ in range(7):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / 10)
+    return statistics.median(times)
+
+
+def compare_attention(arguments):
+    result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "attention": []}
+    N, K, tokens = 6, 64, 16384
+    flash = torch.ops.aten._scaled_dot_product_flash_attention
+    flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
+    for C in (256, 1024, 4096):
+        B = tokens // C
+        query, key, value, d_out = (torch.randn(B, C, N, K, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+                                    for _ in range(4))
+        theirs = {"forward": recorded_milliseconds(lambda: flash(query, key, value, 0.0, True, False))}
+        out, lse, starts_c, starts_s, most_c, most_s, seed, offset, _ = flash(query, key, value, 0.0, True, False)
+        theirs["backward"] = recorded_milliseconds(lambda: flash_backward(
+            d_out, query, key, value, out, lse, starts_c, starts_s, most_c, most_s, 0.0, True, seed, offset))
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "bench.json"
+            subprocess.run([arguments.bench, "--device", arguments.bench_device, "--type", "bf16", "--mixer", "dot",
+                            "--layers", "1", "--heads", str(N), "--channels", str(N * K), "--context", str(C),
+                            "--batch", str(B), "--seconds", "0.02", "--json", str(file)],
+                           check=True, stdout=subprocess.DEVNULL, timeout=600)
+            layers = json.loads(file.read_text())["layers"]
+        for way in ("forward", "backward"):
+            ours = next(row["ms"] for row in layers if (row["layer"], row["pass"]) == ("attention", way))
+            row = {"C": C, "B": B, "pass": way, "ours_ms": ours, "flash_ms": theirs[way]}
+            result["attention"].append(row)
+            print(f"attention, C {C:5}, B {B:3} {way:9} ours {ours:.4f} ms, flash {theirs[way]:.4f} ms: "
+                  f"{theirs[way] / ours:.2f} times as fast", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
 # ---- the proof ------------------------------------------------------------------------------------------------------
 
 
@@ -490,6 +544,7 @@ def main():
     parser.add_argument("--limit", type=float, default=1e6, help="seconds after which nothing more is compiled")
     parser.add_argument("--json", type=pathlib.Path, help="write the results there as well")
     parser.add_argument("--golden", type=pathlib.Path, help="write a golden file there and do nothing else")
+    parser.add_argument("--attention", action="store_true", help="measure attention alone")
     parser.add_argument("--memory-of", choices=MODES, help="print what one mode takes as JSON and do nothing else")
     parser.add_argument("--pooling", choices=["scan", "attention"], help="only this form (golden file: scan)")
     arguments = parser.parse_args()
@@ -504,6 +559,10 @@ def main():
         parser.error(f"--modes: expected {', '.join(MODES)}, found {', '.join(unknown)}")
     if arguments.golden:
         write_golden(arguments)
+    elif arguments.attention:
+        if arguments.device != "cuda" or not arguments.bench:
+            parser.error("--attention: needs a GPU and --bench")
+        compare_attention(arguments)
     elif arguments.memory_of:
         tell_memory(arguments)
     else:
