@@ -118,9 +118,9 @@ run_build() {
   return $status
 }
 
-# Every test that runs kernels, with the table of errors: a process for each layer, two at a time (a GPU takes
-# turns between processes, which costs tests that often wait for it most), so that one that hangs costs its own results
-# alone. Then golden files, which PyTorch writes here.
+# Every test that runs kernels, with the table of errors: a process for each layer, eight at a time (what takes time is
+# cuBLASLt, which loads another kernel for nearly every size), so that one that hangs costs its own results alone. Then
+# golden files, which PyTorch writes here.
 run_tests() {
   local status=0 mixer tag tags passed=0 failed=0
   if [ -x "$BUILD/tests" ]; then
@@ -141,7 +141,7 @@ run_tests() {
     tags=$("$BUILD/tests" --list-tags "[gpu]" | sed -n 's/^ *[0-9]* *\[\([a-z0-9_]*\)\]$/\1/p' |
       grep -v -x -e gpu -e slow -e heavy -e long -e programs)
     [ "$emulated" = 0 ] || tags=layernorm
-    xargs -P 2 -L 1 bash -c 'test_layer "$@"' test_layer <<<"$tags"
+    xargs -P 8 -L 1 bash -c 'test_layer "$@"' test_layer <<<"$tags"
     for tag in $tags; do
       if [[ $(tail -n 1 "$raw/tests_$tag.txt") =~ $counted ]]; then
         passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
