@@ -161,11 +161,11 @@ TEST_CASE("gpu network: a training step is so many pieces of work, on a way of s
     CHECK(emulator::size_of_last_graph() == pieces);
     CHECK(emulator::length_of_last_graph() == way);
   };
-  check("baby", "", "", 387, 344);
-  check("baby", "metric", "", 333, 284);
-  check("baby", "dot", "", 291, 242);
-  check("baby", "", "muon", 462, 419);
-  check("shakespeare", "", "", 375, 339);
+  check("baby", "", "", 314, 271);
+  check("baby", "metric", "", 302, 253);
+  check("baby", "dot", "", 260, 211);
+  check("baby", "", "muon", 389, 346);
+  check("shakespeare", "", "", 385, 349);
 }
 #endif
 
