@@ -64,35 +64,72 @@ __device__ float d_in_of(float d_out, float in) {
   return d_out * (0.5f * (1 + tau) + 0.5f * x * (1 - tau * tau) * d_argument);  // (gelu.4)
 }
 
-// Grid, both ways: one thread for each access of `width` neighbouring elements, 16 bytes where the arrays are aligned.
-// The last thread may find fewer than `width` and takes them one by one. Every array is met once, and no thread needs
-// another.
+// Grid, both ways: a thread has `accesses` of `width` neighbouring elements, 16 bytes where the arrays are aligned, as
+// many elements apart as the threads of its block take at once. It reads them all before it computes. The last block
+// may find fewer and goes through them one by one. Every array is met once, and no thread needs another.
+constexpr int accesses = 2;
 
-template <class T, int width, GeluForm form>
-__global__ void forward_kernel(T* out, const T* in, Index count) {
-  wait_for_kernel_before();
-  const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
-  if (first + width > count) {
-    for (Index i = first; i < count; ++i) out[i] = T(out_of<form>(float(in[i])));
-    return;
-  }
-  Floats<width> x = load<width>(in + first);
-  for (int i = 0; i < width; ++i) x.x[i] = out_of<form>(x.x[i]);
-  store<width>(out + first, x);
+// Of a multiprocessor, which leaves a thread 40 registers. By itself the compiler makes do with 32, and for that reads
+// what backward needs when half of it has been computed.
+constexpr int blocks_at_once = 6;
+
+template <int width>
+inline constexpr int elements_per_block = threads_per_block* accesses* width;
+
+// Where access n of this thread begins, counted from the first element of its block.
+template <int width>
+__device__ int first_of(int n) {
+  return (n * threads_per_block + int(threadIdx.x)) * width;
 }
 
 template <class T, int width, GeluForm form>
-__global__ void backward_kernel(T* d_in, const T* d_out, const T* in, Index count) {
+__global__ void __launch_bounds__(threads_per_block, blocks_at_once) forward_kernel(T* out, const T* in, Index count) {
   wait_for_kernel_before();
-  const Index first = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
-  if (first + width > count) {
-    for (Index i = first; i < count; ++i) d_in[i] = T(d_in_of<form>(float(d_out[i]), float(in[i])));
+  const Index begin = Index{blockIdx.x} * elements_per_block<width>;
+  if (count - begin < elements_per_block<width>) {
+    for (Index i = begin + threadIdx.x; i < count; i += threads_per_block) out[i] = T(out_of<form>(float(in[i])));
     return;
   }
-  const Floats<width> x = load<width>(in + first);
-  Floats<width> d = load<width>(d_out + first);
-  for (int i = 0; i < width; ++i) d.x[i] = d_in_of<form>(d.x[i], x.x[i]);
-  store<width>(d_in + first, d);
+  in += begin;
+  out += begin;
+  Words<T, width> ins[accesses];
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) ins[n] = load_words<width>(in + first_of<width>(n));
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) {
+    Floats<width> x = floats_of<T, width>(ins[n]);
+    for (int i = 0; i < width; ++i) x.x[i] = out_of<form>(x.x[i]);
+    store<width>(out + first_of<width>(n), x);
+  }
+}
+
+template <class T, int width, GeluForm form>
+__global__ void __launch_bounds__(threads_per_block, blocks_at_once)
+    backward_kernel(T* d_in, const T* d_out, const T* in, Index count) {
+  wait_for_kernel_before();
+  const Index begin = Index{blockIdx.x} * elements_per_block<width>;
+  if (count - begin < elements_per_block<width>) {
+    for (Index i = begin + threadIdx.x; i < count; i += threads_per_block) {
+      d_in[i] = T(d_in_of<form>(float(d_out[i]), float(in[i])));
+    }
+    return;
+  }
+  in += begin;
+  d_out += begin;
+  d_in += begin;
+  Words<T, width> ins[accesses], d_outs[accesses];
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) {
+    ins[n] = load_words<width>(in + first_of<width>(n));
+    d_outs[n] = load_words<width>(d_out + first_of<width>(n));
+  }
+  ABH_UNROLL(accesses)
+  for (int n = 0; n < accesses; ++n) {
+    const Floats<width> x = floats_of<T, width>(ins[n]);
+    Floats<width> d = floats_of<T, width>(d_outs[n]);
+    for (int i = 0; i < width; ++i) d.x[i] = d_in_of<form>(d.x[i], x.x[i]);
+    store<width>(d_in + first_of<width>(n), d);
+  }
 }
 
 }  // namespace
@@ -100,7 +137,8 @@ __global__ void backward_kernel(T* d_in, const T* d_out, const T* in, Index coun
 template <class Device, class T>
 void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm form) {
   const auto run = [&](auto kernel, int width) {
-    launch(kernel, blocks_for(count, threads_per_block * width), threads_per_block, 0, device.stream(), out, in, count);
+    launch(kernel, blocks_for(count, threads_per_block * accesses * width), threads_per_block, 0, device.stream(), out,
+           in, count);
   };
   constexpr int width = widest<T>;
   if (widest_fits<T>(0, out, in)) {
@@ -114,8 +152,8 @@ void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm for
 template <class Device, class T>
 void gelu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index count, GeluForm form) {
   const auto run = [&](auto kernel, int width) {
-    launch(kernel, blocks_for(count, threads_per_block * width), threads_per_block, 0, device.stream(), d_in, d_out, in,
-           count);
+    launch(kernel, blocks_for(count, threads_per_block * accesses * width), threads_per_block, 0, device.stream(), d_in,
+           d_out, in, count);
   };
   constexpr int width = widest<T>;
   if (widest_fits<T>(0, d_in, d_out, in)) {
