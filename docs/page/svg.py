@@ -5,6 +5,7 @@ which font it uses: text is measured by the widths of a wide one, and what would
 in somebody's browser. Numbers are rounded when they are printed: the same picture is the same bytes.
 """
 
+import math
 import re
 import xml.etree.ElementTree as xml
 from contextlib import contextmanager
@@ -26,6 +27,14 @@ def number(x: float) -> str:
     """A coordinate: at most two decimals, none where they are zero."""
     text = f"{x:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """A number to be read, with a minus sign; as the script prints it that moves pictures."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{digits}f}"
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def colour(variable: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 
-from svg import NAME, SMALL, TEXT, THICK, Drawing, number, text_width
+from svg import NAME, SMALL, TEXT, THICK, Drawing, decimal, number, text_width
 
 # ---- The definition ----
 
@@ -60,14 +60,6 @@ def gradients(logits: Sequence[float], x: Sequence[float], d_out: Sequence[float
 
 WIDTH = 360
 LEFT = 4
-
-
-def decimal(value: float, digits: int = 2) -> str:
-    """As the script prints it."""
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:.{digits}f}"
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 class Board(Drawing):
