@@ -3,14 +3,18 @@
 from pathlib import Path
 
 from fault import Fault
-from pictures import additive, attention, convolution, gemm, memory, metric, muon, network, pooling, rows
+from pictures import additive, attention, convolution, cross_entropy, gemm, memory, metric, muon, network
+from pictures import pooling, rows
 from pictures.picture import Constant, Picture
 
 __all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
 
 PICTURES: list[Picture] = [
     picture
-    for module in (network, memory, additive, pooling, rows, attention, convolution, metric, gemm, muon)
+    for module in (
+        (network, memory, cross_entropy, additive, pooling, rows, attention)
+        + (convolution, metric, gemm, muon)
+    )
     for picture in module.PICTURES
 ]
 
