@@ -1,0 +1,105 @@
+"""Who looks where: rows of attention beside those of leap, whose weights a position makes for all who come later."""
+
+from math import exp, log1p, sqrt
+
+from pictures.picture import Constant, Picture
+from svg import SMALL, Drawing, decimal
+
+WIDTH = 360
+K = 2
+EPSILON = "1e-5"
+# An example of one head: any numbers would do.
+QUERY = ((1.2, 0.4), (-0.6, 1.8), (1.6, -1.4), (0.2, -2.0), (-1.6, 0.6), (2.0, 1.0))
+FOCUS = ((0.6, -0.2), (0.8, 1.0), (-0.8, 0.4), (1.2, -0.8), (-0.6, -1.0), (0.2, 0.6))
+KEY = ((1.0, 0.6), (-0.6, 1.4), (1.6, 0.2), (1.4, -1.2), (-1.2, 0.4), (0.8, 1.6))
+C = len(QUERY)
+CELL, ATTENTION, LEAP, TOP = 22, 22, 180, 104
+
+
+def dot(x: tuple[float, ...], y: tuple[float, ...]) -> float:
+    return sum(a * b for a, b in zip(x, y)) / sqrt(K)
+
+
+def weight(s: int) -> float:
+    """Of a position, for all who come later: its focus has met its own key."""
+    score = dot(FOCUS[s], KEY[s])
+    return exp(log1p(score) if score > 0 else score)
+
+
+def attention(c: int) -> list[float]:
+    """How much the values of all positions so far count in the output of c."""
+    powers = [exp(dot(QUERY[c], KEY[s])) for s in range(c + 1)]
+    return [power / sum(powers) for power in powers]
+
+
+def pooled(c: int) -> list[float]:
+    weights = [weight(s) for s in range(c + 1)]
+    return [w / (sum(weights) + float(EPSILON)) for w in weights]
+
+
+def gate(c: int) -> float:
+    """How much of the averaged value passes: the query has met the averaged key."""
+    key = tuple(sum(share * KEY[s][k] for s, share in enumerate(pooled(c))) for k in range(K))
+    return 1 / (1 + exp(-dot(QUERY[c], key)))
+
+
+def paint_rows(d: Drawing, left: float, name: str, rows: list[list[float]], fill: str) -> None:
+    """A row for each output; a square in a cell is as large as the value of that position counts."""
+    d.text(left + C * CELL / 2, 14, name, bold=True)
+    for c, row in enumerate(rows):
+        for s, share in enumerate(row):
+            side = sqrt(share) * (CELL - 2)
+            x, y = left + (s + 0.5) * CELL, TOP + (c + 0.5) * CELL
+            d.rectangle(left + s * CELL, TOP + c * CELL, CELL, CELL, "paper", "rule")
+            d.rectangle(x - side / 2, y - side / 2, side, side, fill, "none")
+    for s in range(C):
+        d.text(left + (s + 0.5) * CELL, TOP + C * CELL + 15, str(s), SMALL, fill="faint")
+
+
+def paint(d: Drawing) -> None:
+    for c in range(C):
+        d.text(ATTENTION - 8, TOP + (c + 0.5) * CELL + 4, str(c), SMALL, "end", "faint")
+    paint_rows(d, ATTENTION, "attention", [attention(c) for c in range(C)], "forward")
+    paint_rows(d, LEAP, "leap", [[gate(c) * share for share in pooled(c)] for c in range(C)], "forward")
+    d.lines(ATTENTION + C * CELL / 2, 48, ["every query", "meets every key"], 15, size=SMALL, fill="faint")
+    d.text(LEAP - 8, TOP - 14, "*e*^{*a*}", anchor="end")
+    for s in range(C):
+        height = 24 * weight(s)
+        d.rectangle(LEAP + (s + 0.2) * CELL, TOP - 8 - height, 0.6 * CELL, height, "mark", "ink")
+    d.text(LEAP + C * CELL + 24, TOP - 8, "gate")
+    for c in range(C):
+        x, y, length = LEAP + C * CELL + 6, TOP + c * CELL, 36
+        d.rectangle(x, y + 3, length, CELL - 6, "paper", "rule")
+        d.rectangle(x, y + 3, gate(c) * length, CELL - 6, "a", "none")
+        d.text(x + length / 2, y + 15, decimal(gate(c)), SMALL)
+
+
+PICTURES = [
+    Picture(
+        name="leap-rows",
+        page="blocks/leap",
+        after="Forward",
+        title="Who looks where: rows of attention and of leap",
+        description=(
+            f"Two triangles for {C} positions of one head: in row c, how much the value of every position up to c counts "
+            "in the output of c. In attention each row is a softmax of its own. In leap all rows have the same weights, "
+            + ", ".join(decimal(weight(s)) for s in range(C))
+            + ", which the positions have made for themselves, and a row is multiplied by its gate, "
+            + ", ".join(decimal(gate(c)) for c in range(C))
+            + "."
+        ),
+        caption=(
+            "How much the value of position s (column) counts in the output of c (row). In leap a position says by its "
+            "weight, above, how much it matters, to all who come later alike: the rows are one row, cut and divided by "
+            "its sum. A query does not choose among positions; it decides how much passes, by the gate on the right. "
+            "Queries, keys and focus are an example, the same on both sides."
+        ),
+        width=WIDTH,
+        height=TOP + C * CELL + 24,
+        paint=paint,
+        constants=(
+            Constant("src/layers/leap_gate.hpp", r" leap_epsilon = ([^,]+),", EPSILON),
+            Constant("plain/leap_logits.cpp", r"= ([^;=]+);  // \(leap_logits\.2\)", "bent ? log1p(score) : score"),
+        ),
+    )
+]
