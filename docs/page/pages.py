@@ -106,14 +106,15 @@ class Site:
             yield self._story()
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
         done: set[str] = set()
-        for picture in self.pictures:
-            if f"{picture.page}.html" not in self.pages:
-                raise Fault(f"the picture {picture.name}", f"belongs to {picture.page}, and there is no such page")
         while self._more:
             path = self._more.pop()
             if path not in done:
                 done.add(path)
                 yield self._file(path)
+        pages = self.pages.keys() | {self._addresses[path] for path in done}
+        for picture in self.pictures:
+            if f"{picture.page}.html" not in pages:
+                raise Fault(f"the picture {picture.name}", f"belongs to {picture.page}, and there is no such page")
 
     # ---- What is listed in parts ----
 

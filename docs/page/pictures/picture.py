@@ -20,7 +20,7 @@ class Constant(NamedTuple):
 @dataclass(frozen=True)
 class Picture:
     name: str
-    page: str  # such as layers/pooling, conventions or index
+    page: str  # such as layers/pooling, conventions, docs/chunks or index
     after: str  # the heading of the chapter that it stands under; empty: the top
     title: str
     description: str  # in a few sentences, for a screen reader
