@@ -1,15 +1,16 @@
 """The pictures of the page: that they are whole, say what they show, and show what the source says."""
 
+import math
 import re
 import shutil
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import svg
-from pictures import PICTURES, constants_faults
+from pictures import PICTURES, chunks, constants_faults, cross_entropy, leap, rescale, rotary
 from pictures.picture import Picture
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +19,7 @@ TREES = [(picture, xml.fromstring(DRAWN[picture.name])) for picture in PICTURES]
 
 
 def chapter(picture: Picture) -> Path:
-    return ROOT / "docs" / f"{picture.page}.md"
+    return ROOT / "docs" / f"{picture.page.removeprefix('docs/')}.md"
 
 
 class EveryPicture(unittest.TestCase):
@@ -130,6 +131,17 @@ class Constants(unittest.TestCase):
         self.assertEqual(len(faults), 1)
         self.assertIn("src/layers/muon.hpp: for the picture muon-rounds nothing matches", faults[0])
 
+    def test_a_worked_example_that_differs_is_found(self):
+        for file, old, new in (
+            ("docs/layers/cross_entropy.md", "0, 1/16, -1/16, 0 |", "0, 1/8, -1/8, 0 |"),
+            ("docs/layers/rescale.md", "| **d_in** | 0.25 | -0.5", "| **d_in** | 0.5 | -0.5"),
+            ("docs/layers/rotary.md", "| in | 5 |", "| in | 6 |"),
+        ):
+            with self.subTest(file):
+                faults = self.planted(file, old, new)
+                self.assertEqual(len(faults), 1)
+                self.assertIn(new.strip("| ").split("| ")[-1], faults[0])
+
     def test_a_layer_that_a_block_no_longer_calls_is_found(self):
         faults = self.planted("src/blocks/ffn.hpp", " gelu_", " something_")
         self.assertEqual(len(faults), 1)
@@ -139,6 +151,67 @@ class Constants(unittest.TestCase):
         faults = self.planted("src/network/mixers.hpp", "DotMixer, LeapMixer", "DotMixer, OtherMixer")
         self.assertEqual(len(faults), 1)
         self.assertIn("the picture map", faults[0])
+
+
+class Numbers(unittest.TestCase):
+    """What pictures compute, against what they say."""
+
+    def test_of_cross_entropy_are_the_derivatives(self):
+        for row, smoothing in product(range(cross_entropy.COUNT), cross_entropy.SMOOTHINGS):
+            logits = [math.log(power) for power in cross_entropy.POWERS[row]]
+            wanted = cross_entropy.wanted(row, smoothing)
+
+            def loss(logits: list[float]) -> float:
+                lse = math.log(sum(map(math.exp, logits)))
+                return (lse - sum(q * logit for q, logit in zip(wanted, logits))) / cross_entropy.COUNT
+
+            found = cross_entropy.gradients(row, smoothing)
+            self.assertEqual(sum(found), 0)
+            for gradient, difference in zip(found, differences(loss, logits), strict=True):
+                self.assertAlmostEqual(float(gradient), difference, places=8)
+
+    def test_of_rescaling_are_the_derivatives(self):
+        for head in (rescale.HEAD, rescale.TWICE):
+
+            def loss(head: list[float]) -> float:
+                return sum(d * out for d, out in zip(rescale.D_OUT, rescale.forward(head)))
+
+            found = rescale.backward(head, rescale.D_OUT)
+            for gradient, difference in zip(found, differences(loss, head), strict=True):
+                self.assertAlmostEqual(gradient, difference, places=5)  # but for epsilon
+            self.assertAlmostEqual(math.hypot(*rescale.forward(head)), math.sqrt(rescale.K - 1), places=4)
+
+    def test_of_turned_pairs_know_the_distance_alone(self):
+        (query, key), (later_query, later_key) = rotary.PLACES
+        self.assertEqual(query - key, later_query - later_key)
+        self.assertAlmostEqual(rotary.product(query, key), rotary.product(later_query, later_key), places=9)
+        self.assertNotAlmostEqual(rotary.product(query, key), rotary.product(query + 1, key), places=2)
+
+    def test_of_leap_have_one_row_of_weights(self):
+        for c in range(leap.C):
+            self.assertAlmostEqual(sum(leap.attention(c)), 1)
+            self.assertAlmostEqual(sum(leap.pooled(c)), 1, places=4)  # but for epsilon
+            self.assertTrue(0 < leap.gate(c) < 1)
+            for share, last in zip(leap.pooled(c), leap.pooled(leap.C - 1)):
+                self.assertAlmostEqual(share / leap.pooled(c)[0], last / leap.pooled(leap.C - 1)[0])
+
+    def test_of_chunks_come_after_what_they_need(self):
+        done = []
+        for j, direction, _ in chunks.rows():
+            if direction == "forward":
+                self.assertTrue(j == 0 or (j - 1, "forward") in done, "nothing has entered the chunk")
+            else:
+                self.assertEqual(done[-1], (j, "forward"), "what the chunk computed is gone")
+                self.assertTrue(j == chunks.CHUNKS - 1 or (j + 1, "backward") in done, "no gradient has come back")
+            done.append((j, direction))
+        self.assertEqual(sorted(j for j, direction in done if direction == "backward"), list(range(chunks.CHUNKS)))
+
+
+def differences(loss, x) -> list[float]:
+    """Central differences of a function of several numbers."""
+    step = 1e-6
+    moved = [[[value + (i == j) * by for j, value in enumerate(x)] for by in (step, -step)] for i in range(len(x))]
+    return [(loss(up) - loss(down)) / (2 * step) for up, down in moved]
 
 
 class Text(unittest.TestCase):
