@@ -15,7 +15,7 @@ from pathlib import Path
 from sources import TAG, Room
 
 LARGEST_PAGE = 300_000
-LARGEST_DRESS = 70_000  # style, script and font together
+LARGEST_DRESS = 70_000  # style, scripts and font of a page together
 LARGEST_SCRIPT = 4_096
 LEAST_CONTRAST = 4.5
 TEXT_COLOURS = ("ink", "faint", "link", "forward", "backward")
@@ -155,9 +155,12 @@ def site_faults(files: dict[str, str], font_size: int) -> list[str]:
         faults += _listing_faults(path, files[path])
     script = len(files["page.js"].encode())
     style = len(re.sub(r"base64,[^)]*", "", files["page.css"]).encode())
-    dress = style + font_size + sum(len(text.encode()) for path, text in files.items() if path.endswith(".js"))
-    if dress > LARGEST_DRESS:
-        faults.append(f"style, scripts and font together: {dress} bytes, more than {LARGEST_DRESS}")
+    for path, page in pages.items():
+        loaded = {posixpath.normpath(posixpath.join(posixpath.dirname(path), link)) for link in page.links}
+        scripts = sum(len(text.encode()) for name, text in files.items() if name.endswith(".js") and name in loaded)
+        size = style + font_size + scripts
+        if size > LARGEST_DRESS:
+            faults.append(f"{path}: style, scripts and font together: {size} bytes, more than {LARGEST_DRESS}")
     if script > LARGEST_SCRIPT:
         faults.append(f"page.js: {script} bytes, more than {LARGEST_SCRIPT}")
     return faults + contrast_faults(files["page.css"])

@@ -101,7 +101,9 @@ def picture(page: str, after: str, svg: str, caption: str = "") -> types.SimpleN
     return types.SimpleNamespace(name="p", page=page, after=after, caption=caption, script="", draw=lambda: svg)
 
 
-def built(files: dict[str, str], pictures: list | None = None) -> tuple[dict[str, str], list[str]]:
+def built(
+    files: dict[str, str], pictures: list | None = None, scripts: dict[str, str] | None = None
+) -> tuple[dict[str, str], list[str]]:
     """The site of a repository that holds these files, and its faults; a fault that stops the build is the only one."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
@@ -109,7 +111,7 @@ def built(files: dict[str, str], pictures: list | None = None) -> tuple[dict[str
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         try:
-            return generate.build(Path(folder), pictures or [], lambda characters: b"", {})
+            return generate.build(Path(folder), pictures or [], lambda characters: b"", scripts or {})
         except Fault as fault:
             return {}, [str(fault)]
 
@@ -222,6 +224,25 @@ class Faults(unittest.TestCase):
 
     def test_picture_of_no_page(self) -> None:
         self.assertIn("the picture p", built(GOOD, [picture("layers/thrice", "", "<svg></svg>")])[1][0])
+
+    def test_picture_on_a_page_that_is_linked_to(self) -> None:
+        drawn = [picture("docs/more", "More", "<svg><title>More</title></svg>")]
+        files = GOOD | {"docs/more.md": "# More\n"}
+        self.assertIn("the picture p", built(files, drawn)[1][0])
+        files["docs/conventions.md"] += "\n[More](more.md)\n"
+        pages, faults = built(files, drawn)
+        self.assertEqual(faults, [])
+        self.assertIn("<title>More</title></svg>", pages["docs/more.html"])
+
+    def test_scripts_of_a_page_too_large(self) -> None:
+        drawn = [picture("layers/twice", "Forward", "<svg><title>One</title></svg>")]
+        drawn[0].script = "large.js"
+        scripts = {"large.js": "x" * 40_000, "other.js": "x" * 40_000}
+        self.assertEqual(built(GOOD, drawn, scripts)[1], [])
+        scripts["large.js"] *= 2
+        faults = built(GOOD, drawn, scripts)[1]
+        self.assertEqual(len(faults), 1)
+        self.assertIn("layers/twice.html: style, scripts and font together", faults[0])
 
     def test_contrast(self) -> None:
         colours = "".join(f"--{name}: #777777; " for name in (*check.TEXT_COLOURS, *check.GROUNDS, *check.FILLS))
