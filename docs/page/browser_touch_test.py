@@ -13,7 +13,8 @@ from pathlib import Path
 import browser_test
 from browser_test import Browser
 
-PAGE = "layers/pooling.html"
+POOLING, ATTENTION = "layers/pooling.html", "layers/attention.html"
+KINDS = {POOLING: ("logit", "window"), ATTENTION: ("row",)}  # the pictures of a page
 WIDTHS = (390, 1280)
 UP, DOWN, LEFT, RIGHT, HOME, TAB = "\ue013", "\ue015", "\ue012", "\ue014", "\ue011", "\ue004"
 TAKEN = "return document.querySelectorAll('[data-touch] input').length"
@@ -29,17 +30,17 @@ class Touch(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        if not (browser_test.SITE / "touch.js").is_file():
-            raise unittest.SkipTest("the site has no touch.js: no tools for WebAssembly where it was written")
+        if not (browser_test.SITE / "touch-pooling.js").is_file():
+            raise unittest.SkipTest("the site has no touch-pooling.js: no tools for WebAssembly where it was written")
         cls.browser = Browser()
 
     @classmethod
     def tearDownClass(cls) -> None:
         cls.browser.close()
 
-    def open(self, width: int) -> None:
+    def open(self, width: int, page: str = POOLING) -> None:
         self.browser.resize(width)
-        self.browser.open(PAGE)
+        self.browser.open(page)
         for _ in range(50):  # what is compiled is made ready beside the page
             if self.browser.run(TAKEN):
                 return
@@ -65,38 +66,39 @@ class Touch(unittest.TestCase):
         self.browser.run("document.querySelector(arguments[0]).focus()", selector)
 
     def test_first_drawing_is_that_without_script(self) -> None:
-        self.open(1280)
-        taken = {kind: self.texts(kind) for kind in ("logit", "window")}
         browser = Browser(script=False)
+        browser.resize(1280)
         try:
-            browser.resize(1280)
-            browser.open(PAGE)
-            self.assertEqual(browser.run(TAKEN), 0)
-            for kind, texts in taken.items():
-                self.assertEqual(browser.run(TEXTS, f"[data-touch={kind}] svg text"), texts)
-                height = browser.run(f"return document.querySelector('[data-touch={kind}] svg').clientHeight")
-                self.assertGreater(height, 300)
-            hints = "return [...document.querySelectorAll('[data-touch] p')].filter((p) => p.checkVisibility()).length"
-            self.assertEqual(browser.run(hints), 0)
+            for page, kinds in KINDS.items():
+                self.open(1280, page)
+                browser.open(page)
+                self.assertEqual(browser.run(TAKEN), 0)
+                for kind in kinds:
+                    self.assertEqual(browser.run(TEXTS, f"[data-touch={kind}] svg text"), self.texts(kind))
+                    height = browser.run(f"return document.querySelector('[data-touch={kind}] svg').clientHeight")
+                    self.assertGreater(height, 300)
+                hints = "return [...document.querySelectorAll('[data-touch] p')].filter((p) => p.checkVisibility()).length"
+                self.assertEqual(browser.run(hints), 0)
         finally:
             browser.close()
 
     def test_fits_at_every_width(self) -> None:
         for width in WIDTHS:
-            self.open(width)
-            places = "[...document.querySelectorAll('[data-touch], [data-touch] *')]"
-            right = self.browser.run(f"return Math.max(...{places}.map((part) => part.getBoundingClientRect().right))")
-            self.assertLessEqual(right, width)
-            smallest = self.browser.run(
-                "const texts = [...document.querySelectorAll('[data-touch] svg text, [data-touch] svg tspan')];"
-                "return Math.min(...texts.map((text) => parseFloat(getComputedStyle(text).fontSize)"
-                " * text.ownerSVGElement.getScreenCTM().a))"
-            )
-            self.assertGreaterEqual(smallest, 10.9 if width == 390 else 11)
-            for kind in ("logit", "window"):
-                self.browser.run(f"document.querySelector('[data-touch={kind}]').scrollIntoView({{block: 'center'}})")
-                self.browser.keep(f"touch-{kind}-{width}")
-            self.assertEqual(self.browser.messages(), [])
+            for page, kinds in KINDS.items():
+                self.open(width, page)
+                places = "[...document.querySelectorAll('[data-touch], [data-touch] *')]"
+                right = self.browser.run(f"return Math.max(...{places}.map((part) => part.getBoundingClientRect().right))")
+                self.assertLessEqual(right, width)
+                smallest = self.browser.run(
+                    "const texts = [...document.querySelectorAll('[data-touch] svg text, [data-touch] svg tspan')];"
+                    "return Math.min(...texts.map((text) => parseFloat(getComputedStyle(text).fontSize)"
+                    " * text.ownerSVGElement.getScreenCTM().a))"
+                )
+                self.assertGreaterEqual(smallest, 10.9 if width == 390 else 11)
+                for kind in kinds:
+                    self.browser.run(f"document.querySelector('[data-touch={kind}]').scrollIntoView({{block: 'center'}})")
+                    self.browser.keep(f"touch-{kind}-{width}")
+                self.assertEqual(self.browser.messages(), [])
 
     def test_dragging_a_logit(self) -> None:
         for width in WIDTHS:
@@ -130,6 +132,33 @@ class Touch(unittest.TestCase):
         self.browser.press(HOME)
         self.assertEqual(self.numbers("logit", "logit")[1], -3)
         self.browser.keep("touch-logit-focused")
+
+    def test_dragging_a_score(self) -> None:
+        for width in WIDTHS:
+            for pointer in ("mouse", "touch"):
+                with self.subTest(width=width, pointer=pointer):
+                    self.open(width, ATTENTION)
+                    weight, (out,) = self.numbers("row", "weight"), self.numbers("row", "out")
+                    self.drag(INPUT.format("row", 5), 0, -24, pointer)  # key 4, whose value is 0.5, from 1.0 up by 24 / 16
+                    self.assertAlmostEqual(self.numbers("row", "score")[4], 2.5, delta=0.11)
+                    now = self.numbers("row", "weight")
+                    self.assertGreater(now[4], weight[4])
+                    self.assertTrue(all(now[s] < weight[s] for s in range(8) if s != 4), (weight, now))
+                    self.assertLess(self.numbers("row", "out")[0], out)
+                    self.assertLess(self.numbers("row", "d_score")[4], 0)
+                    self.assertEqual(self.numbers("row", "total"), [0])
+                    self.assertEqual(self.browser.messages(), [])
+        self.browser.keep("touch-row-dragged")
+
+    def test_keys_change_a_score(self) -> None:
+        self.open(1280, ATTENTION)
+        self.focus(INPUT.format("row", 1))
+        for key in (UP, UP, DOWN, RIGHT):
+            self.browser.press(key)
+        self.assertAlmostEqual(self.numbers("row", "score")[0], 0.7)
+        says = "return [document.activeElement.getAttribute('aria-label'), document.activeElement.ariaValueText]"
+        now = f"0.7; weight {self.texts('row', 'weight')[0]}, d_score {self.texts('row', 'd_score')[0]}"
+        self.assertEqual(self.browser.run(says), ["score of key 0", now])
 
     def test_moving_and_resizing_the_window(self) -> None:
         for width in WIDTHS:
@@ -168,11 +197,12 @@ class Touch(unittest.TestCase):
         self.assertEqual(both[0], max(suffix[0], prefix[0]))
 
     def test_every_control_has_a_name(self) -> None:
-        self.open(390)
-        inputs = "[...document.querySelectorAll('[data-touch] input')]"
-        names = self.browser.run(f"return {inputs}.map((input) => input.ariaLabel)")
-        self.assertEqual(len(names), 10)
-        self.assertEqual(len(set(names)), 10)
+        for page, count in ((POOLING, 10), (ATTENTION, 8)):
+            self.open(390, page)
+            inputs = "[...document.querySelectorAll('[data-touch] input')]"
+            names = self.browser.run(f"return {inputs}.map((input) => input.ariaLabel)")
+            self.assertEqual(len(names), count)
+            self.assertEqual(len(set(names)), count)
 
 
 class Dark(unittest.TestCase):
@@ -183,10 +213,11 @@ class Dark(unittest.TestCase):
         try:
             for width in WIDTHS:
                 browser.resize(width)
-                browser.open(PAGE)
-                for kind in ("logit", "window"):
-                    browser.run(f"document.querySelector('[data-touch={kind}]').scrollIntoView({{block: 'center'}})")
-                    browser.keep(f"touch-{kind}-{width}-dark")
+                for page, kinds in KINDS.items():
+                    browser.open(page)
+                    for kind in kinds:
+                        browser.run(f"document.querySelector('[data-touch={kind}]').scrollIntoView({{block: 'center'}})")
+                        browser.keep(f"touch-{kind}-{width}-dark")
             self.assertEqual(browser.messages(), [])
         finally:
             browser.close()

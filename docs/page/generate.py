@@ -64,9 +64,8 @@ def main() -> int:
     out = parser.parse_args().out
     try:
         font_file = font.find()
-        touched = touch.script(ROOT)
-        pictures = PICTURES + touch.figures(touched is not None)
-        scripts = {touch.SCRIPT: touched} if touched else {}
+        scripts = touch.scripts(ROOT)
+        pictures = PICTURES + touch.figures(bool(scripts))
         files, faults = build(ROOT, pictures, lambda characters: font.subset(characters, font_file), scripts)
         faults += constants_faults(ROOT)
         shutil.rmtree(out, ignore_errors=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import svg
 import touch
 import touch_pictures as pictures
+import touch_row
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_C, MOST_K = 16, 2
@@ -37,8 +38,8 @@ def sections(wasm: bytes) -> set[int]:
     return found
 
 
-class Pooling(unittest.TestCase):
-    """touch/pooling.cpp with plain/pooling.cpp, compiled for this machine and called as the page calls it."""
+class Layers(unittest.TestCase):
+    """What a page calls, with the layers of plain/, compiled for this machine and called in the same way."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -46,18 +47,19 @@ class Pooling(unittest.TestCase):
         if not compiler:
             raise unittest.SkipTest("no C++ compiler (g++)")
         cls.folder = tempfile.TemporaryDirectory()
-        library = Path(cls.folder.name) / "pooling.so"
+        library = Path(cls.folder.name) / "layers.so"
+        sources = sorted({path for layer in touch.LAYERS for path in touch.sources(layer)})
         warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
-        command = [compiler, "-std=c++20", "-O0", "-fPIC", "-shared", *warnings, "-Isrc", "-I.", *touch.SOURCES]
+        command = [compiler, "-std=c++20", "-O0", "-fPIC", "-shared", *warnings, "-Isrc", "-I.", *sources]
         subprocess.run([*command, "-o", str(library)], cwd=ROOT, check=True)
-        cls.pool = ctypes.CDLL(str(library))
+        cls.plain = ctypes.CDLL(str(library))
 
     @classmethod
     def tearDownClass(cls) -> None:
         cls.folder.cleanup()
 
     def array(self, name: str, count: int = MOST_C):
-        return (ctypes.c_double * count).in_dll(self.pool, name)
+        return (ctypes.c_double * count).in_dll(self.plain, name)
 
     def give(self, **arrays: list[float]) -> None:
         for name, values in arrays.items():
@@ -70,34 +72,54 @@ class Pooling(unittest.TestCase):
 
     def test_worked_example(self) -> None:
         self.give(logit_c=[0, math.log(3), math.log(4)], x_ck=[4, 0, 0, 4, 2, 2], d_out_ck=[1, 0, 0, 4, 4, 0])
-        self.pool.forward(3, 2, 0)
-        self.pool.backward(3, 2, 0)
+        self.plain.forward(3, 2, 0)
+        self.plain.backward(3, 2, 0)
         self.assertClose(self.array("out_ck", 6), [4, 0, 1, 3, 1.5, 2.5])
         self.assertClose(self.array("d_logit_c", 3), [-1.75, 0.75, 1])
-        self.pool.weights(3, 2, 0)
+        self.plain.weights(3, 2, 0)
         self.assertClose(self.array("weight_cc", 9), [1, 0, 0, 1 / 4, 3 / 4, 0, 1 / 8, 3 / 8, 1 / 2])
 
     def test_picture_of_logits_as_it_stands(self) -> None:
         logit, x, d_out = (pictures.LOGIT[name] for name in ("logit", "x", "d_out"))
         self.give(logit_c=logit, x_ck=x, d_out_ck=d_out)
-        self.pool.forward(8, 1, 0)
-        self.pool.backward(8, 1, 0)
+        self.plain.forward(8, 1, 0)
+        self.plain.backward(8, 1, 0)
         expected = [pictures.weights(logit, 0, c) for c in range(8)]
         self.assertClose(self.array("out_ck", 8), [pictures.average(weight, x) for weight in expected])
         self.assertClose(self.array("d_logit_c", 8), pictures.gradients(logit, x, d_out))
-        self.pool.weights(8, 1, 0)
+        self.plain.weights(8, 1, 0)
         self.assertClose(self.array("weight_cc", 64), sum(expected, []))
+
+    def test_worked_example_of_attention(self) -> None:
+        # Its last row. The two channels of the values have the same weights, and their gradients add up.
+        d_score = [0.0] * 3
+        for value, out in (([3, 0, 1], 1), ([0, 3, 4], 3)):
+            self.give(score_s=[0, math.log(2), math.log(3)], value_s=value, d_out_row=[6])
+            self.plain.row(3)
+            self.assertClose(self.array("weight_s", 3), [1 / 6, 1 / 3, 1 / 2])
+            self.assertClose(self.array("out_row", 1), [out])
+            d_score = [sum(pair) for pair in zip(d_score, self.array("d_score_s", 3))]
+        self.assertClose(d_score, [-1, -2, 3])
+
+    def test_picture_of_a_row_as_it_stands(self) -> None:
+        score, value, d_out = (touch_row.ROW[name] for name in ("score", "value", "d_out"))
+        self.give(score_s=score, value_s=value, d_out_row=[d_out])
+        self.plain.row(8)
+        weight = pictures.weights(score, 0, 7)
+        self.assertClose(self.array("weight_s", 8), weight)
+        self.assertClose(self.array("out_row", 1), [pictures.average(weight, value)])
+        self.assertClose(self.array("d_score_s", 8), touch_row.gradients(weight, value, d_out))
 
     def test_every_window(self) -> None:
         logit, x = pictures.WINDOW["logit"], pictures.WINDOW["x"]
         self.give(logit_c=logit, x_ck=x)
         for window in range(1, 17):
-            self.pool.forward(16, 1, window)
-            self.pool.weights(16, 1, window)
+            self.plain.forward(16, 1, window)
+            self.plain.weights(16, 1, window)
             weight = list(self.array("weight_cc", 256))
             for last in range(window - 1, 16):
                 with self.subTest(window=window, last=last):
-                    self.pool.states(1, window, last)
+                    self.plain.states(1, window, last)
                     first, block = last - window + 1, last // window * window
                     ends = ((first, block - 1), (block, last), (first, last))
                     expected = [number for end in ends for number in vars(pictures.state(logit, x, *end)).values()]
@@ -106,8 +128,8 @@ class Pooling(unittest.TestCase):
 
     def test_beginning_of_a_sequence(self) -> None:
         self.give(logit_c=[0.0, 1.0, 2.0, 0.0], x_ck=[1.0, 2.0, 3.0, 4.0])
-        self.pool.forward(4, 1, 3)
-        self.pool.states(1, 3, 1)
+        self.plain.forward(4, 1, 3)
+        self.plain.states(1, 3, 1)
         nothing, seen = pictures.state([], [], 0, -1), pictures.state([0, 1], [1, 2], 0, 1)
         expected = [number for part in (nothing, seen, seen) for number in vars(part).values()]
         self.assertClose(self.array("states_of", 9), expected)
@@ -118,27 +140,33 @@ class Script(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.wasm = touch.compiled(ROOT)
-        if cls.wasm is None:
+        if not touch.has_tools():
             raise unittest.SkipTest("no tools for WebAssembly (Debian: clang lld wasi-libc libc++-dev-wasm32)")
+        cls.wasm = {layer: touch.compiled(ROOT, layer) for layer in touch.LAYERS}
 
     def test_needs_nothing_of_the_browser(self) -> None:
-        self.assertTrue(self.wasm.startswith(b"\0asm"))
-        self.assertNotIn(2, sections(self.wasm), "the module has imports")
+        for wasm in self.wasm.values():
+            self.assertTrue(wasm.startswith(b"\0asm"))
+            self.assertNotIn(2, sections(wasm), "the module has imports")
 
     def test_holds_the_module_and_is_the_same_each_time(self) -> None:
-        script = touch.script(ROOT)
-        self.assertEqual(base64.b64decode(re.search(r'atob\("([^"]*)"\)', script).group(1)), self.wasm)
-        self.assertNotIn("@", script)
-        self.assertNotIn(str(ROOT).encode(), self.wasm)
+        for layer, wasm in self.wasm.items():
+            script = touch.script(ROOT, layer)
+            self.assertEqual(base64.b64decode(re.search(r'atob\("([^"]*)"\)', script).group(1)), wasm)
+            self.assertNotIn("@", script)
+            self.assertNotIn(str(ROOT).encode(), wasm)
 
     def test_exports_are_those_of_the_source(self) -> None:
-        names = touch.exported((ROOT / touch.SOURCES[0]).read_text(encoding="utf-8"))
+        names = {}
+        for layer, wasm in self.wasm.items():
+            names[layer] = touch.exported((ROOT / touch.interface(layer)).read_text(encoding="utf-8"))
+            for name in names[layer]:
+                self.assertIn(name.encode(), wasm)
+        known = sum(names.values(), [])
+        self.assertEqual(len(known), len(set(known)))
         script = (touch.HERE / "touch.js").read_text(encoding="utf-8")
-        for name in re.findall(r"(?<=pool\.)\w+(?=\()|(?<=array\(\")\w+", script):
-            self.assertIn(name, names)
-        for name in names:
-            self.assertIn(name.encode(), self.wasm)
+        for name in re.findall(r"(?<=plain\.)\w+(?=\()|(?<=array\(\")\w+", script):
+            self.assertIn(name, known)
 
 
 class Figures(unittest.TestCase):

@@ -1,14 +1,15 @@
-// Takes over the pictures that can be touched: finds their numbers by plain/pooling.cpp, which stands here as
-// WebAssembly (touch/pooling.cpp), and moves the parts of the drawings that stand in the page (touch_pictures.py).
+// Takes over the pictures that can be touched: finds their numbers by plain/pooling.cpp or plain/attention.cpp, which
+// stands here as WebAssembly (touch/), and moves the parts of the drawings that stand in the page (touch_pictures.py,
+// touch_row.py).
 (async () => {
   const code = Uint8Array.from(atob("@WASM@"), (letter) => letter.charCodeAt(0));
-  const {exports: pool} = (await WebAssembly.instantiate(code)).instance;
-  const array = (name) => new Float64Array(pool.memory.buffer, pool[name].value);
+  const {exports: plain} = (await WebAssembly.instantiate(code)).instance;
+  const array = (name) => new Float64Array(plain.memory.buffer, plain[name].value);
   const forward = ({logit, x}, window) => {
     array("logit_c").set(logit);
     array("x_ck").set(x);
-    pool.forward(x.length, 1, window);
-    pool.weights(x.length, 1, window);
+    plain.forward(x.length, 1, window);
+    plain.weights(x.length, 1, window);
     return ["out_ck", "weight_cc"].map(array);
   };
   const decimal = (value, digits = 2) =>
@@ -59,37 +60,76 @@
     hint.hidden = false;
   };
 
-  picture("logit", (given, put, control) => {
-    const {logit, x, most, left, column, rows} = given, count = x.length;
+  // What pictures in columns with a slider each have in common.
+  const columns = (given, put, control) => {
+    const {left, column, rows, most} = given;
     const at = (row, value) => rows[row][0] - rows[row][1] * value, middle = (c) => left + column * (c + 0.5);
-    const changed = (c) => (value) => ([logit[c], given.chosen] = [value, c]);
-    const controls = x.map((_, c) =>
-      control("logit of position " + c, true, rows.logit[1], -most, most, 0.1, changed(c)));
+    const upright = (name, c, row, start, end) =>
+      put(name, c, {d: `M${middle(c)} ${at(row, start)}V${at(row, end)}`});
+    // A slider in each column; what is returned moves one, and tells the words that stand in its column.
+    const sliders = (name, of, changed) => {
+      const values = given[name];
+      const moves = values.map((_, c) =>
+        control(name + of + c, true, rows[name][1], -most, most, 0.1, (value) => changed(value, c)));
+      return (c, words) => {
+        const m = middle(c), y = at(name, values[c]), said = decimal(values[c], 1);
+        upright("stem", c, name, 0, values[c]);
+        put("knob", c, {cy: y});
+        put(name, c, said);
+        for (const word in words) put(word, c, words[word]);
+        const told = Object.entries(words).map((pair) => pair.join(" ")).join(", ");
+        moves[c](m - 22, y - 20, m + 22, y + 20, values[c], said + "; " + told);
+      };
+    };
+    return {at, middle, upright, sliders};
+  };
+
+  picture("logit", (given, put, control) => {
+    const {logit, x, left, column, rows} = given, count = x.length;
+    const {at, middle, upright, sliders} = columns(given, put, control);
+    const slide = sliders("logit", " of position ", (value, c) => ([logit[c], given.chosen] = [value, c]));
     return () => {
       const [out, weight] = forward(given, 0), d_logit = array("d_logit_c");
       array("d_out_ck").set(given.d_out);
-      pool.backward(count, 1, 0);
+      plain.backward(count, 1, 0);
       let steps = `M${left} ${at("out", out[0])}`, next = 0, total = 0;
       for (let c = 0; c < count; ++c) {
-        const m = middle(c), y = at("logit", logit[c]), o = at("out", out[c]), d = d_logit[c];
-        const says = {logit: decimal(logit[c], 1), out: decimal(out[c]), d_logit: decimal(d)};
-        for (const name in says) put(name, c, says[name]);
-        const upright = (name, start, end) => put(name, c, {d: `M${m} ${start}V${end}`});
-        upright("stem", at("logit", 0), y);
-        upright("gap", at("out", x[c]), o);
-        upright("bar", at("gradient", 0), at("gradient", d));
-        put("knob", c, {cy: y});
+        upright("gap", c, "out", x[c], out[c]);
+        upright("bar", c, "gradient", 0, d_logit[c]);
         for (let s = 0, sum = 0; s <= c; ++s) {
           const share = weight[c * count + s], fill = `var(--${s === given.chosen ? "forward" : "a"})`;
           put("share", next++, {y: at("share", (sum += share)), height: share * rows.share[1], fill});
         }
-        steps += `V${o}h${column}`;
-        total += d;
-        const text = `${says.logit}; out ${says.out}, d_logit ${says.d_logit}`;
-        controls[c](m - 22, y - 20, m + 22, y + 20, logit[c], text);
+        steps += `V${at("out", out[c])}h${column}`;
+        total += d_logit[c];
+        slide(c, {out: decimal(out[c]), d_logit: decimal(d_logit[c])});
       }
       put("column", 0, {x: middle(given.chosen) - column / 2});
       put("steps", 0, {d: steps});
+      put("total", 0, decimal(total));
+    };
+  });
+
+  picture("row", (given, put, control) => {
+    const {score, value, left, column} = given, count = score.length;
+    const {at, upright, sliders} = columns(given, put, control);
+    const slide = sliders("score", " of key ", (moved, s) => (score[s] = moved));
+    return () => {
+      array("score_s").set(score);
+      array("value_s").set(value);
+      array("d_out_row")[0] = given.d_out;
+      plain.row(count);
+      const [out] = array("out_row"), weight = array("weight_s"), d_score = array("d_score_s");
+      let total = 0;
+      for (let s = 0; s < count; ++s) {
+        upright("share", s, "weight", 0, weight[s]);
+        upright("gap", s, "out", value[s], out);
+        upright("bar", s, "d_score", 0, d_score[s]);
+        total += d_score[s];
+        slide(s, {weight: decimal(weight[s]), d_score: decimal(d_score[s])});
+      }
+      put("mean", 0, {d: `M${left} ${at("out", out)}h${column * count}`});
+      put("out", 0, decimal(out));
       put("total", 0, decimal(total));
     };
   });
@@ -102,7 +142,7 @@
     return () => {
       const {window: w, last} = given, first = last - w + 1, block = last - (last % w);
       const [out, weight] = forward(given, w), states = array("states_of"), a = edge(first), z = edge(last + 1);
-      pool.states(1, w, last);
+      plain.states(1, w, last);
       let gamma = 0;
       for (let c = 0; c < count; ++c) {
         const inside = c >= first && c <= last, share = weight[last * count + c];

@@ -1,7 +1,8 @@
-"""The two pictures of the pooling that can be touched, and the script that computes them.
+"""The pictures that can be touched, two of the pooling and one of attention, and the script that computes them.
 
-A reader without script sees them as touch_pictures.py draws them. Where clang can make WebAssembly (Debian: clang, lld,
-wasi-libc, libc++-dev-wasm32) a script takes them over, which carries plain/pooling.cpp.
+A reader without script sees them as touch_pictures.py and touch_row.py draw them. Where clang can make WebAssembly
+(Debian: clang, lld, wasi-libc, libc++-dev-wasm32) a script takes them over, which carries the layer of its page:
+plain/pooling.cpp or plain/attention.cpp.
 """
 
 from __future__ import annotations
@@ -17,14 +18,23 @@ from pathlib import Path
 
 from fault import Fault
 from touch_pictures import draw_logits, draw_window
+from touch_row import draw_row
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("docs/page/touch/pooling.cpp", "plain/pooling.cpp")
+LAYERS = ("pooling", "attention")
 STANDARD_LIBRARY = Path("/usr/include/wasm32-wasi/c++")  # of libc++-dev-wasm32, which asks for wasi-libc
-SCRIPT = "touch.js"
-LARGEST_SCRIPT = 6_144  # as a reader gets it, without what is compiled
+LARGEST_SCRIPT = 7_680  # as a reader gets it, without what is compiled
 
-# ---- The script ----
+# ---- The scripts ----
+
+
+def interface(layer: str) -> str:
+    """What a page calls of a layer."""
+    return f"docs/page/touch/{layer}.cpp"
+
+
+def sources(layer: str) -> list[str]:
+    return [interface(layer), "docs/page/touch/device.cpp", f"plain/{layer}.cpp"]
 
 
 def exported(source: str) -> list[str]:
@@ -38,19 +48,21 @@ def exported(source: str) -> list[str]:
     return arrays + re.findall(r"^void (\w+)\(", interface, re.MULTILINE)
 
 
-def compiled(root: Path) -> bytes | None:
-    """The pooling as WebAssembly without imports; None where the tools for it are missing."""
-    if not (shutil.which("clang++") and shutil.which("wasm-ld") and STANDARD_LIBRARY.is_dir()):
-        return None
-    exports = exported((root / SOURCES[0]).read_text(encoding="utf-8"))
+def has_tools() -> bool:
+    return bool(shutil.which("clang++") and shutil.which("wasm-ld") and STANDARD_LIBRARY.is_dir())
+
+
+def compiled(root: Path, layer: str) -> bytes:
+    """A layer as WebAssembly without imports."""
+    exports = exported((root / interface(layer)).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "pooling.wasm"
+        out = Path(folder) / f"{layer}.wasm"
         command = ["clang++", "--target=wasm32-wasi", "-mcpu=mvp", "-std=c++20", "-Os", "-Isrc", "-I."]
-        command += ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib", *SOURCES, "-lc"]
+        command += ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib", *sources(layer), "-lc"]
         command += ["-Wl,--no-entry,--strip-all", *(f"-Wl,--export={name}" for name in exports), "-o", str(out)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
         if done.returncode:
-            raise Fault(SOURCES[0], f"does not become WebAssembly: {done.stderr.strip()}")
+            raise Fault(interface(layer), f"does not become WebAssembly: {done.stderr.strip()}")
         return out.read_bytes()
 
 
@@ -59,18 +71,24 @@ def without_comments(source: str) -> str:
     return re.sub(r"^\s*(?://.*\n)?", "", source, flags=re.MULTILINE)
 
 
-def script(root: Path) -> str | None:
-    """touch.js with the compiled pooling inside, as a page from a file may not fetch it; None without the tools."""
-    wasm = compiled(root)
-    if wasm is None:
-        return None
+def name_of_script(layer: str) -> str:
+    return f"touch-{layer}.js"
+
+
+def script(root: Path, layer: str) -> str:
+    """touch.js with a compiled layer inside, as a page from a file may not fetch it."""
     source = (HERE / "touch.js").read_text(encoding="utf-8")
     text = without_comments(source)
     if len(text.encode()) > LARGEST_SCRIPT:
         raise Fault("docs/page/touch.js", f"{len(text.encode())} bytes, more than {LARGEST_SCRIPT}")
     if text.count("@WASM@") != 1:
-        raise Fault("docs/page/touch.js", "has no place for the compiled pooling, or more than one")
-    return text.replace("@WASM@", base64.b64encode(wasm).decode())
+        raise Fault("docs/page/touch.js", "has no place for a compiled layer, or more than one")
+    return text.replace("@WASM@", base64.b64encode(compiled(root, layer)).decode())
+
+
+def scripts(root: Path) -> dict[str, str]:
+    """The scripts of all layers, by name; none without the tools."""
+    return {name_of_script(layer): script(root, layer) for layer in LAYERS} if has_tools() else {}
 
 
 # ---- The pictures ----
@@ -89,8 +107,8 @@ class Figure:
 
 
 def figures(scripted: bool) -> list[Figure]:
-    """Both pictures, which the script takes over where there is one."""
-    script = SCRIPT if scripted else ""
+    """All of them, which the script takes over where there is one."""
+    pooling, attention = (name_of_script(layer) if scripted else "" for layer in LAYERS)
     return [
         Figure(
             "touch-logit",
@@ -99,7 +117,7 @@ def figures(scripted: bool) -> list[Figure]:
             "Eight positions of one head, K = 1. A logit that rises pulls every later average towards its position and "
             "takes weight from all others there. At the bottom d_logit of all positions, for the d_out above it.",
             draw_logits,
-            script,
+            pooling,
         ),
         Figure(
             "touch-window",
@@ -108,6 +126,16 @@ def figures(scripted: bool) -> list[Figure]:
             "A window anywhere: its suffix, its prefix, and what merging the two gives. Where it is one whole block, "
             "there is no suffix to merge.",
             draw_window,
-            script,
+            pooling,
+        ),
+        Figure(
+            "touch-row",
+            "layers/attention",
+            "A worked example",
+            "One query and eight keys, K = 1. A score that rises takes weight from all other keys and pulls out towards "
+            "its own value. Its gradient grows with its weight and with the distance of its value from out: a "
+            "score whose weight is 0 has none, and neither has one whose weight is 1.",
+            draw_row,
+            attention,
         ),
     ]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from svg import NAME, SMALL, TEXT, THICK, Drawing, decimal, number, text_width
 
@@ -60,6 +61,7 @@ def gradients(logits: Sequence[float], x: Sequence[float], d_out: Sequence[float
 
 WIDTH = 360
 LEFT = 4
+COLUMN = 44
 
 
 class Board(Drawing):
@@ -108,17 +110,17 @@ LOGIT = {
     "chosen": 2,
     # Pixels: a column; then for each row its zero and what one is.
     "left": LEFT,
-    "column": 44,
+    "column": COLUMN,
     "rows": {"logit": [102, 16], "share": [276, 60], "out": [382, 17], "gradient": [518, 19]},
 }
 
 
 def middle(c: int) -> float:
-    return LOGIT["left"] + LOGIT["column"] * (c + 0.5)
+    return LEFT + COLUMN * (c + 0.5)
 
 
-def at(row: str, value: float) -> float:
-    zero, one = LOGIT["rows"][row]
+def at(row: str, value: float, given: dict[str, Any] = LOGIT) -> float:
+    zero, one = given["rows"][row]
     return zero - one * value
 
 
@@ -127,7 +129,8 @@ def draw_logits() -> str:
     b = Board("touch-logit", WIDTH, height)
     b.part("rect", "column", x=middle(LOGIT["chosen"]) - 22, y=0, width=44, height=height, rx=6, fill="var(--panel)")
     shares = [weights(LOGIT["logit"], 0, c) for c in range(len(LOGIT["x"]))]
-    paint_sliders(b)
+    b.heading(38, "logit_{*c*}", "how much a position counts")
+    paint_sliders(b, "logit", "*c*", LOGIT)
     paint_weights(b, shares)
     paint_averages(b, [average(share, LOGIT["x"]) for share in shares])
     paint_gradients(b)
@@ -141,17 +144,15 @@ def draw_logits() -> str:
     return b.page("logit", title, description, hint, LOGIT)
 
 
-def paint_sliders(b: Board) -> None:
-    most = LOGIT["most"]
-    b.heading(38, "logit_{*c*}", "how much a position counts")
-    for c, logit in enumerate(LOGIT["logit"]):
-        m, y = middle(c), at("logit", logit)
-        b.text(m, 15, f"*c* = {c}" if c == 0 else str(c), SMALL, fill="faint")
-        b.line([(m, at("logit", most)), (m, at("logit", -most))], "rule", 4)
-        b.line([(m - 6, at("logit", 0)), (m + 6, at("logit", 0))], "faint")
-        b.upright("stem", m, at("logit", 0), y, "forward", 4)
+def paint_sliders(b: Board, name: str, index: str, given: dict[str, Any]) -> None:
+    for c, value in enumerate(given[name]):
+        m, zero, y = middle(c), at(name, 0, given), at(name, value, given)
+        b.text(m, 15, f"{index} = {c}" if c == 0 else str(c), SMALL, fill="faint")
+        b.line([(m, at(name, given["most"], given)), (m, at(name, -given["most"], given))], "rule", 4)
+        b.line([(m - 6, zero), (m + 6, zero)], "faint")
+        b.upright("stem", m, zero, y, "forward", 4)
         b.part("circle", "knob", cx=m, cy=y, r=9, fill="var(--paper)", stroke="var(--forward)", stroke_width=3)
-        b.word("logit", m, 177, decimal(logit, 1))
+        b.word(name, m, 177, decimal(value, 1))
 
 
 def paint_weights(b: Board, shares: list[list[float]]) -> None:

@@ -4,41 +4,13 @@
 
 #include "layers/pooling.hpp"
 
-#include <cstdint>
-#include <new>
-
-#include "plain/plain.hpp"
+#include "docs/page/touch/device.hpp"
 
 namespace {
 
 constexpr abh::Index most_c = 16, most_k = 2;
 
-// A place for the device that is never left: nothing here is given back.
-alignas(abh::PlainDevice) unsigned char place_of_device[sizeof(abh::PlainDevice)];
-
-abh::PlainDevice& device() {
-  static abh::PlainDevice& made = *new (place_of_device) abh::PlainDevice;
-  return made;
-}
-
 }  // namespace
-
-// A page has no system to ask for memory. All scratch memory of a call is here.
-namespace abh {
-
-MemorySource memory_of_host_devices() { return {}; }
-
-void* Workspace::take(std::size_t bytes) {
-  alignas(64) static std::byte memory[1 << 14];
-  if (used_ + bytes > sizeof memory) __builtin_trap();
-  void* taken = memory + used_;
-  used_ += (bytes + 63) / 64 * 64;
-  return taken;
-}
-
-void Workspace::give_back(std::size_t, std::size_t used, std::size_t) { used_ = used; }
-
-}  // namespace abh
 
 extern "C" {
 
@@ -57,18 +29,18 @@ static abh::PoolingInputs<double> inputs(int C, int K, int window) {
 
 void forward(int C, int K, int window) {
   abh::pooling_forward<abh::PlainDevice, double>(
-      device(), {.out_bch = out_ck, .max_bnc = max_c, .sum_bnc = sum_c, .in = inputs(C, K, window)});
+      abh::page_device(), {.out_bch = out_ck, .max_bnc = max_c, .sum_bnc = sum_c, .in = inputs(C, K, window)});
 }
 
 // After forward.
 void backward(int C, int K, int window) {
-  abh::pooling_backward<abh::PlainDevice, double>(device(), {.d_x_bch = d_x_ck,
-                                                             .d_logit_bnc = d_logit_c,
-                                                             .d_out_bch = d_out_ck,
-                                                             .out_bch = out_ck,
-                                                             .max_bnc = max_c,
-                                                             .sum_bnc = sum_c,
-                                                             .in = inputs(C, K, window)});
+  abh::pooling_backward<abh::PlainDevice, double>(abh::page_device(), {.d_x_bch = d_x_ck,
+                                                                       .d_logit_bnc = d_logit_c,
+                                                                       .d_out_bch = d_out_ck,
+                                                                       .out_bch = out_ck,
+                                                                       .max_bnc = max_c,
+                                                                       .sum_bnc = sum_c,
+                                                                       .in = inputs(C, K, window)});
 }
 
 // weight_cc[c * C + s]: how much x_s counts in out_c, which is the derivative of the one by the other. After forward;
@@ -88,15 +60,15 @@ void states(int K, int window, int c) {
   const abh::PoolingShape shape{1, 1, 1, K, 0};
   const auto seen = [&](double* state, int from, int to, int by) {
     double out_k[most_k], max, sum, running[abh::pooling_state_size({1, 1, 1, most_k})];
-    abh::pooling_start<abh::PlainDevice, double>(device(), running, shape);
+    abh::pooling_start<abh::PlainDevice, double>(abh::page_device(), running, shape);
     for (int s = from; s != to; s += by) {
-      abh::pooling_step<abh::PlainDevice, double>(device(), {.out_h = out_k,
-                                                             .max_n = &max,
-                                                             .sum_n = &sum,
-                                                             .state = running,
-                                                             .logit_n = logit_c + s,
-                                                             .x_h = x_ck + s * K,
-                                                             .shape = shape});
+      abh::pooling_step<abh::PlainDevice, double>(abh::page_device(), {.out_h = out_k,
+                                                                       .max_n = &max,
+                                                                       .sum_n = &sum,
+                                                                       .state = running,
+                                                                       .logit_n = logit_c + s,
+                                                                       .x_h = x_ck + s * K,
+                                                                       .shape = shape});
     }
     for (int i = 0; i < 2 + K; ++i) state[i] = running[i];
   };
