@@ -108,7 +108,7 @@ template <int width, class T>
 void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
-  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
   typename Gpu::Scope scratch(device.workspace);
   const GlobalWeights w{.weight_bnc = scratch.template take<float>(BNC),
                         .keep_bnc = scratch.template take<float>(BNC),
@@ -135,7 +135,7 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
                                .share_bnc = w.share_bnc,
                                .sum_bnc = a.sum_bnc,
                                .d_lse_bnc = a.d_lse_bnc,
-                               .kappa = dots_of(device, kappa_pbnc, s, tile_lanes * width),
+                               .kappa = dots_of(device, kappa_pbnc, s, tile_channels<width>),
                                .C = C,
                                .N = N};
   launch(a.d_lse_bnc ? global_d_logit_kernel<true> : global_d_logit_kernel<false>, blocks_for(s.B * s.N, 1),
@@ -146,7 +146,7 @@ template <int width, class T>
 void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
   typename Gpu::Scope scratch(device.workspace);
   const auto take = [&](Index count) { return scratch.template take<float>(count); };
   const WindowWeights w{.keep_down_bnc = take(BNC),
@@ -196,8 +196,8 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
                                .keep_up_bnc = w.keep_up_bnc,
                                .add_up_bnc = w.add_up_bnc,
                                .weight_up_bnc = w.weight_up_bnc,
-                               .x_dot = dots_of(device, x_dot_pbnc, s, tile_lanes * width),
-                               .out_dot = dots_of(device, out_dot_pbnc, s, tile_lanes * width),
+                               .x_dot = dots_of(device, x_dot_pbnc, s, tile_channels<width>),
+                               .out_dot = dots_of(device, out_dot_pbnc, s, tile_channels<width>),
                                .C = C,
                                .N = N,
                                .block = block,
@@ -235,7 +235,7 @@ template <int width, class T>
 void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
-  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_lanes * width) * BNC;
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
   typename Gpu::Scope scratch(device.workspace);
   float* alpha_bnc = scratch.template take<float>(BNC);
   float* keep_bnc = scratch.template take<float>(BNC);
@@ -250,16 +250,12 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
     emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling.26)
   });
   launch(d_logit_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
-         dots_of(device, kappa_pbnc, s, tile_lanes * width), a.d_lse_bnc, C, N);
+         dots_of(device, kappa_pbnc, s, tile_channels<width>), a.d_lse_bnc, C, N);
 }
 
 template <int width, class T>
 void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
   if (!a.in.shape.causal) return pooling_forward_of_all<width>(device, a);
-  if constexpr (width > 1) {
-    const bool whole = !a.first.weight_n && !a.last.weight_n;
-    if (whole && fits_a_tile<width>(a.in.shape)) return pooling_forward_in_tile<width>(device, a);
-  }
   pooling_forward_causal<width>(device, a);
 }
 template <int width, class T>
@@ -267,9 +263,6 @@ void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
   if (!s.causal) return pooling_backward_of_all<width>(device, a);
   if (block_of(s) < s.C) return pooling_backward_windowed<width>(device, a);
-  if constexpr (width > 1) {
-    if (fits_a_tile<width>(s)) return pooling_backward_in_tile<width>(device, a);
-  }
   pooling_backward_global<width>(device, a);
 }
 
@@ -278,17 +271,24 @@ void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
-  const Index H = a.in.shape.H();
-  packs_fit(a.in.shape.K, stride_or(a.in.x_stride, H), H, a.in.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
-                                                                                 : pooling_forward<1>(device, a);
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
+  const bool whole = !a.first.weight_n && !a.last.weight_n;
+  if (whole && fits_a_tile(a.in.shape) && widest_fits<T>(stride, a.in.x_bch, a.out_bch)) {
+    return pooling_forward_in_tile(device, a);
+  }
+  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
+                                                            : pooling_forward<1>(device, a);
 }
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
-  const Index H = a.in.shape.H();
-  packs_fit(a.in.shape.K, stride_or(a.in.x_stride, H), stride_or(a.d_x_stride, H), a.in.x_bch, a.out_bch, a.d_out_bch,
-            a.d_x_bch)
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
+  if (fits_a_tile(a.in.shape) && widest_fits<T>(stride, a.in.x_bch, a.out_bch, a.d_out_bch) &&
+      widest_fits<T>(d_stride, a.d_x_bch)) {
+    return pooling_backward_in_tile(device, a);
+  }
+  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
       ? pooling_backward<4>(device, a)
       : pooling_backward<1>(device, a);
 }

@@ -1,27 +1,30 @@
 #pragma once
 
 // Pooling on the GPU of sequences that fit a tile of pooling_scan.hpp, 256 positions, causal, without a window and with
-// one payload: one kernel forward and one backward. A block has the heads of one tile of channels. What is one number a
-// position and head stays in shared memory, where a warp for each head walks through it. The steps, and so the bits,
-// are those of longer sequences.
+// one payload: one kernel forward and one backward. A block has the heads of one tile of 64 channels, in packs of 16
+// bytes. What is one number a position and head stays in shared memory, where a warp for each head walks through it.
+// The steps, and so the bits of averages and of gradients of the payload, are those of longer sequences.
+//
+// A block asks for all that it reads at once, what it needs first in front: the few numbers a position, what is
+// scanned, and the rest of the payload. While they come it does what it has the numbers for. In bf16 three blocks fit a
+// multiprocessor, so that an H100 has 396 of them at work.
 
 #include "cuda/pooling_emits.hpp"
+#include "cuda/tensor_core.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
 
 inline constexpr int most_tile_heads = 4;  // in one tile of channels
+template <class T>
+inline constexpr int tile_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 2;  // on a multiprocessor
 
 // Whether sequences are pooled in tiles: heads do not cross the edges of tiles of channels.
-template <int width>
-bool fits_a_tile(const PoolingShape& s) {
-  constexpr int tile_channels = tile_lanes * width;
-  return s.C <= tile_positions && block_of(s) == s.C && s.payloads == 1 && tile_channels % s.K == 0 &&
-         tile_channels <= most_tile_heads * s.K;
+inline bool fits_a_tile(const PoolingShape& s) {
+  constexpr int channels = tile_channels<4>;
+  return s.causal && s.C <= tile_positions && block_of(s) == s.C && s.payloads == 1 && channels % s.K == 0 &&
+         channels <= most_tile_heads * s.K;
 }
-
-// One number a position, for every head of a tile.
-using TileNumbers = float[most_tile_heads][tile_positions];
 
 // The heads of a tile of channels, of sequence b.
 template <int width>
@@ -29,100 +32,235 @@ struct TileHeads {
   Index b;
   int first, count;
   __device__ TileHeads(int N, int K) {
-    const int most = tile_lanes * width / K, h_tiles = (N + most - 1) / most;
+    const int most = tile_channels<width> / K, h_tiles = (N + most - 1) / most;
     b = int(blockIdx.x) / h_tiles;
     first = int(blockIdx.x) % h_tiles * most;
     count = smaller(most, N - first);
   }
 };
 
+// One number a position of a head. keep is 1 and add 0 behind the end of the sequence.
+using HeadNumbers = float[tile_positions];
+template <int width, class Body>
+__device__ __forceinline__ void for_each_of_block(int end, const Body& body) {
+  for (int c = int(threadIdx.x); c < end; c += tile_threads<width>) body(c);
+}
+
+// The numbers of the positions first ... first + 3 of a thread's run, in its order, and the steps that they are.
+template <class T, int width>
+__device__ __forceinline__ Floats<4> four_of(const HeadNumbers& numbers, const TileThread<T, width>& me, int first) {
+  if (me.order == PoolingOrder::up) return load<4>(numbers + me.position(first));
+  const Floats<4> down = load<4>(numbers + me.position(first + 3));
+  return {down.x[3], down.x[2], down.x[1], down.x[0]};
+}
+template <class T, int width>
+__device__ __forceinline__ FourSteps four_steps(const HeadNumbers& keep, const HeadNumbers& add,
+                                                const TileThread<T, width>& me, int first) {
+  const Floats<4> keeps = four_of(keep, me, first), adds = four_of(add, me, first);
+  FourSteps four;
+  for (int i = 0; i < 4; ++i) four.step[i] = {keeps.x[i], adds.x[i]};
+  return four;
+}
+
 // Grid: B x tiles of channels. Reads x and the logits once, writes out, max and sum once.
+struct ForwardHead {
+  HeadNumbers logit, keep, add, share;
+};
 struct ForwardTile {
-  TileNumbers keep, add, share;
+  ForwardHead head[most_tile_heads];
 };
 template <class T, int width, bool decays>
-__global__ __launch_bounds__(tile_threads, 2) void forward_in_tile_kernel(PoolingForward<T> a) {
+__global__ __launch_bounds__(tile_threads<width>,
+                             tile_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a) {
   wait_for_kernel_before();
   auto& tile = shared_memory<ForwardTile>();
   auto& runs = shared_memory<TileRuns<width>>();
   const int C = int(a.in.shape.C), N = int(a.in.shape.N), K = int(a.in.shape.K);
   const TileHeads<width> heads(N, K);
-  const int head = int(threadIdx.x) / warp_size;
-  if (head < heads.count) {
-    const Index first = (heads.b * N + heads.first + head) * C;
-    const MaskedLogits logit{a.in.logit_bnc + first, a.in.mask_bc ? a.in.mask_bc + heads.b * C : nullptr};
-    running_max<decays, warp_size>(a.max_bnc + first, tile.keep[head], tile.add[head], logit,
-                                   slope_of<decays>(a.in.slope_n, heads.first + head), C, C, PoolingOrder::up);
-    running_sum<warp_size>(a.sum_bnc + first, tile.share[head], tile.keep[head], tile.add[head], C, PoolingOrder::up);
+  for (int n = 0; n < heads.count; ++n) {
+    const float* logit_c = a.in.logit_bnc + (heads.b * N + heads.first + n) * C;
+    for_each_of_block<width>(C, [&](int c) { copy_async<4>(&tile.head[n].logit[c], logit_c + c); });
+  }
+  copy_async_commit();
+  const Scan<T> s{a.in.x_bch, a.in.x_stride, nullptr, nullptr, PoolingOrder::up, a.in.shape.B, C, N, K,
+                  C,          Index{N} * K};
+  const TileThread<T, width> me(s, 0, 1);
+  TileRun<T, width> run(me);
+  for (int n = 0; n < heads.count; ++n) {
+    for_each_of_block<width>(tile_positions - C, [&](int i) {
+      tile.head[n].keep[C + i] = 1;
+      tile.head[n].add[C + i] = 0;
+    });
+  }
+  copy_async_wait<0>();
+  __syncthreads();
+
+  const int walked = int(threadIdx.x) / warp_size;
+  if (walked < heads.count) {
+    ForwardHead& of = tile.head[walked];
+    const Index first = (heads.b * N + heads.first + walked) * C;
+    const MaskedLogits logit{of.logit, a.in.mask_bc ? a.in.mask_bc + heads.b * C : nullptr};
+    running_max<decays, warp_size>(a.max_bnc + first, of.keep, of.add, logit,
+                                   slope_of<decays>(a.in.slope_n, heads.first + walked), C, C, PoolingOrder::up);
+    running_sum<warp_size>(a.sum_bnc + first, of.share, of.keep, of.add, C, PoolingOrder::up);
   }
   __syncthreads();
-  const Scan<T> s{a.in.x_bch, a.in.x_stride, tile.keep[0], tile.add[0], PoolingOrder::up, a.in.shape.B, C, N, K,
-                  C,          Index{N} * K};
-  TileThread<T, width> me(s, 0, 1);
-  me.first_weight = me.lane * width / K * tile_positions;
-  TileRun<T, width> run(me);
-  scan_run<T, width>(run, s, me, runs);
+
+  const ForwardHead& mine = tile.head[me.works ? me.lane * width / K : 0];
+  const auto steps = [&](int i) { return four_steps(mine.keep, mine.add, me, i); };
+  scan_run<T, width>(run, me, runs, steps);
   __syncthreads();
-  emit_tile<width>(run, {}, s, me, runs, EmitState<T>{a.out_bch, tile.share[0]});  // (pooling.4) (pooling.5)
+  Floats<width> state{};
+  pass_runs_before(state, me, runs);
+  const EmitState<T> emit{a.out_bch};
+  batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
+    constexpr int first = batch * 4;
+    const FourSteps four = steps(first);
+    const Floats<4> share = four_of(mine.share, me, first);
+    for (int i = 0; i < 4; ++i) {
+      const PoolingPlace at(me, me.position(first + i));
+      const Floats<width> in = floats_of<T, width>(run.in[first + i]);
+      advance<width>(state, four.step[i], in);
+      if (at.c < C && me.works) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
+    }
+  });  // (pooling.5)
 }
-template <int width, class T>
+template <class T>
 void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a) {
+  constexpr int width = widest<T>;
   const PoolingShape& s = a.in.shape;
   a.in.x_stride = stride_or(a.in.x_stride, s.H());
   launch(a.in.slope_n ? forward_in_tile_kernel<T, width, true> : forward_in_tile_kernel<T, width, false>,
-         tile_blocks<width>(s.B, s.C, s.H()), tile_threads, 0, device.stream(), a);
+         tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, 0, device.stream(), a);
 }
+
+// x and out, four positions of each thread at a time, on their way to shared memory: 48 KB in bf16, 32 in float. A
+// thread reads what it has asked for itself, so no barrier is needed.
+template <class T, int width>
+struct PayloadAhead {
+  static constexpr int ahead = 3 * sizeof(bf16) / sizeof(T), batches = run_length / 4;
+  Pack<T, width> x[ahead][4][tile_threads<width>], out[ahead][4][tile_threads<width>];
+
+  // Batches behind the last one are groups of nothing.
+  __device__ __forceinline__ void begin(const PayloadGradient<T>& from, const TileThread<T, width>& me, int batch) {
+    for (int i = 0; i < 4 && batch < batches; ++i) {
+      const PoolingPlace at(me, me.position(4 * batch + i));
+      const bool there = at.c < me.C && me.works;
+      copy_async(&x[batch % ahead][i][threadIdx.x], from.x_bch + (there ? at.in_rows(from.x_stride) : 0), there);
+      copy_async(&out[batch % ahead][i][threadIdx.x], from.out_bch + (there ? at.element : 0), there);
+    }
+    copy_async_commit();
+  }
+};
 
 // Grid: B x tiles of channels. Reads d_out, x and out once and a few numbers a position and head, writes d_x and
 // d_logit.
+struct BackwardHead {
+  double beta[tile_positions];
+  HeadNumbers weight, keep, share, sum, kappa;  // at first the logit in weight, the maximum in kappa
+};
+template <class T, int width>
 struct BackwardTile {
-  TileNumbers weight, keep, share, kappa;
+  PayloadAhead<T, width> payload;
+  BackwardHead head[most_tile_heads];  // or as many as there are
 };
 template <class T, int width, bool decays, bool has_d_lse>
-__global__ __launch_bounds__(tile_threads, 2) void backward_in_tile_kernel(PoolingBackward<T> a) {
+__global__ __launch_bounds__(tile_threads<width>,
+                             tile_blocks_at_once<T>) void backward_in_tile_kernel(PoolingBackward<T> a) {
   wait_for_kernel_before();
   using Emit = EmitGlobalGradient<T>;
-  auto& tile = shared_memory<BackwardTile>();
+  using Payload = PayloadAhead<T, width>;
+  auto& tile = *static_cast<BackwardTile<T, width>*>(dynamic_shared_memory());
   auto& runs = shared_memory<TileRuns<width>>();
   const int C = int(a.in.shape.C), N = int(a.in.shape.N), K = int(a.in.shape.K);
   const TileHeads<width> heads(N, K);
-  const Index first = (heads.b * N + heads.first) * C;
-  for (int head = 0; head < heads.count && int(threadIdx.x) < C; ++head) {
-    const Index bnc = first + head * C;
-    global_weights<decays>(tile.weight[head], tile.keep[head], tile.share[head], int(threadIdx.x), a.max_bnc + bnc,
-                           a.sum_bnc + bnc, {a.in.logit_bnc + bnc, a.in.mask_bc ? a.in.mask_bc + heads.b * C : nullptr},
-                           slope_of<decays>(a.in.slope_n, heads.first + head), C);
+  const Index first_head = (heads.b * N + heads.first) * C;
+  for (int n = 0; n < heads.count; ++n) {
+    for_each_of_block<width>(C, [&](int c) {
+      const Index bnc = first_head + n * C + c;
+      copy_async<4>(&tile.head[n].weight[c], a.in.logit_bnc + bnc);
+      copy_async<4>(&tile.head[n].kappa[c], a.max_bnc + bnc);
+      copy_async<4>(&tile.head[n].sum[c], a.sum_bnc + bnc);
+    });
   }
-  __syncthreads();
+  copy_async_commit();
   const Index row = Index{N} * K;
-  const Scan<T> s{a.d_out_bch, row, tile.keep[0], tile.share[0], PoolingOrder::down, a.in.shape.B, C, N, K, C, row};
-  TileThread<T, width> me(s, 0, 1);
-  me.first_weight = me.lane * width / K * tile_positions;
+  const Scan<T> s{a.d_out_bch, row, nullptr, nullptr, PoolingOrder::down, a.in.shape.B, C, N, K, C, row};
+  const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
-  scan_run<T, width>(run, s, me, runs);
+  const Emit emit{payload_gradient(a, 0), nullptr, {}};
+  for (int batch = 0; batch < Payload::ahead; ++batch) tile.payload.begin(emit.arrays, me, batch);
+
+  copy_async_wait<Payload::ahead>();
   __syncthreads();
-  emit_tile<width>(run, {}, s, me, runs, Emit{payload_gradient(a, 0), tile.weight[0], {}});  // (pooling.10), over sum_c
-  __syncwarp();
-  const int c = me.position(me.lane);
-  for (int head = 0; head < heads.count && c < C; ++head) {
-    tile.kappa[head][c] = kept_dot<Emit>(me, 0, head * K / width, (head + 1) * K / width);
+  for (int n = 0; n < heads.count; ++n) {
+    BackwardHead& of = tile.head[n];
+    const MaskedLogits logit{of.weight, a.in.mask_bc ? a.in.mask_bc + heads.b * C : nullptr};
+    const float slope = slope_of<decays>(a.in.slope_n, heads.first + n);
+    for_each_of_block<width>(tile_positions, [&](int c) {
+      if (c < C) {
+        global_weights<decays>(of.weight, of.keep, of.share, c, of.kappa, of.sum, logit, slope, C);
+        of.beta[c] = global_beta(c, of.sum, of.keep);
+      } else {
+        of.keep[c] = 1;
+        of.share[c] = 0;
+      }
+    });
   }
   __syncthreads();
-  const int head = int(threadIdx.x) / warp_size;
-  if (head >= heads.count) return;
-  const Index bnc = first + head * C;
+
+  const int my_head = me.works ? me.lane * width / K : 0;
+  const BackwardHead& mine = tile.head[my_head];
+  const auto steps = [&](int i) { return four_steps(mine.keep, mine.share, me, i); };
+  scan_run<T, width>(run, me, runs, steps);
+  __syncthreads();
+  Floats<width> adjoint{};
+  pass_runs_before(adjoint, me, runs);
+  batches(std::make_integer_sequence<int, Payload::batches>(), [&](auto batch) {
+    constexpr int first = batch * 4, slot = batch % Payload::ahead;
+    copy_async_wait<Payload::ahead - 1>();
+    const FourSteps four = steps(first);
+    const Floats<4> weight = four_of(mine.weight, me, first);
+    for (int i = 0; i < 4; ++i) {
+      const PoolingPlace at(me, me.position(first + i));
+      const Floats<width> in = floats_of<T, width>(run.in[first + i]);
+      advance<width>(adjoint, four.step[i], in);  // (pooling.10), over sum_c
+      float kappa[] = {0};
+      const typename Emit::template Loaded<width> loaded{load_words<width>(tile.payload.x[slot][i][threadIdx.x].x),
+                                                         load_words<width>(tile.payload.out[slot][i][threadIdx.x].x),
+                                                         weight.x[i]};
+      if (at.c < C && me.works) emit.template finish<width>(at, loaded, in, adjoint, kappa);
+      keep_dots<Emit>(me, first + i, kappa);
+    }
+    tile.payload.begin(emit.arrays, me, batch + Payload::ahead);
+  });
+  __syncwarp();
+  for (int i = me.lane; i < run_length; i += me.lanes) {
+    const int c = me.position(i);
+    for (int n = 0; n < heads.count && c < C; ++n) {
+      tile.head[n].kappa[c] = kept_dot<Emit>(me, i, 0, n * K / width, (n + 1) * K / width);
+    }
+  }
+  __syncthreads();
+  const int walked = int(threadIdx.x) / warp_size;
+  if (walked >= heads.count) return;
+  const BackwardHead& of = tile.head[walked];
+  const Index bnc = first_head + walked * C;
   global_d_logit<has_d_lse, warp_size>(
-      a.d_logit_bnc + bnc, tile.weight[head], tile.keep[head], tile.share[head], a.sum_bnc + bnc,
-      has_d_lse ? a.d_lse_bnc + bnc : nullptr, [&](int at) { return tile.kappa[head][at]; }, C);
+      a.d_logit_bnc + bnc, of.weight, of.share, has_d_lse ? a.d_lse_bnc + bnc : nullptr,
+      [&](int c) { return of.beta[c]; }, [&](int c) { return of.kappa[c]; }, C);
 }
-template <int width, class T>
+template <class T>
 void pooling_backward_in_tile(Gpu& device, PoolingBackward<T> a) {
+  constexpr int width = widest<T>;
   const PoolingShape& s = a.in.shape;
   const auto kernel = a.in.slope_n  ? a.d_lse_bnc ? backward_in_tile_kernel<T, width, true, true>
                                                   : backward_in_tile_kernel<T, width, true, false>
                        : a.d_lse_bnc ? backward_in_tile_kernel<T, width, false, true>
                                     : backward_in_tile_kernel<T, width, false, false>;
-  launch(kernel, tile_blocks<width>(s.B, s.C, s.H()), tile_threads, 0, device.stream(), a);
+  const auto heads = std::size_t(smaller(Index{tile_channels<width>} / s.K, s.N));
+  launch(kernel, tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>,
+         sizeof(PayloadAhead<T, width>) + heads * sizeof(BackwardHead), device.stream(), a);
 }
 
 }  // namespace ABH_BACKEND

@@ -80,8 +80,8 @@ void sum_payload(Gpu& device, float* sum_bh, const Scan<T>& s) {
   const Index H = Index{s.N} * s.K, tiles = tiles_of(s.C) + 1;
   typename Gpu::Scope scratch(device.workspace);
   Step* total_bth = scratch.template take<Step>(s.B * tiles * H);
-  launch(totals_kernel<T, width>, tile_blocks<width>(s.B, s.C, H), tile_threads, 0, device.stream(), s, total_bth,
-         int(tiles));
+  launch(totals_kernel<T, width>, tile_blocks<width>(s.B, s.C, H), tile_threads<width>, 0, device.stream(), s,
+         total_bth, int(tiles));
   launch(add_totals_kernel, blocks_for(s.B * H, 128), 128, 0, device.stream(), sum_bh, total_bth, s.B * H, int(H),
          int(tiles));
 }
@@ -89,8 +89,8 @@ void sum_payload(Gpu& device, float* sum_bh, const Scan<T>& s) {
 // Makes of every position what is made of a state, from one that is the same for all of a sequence. Grid: B x tiles x
 // tiles of channels.
 template <class T, int width, class Emit>
-__global__ __launch_bounds__(tile_threads) void emit_for_all_kernel(Scan<T> s, const float* state_bh, Emit emit,
-                                                                    int tiles) {
+__global__ __launch_bounds__(tile_threads<width>) void emit_for_all_kernel(Scan<T> s, const float* state_bh, Emit emit,
+                                                                           int tiles) {
   wait_for_kernel_before();
   const TileThread<T, width> me(s, 0, tiles);
   const int H = s.N * s.K;
@@ -109,7 +109,7 @@ __global__ __launch_bounds__(tile_threads) void emit_for_all_kernel(Scan<T> s, c
 }
 template <int width, class T, class Emit>
 void emit_for_all(Gpu& device, const Scan<T>& s, const float* state_bh, const Emit& emit) {
-  launch(emit_for_all_kernel<T, width, Emit>, tile_blocks<width>(s.B, s.C, Index{s.N} * s.K), tile_threads, 0,
+  launch(emit_for_all_kernel<T, width, Emit>, tile_blocks<width>(s.B, s.C, Index{s.N} * s.K), tile_threads<width>, 0,
          device.stream(), s, state_bh, emit, int(tiles_of(s.C)));
 }
 

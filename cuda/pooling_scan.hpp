@@ -22,20 +22,25 @@ inline namespace ABH_BACKEND {
 //          +-----------+                 the last, carries over these, then the above from the carry of its tile.
 //
 // A pack is one access: 16 bytes in float, 8 in bf16, or one number where rows are not aligned. With two blocks a
-// multiprocessor, some 128 KB of float are under way at a time. Blocks never wait for each other, and tiles are cut by
-// shape alone, so that the sums are the same on any GPU. Where no tile needs a carry (C <= 256, or blocks of a window
-// that never cross a tile's edge) the third kernel is the only one, and what is scanned is read once, otherwise twice.
+// multiprocessor, some 128 KB of float are under way at a time. Where rows are aligned for it, eight numbers of bf16
+// are one pack too: then 8 lanes are as many channels. Blocks never wait for each other, and tiles are cut by shape
+// alone, so that the sums are the same on any GPU. Where no tile needs a carry (C <= 256, or blocks of a window that
+// never cross a tile's edge) the third kernel is the only one, and what is scanned is read once, otherwise twice.
 
-inline constexpr int tile_lanes = 16;
+template <int width>
+inline constexpr int tile_lanes = width > 4 ? 64 / width : 16;
+template <int width>
+inline constexpr int tile_channels = tile_lanes<width>* width;
 inline constexpr int tile_runs = 16;
 inline constexpr int run_length = 16;
 inline constexpr int tile_positions = tile_runs * run_length;
-inline constexpr int tile_threads = tile_lanes * tile_runs;
+template <int width>
+inline constexpr int tile_threads = tile_lanes<width>* tile_runs;
 
 inline Index tiles_of(Index C) { return (C + tile_positions - 1) / tile_positions; }
 template <int width>
 unsigned tile_blocks(Index B, Index C, Index H) {
-  return blocks_for(B * tiles_of(C) * ((H + tile_lanes * width - 1) / (tile_lanes * width)), 1);
+  return blocks_for(B * tiles_of(C) * ((H + tile_channels<width> - 1) / tile_channels<width>), 1);
 }
 
 // state_c = keep_c state_{c-1} + add_c in_c, or, going down, from state_{c+1}.
@@ -55,6 +60,7 @@ struct Scan {
 // Where a thread of a tile works.
 template <class T, int width>
 struct TileThread {
+  static constexpr int lanes = tile_lanes<width>;
   int lane, run, tile, h_tile, h;
   bool works;  // has channels
   Index b;
@@ -65,14 +71,14 @@ struct TileThread {
 
   // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
   __device__ TileThread(const Scan<T>& s, int first_tile, int tiles) {
-    const int H = s.N * s.K, h_tiles = (H + tile_lanes * width - 1) / (tile_lanes * width);
-    lane = int(threadIdx.x) % tile_lanes;
-    run = int(threadIdx.x) / tile_lanes;
+    const int H = s.N * s.K, h_tiles = (H + tile_channels<width> - 1) / tile_channels<width>;
+    lane = int(threadIdx.x) % lanes;
+    run = int(threadIdx.x) / lanes;
     const int rest = int(blockIdx.x) / h_tiles;
     h_tile = int(blockIdx.x) % h_tiles;
     tile = first_tile + rest % tiles;
     b = rest / tiles;
-    h = (h_tile * tile_lanes + lane) * width;
+    h = (h_tile * lanes + lane) * width;
     works = h < H;
     in = s.in_bch + b * s.C * s.stride + h;
     first_weight = (b * s.N + (works ? h / s.K : 0)) * s.C;
@@ -91,8 +97,8 @@ struct TileThread {
 // What a scan of one run does to a state.
 template <int width>
 struct TileRuns {
-  alignas(16) float add[tile_runs][tile_lanes * width];
-  float keep[tile_runs][tile_lanes];
+  alignas(16) float add[tile_runs][tile_channels<width>];
+  float keep[tile_runs][tile_lanes<width>];
 };
 
 // The step of one position: keep 1 and add 0 where there is none.
@@ -100,6 +106,17 @@ template <class T, int width>
 __device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, width>& me, int c) {
   if (c >= me.C || !me.works) return {1, 0};
   return {s.keep_bnc[me.first_weight + c], s.add_bnc ? s.add_bnc[me.first_weight + c] : 1};
+}
+
+// The steps of the positions first ... first + 3 of a run.
+struct FourSteps {
+  Step step[4];
+};
+template <class T, int width>
+__device__ __forceinline__ FourSteps four_steps(const Scan<T>& s, const TileThread<T, width>& me, int first) {
+  FourSteps four;
+  for (int i = 0; i < 4; ++i) four.step[i] = step_at<T, width>(s, me, me.position(first + i));
+  return four;
 }
 
 // state = keep state + add in, for `width` channels; defined where the equations are.
@@ -128,16 +145,20 @@ struct TileRun {
   }
 };
 
-// Leaves what a thread's run does to a state in shared memory. No barrier.
-template <class T, int width>
-__device__ __forceinline__ void scan_run(TileRun<T, width>& run, const Scan<T>& s, const TileThread<T, width>& me,
-                                         TileRuns<width>& runs) {
+// Leaves what a thread's run does to a state in shared memory: steps(i) are those of its positions i ... i + 3. No
+// barrier.
+template <class T, int width, class Steps>
+__device__ __forceinline__ void scan_run(TileRun<T, width>& run, const TileThread<T, width>& me, TileRuns<width>& runs,
+                                         const Steps& steps) {
   float keep = 1;
   Floats<width> state{};
-  for (int i = 0; i < run_length; ++i) {
-    const Step step = step_at<T, width>(s, me, me.position(i));
-    advance<width>(state, step, floats_of<T, width>(run.in[i]));
-    keep *= step.keep;
+  ABH_UNROLL(4)
+  for (int first = 0; first < run_length; first += 4) {
+    const FourSteps four = steps(first);
+    for (int i = 0; i < 4; ++i) {
+      advance<width>(state, four.step[i], floats_of<T, width>(run.in[first + i]));
+      keep *= four.step[i].keep;
+    }
   }
   store<width>(&runs.add[me.run][me.lane * width], state);
   runs.keep[me.run][me.lane] = keep;
@@ -146,12 +167,12 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const Scan<T>& 
 
 // Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
 template <class T, int width>
-__global__ __launch_bounds__(tile_threads) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
+__global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
   wait_for_kernel_before();
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, s.order == PoolingOrder::up ? 0 : 1, tiles - 1);
   TileRun<T, width> run(me);
-  scan_run<T, width>(run, s, me, runs);
+  scan_run<T, width>(run, me, runs, [&](int first) { return four_steps<T, width>(s, me, first); });
   __syncthreads();
   if (me.run > 0 || !me.works) return;
   float keep = 1;
@@ -218,9 +239,9 @@ struct PoolingPlace {
   __device__ Index in_rows(int stride) const { return first_row * stride + h + Index{c} * stride; }
 };
 
-template <int dots>
+template <int dots, int lanes>
 struct TileDots {
-  float dot[dots][tile_runs][run_length][tile_lanes + 1];  // 17: lanes that go down a column use different banks
+  float dot[dots][tile_runs][run_length][lanes + 1];  // + 1: lanes that go down a column use different banks
 };
 
 // Calls body for 0 ... as compile-time constants: a loop that is unrolled for certain, so that arrays that it indexes
@@ -230,40 +251,52 @@ __device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const 
   (body(std::integral_constant<int, i>()), ...);
 }
 
-// Dot products over the channels of a head: the 16 lanes of a run leave their parts of 16 positions in shared memory,
-// then lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
+// Dot products over the channels of a head: the lanes of a run leave their parts of 16 positions in shared memory, then
+// lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
 // block is needed, and it does not matter how many channels a head has.
 template <class Emit, class Thread>
 __device__ __forceinline__ void keep_dots(const Thread& me, int i, const float* dots) {
   if constexpr (Emit::dots > 0) {
-    auto& shared = shared_memory<TileDots<Emit::dots>>();
+    auto& shared = shared_memory<TileDots<Emit::dots, Thread::lanes>>();
     for (int d = 0; d < Emit::dots; ++d) shared.dot[d][me.run][i][me.lane] = dots[d];
   }
 }
 template <class Emit, class Thread>
-__device__ __forceinline__ float kept_dot(const Thread& me, int d, int first_lane, int end_lane) {
-  const auto& shared = shared_memory<TileDots<Emit::dots>>();
+__device__ __forceinline__ float kept_dot(const Thread& me, int i, int d, int first_lane, int end_lane) {
+  const auto& shared = shared_memory<TileDots<Emit::dots, Thread::lanes>>();
   float sum = 0;
-  for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][me.lane][lane];
+  for (int lane = first_lane; lane < end_lane; ++lane) sum += shared.dot[d][me.run][i][lane];
   return sum;
 }
 template <int width, class T, class Emit>
 __device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T, width>& me, const Emit& emit) {
   if constexpr (Emit::dots > 0) {
     __syncwarp();
-    constexpr int tile_channels = tile_lanes * width;
-    const int c = me.position(me.lane), first = me.h_tile * tile_channels,
-              end = smaller(first + tile_channels, s.N * s.K);
+    static_assert(tile_lanes<width> == run_length);
+    constexpr int channels = tile_channels<width>;
+    const int c = me.position(me.lane), first = me.h_tile * channels, end = smaller(first + channels, s.N * s.K);
     if (c >= me.C) return;
     for (int n = first / s.K; n * s.K < end; ++n) {
       const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
       const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
-      const int part = me.h_tile - n * s.K / tile_channels;
+      const int part = me.h_tile - n * s.K / channels;
       for (int d = 0; d < Emit::dots; ++d) {
         const Index BNC = s.B * s.N * me.C;
-        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] = kept_dot<Emit>(me, d, first_lane, end_lane);
+        emit.dot_pbnc[d][part * BNC + (me.b * s.N + n) * me.C + c] =
+            kept_dot<Emit>(me, me.lane, d, first_lane, end_lane);
       }
     }
+  }
+}
+
+// The state before a thread's run, from the one before the tile and what the runs before do to it.
+template <class T, int width>
+__device__ __forceinline__ void pass_runs_before(Floats<width>& state, const TileThread<T, width>& me,
+                                                 const TileRuns<width>& runs) {
+  for (int before = 0; before < me.run; ++before) {
+    const float keep = runs.keep[before][me.lane];
+    const Floats<width> add = load<width>(&runs.add[before][me.lane * width]);
+    for (int v = 0; v < width; ++v) state.x[v] = keep * state.x[v] + add.x[v];
   }
 }
 
@@ -273,12 +306,7 @@ template <int width, class T, class Emit>
 __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<width> state, const Scan<T>& s,
                                           const TileThread<T, width>& me, const TileRuns<width>& runs,
                                           const Emit& emit) {
-  for (int before = 0; before < me.run; ++before) {
-    const float keep = runs.keep[before][me.lane];
-    const Floats<width> add = load<width>(&runs.add[before][me.lane * width]);
-    for (int v = 0; v < width; ++v) state.x[v] = keep * state.x[v] + add.x[v];
-  }
-
+  pass_runs_before(state, me, runs);
   batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
     constexpr int first = batch * Emit::batch;
     typename Emit::template Loaded<width> loaded[Emit::batch];
@@ -299,13 +327,13 @@ __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<w
 
 // Grid: B x tiles x tiles of channels. carry_bth null: every tile starts from 0.
 template <class T, int width, class Emit>
-__global__ __launch_bounds__(tile_threads, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
-                                                                int tiles) {
+__global__ __launch_bounds__(tile_threads<width>, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
+                                                                       int tiles) {
   wait_for_kernel_before();
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, 0, tiles);
   TileRun<T, width> run(me);
-  scan_run<T, width>(run, s, me, runs);
+  scan_run<T, width>(run, me, runs, [&](int first) { return four_steps<T, width>(s, me, first); });
   __syncthreads();
 
   Floats<width> state{};
@@ -319,7 +347,7 @@ template <int width, class T, class Emit>
 void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit, const Past<T>& past = {}) {
   const Index H = Index{s.N} * s.K;
   const Index tiles = (s.C + tile_positions - 1) / tile_positions,
-              h_tiles = (H + tile_lanes * width - 1) / (tile_lanes * width);
+              h_tiles = (H + tile_channels<width> - 1) / tile_channels<width>;
   typename Gpu::Scope scratch(device.workspace);
   float* carry_bth = nullptr;
   if (past.x_h || past.end_h || (tiles > 1 && tile_positions % s.block != 0)) {
@@ -328,13 +356,13 @@ void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit, const Past<T>
     Step* total_bth = scratch.template take<Step>(s.B * carries * H);  // t: tile
     carry_bth = scratch.template take<float>(s.B * carries * H);
     if (carries > 1) {
-      launch(totals_kernel<T, width>, blocks_for(s.B * (carries - 1) * h_tiles, 1), tile_threads, 0, device.stream(), s,
-             total_bth, int(carries));
+      launch(totals_kernel<T, width>, blocks_for(s.B * (carries - 1) * h_tiles, 1), tile_threads<width>, 0,
+             device.stream(), s, total_bth, int(carries));
     }
     launch(carry_kernel<T>, blocks_for(s.B * H, 128), 128, 0, device.stream(), carry_bth, total_bth, s.order, s.B * H,
            int(H), int(carries), past);
   }
-  launch(apply_kernel<T, width, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads, 0, device.stream(), s,
+  launch(apply_kernel<T, width, Emit>, blocks_for(s.B * tiles * h_tiles, 1), tile_threads<width>, 0, device.stream(), s,
          carry_bth, emit, int(tiles));
 }
 

@@ -108,6 +108,11 @@ __device__ void global_weights(float* weight_c, float* keep_c, float* share_c, i
   if constexpr (decays) aged = logit < most ? most : aged - slope;  // (pooling.22)
   keep_c[c - 1] = sum_c[c - 1] == 0 ? 0 : expf(aged - most);
 }
+// beta_c, once sum and keep of the position before are there.
+__device__ inline double global_beta(int c, const float* sum_c, const float* keep_c) {
+  if (c == 0 || sum_c[c] == 0) return 0;
+  return sum_c[c - 1] * double(keep_c[c - 1]) / sum_c[c];  // (pooling.9)
+}
 template <bool decays>
 __global__ void global_weights_kernel(GlobalWeights a) {
   wait_for_kernel_before();
@@ -212,28 +217,22 @@ inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int til
 
 // A walk through one head. The drift is a scan from the end of the sequence: its state before c is drift_c, and after c
 // drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own. kappa(c): over sum_c.
-template <bool has_d_lse, int threads = scan_threads, class Kappa>
-__device__ void global_d_logit(float* d_logit_c, const float* weight_c, const float* keep_c, const float* share_c,
-                               const float* sum_c, const float* d_lse_c, const Kappa& kappa, int C) {
+template <bool has_d_lse, int threads = scan_threads, class Beta, class Kappa>
+__device__ void global_d_logit(float* d_logit_c, const float* weight_c, const float* share_c, const float* d_lse_c,
+                               const Beta& beta, const Kappa& kappa, int C) {
   // Not read where nothing has been seen.
-  const auto d_lse = [&](int c) { return sum_c[c] == 0 ? 0 : d_lse_c[c]; };
+  const auto d_lse = [&](int c) { return share_c[c] == 0 ? 0 : d_lse_c[c]; };
   scan_positions<threads>(
       LongSums{}, C, PoolingOrder::down,
       [&](int c) {
-        const float local = weight_c[c] * kappa(c);
-        d_logit_c[c] = local;  // alpha kappa, to which visit adds the rest: the same thread has c both times
-        double beta = 0;
-        if (c > 0) {
-          const double sum = sum_c[c];
-          beta = sum == 0 ? 0 : sum_c[c - 1] * double(keep_c[c - 1]) / sum;  // (pooling.9)
-        }
-        if constexpr (has_d_lse) return LongStep{beta, beta * d_lse(c) - local};  // (pooling.28)
-        return LongStep{beta, -local};                                            // (pooling.14)
+        const float local = weight_c[c] * kappa(c);                                     // alpha kappa
+        if constexpr (has_d_lse) return LongStep{beta(c), beta(c) * d_lse(c) - local};  // (pooling.28)
+        return LongStep{beta(c), -local};                                               // (pooling.14)
       },
       [&](int c, double drift, double) {
-        if constexpr (has_d_lse) drift += d_lse(c);    // (pooling.28)
-        const float alpha = weight_c[c] * share_c[c];  // (pooling.4)
-        d_logit_c[c] += alpha * float(drift);          // (pooling.13)
+        if constexpr (has_d_lse) drift += d_lse(c);                    // (pooling.28)
+        const float alpha = weight_c[c] * share_c[c];                  // (pooling.4)
+        d_logit_c[c] = weight_c[c] * kappa(c) + alpha * float(drift);  // (pooling.13)
       });
 }
 
@@ -250,8 +249,9 @@ __global__ void global_d_logit_kernel(GlobalGradient a) {
   wait_for_kernel_before();
   const Index bn = blockIdx.x, first = bn * a.C;
   global_d_logit<has_d_lse>(
-      a.d_logit_bnc + first, a.weight_bnc + first, a.keep_bnc + first, a.share_bnc + first, a.sum_bnc + first,
-      has_d_lse ? a.d_lse_bnc + first : nullptr, [&](int c) { return a.kappa(first + c, int(bn % a.N)); }, a.C);
+      a.d_logit_bnc + first, a.weight_bnc + first, a.share_bnc + first, has_d_lse ? a.d_lse_bnc + first : nullptr,
+      [&](int c) { return global_beta(c, a.sum_bnc + first, a.keep_bnc + first); },
+      [&](int c) { return a.kappa(first + c, int(bn % a.N)); }, a.C);
 }
 
 // Grid: one block for each head of each sequence.

@@ -59,15 +59,23 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], 
                : "memory");
 }
 
-// Begins a copy of 16 bytes to shared memory, both addresses aligned to 16; where there is nothing to copy it writes
-// zeros and reads nothing. What a thread began since its last commit is a group; wait returns when all groups of this
-// thread but the last `groups_left` are there, for this thread: the others see them after a barrier. A kernel must have
-// waited for all its copies before it ends.
+// Begins a copy of 16 bytes, or of 4, to shared memory, both addresses aligned to as many; where there is nothing to
+// copy it writes zeros and reads nothing. What a thread began since its last commit is a group; wait returns when all
+// groups of this thread but the last `groups_left` are there, for this thread: the others see them after a barrier. A
+// kernel must have waited for all its copies before it ends.
+template <int bytes = 16>
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool there = true) {
+  static_assert(bytes == 16 || bytes == 4);
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(__cvta_generic_to_global(global)),
-               "r"(there ? 16 : 0)
-               : "memory");
+  if constexpr (bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(__cvta_generic_to_global(global)),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(__cvta_generic_to_global(global)),
+                 "r"(there ? 4 : 0)
+                 : "memory");
+  }
 }
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int groups_left>
@@ -116,7 +124,7 @@ struct Operands {
 struct Copy {
   void* to;
   const void* from;  // null: zeros
-  unsigned group;
+  unsigned bytes, group;
 };
 struct Copies {
   static constexpr unsigned most = 128;
@@ -129,9 +137,9 @@ inline Copies copies_of_thread[1024];
 EMULATOR_UNSEEN Copies& copies() {
   return copies_of_thread[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
 }
-EMULATOR_UNSEEN void begin_copy(void* to, const void* from) {
+EMULATOR_UNSEEN void begin_copy(void* to, const void* from, unsigned bytes) {
   Copies& all = copies();
-  all.ring[all.begun++ % Copies::most] = {to, from, all.groups};
+  all.ring[all.begun++ % Copies::most] = {to, from, bytes, all.groups};
 }
 EMULATOR_UNSEEN void end_group() { ++copies().groups; }
 // The oldest copy, if its group is none of the last ones or the ring is full.
@@ -148,9 +156,9 @@ EMULATOR_UNSEEN bool take_copy(Copy& copy, unsigned groups_left) {
 inline void finish_copies(unsigned groups_left) {
   for (Copy copy; take_copy(copy, groups_left);) {
     if (copy.from) {
-      std::memcpy(copy.to, copy.from, 16);
+      std::memcpy(copy.to, copy.from, copy.bytes);
     } else {
-      std::memset(copy.to, 0, 16);
+      std::memset(copy.to, 0, copy.bytes);
     }
   }
 }
@@ -189,11 +197,13 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
   }
 }
 
-inline void copy_async(void* shared, const void* global, bool there = true) {
-  require_aligned(shared, 16);
-  require_aligned(global, 16);
+template <int bytes = 16>
+void copy_async(void* shared, const void* global, bool there = true) {
+  static_assert(bytes == 16 || bytes == 4);
+  require_aligned(shared, bytes);
+  require_aligned(global, bytes);
   twin::finish_copies(~0u);  // room for one more
-  twin::begin_copy(shared, there ? global : nullptr);
+  twin::begin_copy(shared, there ? global : nullptr, bytes);
 }
 inline void copy_async_commit() { twin::end_group(); }
 template <int groups_left>
