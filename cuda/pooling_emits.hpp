@@ -89,10 +89,9 @@ struct PayloadGradient {
   template <int width>
   __device__ void write(const PoolingPlace& at, Floats<width> gradient) const {
     T* to = d_x_bch + at.in_rows(d_x_stride);
-    if (accumulate) {
-      const Floats<width> before = load<width>(to);
-      for (int v = 0; v < width; ++v) gradient.x[v] += before.x[v];
-    }
+    if (!accumulate) return store<width>(to, gradient);
+    const Floats<width> before = load<width>(to);
+    for (int v = 0; v < width; ++v) gradient.x[v] += before.x[v];
     store<width>(to, gradient);
   }
 };

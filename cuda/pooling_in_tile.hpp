@@ -86,6 +86,7 @@ __global__ __launch_bounds__(tile_threads<width>,
                   C,          Index{N} * K};
   const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
+  __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
   for (int n = 0; n < heads.count; ++n) {
     for_each_of_block<width>(tile_positions - C, [&](int i) {
       tile.head[n].keep[C + i] = 1;
@@ -121,7 +122,7 @@ __global__ __launch_bounds__(tile_threads<width>,
       const PoolingPlace at(me, me.position(first + i));
       const Floats<width> in = floats_of<T, width>(run.in[first + i]);
       advance<width>(state, four.step[i], in);
-      if (at.c < C && me.works) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
+      if (at.c < me.end) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
     }
   });  // (pooling.5)
 }
@@ -143,11 +144,12 @@ struct PayloadAhead {
 
   // Batches behind the last one are groups of nothing.
   __device__ __forceinline__ void begin(const PayloadGradient<T>& from, const TileThread<T, width>& me, int batch) {
+    const PoolingPlace first(me, 0);
+    const T *from_x = from.x_bch + first.in_rows(from.x_stride), *from_out = from.out_bch + first.element;
     for (int i = 0; i < 4 && batch < batches; ++i) {
-      const PoolingPlace at(me, me.position(4 * batch + i));
-      const bool there = at.c < me.C && me.works;
-      copy_async(&x[batch % ahead][i][threadIdx.x], from.x_bch + (there ? at.in_rows(from.x_stride) : 0), there);
-      copy_async(&out[batch % ahead][i][threadIdx.x], from.out_bch + (there ? at.element : 0), there);
+      const int c = me.position(4 * batch + i);
+      copy_async(&x[batch % ahead][i][threadIdx.x], from_x + c * from.x_stride, c < me.end);
+      copy_async(&out[batch % ahead][i][threadIdx.x], from_out + c * me.row, c < me.end);
     }
     copy_async_commit();
   }
@@ -188,6 +190,7 @@ __global__ __launch_bounds__(tile_threads<width>,
   const Scan<T> s{a.d_out_bch, row, nullptr, nullptr, PoolingOrder::down, a.in.shape.B, C, N, K, C, row};
   const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
+  __syncthreads();  // a compiler moves loads, though not across this: they are asked for before the rest
   const Emit emit{payload_gradient(a, 0), nullptr, {}};
   for (int batch = 0; batch < Payload::ahead; ++batch) tile.payload.begin(emit.arrays, me, batch);
 
@@ -229,7 +232,7 @@ __global__ __launch_bounds__(tile_threads<width>,
       const typename Emit::template Loaded<width> loaded{load_words<width>(tile.payload.x[slot][i][threadIdx.x].x),
                                                          load_words<width>(tile.payload.out[slot][i][threadIdx.x].x),
                                                          weight.x[i]};
-      if (at.c < C && me.works) emit.template finish<width>(at, loaded, in, adjoint, kappa);
+      if (at.c < me.end) emit.template finish<width>(at, loaded, in, adjoint, kappa);
       keep_dots<Emit>(me, first + i, kappa);
     }
     tile.payload.begin(emit.arrays, me, batch + Payload::ahead);

@@ -100,7 +100,7 @@ __global__ __launch_bounds__(tile_threads<width>) void emit_for_all_kernel(Scan<
     const int c = me.position(i);
     const PoolingPlace at(me, c);
     [[maybe_unused]] float dots[2] = {0, 0};
-    if (c < me.C && me.works) {
+    if (c < me.end) {
       emit.template finish<width>(at, emit.template fetch<width>(at), state, state, dots);
     }
     keep_dots<Emit>(me, i, dots);

@@ -66,6 +66,7 @@ struct TileThread {
   Index b;
   const T* in;         // channel h at position 0
   Index first_weight;  // of its head, position 0
+  int end;             // of its positions: C, or 0 where it has no channels
   int C, stride, row;  // in 32 bits, since what is multiplied in 64 costs as much as the rest
   PoolingOrder order;
 
@@ -83,6 +84,7 @@ struct TileThread {
     in = s.in_bch + b * s.C * s.stride + h;
     first_weight = (b * s.N + (works ? h / s.K : 0)) * s.C;
     C = s.C;
+    end = works ? C : 0;
     stride = int(s.stride);
     row = int(s.row);
     order = s.order;
@@ -104,7 +106,7 @@ struct TileRuns {
 // The step of one position: keep 1 and add 0 where there is none.
 template <class T, int width>
 __device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, width>& me, int c) {
-  if (c >= me.C || !me.works) return {1, 0};
+  if (c >= me.end) return {1, 0};
   return {s.keep_bnc[me.first_weight + c], s.add_bnc ? s.add_bnc[me.first_weight + c] : 1};
 }
 
@@ -129,9 +131,11 @@ struct TileRun {
   Words<T, width> in[run_length];
 
   __device__ __forceinline__ explicit TileRun(const TileThread<T, width>& me) {
+    const T* at = me.in + Index{me.position(0)} * me.stride;
+    const Index further = me.order == PoolingOrder::up ? me.stride : -me.stride;
     for (int i = 0; i < run_length; ++i) {
-      const int c = me.position(i);
-      in[i] = c < me.C && me.works ? load_words<width>(me.in + Index{c} * me.stride) : Words<T, width>{};
+      in[i] = me.position(i) < me.end ? load_words<width>(at) : Words<T, width>{};
+      at += further;
     }
   }
 
@@ -312,14 +316,14 @@ __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<w
     typename Emit::template Loaded<width> loaded[Emit::batch];
     for (int i = 0; i < Emit::batch; ++i) {
       const PoolingPlace at(me, me.position(first + i));
-      if (at.c < me.C && me.works) loaded[i] = emit.template fetch<width>(at);
+      if (at.c < me.end) loaded[i] = emit.template fetch<width>(at);
     }
     for (int i = 0; i < Emit::batch; ++i) {
       const PoolingPlace at(me, me.position(first + i));
       const Floats<width> in = floats_of<T, width>(run.in[first + i]);
       advance<width>(state, step_at<T, width>(s, me, at.c), in);
       [[maybe_unused]] float dots[2] = {0, 0};
-      if (at.c < me.C && me.works) emit.template finish<width>(at, loaded[i], in, state, dots);
+      if (at.c < me.end) emit.template finish<width>(at, loaded[i], in, state, dots);
       keep_dots<Emit>(me, first + i, dots);
     }
   });
