@@ -39,7 +39,7 @@ struct TileHeads {
   }
 };
 
-// One number a position of a head. keep is 1 and add 0 behind the end of the sequence.
+// One number a position of a head.
 using HeadNumbers = float[tile_positions];
 template <int width, class Body>
 __device__ __forceinline__ void for_each_of_block(int end, const Body& body) {
@@ -87,12 +87,6 @@ __global__ __launch_bounds__(tile_threads<width>,
   const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
   __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
-  for (int n = 0; n < heads.count; ++n) {
-    for_each_of_block<width>(tile_positions - C, [&](int i) {
-      tile.head[n].keep[C + i] = 1;
-      tile.head[n].add[C + i] = 0;
-    });
-  }
   copy_async_wait<0>();
   __syncthreads();
 
@@ -107,6 +101,7 @@ __global__ __launch_bounds__(tile_threads<width>,
   }
   __syncthreads();
 
+  // Behind the end of the sequence the steps are whatever was there: no state before the end depends on them.
   const ForwardHead& mine = tile.head[me.works ? me.lane * width / K : 0];
   const auto steps = [&](int i) { return four_steps(mine.keep, mine.add, me, i); };
   scan_run<T, width>(run, me, runs, steps);
@@ -204,7 +199,7 @@ __global__ __launch_bounds__(tile_threads<width>,
       if (c < C) {
         global_weights<decays>(of.weight, of.keep, of.share, c, of.kappa, of.sum, logit, slope, C);
         of.beta[c] = global_beta(c, of.sum, of.keep);
-      } else {
+      } else {  // what the scan begins with, going down
         of.keep[c] = 1;
         of.share[c] = 0;
       }

@@ -268,7 +268,7 @@ PICTURES = [
         height=438,
         paint=paint_scan,
         constants=(
-            Constant("cuda/pooling_scan.hpp", r"constexpr int tile_lanes = (\d+);", str(TILE_LANES)),
+            Constant("cuda/pooling_scan.hpp", r"constexpr int tile_lanes = width > 4 \? 64 / width : (\d+);", str(TILE_LANES)),
             Constant("cuda/pooling_scan.hpp", r"constexpr int tile_runs = (\d+);", str(TILE_RUNS)),
             Constant("cuda/pooling_scan.hpp", r"constexpr int run_length = (\d+);", str(RUN_LENGTH)),
             Constant(
