@@ -9,18 +9,18 @@ namespace {
 
 // ---- Forward ----
 
-// Grid: a block for each tile of queries of each head, late (in a causal pass: long) tiles first. Keys and values are
-// read once for every 64 queries: 4 * 64 * K flops for 4 K bytes in bf16, 64 flops a byte, most of which come from the
+// Grid: a block for each 128 (64) queries of each head, late (in a causal pass: long) ones first. Keys and values are
+// read once for all of them: 4 * 128 * K flops for 4 K bytes in bf16, 128 flops a byte, most of which come from the
 // second cache. The running maximum is that of the scores before they are scaled.
 template <class T, int KP, bool wide, bool general>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, queries_of_block<T, KP>, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
   wait_for_kernel_before();
   const auto& in = a.in;
-  constexpr int W = forward_width<T, KP>;
-  using Score = TilePart<T, W>;
-  auto& shared = *static_cast<Shared<T, KP, 1>*>(dynamic_shared_memory());
-  const AttentionPlace at = place_of_block(plan, int(in.N), true);
+  constexpr int W = forward_width<T, KP>, H = queries_of_block<T, KP>;
+  using Score = TilePart<T, W, H>;
+  auto& shared = *static_cast<Shared<T, KP, H, 1>*>(dynamic_shared_memory());
+  const AttentionPlace at = place_of_block<H>(plan, int(in.N), true);
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
   const float scale_2 = plan.scale * log2_e;  // exp(scale x) = 2^(scale_2 x)
 
-  Left<T, KP> query;
-  TilePart<T, KP> out;
+  Left<T, KP, H> query;
+  TilePart<T, KP, H> out;
   float max[Score::rows], sum[Score::rows];  // the sum is that of this lane's columns
   // Of the sections that are done with: their outputs wait in memory.
   float total_max[Score::rows], total_sum[Score::rows], total_sum_low[Score::rows];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
     max[r] = total_max[r] = -infinity;
     sum[r] = total_sum[r] = total_sum_low[r] = 0;
   }
-  const Range keys = sight.keys_of(at.first, tile);
+  const Range keys = sight.keys_of(at.first, H), rows = {at.first + Score::first_row(), at.first + Score::end_row()};
   const auto merge_section = [&](bool first_section, bool last_section) {
     float shrink[Score::rows];
     for (int r = 0; r < Score::rows; ++r) {
@@ -63,13 +63,16 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
       },
       [&] { query.take(shared.own[0]); },
       [&](int first_key, int stage) {
-        const bool edge = !sight.sees_all(at.first, first_key);
+        if (rows.begin >= C) return;
         for (int part = 0; part < tile; part += W) {
-          const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
+          const Range part_keys = {first_key + part, first_key + part + W};
+          if (sight.is_behind(part_keys, rows)) break;
+          const bool edge = !sight.sees_all(rows, part_keys);
+          const std::uint32_t real = edge ? real_keys<Score>(sight, part_keys.begin, true) : 0;
           Score score;                                                // without the factor, which joins in the exponent
           multiply_rows(score, query, shared.other[stage][0], part);  // (attention.1)
-          add_bias(score, sight, at.first, first_key + part, true, plan.scale);
-          hide_others(score, seen);
+          add_bias(score, sight, at.first, part_keys.begin, true, plan.scale);
+          if (edge) hide_others(score, sight, at.first, part_keys.begin, C, true, real);
           for (int r = 0; r < Score::rows; ++r) {
             float new_max = max[r];
             for (int c = 0; c < Score::columns; ++c) new_max = fmaxf(new_max, score.at(r, c));
@@ -119,43 +122,46 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
 // rounding, delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error,
 // which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
 template <class T, int KP, bool wide, bool general>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, queries_of_block<T, KP>, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
   wait_for_kernel_before();
   const auto& in = a.in;
-  constexpr int W = backward_width<T, KP>;
-  using Score = TilePart<T, W>;
-  auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const AttentionPlace at = place_of_block(plan, int(in.N), true);
+  constexpr int W = backward_width<T, KP>, H = queries_of_block<T, KP>;
+  using Score = TilePart<T, W, H>;
+  auto& shared = *static_cast<Shared<T, KP, H, 2>*>(dynamic_shared_memory());
+  const AttentionPlace at = place_of_block<H>(plan, int(in.N), true);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
   const HeadSight<general> sight = sight_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
-  Left<T, KP> query, d_out;
-  TilePart<T, KP> d_query;
+  Left<T, KP, H> query, d_out;
+  TilePart<T, KP, H> d_query;
   float lse[Score::rows], delta[Score::rows];
   fetch<wide>(shared.own[0], query_rows(in.query_bch, in.query_stride, in, at), at.first, C, K);
   fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, in, at), at.first, C, K);
-  fetch<wide>(shared.other[0][0], query_rows(a.out_bch, 0, in, at), at.first, C, K);
+  for (int i = 0; i < H / tile; ++i) {
+    fetch<wide>(shared.other[0][i], query_rows(a.out_bch, 0, in, at), at.first + i * tile, C, K);
+  }
   fetched();
   query.take(shared.own[0]);
   d_out.take(shared.own[1]);
-  multiply_diagonal(delta, d_out, shared.other[0][0]);  // (attention.6)
-  Statistics& of_tile = statistics[Index{at.head} * plan.tiles + at.first / tile];
+  multiply_diagonal(delta, d_out, shared.other[0]);  // (attention.6)
+  Statistics* of_head = statistics + Index{at.head} * plan.query_tiles;
   for (int r = 0; r < Score::rows; ++r) {
     const int c = at.first + Score::row(r);
     lse[r] = c < C ? a.lse_bnc[Index{at.head} * C + c] : infinity;
-    if (Score::column(0) == 0) {
-      of_tile.lse[Score::row(r)] = lse[r];
-      of_tile.delta[Score::row(r)] = delta[r];
+    if (Score::column(0) == 0 && c / tile < plan.query_tiles) {
+      of_head[c / tile].lse[c % tile] = lse[r];
+      of_head[c / tile].delta[c % tile] = delta[r];
     }
   }
   __syncthreads();  // everyone has read out
 
   // Asked anew each time: kept, the answers would take registers.
   const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, in, at); };
-  const auto keys = [&] { return sight.keys_of(at.first, tile); };
+  const auto keys = [&] { return sight.keys_of(at.first, H); };
+  const Range rows = {at.first + Score::first_row(), at.first + Score::end_row()};
   for_tiles<stages<T, KP, 2>, general>(
       keys(),
       [&](int first_key, int stage) {
@@ -165,16 +171,17 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
       [] {},
       [&](int first_key, int stage) {
         const auto &key = shared.other[stage][0], &value = shared.other[stage][1];
-        const bool edge = !sight.sees_all(at.first, first_key);
+        if (rows.begin >= C) return;
         for (int part = 0; part < tile; part += W) {
-          // The rest is nothing that this warp sees.
-          if (in.sight.causal && first_key + part > sight.position(at.first + Score::last_row())) break;
-          const std::uint32_t seen = edge ? seen_scores<Score>(sight, at.first, first_key + part, true) : all_seen;
+          const Range part_keys = {first_key + part, first_key + part + W};
+          if (sight.is_behind(part_keys, rows)) break;
+          const bool edge = !sight.sees_all(rows, part_keys);
+          const std::uint32_t real = edge ? real_keys<Score>(sight, part_keys.begin, true) : 0;
           Score score, d_score;
           multiply_rows(score, query, key, part);
           multiply_rows(d_score, d_out, value, part);  // of the weights, so far
-          add_bias(score, sight, at.first, first_key + part, true, plan.scale);
-          hide_others(score, seen);
+          add_bias(score, sight, at.first, part_keys.begin, true, plan.scale);
+          if (edge) hide_others(score, sight, at.first, part_keys.begin, C, true, real);
           for (int r = 0; r < Score::rows; ++r) {
             for (int c = 0; c < Score::columns; ++c) {
               // Fused, the product is not rounded before lse is subtracted, which scores of thousands would notice.
@@ -196,27 +203,28 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
 // Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
 // keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
 template <class T, int KP, bool wide, bool general>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, tile, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   wait_for_kernel_before();
   const auto& in = a.in;
-  constexpr int W = backward_width<T, KP>;
-  using Score = TilePart<T, W>;
-  auto& shared = *static_cast<Shared<T, KP, 2>*>(dynamic_shared_memory());
-  const AttentionPlace at = place_of_block(plan, int(in.N), false);
+  constexpr int W = backward_width<T, KP>, H = tile;
+  using Score = TilePart<T, W, H>;
+  auto& shared = *static_cast<Shared<T, KP, H, 2>*>(dynamic_shared_memory());
+  const AttentionPlace at = place_of_block<H>(plan, int(in.N), false);
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
-  const Statistics* of_head = statistics + Index{at.head} * (general ? plan.query_tiles : plan.tiles);
+  const Statistics* of_head = statistics + Index{at.head} * plan.query_tiles;
   const HeadSight<general> sight = sight_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
-  Left<T, KP> key, value;
-  TilePart<T, KP> d_key, d_value;
+  Left<T, KP, H> key, value;
+  TilePart<T, KP, H> d_key, d_value;
   fetch<wide>(shared.own[0], key_rows<general>(in.key_bsh, in.key_stride, in, at), at.first, S, K);
   fetch<wide>(shared.own[1], key_rows<general>(in.value_bsh, in.value_stride, in, at), at.first, S, K);
   const auto d_key_sk = [&] { return key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at); };
   const auto d_value_sk = [&] { return key_rows<general>(a.d_value_bsh, a.d_value_stride, in, at); };
-  const auto queries = [&] { return sight.queries_of(at.first, tile, C); };
+  const auto queries = [&] { return sight.queries_of(at.first, H, C); };
+  const Range rows = {at.first + Score::first_row(), at.first + Score::end_row()};
   for_tiles<stages<T, KP, 2>, general>(
       queries(),
       [&](int first_query, int stage) {
@@ -234,16 +242,16 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, general>)
       },
       [&](int first_query, int stage) {
         const auto &query = shared.other[stage][0], &d_out = shared.other[stage][1];
-        const bool edge = !sight.sees_all(first_query, at.first);
         for (int part = 0; part < tile; part += W) {
-          // Queries before the first key of this warp see none of its keys.
-          if (in.sight.causal && sight.position(first_query + part + W - 1) < at.first + Score::first_row()) continue;
-          const std::uint32_t seen = edge ? seen_scores<Score>(sight, first_query + part, at.first, false) : all_seen;
+          const Range part_queries = {first_query + part, first_query + part + W};
+          if (sight.is_behind(rows, part_queries)) continue;
+          const bool edge = !sight.sees_all(part_queries, rows);
+          const std::uint32_t real = edge ? real_keys<Score>(sight, at.first, false) : 0;
           Score weight, d_score;
           multiply_rows(weight, key, query, part);     // scores, so far
           multiply_rows(d_score, value, d_out, part);  // of the weights, so far
-          add_bias(weight, sight, first_query + part, at.first, false, plan.scale);
-          hide_others(weight, seen);
+          add_bias(weight, sight, part_queries.begin, at.first, false, plan.scale);
+          if (edge) hide_others(weight, sight, part_queries.begin, at.first, C, false, real);
           for (int c = 0; c < Score::columns; ++c) {
             const float lse = shared.statistics[stage].lse[part + Score::column(c)];
             const float delta = shared.statistics[stage].delta[part + Score::column(c)];
@@ -355,15 +363,13 @@ float scale_of(const Arguments& a) {
   return a.scale > 0 ? float(a.scale) : 1 / sqrtf(float(a.K));
 }
 
-Index tiles_of(Index rows) { return (rows + tile - 1) / tile; }
-
-// For blocks that own `rows` rows of each head together, of queries or of keys.
+// For blocks that own the `count` queries or keys of each head together, `rows` each.
 template <class T>
-Plan plan_of(const AttentionInputs<T>& in, Index rows) {
-  const Index tiles = tiles_of(rows);
+Plan plan_of(const AttentionInputs<T>& in, Index count, Index rows) {
+  const Index blocks = (count + rows - 1) / rows, query_tiles = (in.C + tile - 1) / tile;
   constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
-  const Index together = 0 < tiles && tiles < blocks_together ? blocks_together / tiles : 1;
-  return {int(tiles), int(in.B * in.N), int(together), int(tiles_of(in.C)), scale_of(in)};
+  const Index together = 0 < blocks && blocks < blocks_together ? blocks_together / blocks : 1;
+  return {int(blocks), int(in.B * in.N), int(together), int(query_tiles), scale_of(in)};
 }
 
 template <class T>
@@ -372,10 +378,10 @@ bool is_general(const AttentionInputs<T>& in) {
   return in.C != in.S || sight.offset != 0 || sight.reach != 0 || sight.distance_bias_nc;
 }
 
-template <class T, int KP, int owned>
+template <class T, int KP, int rows, int owned>
 constexpr std::size_t shared_bytes() {
-  static_assert(sizeof(Shared<T, KP, owned>) <= 99 << 10);
-  return sizeof(Shared<T, KP, owned>);
+  static_assert(sizeof(Shared<T, KP, rows, owned>) <= 99 << 10);
+  return sizeof(Shared<T, KP, rows, owned>);
 }
 
 // Calls run.operator()<KP, wide>() for the smallest KP that K fits in; false if there is none. Rows that cannot be read
@@ -405,17 +411,18 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
   const auto& in = a.in;
   const unsigned rows = blocks_for(in.B * in.N * in.C, 1);
   if (rows == 0) return;
-  const Plan plan = plan_of(in, in.C);
   const bool wide = widest_fits<T>(in.query_stride, in.query_bch) && widest_fits<T>(in.key_stride, in.key_bsh) &&
                     widest_fits<T>(in.value_stride, in.value_bsh) && widest_fits<T>(0, a.out_bch);
   const auto run = [&]<bool general>() {
     const auto in_tiles = [&]<int KP, bool wide_rows>() {
-      launch(forward_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.tiles), threads_per_block<T>,
-             shared_bytes<T, KP, 1>(), device.stream(), a, plan);
+      constexpr int H = queries_of_block<T, KP>;
+      const Plan plan = plan_of(in, in.C, H);
+      launch(forward_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.blocks), threads_per_block<T>,
+             shared_bytes<T, KP, H, 1>(), device.stream(), a, plan);
     };
     if (with_width<T>(in.K, wide, in_tiles)) return;
     launch(plain_forward_kernel<T, general>, rows, warp_size, 3 * std::size_t(in.K) * sizeof(float), device.stream(), a,
-           plan.scale);
+           scale_of(in));
   };
   is_general(in) ? run.template operator()<true>() : run.template operator()<false>();
 }
@@ -424,27 +431,28 @@ template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
   const auto& in = a.in;
   const unsigned rows = blocks_for(in.B * in.N * in.C, 1), keys = blocks_for(in.B * in.N * in.S, 1);
-  const Plan plan = plan_of(in, in.C), key_plan = plan_of(in, in.S);
   const bool wide = widest_fits<T>(in.query_stride, in.query_bch) && widest_fits<T>(in.key_stride, in.key_bsh) &&
                     widest_fits<T>(in.value_stride, in.value_bsh) && widest_fits<T>(0, a.out_bch, a.d_out_bch) &&
                     widest_fits<T>(a.d_query_stride, a.d_query_bch) && widest_fits<T>(a.d_key_stride, a.d_key_bsh) &&
                     widest_fits<T>(a.d_value_stride, a.d_value_bsh);
-  const unsigned blocks = unsigned(plan.heads * plan.tiles), key_blocks = unsigned(plan.heads * key_plan.tiles);
   typename Device::Scope scratch(device.workspace);
   const auto run = [&]<bool general>() {
     const auto in_tiles = [&]<int KP, bool wide_rows>() {
-      Statistics* statistics = scratch.template take<Statistics>(blocks);
-      launch(backward_query_kernel<T, KP, wide_rows, general>, blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
-             device.stream(), a, statistics, plan);
-      launch(backward_key_kernel<T, KP, wide_rows, general>, key_blocks, threads_per_block<T>, shared_bytes<T, KP, 2>(),
-             device.stream(), a, statistics, key_plan);
+      constexpr int H = queries_of_block<T, KP>;
+      const Plan plan = plan_of(in, in.C, H), key_plan = plan_of(in, in.S, tile);
+      Statistics* statistics = scratch.template take<Statistics>(plan.heads * plan.query_tiles);
+      launch(backward_query_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.blocks), threads_per_block<T>,
+             shared_bytes<T, KP, H, 2>(), device.stream(), a, statistics, plan);
+      launch(backward_key_kernel<T, KP, wide_rows, general>, unsigned(key_plan.heads * key_plan.blocks),
+             threads_per_block<T>, shared_bytes<T, KP, tile, 2>(), device.stream(), a, statistics, key_plan);
     };
     if (with_width<T>(in.K, wide, in_tiles)) return;
     float* delta_bnc = scratch.template take<float>(rows);
     const std::size_t bytes = 3 * std::size_t(in.K) * sizeof(float);
-    launch(plain_backward_query_kernel<T, general>, rows, warp_size, bytes, device.stream(), a, delta_bnc, plan.scale);
+    launch(plain_backward_query_kernel<T, general>, rows, warp_size, bytes, device.stream(), a, delta_bnc,
+           scale_of(in));
     launch(plain_backward_key_kernel<T, general>, keys, warp_size, 2 * bytes, device.stream(), a, delta_bnc,
-           plan.scale);
+           scale_of(in));
   };
   is_general(in) ? run.template operator()<true>() : run.template operator()<false>();
 }

@@ -2,19 +2,19 @@
 
 // What the kernels of attention are made of.
 //
-// A block of threads owns a tile of 64 queries (or, for the gradients of keys and values, 64 keys) of one head, and
-// meets the keys (queries) of that head tile by tile. What it owns and what it sums stays on the chip; scores exist
-// only as a tile of 64 x 64, spread over the registers of the block:
+// A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, 64 keys) of one head, and meets
+// the keys (queries) of that head in tiles of 64. What it owns and what it sums stays on the chip; scores exist only as
+// a tile of as many rows, spread over the registers of the block:
 //
 //                        keys (tile by tile, through shared memory)
 //                      +----+----+----+
 //       own queries    | s  | -> |    |     s = q k^T in registers,  softmax,  out += weights v
 //                      +----+----+----+
 //
-// bf16 goes through tensor cores (the shape of FlashAttention-2: 4 warps of 16 rows each, so that the rows of a score
-// are a matter of one warp), float through ordinary multiply-adds; the kernels are written once over the few operations
-// in which the two differ. Channels are padded with zeros to KP = 16, 32, 64 or 128; heads with more channels than
-// that go to the kernels of attention_plain.hpp.
+// bf16 goes through tensor cores (the shape of FlashAttention-2: 4 warps of 16 or 32 rows each, so that the rows of a
+// score are a matter of one warp), float through ordinary multiply-adds; the kernels are written once over the few
+// operations in which the two differ. Channels are padded with zeros to KP = 16, 32, 64 or 128; heads with more
+// channels than that go to the kernels of attention_plain.hpp.
 
 #include "cuda/kernel.hpp"
 #include "cuda/tensor_core.hpp"
@@ -40,16 +40,23 @@ constexpr int threads_per_block = on_tensor_cores<T> ? 128 : 256;
 template <class T>
 constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
+// Queries that a block owns. With 128 of them a warp has 32 rows, and what it loads of a key or value from shared
+// memory serves two products. Where loads and products keep each other waiting that counts; registers for it are there
+// up to 64 channels.
+template <class T, int KP>
+constexpr int queries_of_block = (on_tensor_cores<T> && KP <= 64) ? 2 * tile : tile;
+
 // Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
 // Forward a block owns one tile, backward two: with 128 channels only forward has room, 86 KiB. Two such blocks fit on
 // a multiprocessor of an H100, one on that of an A100.
 template <class T, int KP, int owned>
 constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 
-// Blocks that a multiprocessor should hold: as many as the registers of a block leave room for without spills, one less
-// of a kernel that is `general` (see HeadSight). Nothing that the emulator looks at.
-template <class T, int KP, bool general>
-[[maybe_unused]] constexpr int blocks = ((on_tensor_cores<T> && KP <= 64) ? 3 : 2) - general;
+// Blocks that a multiprocessor should hold: as many as the registers of a block of so many rows leave room for without
+// spills, one less of a kernel that is `general` (see HeadSight) where that makes a difference. Nothing that the
+// emulator looks at.
+template <class T, int KP, int rows, bool general>
+[[maybe_unused]] constexpr int blocks = rows > tile ? 2 : ((on_tensor_cores<T> && KP <= 64) ? 3 : 2) - general;
 
 // Columns of a score tile that are in registers at a time.
 template <class T, int KP>
@@ -61,28 +68,29 @@ constexpr int backward_width = on_tensor_cores<T> ? (KP <= 32 ? 32 : 16) : 64;
 
 // What the host decides for a launch.
 struct Plan {
-  int tiles, heads;  // heads of all sequences
-  int together;      // heads whose tiles take turns
-  int query_tiles;   // of a head, whatever blocks own
-  float scale;       // 1/sqrt(K), or what is given
+  int blocks, heads;  // blocks of a head; heads of all sequences
+  int together;       // heads whose blocks take turns
+  int query_tiles;    // tiles of 64 queries of a head, whatever blocks own
+  float scale;        // 1/sqrt(K), or what is given
 };
 
 struct AttentionPlace {
   int b, n;
   int head;   // b N + n
-  int first;  // row of the tile
+  int first;  // row of the block
 };
 
-// Blocks start in the order of their numbers. Tiles with much work come first, so that what is left at the end is
+// Blocks start in the order of their numbers. Those with much work come first, so that what is left at the end is
 // small; but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
-__device__ __forceinline__ AttentionPlace place_of_block(const Plan& plan, int N, bool last_tile_first) {
+template <int rows>
+__device__ __forceinline__ AttentionPlace place_of_block(const Plan& plan, int N, bool last_rows_first) {
   const int block = int(blockIdx.x);
-  const int first_head = int(blockIdx.x / (unsigned(plan.tiles) * unsigned(plan.together))) * plan.together;
+  const int first_head = int(blockIdx.x / (unsigned(plan.blocks) * unsigned(plan.together))) * plan.together;
   const int heads = plan.heads - first_head < plan.together ? plan.heads - first_head : plan.together;
-  const int i = block - first_head * plan.tiles;
+  const int i = block - first_head * plan.blocks;
   const int head = first_head + i % heads;
-  const int t = last_tile_first ? plan.tiles - 1 - i / heads : i / heads;
-  return {head / N, head % N, head, t * tile};
+  const int t = last_rows_first ? plan.blocks - 1 - i / heads : i / heads;
+  return {head / N, head % N, head, t * rows};
 }
 
 // Rows of one head of one sequence.
@@ -125,13 +133,17 @@ struct HeadSight {
   __device__ bool sees(int query, int key) const {
     return key < S && (general ? all.sees(query, key) : !all.causal || key <= query) && (!mask_s || mask_s[key] != 0);
   }
-  // Every query of a tile every key of another, no question asked.
-  __device__ bool sees_all(int first_query, int first_key) const {
+  // All of the keys behind all of the queries, which then see none of them.
+  __device__ bool is_behind(Range keys, Range queries) const {
+    return all.causal && keys.begin > position(queries.end - 1);
+  }
+  // Every one of the queries every one of the keys, no question asked.
+  __device__ bool sees_all(Range queries, Range keys) const {
     if constexpr (general) {
-      return !mask_s && first_key + tile <= S &&
-             all.of_tiles({first_query, first_query + tile}, {first_key, first_key + tile}) == Seen::all;
+      return !mask_s && keys.end <= S &&
+             all.of_tiles({queries.begin, queries.end}, {keys.begin, keys.end}) == Seen::all;
     } else {
-      return !mask_s && first_key + tile <= S && (!all.causal || first_key + tile - 1 <= first_query);
+      return !mask_s && keys.end <= S && (!all.causal || keys.end - 1 <= queries.begin);
     }
   }
 
@@ -175,25 +187,28 @@ __device__ __forceinline__ HeadSight<general> sight_of(const AttentionInputs<T>&
 // ---- Tiles in shared memory ----
 
 // Rows are 16 bytes longer than their channels: then eight neighbouring rows lie in different banks.
-template <class T, int KP>
+template <class T, int KP, int count = tile>
 struct Tile {
-  alignas(16) T row[tile][KP + widest<T>];
+  alignas(16) T row[count][KP + widest<T>];
 };
 
-// Rows [first, first + 64) of a head; 0 where there is no row or no channel. Under way until fetched(). wide: all rows
-// can be read and written 16 bytes at a time.
-template <bool wide, class T, int KP>
-__device__ __forceinline__ void fetch(Tile<T, KP>& to, Rows<const T> from_ck, int first, int C, int K) {
-  constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
-  const T* from_tile = from_ck[first];
-  const int k = int(threadIdx.x) % pieces * at_once;
-  for (int c = int(threadIdx.x) / pieces; c < tile; c += threads_per_block<T> / pieces) {
-    const bool there = first + c < C && k < K;
-    const T* from = from_tile + (there ? c * from_ck.stride + k : 0);
+// Rows [first, first + count) of a head; 0 where there is no row or no channel. Under way until fetched(). wide: all
+// rows can be read and written 16 bytes at a time.
+template <bool wide, class T, int KP, int count>
+__device__ __forceinline__ void fetch(Tile<T, KP, count>& to, Rows<const T> from_ck, int first, int C, int K) {
+  constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once, rows_at_once = threads_per_block<T> / pieces;
+  static_assert(count % rows_at_once == 0);
+  const int c = int(threadIdx.x) / pieces, k = int(threadIdx.x) % pieces * at_once;
+  const int rows_there = k < K ? C - first - c : 0;
+  const T* from_row = from_ck[first + c] + k;
+  ABH_UNROLL(8)
+  for (int i = 0; i < count; i += rows_at_once) {
+    const bool there = i < rows_there;
+    const T* from = from_row + i * from_ck.stride;  // not read if nothing is there
     if constexpr (wide) {
-      copy_async(to.row[c] + k, from, there);
+      copy_async(to.row[c + i] + k, from, there);
     } else {
-      to.row[c][k] = there ? *from : T(0.0f);
+      to.row[c + i][k] = there ? *from : T(0.0f);
     }
   }
 }
@@ -204,12 +219,12 @@ __device__ __forceinline__ void fetched() {
   __syncthreads();
 }
 
-template <bool wide, class T, int KP>
-__device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP>& from, int first, int C, int K) {
+template <bool wide, class T, int KP, int count>
+__device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP, count>& from, int first, int C, int K) {
   constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once;
   T* to_tile = to_ck[first];
   const int k = int(threadIdx.x) % pieces * at_once;
-  for (int c = int(threadIdx.x) / pieces; c < tile && first + c < C && k < K; c += threads_per_block<T> / pieces) {
+  for (int c = int(threadIdx.x) / pieces; c < count && first + c < C && k < K; c += threads_per_block<T> / pieces) {
     pack_at<at_once>(to_tile + c * to_ck.stride + k) = pack_at<at_once>(from.row[c] + k);
   }
 }
@@ -231,9 +246,9 @@ struct Weights<float> {
 };
 
 // The shared memory of a block: at most 99 KB, what the smallest GPUs since sm_80 grant.
-template <class T, int KP, int owned>
+template <class T, int KP, int rows, int owned>
 struct Shared {
-  Tile<T, KP> own[owned];
+  Tile<T, KP, rows> own[owned];
   Tile<T, KP> other[stages<T, KP, owned>][2];
   Statistics statistics[stages<T, KP, owned>];
   Weights<T> weights;
@@ -267,34 +282,35 @@ __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch
 
 // ---- Products ----
 //
-// TilePart<T, W> is what one thread holds of a matrix of 64 x W sums: at(r, c) is its element (row(r), column(c)). The
-// lanes that share a row are neighbours. Left<T, KP> is the left factor of a product: this thread's rows of an own
-// tile.
+// TilePart<T, W, H> is what one thread holds of a matrix of H x W sums: at(r, c) is its element (row(r), column(c)).
+// The lanes that share a row are neighbours. Left<T, KP, H> is the left factor of a product: this thread's rows of an
+// own tile.
 //
 //   multiply_rows     sum_rc += sum_k left_rk right_ck         columns are rows first, first + 1, ... of a tile
 //   multiply_columns  sum_rk += sum_c weight_rc right_ck       rows first, first + 1, ... of a tile, a weight each
 
-template <class T, int W>
+template <class T, int W, int H>
 struct TilePart;
-template <class T, int KP>
+template <class T, int KP, int H>
 struct Left;
 
-// bf16: the fragments of cuda/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them.
-template <int W>
-struct TilePart<bf16, W> {
-  static constexpr int rows = 2, columns = W / 4;
-  float x[W / 8][4] = {};
-  __device__ float& at(int r, int c) { return x[c / 2][2 * r + c % 2]; }
-  __device__ static int first_row() { return int(threadIdx.x) / warp_size * 16; }
-  __device__ static int last_row() { return first_row() + 15; }
+// bf16: the fragments of cuda/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them; of 128 rows,
+// rows 32 w to 32 w + 31, two fragments high.
+template <int W, int H>
+struct TilePart<bf16, W, H> {
+  static constexpr int high = H / tile, rows = 2 * high, columns = W / 4;
+  float x[high][W / 8][4] = {};
+  __device__ float& at(int r, int c) { return x[r / 2][c / 2][r % 2 * 2 + c % 2]; }
+  __device__ static int first_row() { return int(threadIdx.x) / warp_size * (16 * high); }
+  __device__ static int end_row() { return first_row() + 16 * high; }
   __device__ static int row(int r) { return first_row() + int(threadIdx.x) % warp_size / 4 + 8 * r; }
   __device__ static int column(int c) { return c / 2 * 8 + int(threadIdx.x) % 4 * 2 + c % 2; }
 };
 
 // The addresses of four 8 x 8 matrices around (row, column), as load_matrices wants them: the two left ones first, or
 // the two upper ones first.
-template <int KP>
-__device__ __forceinline__ const bf16* left_first(const Tile<bf16, KP>& from, int row, int column) {
+template <int KP, int H>
+__device__ __forceinline__ const bf16* left_first(const Tile<bf16, KP, H>& from, int row, int column) {
   const int lane = int(threadIdx.x) % warp_size;
   return from.row[row + lane % 16] + column + lane / 16 * 8;
 }
@@ -304,80 +320,102 @@ __device__ __forceinline__ const bf16* upper_first(const Tile<bf16, KP>& from, i
   return from.row[row + lane / 16 * 8 + lane % 8] + column + lane / 8 % 2 * 8;
 }
 
-template <int KP>
-struct Left<bf16, KP> {
-  std::uint32_t x[KP / 16][4];
-  __device__ __forceinline__ void take(const Tile<bf16, KP>& own) {
-    for (int k = 0; k < KP; k += 16) load_matrices(x[k / 16], left_first(own, TilePart<bf16, 16>::first_row(), k));
+template <int KP, int H>
+struct Left<bf16, KP, H> {
+  static constexpr int high = H / tile;
+  std::uint32_t x[high][KP / 16][4];
+  __device__ __forceinline__ void take(const Tile<bf16, KP, H>& own) {
+    const int first = TilePart<bf16, 16, H>::first_row();
+    for (int i = 0; i < high; ++i) {
+      for (int k = 0; k < KP; k += 16) load_matrices(x[i][k / 16], left_first(own, first + 16 * i, k));
+    }
   }
 };
 
-template <int W, int KP>
-__device__ __forceinline__ void multiply_rows(TilePart<bf16, W>& sum_rc, const Left<bf16, KP>& left_rk,
+template <int W, int KP, int H>
+__device__ __forceinline__ void multiply_rows(TilePart<bf16, W, H>& sum_rc, const Left<bf16, KP, H>& left_rk,
                                               const Tile<bf16, KP>& right_ck, int first) {
   for (int k = 0; k < KP; k += 16) {
     for (int c = 0; c < W; c += 16) {
       std::uint32_t right[4];
       load_matrices(right, upper_first(right_ck, first + c, k));
-      mma(sum_rc.x[c / 8], left_rk.x[k / 16], {right[0], right[1]});
-      mma(sum_rc.x[c / 8 + 1], left_rk.x[k / 16], {right[2], right[3]});
+      for (int i = 0; i < H / tile; ++i) {
+        mma(sum_rc.x[i][c / 8], left_rk.x[i][k / 16], {right[0], right[1]});
+        mma(sum_rc.x[i][c / 8 + 1], left_rk.x[i][k / 16], {right[2], right[3]});
+      }
     }
   }
 }
 
-template <int W, int KP>
-__device__ __forceinline__ void multiply_columns(TilePart<bf16, KP>& sum_rk, const TilePart<bf16, W>& weight_rc,
+template <int W, int KP, int H>
+__device__ __forceinline__ void multiply_columns(TilePart<bf16, KP, H>& sum_rk, const TilePart<bf16, W, H>& weight_rc,
                                                  const Tile<bf16, KP>& right_ck, int first, Weights<bf16>&) {
   for (int c = 0; c < W; c += 16) {
-    const float(&low)[4] = weight_rc.x[c / 8], (&high)[4] = weight_rc.x[c / 8 + 1];
-    const std::uint32_t left[4] = {pack_bf16(low[0], low[1]), pack_bf16(low[2], low[3]), pack_bf16(high[0], high[1]),
-                                   pack_bf16(high[2], high[3])};
+    std::uint32_t left[H / tile][4];
+    for (int i = 0; i < H / tile; ++i) {
+      const float(&low)[4] = weight_rc.x[i][c / 8], (&high)[4] = weight_rc.x[i][c / 8 + 1];
+      left[i][0] = pack_bf16(low[0], low[1]);
+      left[i][1] = pack_bf16(low[2], low[3]);
+      left[i][2] = pack_bf16(high[0], high[1]);
+      left[i][3] = pack_bf16(high[2], high[3]);
+    }
     for (int k = 0; k < KP; k += 16) {
       std::uint32_t right[4];
       load_matrices_transposed(right, left_first(right_ck, first + c, k));
-      mma(sum_rk.x[k / 8], left, {right[0], right[1]});
-      mma(sum_rk.x[k / 8 + 1], left, {right[2], right[3]});
+      for (int i = 0; i < H / tile; ++i) {
+        mma(sum_rk.x[i][k / 8], left[i], {right[0], right[1]});
+        mma(sum_rk.x[i][k / 8 + 1], left[i], {right[2], right[3]});
+      }
     }
   }
 }
 
-// product_r = left_r . right_r, the diagonal of multiply_rows, and so the very same sums. Each warp multiplies its 16
-// rows by the 16 of the other tile. Element (i, i) lies with lane i / 2 of the four that share row i.
-template <int KP>
-__device__ __forceinline__ void multiply_diagonal(float (&product_r)[2], const Left<bf16, KP>& left_rk,
-                                                  const Tile<bf16, KP>& right_rk) {
-  TilePart<bf16, 16> all;
-  multiply_rows(all, left_rk, right_rk, TilePart<bf16, 16>::first_row());
+// product_r = left_r . right_r, the diagonal of multiply_rows, and so the very same sums; the right rows in tiles of
+// 64. 16 rows of a warp are multiplied by the 16 of the other side. Element (i, i) lies with lane i / 2 of the four
+// that share row i.
+template <int KP, int H>
+__device__ __forceinline__ void multiply_diagonal(float (&product_r)[H / tile * 2], const Left<bf16, KP, H>& left_rk,
+                                                  const Tile<bf16, KP>* right_rk) {
   const int lane = int(threadIdx.x) % warp_size, row = lane / 4;
   const int owner = row * 4 + row / 2;
-  product_r[0] = __shfl_sync(whole_warp, row % 2 ? all.at(0, 1) : all.at(0, 0), owner);
-  product_r[1] = __shfl_sync(whole_warp, row % 2 ? all.at(1, 3) : all.at(1, 2), owner);
+  for (int i = 0; i < H / tile; ++i) {
+    const int first = TilePart<bf16, 16, H>::first_row() + 16 * i;
+    float low[4] = {}, high[4] = {};
+    for (int k = 0; k < KP; k += 16) {
+      std::uint32_t right[4];
+      load_matrices(right, upper_first(right_rk[first / tile], first % tile, k));
+      mma(low, left_rk.x[i][k / 16], {right[0], right[1]});
+      mma(high, left_rk.x[i][k / 16], {right[2], right[3]});
+    }
+    product_r[2 * i] = __shfl_sync(whole_warp, row % 2 ? low[1] : low[0], owner);
+    product_r[2 * i + 1] = __shfl_sync(whole_warp, row % 2 ? high[3] : high[2], owner);
+  }
 }
 
 // float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds for 8
 // numbers read, and four of those at a time. The 16 threads of a row are half a warp.
 template <int W>
-struct TilePart<float, W> {
+struct TilePart<float, W, tile> {
   static constexpr int rows = tile / 16, columns = W / 16;
   float x[rows][columns] = {};
   __device__ float& at(int r, int c) { return x[r][c]; }
   __device__ float at(int r, int c) const { return x[r][c]; }
   __device__ static int first_row() { return 0; }
-  __device__ static int last_row() { return tile - 1; }
+  __device__ static int end_row() { return tile; }
   __device__ static int row(int r) { return int(threadIdx.x) / 16 + 16 * r; }
   __device__ static int column(int c) { return int(threadIdx.x) % 16 + 16 * c; }
 };
 
 template <int KP>
-struct Left<float, KP> {
+struct Left<float, KP, tile> {
   const Tile<float, KP>* own;
   __device__ __forceinline__ void take(const Tile<float, KP>& tile_of_block) { own = &tile_of_block; }
 };
 
 template <int W, int KP>
-__device__ __forceinline__ void multiply_rows(TilePart<float, W>& sum_rc, const Left<float, KP>& left_rk,
+__device__ __forceinline__ void multiply_rows(TilePart<float, W, tile>& sum_rc, const Left<float, KP, tile>& left_rk,
                                               const Tile<float, KP>& right_ck, int first) {
-  using P = TilePart<float, W>;
+  using P = TilePart<float, W, tile>;
   const auto multiply_channels = [&](int k) {
     Floats<4> left[P::rows], right[P::columns];
     for (int r = 0; r < P::rows; ++r) left[r] = load<4>(left_rk.own->row[P::row(r)] + k);
@@ -397,13 +435,14 @@ __device__ __forceinline__ void multiply_rows(TilePart<float, W>& sum_rc, const 
 }
 
 template <int W, int KP>
-__device__ __forceinline__ void multiply_columns(TilePart<float, KP>& sum_rk, const TilePart<float, W>& weight_rc,
+__device__ __forceinline__ void multiply_columns(TilePart<float, KP, tile>& sum_rk,
+                                                 const TilePart<float, W, tile>& weight_rc,
                                                  const Tile<float, KP>& right_ck, int first, Weights<float>& weights) {
-  using P = TilePart<float, KP>;
+  using P = TilePart<float, KP, tile>;
   P of_tile;  // summed by itself: long sums are sums of tiles
   for (int r = 0; r < P::rows; ++r) {
-    for (int c = 0; c < TilePart<float, W>::columns; ++c) {
-      weights.row[P::row(r)][TilePart<float, W>::column(c)] = weight_rc.at(r, c);
+    for (int c = 0; c < TilePart<float, W, tile>::columns; ++c) {
+      weights.row[P::row(r)][TilePart<float, W, tile>::column(c)] = weight_rc.at(r, c);
     }
   }
   __syncwarp();  // rows of weights are read by the warp that wrote them
@@ -425,12 +464,12 @@ __device__ __forceinline__ void multiply_columns(TilePart<float, KP>& sum_rk, co
 
 // product_r = left_r . right_r, channel after channel as in multiply_rows, and so the very same sums.
 template <int KP>
-__device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16], const Left<float, KP>& left_rk,
-                                                  const Tile<float, KP>& right_rk) {
-  for (int r = 0; r < TilePart<float, KP>::rows; ++r) {
-    const int row = TilePart<float, KP>::row(r);
+__device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16], const Left<float, KP, tile>& left_rk,
+                                                  const Tile<float, KP>* right_rk) {
+  for (int r = 0; r < TilePart<float, KP, tile>::rows; ++r) {
+    const int row = TilePart<float, KP, tile>::row(r);
     product_r[r] = 0;
-    for (int k = 0; k < KP; ++k) product_r[r] = fmaf(left_rk.own->row[row][k], right_rk.row[row][k], product_r[r]);
+    for (int k = 0; k < KP; ++k) product_r[r] = fmaf(left_rk.own->row[row][k], right_rk->row[row][k], product_r[r]);
   }
 }
 
@@ -454,7 +493,7 @@ __device__ __forceinline__ bool in_sections(const Range& met) {
 // Calls each(r, k, x) for each of this thread's sums that has a place x in the rows of a head.
 template <int KP, class Each>
 __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C, int K, const Each& each) {
-  using P = TilePart<float, KP>;
+  using P = TilePart<float, KP, tile>;
   asm volatile("" : "+r"(first));  // or a compiler works the places out before the tiles, and keeps them in registers
   for (int r = 0; r < P::rows; ++r) {
     const int c = first + P::row(r);
@@ -467,9 +506,9 @@ __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C,
 // At the end of a section its sums join those of the sections before, which wait in the rows of memory that they are
 // for and shrink by a factor, and begin anew. After the last one all are in the registers.
 template <int KP>
-__device__ __forceinline__ void end_section(TilePart<float, KP>& sum, Rows<float> sum_ck, int first, int C, int K,
+__device__ __forceinline__ void end_section(TilePart<float, KP, tile>& sum, Rows<float> sum_ck, int first, int C, int K,
                                             bool first_section, bool last_section,
-                                            const float (&shrink_r)[TilePart<float, KP>::rows]) {
+                                            const float (&shrink_r)[TilePart<float, KP, tile>::rows]) {
   for_places<KP>(sum_ck, first, C, K, [&](int r, int k, float& before) {
     if (!first_section) sum.at(r, k) = fmaf(before, shrink_r[r], sum.at(r, k));
     if (last_section) return;
@@ -477,13 +516,13 @@ __device__ __forceinline__ void end_section(TilePart<float, KP>& sum, Rows<float
     sum.at(r, k) = 0;
   });
 }
-template <int KP>
-__device__ __forceinline__ void end_section(TilePart<bf16, KP>&, Rows<bf16>, int, int, int, bool, bool,
-                                            const float (&)[TilePart<bf16, KP>::rows]) {}
-template <class T, int KP>
-__device__ __forceinline__ void end_section(TilePart<T, KP>& sum, Rows<T> sum_ck, int first, int C, int K,
+template <int KP, int H>
+__device__ __forceinline__ void end_section(TilePart<bf16, KP, H>&, Rows<bf16>, int, int, int, bool, bool,
+                                            const float (&)[H / tile * 2]) {}
+template <class T, int KP, int H>
+__device__ __forceinline__ void end_section(TilePart<T, KP, H>& sum, Rows<T> sum_ck, int first, int C, int K,
                                             bool first_section, bool last_section) {
-  float one_r[TilePart<T, KP>::rows];
+  float one_r[TilePart<T, KP, H>::rows];
   for (float& one : one_r) one = 1;
   end_section(sum, sum_ck, first, C, K, first_section, last_section, one_r);
 }
@@ -502,30 +541,41 @@ __device__ __forceinline__ float row_sum(float x) {
   return x;
 }
 
-// Which of this thread's scores exist, a bit each: asked before the scores are made, when registers are free.
-constexpr std::uint32_t all_seen = 0xFFFFFFFF;
+// Which keys of this thread's scores are real by the mask, a bit each: asked before the scores are made, when registers
+// are free.
 template <class P, bool general>
-__device__ __forceinline__ std::uint32_t seen_scores(const HeadSight<general>& sight, int first_query, int first_key,
-                                                     bool rows_are_queries) {
-  static_assert(P::rows * P::columns <= 32);
-  std::uint32_t seen = 0;
-  for (int r = 0; r < P::rows; ++r) {
-    for (int c = 0; c < P::columns; ++c) {
-      const int query = first_query + (rows_are_queries ? P::row(r) : P::column(c));
-      const int key = first_key + (rows_are_queries ? P::column(c) : P::row(r));
-      seen |= std::uint32_t{sight.sees(query, key)} << (r * P::columns + c);
-    }
+__device__ __forceinline__ std::uint32_t real_keys(const HeadSight<general>& sight, int first_key,
+                                                   bool rows_are_queries) {
+  if (!sight.mask_s) return 0xFFFFFFFF;
+  const int keys = rows_are_queries ? P::columns : P::rows;
+  std::uint32_t real = 0;
+  for (int i = 0; i < keys; ++i) {
+    const int key = first_key + (rows_are_queries ? P::column(i) : P::row(i));
+    real |= std::uint32_t{key < sight.S && sight.mask_s[key] != 0} << i;
   }
-  return seen;
+  return real;
 }
 
-// The others become -infinity, which no maximum and no sum notices.
-template <class P>
-__device__ __forceinline__ void hide_others(P& score, std::uint32_t seen) {
-  if (seen == all_seen) return;
+// Scores that do not exist become -infinity, which no maximum and no sum notices. What a row sees lies side by side,
+// and in a whole sequence a query sees all keys up to its last one, a key is seen by all queries from its first one on.
+template <class P, bool general>
+__device__ __forceinline__ void hide_others(P& score, const HeadSight<general>& sight, int first_query, int first_key,
+                                            int C, bool rows_are_queries, std::uint32_t real) {
+  const int first_column = P::column(0) + (rows_are_queries ? first_key : first_query);
+  for (int r = 0; r < P::rows; ++r) {
+    const Range seen =
+        rows_are_queries ? sight.keys_of(first_query + P::row(r), 1) : sight.queries_of(first_key + P::row(r), 1, C);
+    for (int c = 0; c < P::columns; ++c) {
+      const int column = P::column(c) - P::column(0);
+      const bool before = (general || !rows_are_queries) && column < seen.begin - first_column;
+      const bool after = (general || rows_are_queries) && column >= seen.end - first_column;
+      if (before || after) score.at(r, c) = -infinity;
+    }
+  }
+  if (!sight.mask_s) return;
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) {
-      if ((seen >> (r * P::columns + c) & 1) == 0) score.at(r, c) = -infinity;
+      if ((real >> (rows_are_queries ? c : r) & 1) == 0) score.at(r, c) = -infinity;
     }
   }
 }
@@ -546,9 +596,9 @@ __device__ __forceinline__ void add_bias(P& score, const HeadSight<general>& sig
 }
 
 // Rounds the sums, times a factor, into the rows of an own tile that only this warp has read.
-template <class T, int KP>
-__device__ __forceinline__ void lay_down(Tile<T, KP>& own, TilePart<T, KP>& sum, float factor) {
-  using P = TilePart<T, KP>;
+template <class T, int KP, int H>
+__device__ __forceinline__ void lay_down(Tile<T, KP, H>& own, TilePart<T, KP, H>& sum, float factor) {
+  using P = TilePart<T, KP, H>;
   __syncwarp();  // all of its lanes have read it
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) own.row[P::row(r)][P::column(c)] = T(sum.at(r, c) * factor);
