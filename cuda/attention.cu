@@ -13,11 +13,11 @@ namespace {
 // read once for all of them: 4 * 128 * K flops for 4 K bytes in bf16, 128 flops a byte, most of which come from the
 // second cache. The running maximum is that of the scores before they are scaled.
 template <class T, int KP, bool wide, bool general>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, queries_of_block<T, KP>, general>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
   wait_for_kernel_before();
   const auto& in = a.in;
-  constexpr int W = forward_width<T, KP>, H = queries_of_block<T, KP>;
+  constexpr int W = forward_width<T, KP>, H = rows_of_block<T, KP>;
   using Score = TilePart<T, W, H>;
   auto& shared = *static_cast<Shared<T, KP, H, 1>*>(dynamic_shared_memory());
   const AttentionPlace at = place_of_block<H>(plan, int(in.N), true);
@@ -112,21 +112,21 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, queries_of
 
 // ---- Backward ----
 //
-// Two kernels: one has a block for each tile of queries and sums d_query, the other a block for each tile of keys and
-// sums d_key and d_value. Each makes the scores again, so that seven products are formed where one kernel would need
-// five; but that one would have to add the parts of d_query that different blocks make, which takes atomics (then the
-// last bits change from run to run) or C/64 copies of d_query. Here every sum has one owner and a fixed order.
+// Two kernels: blocks of one own queries and sum d_query, blocks of the other own keys and sum d_key and d_value. Each
+// makes the scores again, so that seven products are formed where one kernel would need five; but that one would have
+// to add the parts of d_query that different blocks make, which takes atomics (then the last bits change from run to
+// run) or C/64 copies of d_query. Here every sum has one owner and a fixed order.
 
-// Grid: a block for each tile of queries, late ones first. Also makes delta, which the other kernel reads: summed
+// Grid: a block for each 128 (64) queries, late ones first. Also makes delta, which the other kernel reads: summed
 // exactly as d_out . value is (multiply_diagonal). If one weight is 1 and the others 0, out is that value, also after
 // rounding, delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error,
 // which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
 template <class T, int KP, bool wide, bool general>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, queries_of_block<T, KP>, general>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
   wait_for_kernel_before();
   const auto& in = a.in;
-  constexpr int W = backward_width<T, KP>, H = queries_of_block<T, KP>;
+  constexpr int W = backward_width<T, KP>, H = rows_of_block<T, KP>;
   using Score = TilePart<T, W, H>;
   auto& shared = *static_cast<Shared<T, KP, H, 2>*>(dynamic_shared_memory());
   const AttentionPlace at = place_of_block<H>(plan, int(in.N), true);
@@ -200,14 +200,14 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, queries_of
   put<wide>(d_query_ck(), shared.own[0], at.first, C, K);
 }
 
-// Grid: a block for each tile of keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
+// Grid: a block for each 128 (64) keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
 // keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
 template <class T, int KP, bool wide, bool general>
-__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, tile, general>)
+__global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   wait_for_kernel_before();
   const auto& in = a.in;
-  constexpr int W = backward_width<T, KP>, H = tile;
+  constexpr int W = backward_width<T, KP>, H = rows_of_block<T, KP>;
   using Score = TilePart<T, W, H>;
   auto& shared = *static_cast<Shared<T, KP, H, 2>*>(dynamic_shared_memory());
   const AttentionPlace at = place_of_block<H>(plan, int(in.N), false);
@@ -217,7 +217,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, tile, gene
   const HeadSight<general> sight = sight_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
-  Left<T, KP, H> key, value;
+  Left<T, KP, H, H == tile> key;  // beside the sums of 128 keys there are no registers for both
+  Left<T, KP, H> value;
   TilePart<T, KP, H> d_key, d_value;
   fetch<wide>(shared.own[0], key_rows<general>(in.key_bsh, in.key_stride, in, at), at.first, S, K);
   fetch<wide>(shared.own[1], key_rows<general>(in.value_bsh, in.value_stride, in, at), at.first, S, K);
@@ -242,6 +243,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, tile, gene
       },
       [&](int first_query, int stage) {
         const auto &query = shared.other[stage][0], &d_out = shared.other[stage][1];
+        if (rows.begin >= S) return;
         for (int part = 0; part < tile; part += W) {
           const Range part_queries = {first_query + part, first_query + part + W};
           if (sight.is_behind(rows, part_queries)) continue;
@@ -415,7 +417,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
                     widest_fits<T>(in.value_stride, in.value_bsh) && widest_fits<T>(0, a.out_bch);
   const auto run = [&]<bool general>() {
     const auto in_tiles = [&]<int KP, bool wide_rows>() {
-      constexpr int H = queries_of_block<T, KP>;
+      constexpr int H = rows_of_block<T, KP>;
       const Plan plan = plan_of(in, in.C, H);
       launch(forward_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.blocks), threads_per_block<T>,
              shared_bytes<T, KP, H, 1>(), device.stream(), a, plan);
@@ -438,13 +440,13 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   const auto run = [&]<bool general>() {
     const auto in_tiles = [&]<int KP, bool wide_rows>() {
-      constexpr int H = queries_of_block<T, KP>;
-      const Plan plan = plan_of(in, in.C, H), key_plan = plan_of(in, in.S, tile);
+      constexpr int H = rows_of_block<T, KP>;
+      const Plan plan = plan_of(in, in.C, H), key_plan = plan_of(in, in.S, H);
       Statistics* statistics = scratch.template take<Statistics>(plan.heads * plan.query_tiles);
       launch(backward_query_kernel<T, KP, wide_rows, general>, unsigned(plan.heads * plan.blocks), threads_per_block<T>,
              shared_bytes<T, KP, H, 2>(), device.stream(), a, statistics, plan);
       launch(backward_key_kernel<T, KP, wide_rows, general>, unsigned(key_plan.heads * key_plan.blocks),
-             threads_per_block<T>, shared_bytes<T, KP, tile, 2>(), device.stream(), a, statistics, key_plan);
+             threads_per_block<T>, shared_bytes<T, KP, H, 2>(), device.stream(), a, statistics, key_plan);
     };
     if (with_width<T>(in.K, wide, in_tiles)) return;
     float* delta_bnc = scratch.template take<float>(rows);

@@ -2,8 +2,8 @@
 
 // What the kernels of attention are made of.
 //
-// A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, 64 keys) of one head, and meets
-// the keys (queries) of that head in tiles of 64. What it owns and what it sums stays on the chip; scores exist only as
+// A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, keys) of one head, and meets the
+// keys (queries) of that head in tiles of 64. What it owns and what it sums stays on the chip; scores exist only as
 // a tile of as many rows, spread over the registers of the block:
 //
 //                        keys (tile by tile, through shared memory)
@@ -40,11 +40,11 @@ constexpr int threads_per_block = on_tensor_cores<T> ? 128 : 256;
 template <class T>
 constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
-// Queries that a block owns. With 128 of them a warp has 32 rows, and what it loads of a key or value from shared
-// memory serves two products. Where loads and products keep each other waiting that counts; registers for it are there
+// Rows that a block owns. With 128 of them a warp has 32, and what it loads of the other side from shared memory serves
+// two products: loads of one fragment for each two products take longer than the products. Registers for it are there
 // up to 64 channels.
 template <class T, int KP>
-constexpr int queries_of_block = (on_tensor_cores<T> && KP <= 64) ? 2 * tile : tile;
+constexpr int rows_of_block = (on_tensor_cores<T> && KP <= 64) ? 2 * tile : tile;
 
 // Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
 // Forward a block owns one tile, backward two: with 128 channels only forward has room, 86 KiB. Two such blocks fit on
@@ -284,14 +284,14 @@ __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch
 //
 // TilePart<T, W, H> is what one thread holds of a matrix of H x W sums: at(r, c) is its element (row(r), column(c)).
 // The lanes that share a row are neighbours. Left<T, KP, H> is the left factor of a product: this thread's rows of an
-// own tile.
+// own tile, in registers unless `kept` is false.
 //
 //   multiply_rows     sum_rc += sum_k left_rk right_ck         columns are rows first, first + 1, ... of a tile
 //   multiply_columns  sum_rk += sum_c weight_rc right_ck       rows first, first + 1, ... of a tile, a weight each
 
 template <class T, int W, int H>
 struct TilePart;
-template <class T, int KP, int H>
+template <class T, int KP, int H, bool kept = true>
 struct Left;
 
 // bf16: the fragments of cuda/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them; of 128 rows,
@@ -321,27 +321,40 @@ __device__ __forceinline__ const bf16* upper_first(const Tile<bf16, KP>& from, i
 }
 
 template <int KP, int H>
-struct Left<bf16, KP, H> {
+struct Left<bf16, KP, H, false> {
+  const Tile<bf16, KP, H>* own;
+  __device__ __forceinline__ void take(const Tile<bf16, KP, H>& tile_of_block) { own = &tile_of_block; }
+  // Channels k to k + 15 of the i-th 16 rows.
+  __device__ __forceinline__ void give(std::uint32_t (&part)[4], int i, int k) const {
+    load_matrices(part, left_first(*own, TilePart<bf16, 16, H>::first_row() + 16 * i, k));
+  }
+};
+template <int KP, int H>
+struct Left<bf16, KP, H, true> {
   static constexpr int high = H / tile;
   std::uint32_t x[high][KP / 16][4];
   __device__ __forceinline__ void take(const Tile<bf16, KP, H>& own) {
-    const int first = TilePart<bf16, 16, H>::first_row();
     for (int i = 0; i < high; ++i) {
-      for (int k = 0; k < KP; k += 16) load_matrices(x[i][k / 16], left_first(own, first + 16 * i, k));
+      for (int k = 0; k < KP; k += 16) Left<bf16, KP, H, false>{&own}.give(x[i][k / 16], i, k);
     }
+  }
+  __device__ __forceinline__ void give(std::uint32_t (&part)[4], int i, int k) const {
+    for (int j = 0; j < 4; ++j) part[j] = x[i][k / 16][j];
   }
 };
 
-template <int W, int KP, int H>
-__device__ __forceinline__ void multiply_rows(TilePart<bf16, W, H>& sum_rc, const Left<bf16, KP, H>& left_rk,
+template <int W, int KP, int H, bool kept>
+__device__ __forceinline__ void multiply_rows(TilePart<bf16, W, H>& sum_rc, const Left<bf16, KP, H, kept>& left_rk,
                                               const Tile<bf16, KP>& right_ck, int first) {
   for (int k = 0; k < KP; k += 16) {
+    std::uint32_t left[H / tile][4];
+    for (int i = 0; i < H / tile; ++i) left_rk.give(left[i], i, k);
     for (int c = 0; c < W; c += 16) {
       std::uint32_t right[4];
       load_matrices(right, upper_first(right_ck, first + c, k));
       for (int i = 0; i < H / tile; ++i) {
-        mma(sum_rc.x[i][c / 8], left_rk.x[i][k / 16], {right[0], right[1]});
-        mma(sum_rc.x[i][c / 8 + 1], left_rk.x[i][k / 16], {right[2], right[3]});
+        mma(sum_rc.x[i][c / 8], left[i], {right[0], right[1]});
+        mma(sum_rc.x[i][c / 8 + 1], left[i], {right[2], right[3]});
       }
     }
   }
@@ -407,7 +420,7 @@ struct TilePart<float, W, tile> {
 };
 
 template <int KP>
-struct Left<float, KP, tile> {
+struct Left<float, KP, tile, true> {
   const Tile<float, KP>* own;
   __device__ __forceinline__ void take(const Tile<float, KP>& tile_of_block) { own = &tile_of_block; }
 };

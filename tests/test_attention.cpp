@@ -398,6 +398,7 @@ TEST_CASE("attention: on the GPU", "[attention][gpu]") {
   check("both directions", {.B = 2, .C = 131, .N = 2, .K = 33, .causal = false});
   check("masked keys", {.B = 2, .C = 131, .N = 1, .K = 16, .mask_bs = holes(2, 131)});
   check("masked keys, both directions", {.B = 2, .C = 80, .N = 2, .K = 24, .causal = false, .mask_bs = holes(2, 80)});
+  check("more queries and keys than a block owns", {.B = 1, .C = 203, .N = 1, .K = 64});
   // Every width of a tile, both sides of it, and heads too wide for any.
   for (const Index K : {1, 40, 64, 65, 128, 130}) {
     check("K " + std::to_string(K), {.B = 1, .C = 67, .N = 2, .K = K});
