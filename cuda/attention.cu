@@ -140,23 +140,31 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   float lse[Score::rows], delta[Score::rows];
   fetch<wide>(shared.own[0], query_rows(in.query_bch, in.query_stride, in, at), at.first, C, K);
   fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, in, at), at.first, C, K);
-  for (int i = 0; i < H / tile; ++i) {
-    fetch<wide>(shared.other[0][i], query_rows(a.out_bch, 0, in, at), at.first + i * tile, C, K);
-  }
-  fetched();
-  query.take(shared.own[0]);
-  d_out.take(shared.own[1]);
-  multiply_diagonal(delta, d_out, shared.other[0]);  // (attention.6)
-  Statistics* of_head = statistics + Index{at.head} * plan.query_tiles;
+  // Where the second tile of keys will lie, or all of them.
+  Tile<T, KP>(&out)[2] = shared.other[stages<T, KP, 2> - 1];
+  for (int i = 0; i < H / tile; ++i) fetch<wide>(out[i], query_rows(a.out_bch, 0, in, at), at.first + i * tile, C, K);
   for (int r = 0; r < Score::rows; ++r) {
     const int c = at.first + Score::row(r);
     lse[r] = c < C ? a.lse_bnc[Index{at.head} * C + c] : infinity;
-    if (Score::column(0) == 0 && c / tile < plan.query_tiles) {
-      of_head[c / tile].lse[c % tile] = lse[r];
-      of_head[c / tile].delta[c % tile] = delta[r];
-    }
   }
-  __syncthreads();  // everyone has read out
+  const auto prepare = [&] {
+    query.take(shared.own[0]);
+    d_out.take(shared.own[1]);
+    multiply_diagonal(delta, d_out, out);  // (attention.6)
+    Statistics* of_head = statistics + Index{at.head} * plan.query_tiles;
+    for (int r = 0; r < Score::rows; ++r) {
+      const int c = at.first + Score::row(r);
+      if (Score::column(0) == 0 && c / tile < plan.query_tiles) {
+        of_head[c / tile].lse[c % tile] = lse[r];
+        of_head[c / tile].delta[c % tile] = delta[r];
+      }
+    }
+    __syncthreads();  // everyone has read out
+  };
+  if constexpr (stages<T, KP, 2> == 1) {  // before the first tile of keys takes the place of out
+    fetched();
+    prepare();
+  }
 
   // Asked anew each time: kept, the answers would take registers.
   const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, in, at); };
@@ -168,7 +176,9 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
         fetch<wide>(shared.other[stage][0], key_sk, first_key, S, K);
         fetch<wide>(shared.other[stage][1], value_sk, first_key, S, K);
       },
-      [] {},
+      [&] {
+        if constexpr (stages<T, KP, 2> == 2) prepare();
+      },
       [&](int first_key, int stage) {
         const auto &key = shared.other[stage][0], &value = shared.other[stage][1];
         if (rows.begin >= C) return;

@@ -260,7 +260,10 @@ template <int stages, bool general, class Fetch, class Prepare, class Compute>
 __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch_tile, const Prepare& prepare,
                                           const Compute& compute) {
   const int begin = general ? range.begin / tile * tile : range.begin, end = range.end;
-  if (general && range.begin >= end) return fetched();
+  if (general && range.begin >= end) {
+    fetched();
+    return prepare();
+  }
   fetch_tile(begin, 0);
   fetched();
   prepare();
