@@ -143,10 +143,6 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   // Where the second tile of keys will lie, or all of them.
   Tile<T, KP>(&out)[2] = shared.other[stages<T, KP, 2> - 1];
   for (int i = 0; i < H / tile; ++i) fetch<wide>(out[i], query_rows(a.out_bch, 0, in, at), at.first + i * tile, C, K);
-  for (int r = 0; r < Score::rows; ++r) {
-    const int c = at.first + Score::row(r);
-    lse[r] = c < C ? a.lse_bnc[Index{at.head} * C + c] : infinity;
-  }
   const auto prepare = [&] {
     query.take(shared.own[0]);
     d_out.take(shared.own[1]);
@@ -154,6 +150,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
     Statistics* of_head = statistics + Index{at.head} * plan.query_tiles;
     for (int r = 0; r < Score::rows; ++r) {
       const int c = at.first + Score::row(r);
+      lse[r] = c < C ? a.lse_bnc[Index{at.head} * C + c] : infinity;
       if (Score::column(0) == 0 && c / tile < plan.query_tiles) {
         of_head[c / tile].lse[c % tile] = lse[r];
         of_head[c / tile].delta[c % tile] = delta[r];
