@@ -121,11 +121,13 @@ void spoil_scratch(Device& device) {
   constexpr std::size_t most = 1024;
   const std::vector<std::byte> nothing(most, std::byte{0xFF});
   typename Device::Scope scratch(device.workspace);
-  for (std::size_t left = device.workspace.peak(); left > 0;) {
+  // What lies beyond the first megabytes is cuBLASLt's own, which is long to fill.
+  for (std::size_t left = std::min(device.workspace.peak(), std::size_t{4} << 20); left > 0;) {
     const auto bytes = static_cast<Index>(std::min(left, most));
-    device.copy_from_host(scratch.template take<std::byte>(bytes), nothing.data(), bytes);
+    device.copy_from_host_later(scratch.template take<std::byte>(bytes), nothing.data(), bytes);
     left -= static_cast<std::size_t>(bytes);
   }
+  wait_for(device);
   typename Device::Branch branch(device);
   Device& beside = branch.fork();
   if (&beside != &device && beside.scratch_peak() > 0) spoil_scratch(beside);

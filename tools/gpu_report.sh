@@ -311,9 +311,10 @@ run_sanitizer() {
 }
 
 export -f has torch note skip run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
-# What PyTorch compiles is made before anything is timed, while programs are built and tested.
+# What PyTorch compiles is made before anything is timed, while programs are built; without that section, when it is
+# needed.
 warm=()
-case " $sections " in *" pytorch "*)
+case " $sections " in *" build "*" pytorch "*)
   if [ "$emulated" = 0 ] && torch; then
     for mixer in additive metric dot; do
       nice timeout 170 python3 tools/pytorch_reference.py --mixer $mixer --rounds 0 >"$raw/warm_$mixer.txt" 2>&1 &

@@ -409,27 +409,31 @@ def compare(arguments):
     for mixer in arguments.mixer.split(","):
         torch.compiler.reset()
         ready = list(contestants(arguments, mixer))
-        times = {one.name: [] for one in ready}
+        rows = [{"mixer": mixer, "name": one.name, "all_ms": []} for one in ready]
         for _ in range(arguments.rounds):
-            for one in ready:
+            for one, row in zip(ready, rows):
                 try:
-                    times[one.name].append(one.milliseconds(arguments.seconds))
+                    row["all_ms"].append(one.milliseconds(arguments.seconds))
                 except (OSError, RuntimeError, subprocess.SubprocessError) as error:
                     print(f"{mixer}, {one.name}: {error}", flush=True)
-        for name, values in times.items():
-            if not values:
-                continue
-            row = {"mixer": mixer, "name": name, "ms": statistics.median(values), "all_ms": values}
-            row["tokens_per_s"] = round(1e3 * tokens / row["ms"])
-            result["steps"].append(row)
-            print(f"{mixer:10} {name:30} {row['ms']:10.3f} ms {row['tokens_per_s']:12} tokens/s", flush=True)
-        theirs = [statistics.median(values) for name, values in times.items() if values and name != "ours"]
-        if times.get("ours") and theirs:
-            print(f"{mixer:10} ours is {min(theirs) / statistics.median(times['ours']):.2f} times as fast as the best")
+                    continue
+                row["ms"] = statistics.median(row["all_ms"])
+                row["tokens_per_s"] = round(1e3 * tokens / row["ms"])
+            if arguments.json:  # after every round: whoever stops this keeps what there is
+                measured = [row for row in rows if row["all_ms"]]
+                arguments.json.write_text(json.dumps(result | {"steps": result["steps"] + measured}, indent=1) + "\n")
+        result["steps"] += [row for row in rows if row["all_ms"]]
+        for row in rows:
+            if row["all_ms"]:
+                print(f"{mixer:10} {row['name']:30} {row['ms']:10.3f} ms {row['tokens_per_s']:12} tokens/s", flush=True)
+        ours = [row["ms"] for row in rows if row["all_ms"] and row["name"] == "ours"]
+        theirs = [row["ms"] for row in rows if row["all_ms"] and row["name"] != "ours"]
+        if ours and theirs:
+            print(f"{mixer:10} ours is {min(theirs) / ours[0]:.2f} times as fast as the best")
         if arguments.device == "cpu":
             compare_memory(mixer, ready, [row for row in result["steps"] if row["mixer"] == mixer])
-        if arguments.json:  # after every mixer: whoever stops this keeps what there is
-            arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+            if arguments.json:
+                arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def recorded_milliseconds(work):
