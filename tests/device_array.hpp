@@ -1,8 +1,8 @@
 #pragma once
 
 // Arrays of the layer tests: like std::vector, in memory that every device of this build can read and write. On a real
-// GPU that is pinned memory of the host; else it ends before a page that nobody may touch, so that a layer that reads past its end
-// crashes, and the emulator notices when a kernel writes beside it.
+// GPU that is pinned memory of the host; else it ends before a page that nobody may touch, so that a layer that reads
+// past its end crashes, and the emulator notices when a kernel writes beside it.
 
 #include <cstddef>
 #include <type_traits>
