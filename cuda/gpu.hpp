@@ -72,6 +72,7 @@ class GpuDevice {
   // Until then nothing may overwrite what the branch reads or writes, nor read what it writes.
   class Branch {
    public:
+    static constexpr bool runs_beside = true;
     explicit Branch(GpuDevice& device) : device_(device) {}
     ~Branch();
     Branch(const Branch&) = delete;

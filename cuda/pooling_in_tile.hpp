@@ -16,8 +16,11 @@ namespace abh {
 inline namespace ABH_BACKEND {
 
 inline constexpr int most_tile_heads = 4;  // in one tile of channels
+// Blocks on a multiprocessor: as many as have registers enough.
 template <class T>
-inline constexpr int tile_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 2;  // on a multiprocessor
+inline constexpr int forward_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 1;
+template <class T>
+inline constexpr int backward_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 2;
 
 // Whether sequences are pooled in tiles: heads do not cross the edges of tiles of channels.
 inline bool fits_a_tile(const PoolingShape& s) {
@@ -71,7 +74,7 @@ struct ForwardTile {
 };
 template <class T, int width, bool decays>
 __global__ __launch_bounds__(tile_threads<width>,
-                             tile_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a) {
+                             forward_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a) {
   wait_for_kernel_before();
   auto& tile = shared_memory<ForwardTile>();
   auto& runs = shared_memory<TileRuns<width>>();
@@ -163,7 +166,7 @@ struct BackwardTile {
 };
 template <class T, int width, bool decays, bool has_d_lse>
 __global__ __launch_bounds__(tile_threads<width>,
-                             tile_blocks_at_once<T>) void backward_in_tile_kernel(PoolingBackward<T> a) {
+                             backward_blocks_at_once<T>) void backward_in_tile_kernel(PoolingBackward<T> a) {
   wait_for_kernel_before();
   using Emit = EmitGlobalGradient<T>;
   using Payload = PayloadAhead<T, width>;

@@ -62,7 +62,8 @@ class FfnBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_up_bcf = scratch.template take<T>(BC * F_);
     T* d_hidden_bcf = d_up_bcf;  // gelu works in place
-    T* d_h_bcd = scratch.template take<T>(BC * D_);
+    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     // What is computed again stands where the gradient that (ffn.8) and (ffn.11) write will, and must have been used.

@@ -108,6 +108,7 @@ struct SharesHostMemory {
   // Work beside the device's own, on a GPU (cuda/gpu.hpp): here it is done when it is asked for.
   class Branch {
    public:
+    static constexpr bool runs_beside = false;
     explicit Branch(Device& device) : device_(device) {}
     Device& fork() const { return device_; }
     void join() const {}
