@@ -553,8 +553,7 @@ __device__ __forceinline__ float row_max(float x) {
 }
 template <class T>
 __device__ __forceinline__ float row_sum(float x) {
-  for (int other = lanes_of_row<T> / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
-  return x;
+  return group_sum(x, lanes_of_row<T>);
 }
 
 // Which keys of this thread's scores are real by the mask, a bit each: asked before the scores are made, when registers

@@ -313,8 +313,8 @@ bool is_depthwise(const CausalConvShape& s, const T* one_bcd, const T* other_bcd
 template <class T>
 void depthwise(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dj, Look look, const CausalConvShape& s) {
   const Strips strips(s);
-  const auto x = static_cast<unsigned>(smaller<Index>(s.D / channels, depthwise_threads)), y = depthwise_threads / x;
-  launch(depthwise_kernel<T>, blocks_for(strips.all, y), dim3(x, y), 0, device.stream(), out_bcd, in_bcd, weight_dj,
+  const dim3 block = rows_side_by_side(s.D / channels, depthwise_threads);
+  launch(depthwise_kernel<T>, blocks_for(strips.all, block.y), block, 0, device.stream(), out_bcd, in_bcd, weight_dj,
          strips, look);
 }
 

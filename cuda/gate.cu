@@ -90,9 +90,8 @@ __global__ void __launch_bounds__(threads_per_block) gate_backward_kernel(GateBa
 // A grid of all rows, whose threads have `width` numbers each.
 template <class Arguments>
 void run_rows(Gpu& device, void (*kernel)(Arguments, DropoutMask), int width, const Arguments& a) {
-  const Index packs = a.in.D / width;
-  const auto x = static_cast<unsigned>(smaller<Index>(packs, threads_per_block)), y = threads_per_block / x;
-  launch(kernel, blocks_for(a.in.BC, y * rows_per_thread), dim3(x, y), 0, device.stream(), a, mask_of(a.in.dropout));
+  const dim3 block = rows_side_by_side(a.in.D / width, threads_per_block);
+  launch(kernel, blocks_for(a.in.BC, block.y * rows_per_thread), block, 0, device.stream(), a, mask_of(a.in.dropout));
 }
 
 }  // namespace

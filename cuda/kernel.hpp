@@ -28,6 +28,13 @@ inline unsigned blocks_for(Index items, Index each) {
   return static_cast<unsigned>(blocks);
 }
 
+// A block of at most `threads` threads for rows of so many packs: thread (x, y) has pack x of row y, and goes round
+// where a row is longer.
+inline dim3 rows_side_by_side(Index packs, unsigned threads) {
+  const unsigned x = packs < threads ? static_cast<unsigned>(packs) : threads;
+  return dim3(x, threads / x);
+}
+
 // width neighbouring numbers in registers, as floats.
 template <int width>
 struct Floats {
@@ -135,11 +142,21 @@ __device__ __forceinline__ void add_to_pair(float& high, float& low, float x) {
   high = sum;
 }
 
-// Sum and maximum over the lanes of a warp, the same bits in every lane.
-__device__ __forceinline__ float warp_sum(float x) {
-  for (int other = warp_size / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
+// Lanes that share a head of K channels in packs of `width`: a power of two, as many as have something to do.
+inline int lanes_of_head(Index K, Index width) {
+  int lanes = 1;
+  while (lanes < warp_size && lanes * width < K) lanes *= 2;
+  return lanes;
+}
+
+// Sum over each group of `lanes` neighbouring lanes, a power of two; sum and maximum over the lanes of a warp. The same
+// bits in every lane.
+template <class Number>
+__device__ __forceinline__ Number group_sum(Number x, int lanes) {
+  for (int other = lanes / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
   return x;
 }
+__device__ __forceinline__ float warp_sum(float x) { return group_sum(x, warp_size); }
 __device__ __forceinline__ float warp_max(float x) {
   for (int other = warp_size / 2; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(whole_warp, x, other));
   return x;
@@ -155,7 +172,7 @@ template <int threads, class Number>
 __device__ __forceinline__ Number block_sum(Number x) {
   static_assert(threads % warp_size == 0);
   auto& shared = shared_memory<BlockSum<threads, Number>>();
-  for (int other = warp_size / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
+  x = group_sum(x, warp_size);
   __syncthreads();  // the sums of an earlier call have been read
   if (threadIdx.x % warp_size == 0) shared.of_warp[threadIdx.x / warp_size] = x;
   __syncthreads();

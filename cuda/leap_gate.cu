@@ -37,10 +37,6 @@ __device__ __forceinline__ Group group_of(const LeapGateInputs<T>& in, int lanes
   const Index bc = number / in.N, n = number % in.N;
   return {bc, n, int(threadIdx.x) % lanes, bc < in.B * in.C, (bc / in.C * in.N + n) * in.C + bc % in.C};
 }
-__device__ __forceinline__ float group_sum(float x, int lanes) {
-  for (int other = lanes / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
-  return x;
-}
 
 // Reads queries and averages once, writes out once.
 template <class T, int width>
@@ -114,8 +110,7 @@ __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
 template <class Pass, class Kernel>
 void launch_groups(Gpu& device, const Pass& pass, Kernel kernel, Index width) {
   const auto& in = pass.in;
-  int lanes = 1;
-  while (lanes < warp_size && lanes * width < in.K) lanes *= 2;
+  const int lanes = lanes_of_head(in.K, width);
   launch(kernel, blocks_for(in.B * in.C * in.N * lanes, gate_threads), gate_threads, 0, device.stream(), pass, lanes);
 }
 

@@ -25,7 +25,7 @@ __global__ void leap_logits_kernel(LeapLogitsForward<T> a, int lanes) {
                         key = load<width>(in.key_bch + bc * in.stride + n * in.K + k);
     for (int v = 0; v < width; ++v) sum += focus.x[v] * key.x[v];
   }
-  for (int other = lanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(whole_warp, sum, other);
+  sum = group_sum(sum, lanes);
   if (lane > 0 || !inside) return;
   const float score = float(in.scale) * sum;  // (leap_logits.1)
   const bool bent = in.form == FocusForm::elu && score > 0;
@@ -68,8 +68,7 @@ void leap_logits_forward(Device& device, const LeapLogitsForward<T>& a) {
   LeapLogitsForward<T> strided = a;
   strided.in.stride = stride_or(in.stride, in.N * in.K);
   const auto run = [&](auto kernel, Index width) {
-    int lanes = 1;
-    while (lanes < warp_size && lanes * width < in.K) lanes *= 2;
+    const int lanes = lanes_of_head(in.K, width);
     launch(kernel, blocks_for(in.B * in.C * in.N * lanes, logit_threads), logit_threads, 0, device.stream(), strided,
            lanes);
   };

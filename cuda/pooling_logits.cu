@@ -149,8 +149,7 @@ void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
   const auto& in = a.in;
   const Index stride = stride_or(in.x_stride, in.N * in.K);
   const auto run = [&](auto kernel, int width) {
-    int log_lanes = 0;
-    while (1 << log_lanes < warp_size && width << log_lanes < in.K) ++log_lanes;
+    const int log_lanes = __builtin_ctz(unsigned(lanes_of_head(in.K, width)));
     const unsigned groups = count_of((in.B * in.C + rows_at_once - 1) / rows_at_once * in.N);
     launch(kernel, blocks_for(groups, logit_threads >> log_lanes), logit_threads, 0, device.stream(), a.logit_bnc,
            in.x_bch, stride, in.pool_nk, scale_of(in.K), int(count_of(in.B * in.C)), int(in.C), int(in.N), int(in.K),

@@ -27,10 +27,6 @@ __device__ __forceinline__ HeadPlace head_of_group(Index BC, Index N, Index K, i
   at.first = int(threadIdx.x) % lanes * width;
   return at;
 }
-__device__ __forceinline__ float group_sum(float x, int lanes) {
-  for (int other = lanes / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
-  return x;
-}
 
 // Grid: `lanes` threads a head. Reads in once and writes out once.
 template <class T, int width>
@@ -99,16 +95,14 @@ __global__ void backward_kernel(RescaleBackward<T> a, int lanes) {
   }
 }
 
-// Lanes a head, with packs of `width` channels, and blocks for all heads.
-struct Groups {
-  int lanes = 1;
-  unsigned blocks;
-  Groups(Index heads, Index K, int width) {
-    while (lanes < warp_size && lanes * width < K) lanes *= 2;
-    if (heads >= Index{1} << 31) throw Error("rescale: more heads than a kernel counts");
-    blocks = blocks_for(heads, threads_per_block / lanes);
-  }
-};
+// Starts a kernel for all heads, whose threads have packs of `width` channels.
+template <class Arguments>
+void run_heads(Gpu& device, void (*kernel)(Arguments, int), int width, const Arguments& a) {
+  const Index heads = a.BC * a.N;
+  if (heads >= Index{1} << 31) throw Error("rescale: more heads than a kernel counts");
+  const int lanes = lanes_of_head(a.K, width);
+  launch(kernel, blocks_for(heads, threads_per_block / lanes), threads_per_block, 0, device.stream(), a, lanes);
+}
 
 }  // namespace
 
@@ -117,11 +111,9 @@ void rescale_forward(Device& device, const RescaleForward<T>& a) {
   RescaleForward<T> strided = a;
   strided.out_stride = stride_or(a.out_stride, a.N * a.K);
   strided.in_stride = stride_or(a.in_stride, a.N * a.K);
-  const bool packs = a.K % widest<T> == 0 && widest_fits<T>(strided.in_stride, a.in_bch) &&
-                     widest_fits<T>(strided.out_stride, a.out_bch);
-  const Groups groups(a.BC * a.N, a.K, packs ? widest<T> : 1);
-  launch(packs ? forward_kernel<T, widest<T>> : forward_kernel<T, 1>, groups.blocks, threads_per_block, 0,
-         device.stream(), strided, groups.lanes);
+  a.K % widest<T> == 0 && widest_fits<T>(strided.in_stride, a.in_bch) && widest_fits<T>(strided.out_stride, a.out_bch)
+      ? run_heads(device, forward_kernel<T, widest<T>>, widest<T>, strided)
+      : run_heads(device, forward_kernel<T, 1>, 1, strided);
 }
 
 template <class Device, class T>
@@ -130,11 +122,10 @@ void rescale_backward(Device& device, const RescaleBackward<T>& a) {
   strided.d_in_stride = stride_or(a.d_in_stride, a.N * a.K);
   strided.d_out_stride = stride_or(a.d_out_stride, a.N * a.K);
   strided.out_stride = stride_or(a.out_stride, a.N * a.K);
-  const bool packs = a.K % widest<T> == 0 && widest_fits<T>(strided.d_in_stride, a.d_in_bch) &&
-                     widest_fits<T>(strided.d_out_stride, a.d_out_bch) && widest_fits<T>(strided.out_stride, a.out_bch);
-  const Groups groups(a.BC * a.N, a.K, packs ? widest<T> : 1);
-  launch(packs ? backward_kernel<T, widest<T>> : backward_kernel<T, 1>, groups.blocks, threads_per_block, 0,
-         device.stream(), strided, groups.lanes);
+  a.K % widest<T> == 0 && widest_fits<T>(strided.d_in_stride, a.d_in_bch) &&
+          widest_fits<T>(strided.d_out_stride, a.d_out_bch) && widest_fits<T>(strided.out_stride, a.out_bch)
+      ? run_heads(device, backward_kernel<T, widest<T>>, widest<T>, strided)
+      : run_heads(device, backward_kernel<T, 1>, 1, strided);
 }
 
 #define INSTANTIATE(T)                                                \

@@ -99,6 +99,15 @@ void for_each_device(Index threads, const Body& body) {
   for_each_gpu(named);
 }
 
+// Whether its products are cuBLASLt's, which may round twice and sums in another order for every shape.
+template <class Device>
+bool has_library_products([[maybe_unused]] const Device& device) {
+#if defined(ABH_EMULATOR) || defined(ABH_CUDA)
+  if constexpr (requires { device.gemm(); }) return device.gemm() == GemmChoice::library;
+#endif
+  return false;
+}
+
 // Waits until the results of a device can be read.
 inline void wait_for(PlainDevice&) {}
 template <Isa isa>

@@ -118,9 +118,8 @@ run_build() {
   return $status
 }
 
-# Every test that runs kernels, with the table of errors: a process for each layer, eight at a time (what takes time is
-# cuBLASLt, which loads another kernel for nearly every size), so that one that hangs costs its own results alone. Then
-# golden files, which PyTorch writes here.
+# Every test that runs kernels, with the table of errors: a process for each layer, eight at a time, so that one that
+# hangs costs its own results alone. Then golden files, which PyTorch writes here.
 run_tests() {
   local status=0 mixer tag tags passed=0 failed=0
   if [ -x "$BUILD/tests" ]; then
