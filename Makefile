@@ -8,7 +8,7 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all story train train_long train_many train_gpu sort reviews digits generate evaluate golden bench regress \
+.PHONY: all story train train_long train_many train_gpu sort reviews digits dates generate evaluate golden bench regress \
   test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
@@ -66,6 +66,13 @@ sort: configure ## learn to sort arrays of six digits, into runs/sort (ARGS="--l
 	@$(START) $(BUILD)/train --task sort $(ARGS)
 	$(if $(ARGS),,@printf '\nThe digits 3 1 2 1 3 2, sorted by it: '; \
 	  $(BUILD)/generate --checkpoint runs/sort --prompt '3 1 2 1 3 2'; $(BUILD)/evaluate --checkpoint runs/sort)
+
+dates: configure ## learn to write dates as machines do, into runs/dates (ARGS="--mixer additive ...")
+	$(call build,train generate evaluate)
+	@$(START) $(BUILD)/train --task dates $(ARGS)
+	$(if $(ARGS),,@printf '\nThe 22nd of September 1999, as it writes that: '; \
+	  $(BUILD)/generate --checkpoint runs/dates --prompt 'the 22nd of september 1999'; \
+	  $(BUILD)/evaluate --checkpoint runs/dates --decode --beam 4)
 
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)

@@ -10,7 +10,7 @@ namespace {
 constexpr int rows_per_block = 4;
 template <class T, int width>
 __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd, Index BC,
-                               Index C, int D, Index first_position) {
+                               Index C, int D, Index first_position, float scale) {
   wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size;
   if (bc >= BC) return;
@@ -19,6 +19,7 @@ __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* toke
   const T* position_d = position_cd ? position_cd + (first_position + bc % C) * D : nullptr;
   for (int d = int(threadIdx.x % warp_size) * width; d < D; d += warp_size * width) {
     Floats<width> sum = token_d ? load<width>(token_d + d) : Floats<width>{};
+    for (int i = 0; i < width; ++i) sum.x[i] *= scale;
     if (position_d) {
       const Floats<width> position = load<width>(position_d + d);
       for (int i = 0; i < width; ++i) sum.x[i] += position.x[i];  // (embedding.1)
@@ -126,7 +127,7 @@ __device__ void add_rows(Tile<width>& tile, int found, const T* d_out_gd, int D,
 // `to` is the gradient and is added to, otherwise it is partial_pvd, p the chunk.
 template <class T, int width>
 __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_bc, Index BC, int D, int vocabulary,
-                             Cut cut) {
+                             Cut cut, float scale) {
   wait_for_kernel_before();
   auto& tile = shared_memory<Tile<width>>();
   const int lane = int(threadIdx.x);
@@ -149,7 +150,8 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   if (!has_channel) return;
   for (int slot = 0; slot < tokens; ++slot) {
     const Index v = (Index{slot} << cut.tiles_log2) + tile_number;
-    const Floats<width> sum = load<width>(tile.sum[slot] + lane * width);
+    Floats<width> sum = load<width>(tile.sum[slot] + lane * width);
+    for (int j = 0; j < width; ++j) sum.x[j] *= scale;
     if (cut.chunks > 1) {
       store<width>(to + (chunk * vocabulary + v) * D + d, sum);
       continue;
@@ -189,23 +191,23 @@ __global__ void position_kernel(float* d_position_cd, const T* d_out_bcd, Index 
 
 template <class Device, class T>
 void embedding_forward(Device& device, T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd,
-                       Index B, Index C, Index D, Index first_position) {
+                       Index B, Index C, Index D, Index first_position, double scale) {
   const auto run = [&](auto kernel) {
     launch(kernel, blocks_for(B * C, rows_per_block), rows_per_block * warp_size, 0, device.stream(), out_bcd,
-           tokens_bc, token_vd, position_cd, B * C, C, int(D), first_position);
+           tokens_bc, token_vd, position_cd, B * C, C, int(D), first_position, float(scale));
   };
   widest_fits<T>(D, out_bcd, token_vd, position_cd) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
 }
 
 template <class Device, class T>
 void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_position_cd, const T* d_out_bcd,
-                        const Token* tokens_bc, Index B, Index C, Index D, Index V) {
+                        const Token* tokens_bc, Index B, Index C, Index D, Index V, double scale) {
   typename Device::Scope scratch(device.workspace);
   const auto add_tokens = [&](auto kernel, int channels) {
     const Cut cut = cut_of(B * C, D, V, channels);
     float* partial_pvd = cut.chunks > 1 ? scratch.template take<float>(cut.chunks * V * D) : nullptr;
     launch(kernel, blocks_for((cut.chunks << cut.tiles_log2) * cut.slices, 1), warp_size, 0, device.stream(),
-           partial_pvd ? partial_pvd : d_token_vd, d_out_bcd, tokens_bc, B * C, int(D), int(V), cut);
+           partial_pvd ? partial_pvd : d_token_vd, d_out_bcd, tokens_bc, B * C, int(D), int(V), cut, float(scale));
     if (partial_pvd) add_partial_sums(device, d_token_vd, partial_pvd, cut.chunks, V * D, V * D);
   };
   // 4 bytes a lane make full accesses of a warp: one float, or two bf16 where rows of pairs are aligned.

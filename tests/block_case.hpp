@@ -45,8 +45,9 @@ class BuiltBlock {
         gradients_(test_memory(), bytes(measured_.weight_count(), sizeof(Accum<T>))),
         activations_(test_memory(), measured_.activation_bytes()),
         states_(test_memory(), measured_.state_bytes()),
+        first_state_(states_.template as<std::byte>()),
         layout_(measured_, weights_.template as<T>(), gradients_.template as<Accum<T>>(),
-                activations_.template as<std::byte>(), states_.template as<std::byte>()) {
+                activations_.template as<std::byte>(), &first_state_) {
     fill_with_nan(activations_, measured_.activation_bytes());
     fill_with_nan(states_, measured_.state_bytes());
     block_ = make.template operator()<Device, T>(layout_, config, extent, options);
@@ -98,6 +99,7 @@ class BuiltBlock {
   Device& device_;
   Layout<T> measured_;
   DeviceMemory weights_, gradients_, activations_, states_;
+  std::byte* first_state_;
   Layout<T> layout_;
   decltype(std::declval<const Make&>().template operator()<Device, T>(
       std::declval<Layout<T>&>(), std::declval<const ModelConfig&>(), std::declval<const BlockExtent&>(),

@@ -178,13 +178,15 @@ def cross_entropy_case(folder, name, B, C, V, std, smoothing, ignored, **setting
 def conv_case(folder, name, B, C, D, groups, kernel):
     case = Case(name, "causal_conv", groups=groups, kernel=kernel)
     x = case.real("input.x_bcd", (B, C, D))
-    case.finish(folder, {"y_bcd": conv(x, weights_of(case, conv_shapes(D, groups, kernel)).get, groups)})
+    weights = weights_of(case, conv_shapes(D, groups, kernel)).get
+    case.finish(folder, {"y_bcd": conv(norm(x, weights), weights, groups)})
 
 
 def ffn_case(folder, name, D, hidden, biases, **settings):
     case = Case(name, "ffn", **settings)
     x = case.real("input.x_bcd", (3, 5, D))
-    case.finish(folder, {"y_bcd": ffn(x, weights_of(case, ffn_shapes(D, hidden, biases)).get)})
+    weights = weights_of(case, ffn_shapes(D, hidden, biases)).get
+    case.finish(folder, {"y_bcd": ffn(norm(x, weights), weights)})
 
 
 def pooling_case(folder, name, C, window, std, mask, mean=0.0, slopes=None, **settings):

@@ -19,7 +19,7 @@ extern template class Network<CpuDevice<Isa::scalar>, Dual>;
 // A network with a batch that it is trained on.
 struct NetworkCase {
   ModelConfig config;
-  Index B = 2, C = 5;
+  Index B = 2, C = 5, S = 0;
   double dropout = 0, label_smoothing = 0;
   bool masked = false, recompute = false;
   StepState state = {.seed = 9, .step = 4};  // read only where dropout > 0
@@ -39,7 +39,18 @@ struct NetworkCase {
   std::vector<Token> mask_bc() const {
     std::vector<Token> mask(static_cast<std::size_t>(B * C), 1);
     mask[static_cast<std::size_t>(C) - 1] = 0;
-    mask[static_cast<std::size_t>(C)] = mask[static_cast<std::size_t>(C) + 1] = 0;
+    if (B > 1) mask[static_cast<std::size_t>(C)] = mask[static_cast<std::size_t>(C) + 1] = 0;
+    return mask;
+  }
+  std::vector<Token> source_bs() const {
+    std::vector<Token> tokens;
+    for (Index i = 0; i < B * S; ++i) tokens.push_back(static_cast<Token>((i * i + i + 2) % config.source_vocabulary));
+    return tokens;
+  }
+  // The last two positions of the second source are padding.
+  std::vector<Token> source_mask_bs() const {
+    std::vector<Token> mask(static_cast<std::size_t>(B * S), 1);
+    if (B > 1 && S > 2) mask[static_cast<std::size_t>(2 * S) - 1] = mask[static_cast<std::size_t>(2 * S) - 2] = 0;
     return mask;
   }
   std::vector<Parameter> parameters() const { return Network<Reference, double>::parameter_table(config); }
@@ -64,6 +75,20 @@ inline NetworkCase network_case(const std::string& mixer, const std::string& win
   network.config.window = window;
   network.config.conv_kernel = conv_kernel;
   network.config.conv_groups = 0;
+  network.config = changed(network.config, changes);
+  return network;
+}
+
+// A network that reads sources, with so many layers of encoder and decoder.
+inline NetworkCase encoder_case(const std::string& mixer, Index encoder_layers, Index decoder_layers,
+                                const std::string& changes = "") {
+  NetworkCase network = network_case(mixer);
+  network.S = 6;
+  network.config.layers = encoder_layers + decoder_layers;
+  network.config.encoder_layers = encoder_layers;
+  network.config.decoder_layers = decoder_layers;
+  network.config.source_vocabulary = 9;
+  network.config.source_context = 8;
   network.config = changed(network.config, changes);
   return network;
 }
@@ -98,6 +123,21 @@ inline std::vector<NetworkCase> all_cases() {
     mixed.dropout = 0.3;
     cases.push_back(mixed);
   }
+  // Encoder and decoder, norms behind the sums, tables of every kind.
+  const char* const around[] = {"embeddings=target", "norm=post activation=relu embedding_scale=2.5 logit_bias=1",
+                                "embeddings=shared source_vocabulary_size=11 attention_bias=1 embedding_norm=1"};
+  std::size_t number = 0;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    NetworkCase translating = encoder_case(mixer.name, 1, 2, around[number % 3]);
+    translating.masked = number % 2 == 0;
+    translating.dropout = number % 2 == 0 ? 0.2 : 0;
+    translating.label_smoothing = 0.1;
+    cases.push_back(translating);
+    ++number;
+  }
+  cases.push_back(encoder_case("dot,additive,dot", 2, 1, "positions=rotary conv_kernel=2 conv_groups=0"));
+  cases.push_back(encoder_case("metric,dot", 1, 1, "positions=alibi norm=post"));
+  cases.push_back(network_case("additive,dot", "0", 3, "norm=post activation=relu embedding_scale=0.5"));
   return cases;
 }
 
@@ -120,14 +160,22 @@ class Built {
         tokens_(network.tokens_bc()),
         targets_(network.targets_bc()),
         mask_(network.mask_bc()),
+        source_(network.source_bs()),
+        source_mask_(network.source_mask_bs()),
         device(device_of<Device>(threads)),
-        net(device, network.config, {.B = network.B, .C = network.C, .training = true, .recompute = network.recompute},
+        net(device, network.config,
+            {.B = network.B, .C = network.C, .training = true, .recompute = network.recompute, .S = network.S},
             network.dropout, processes) {
     for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = static_cast<T>(weights[i]);
   }
-  DeviceBatch<T> batch() const { return {tokens_.data(), targets_.data()}; }
+  DeviceBatch<T> batch() const { return {tokens_.data(), targets_.data(), nullptr, source_.data()}; }
   Pass pass() const {
-    return {case_.B, case_.C, case_.masked ? mask_.data() : nullptr, case_.dropout > 0 ? &case_.state : nullptr};
+    return {.B = case_.B,
+            .C = case_.C,
+            .mask_bc = case_.masked ? mask_.data() : nullptr,
+            .state = case_.dropout > 0 ? &case_.state : nullptr,
+            .S = case_.S,
+            .source_mask_bs = case_.masked ? source_mask_.data() : nullptr};
   }
   T forward() {
     net.forward(batch(), pass());
@@ -148,7 +196,7 @@ class Built {
 
  private:
   NetworkCase case_;
-  std::vector<Token> tokens_, targets_, mask_;
+  std::vector<Token> tokens_, targets_, mask_, source_, source_mask_;
 
  public:
   Device device;

@@ -10,6 +10,7 @@
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
 #include "settings/presets.hpp"
+#include "settings/table.hpp"
 
 namespace abh {
 
@@ -20,12 +21,25 @@ inline std::map<std::string, std::string> settings(const std::string& text) {
   return found;
 }
 
+template <class Config>
+bool is_key(const std::string& name) {
+  bool found = false;
+  const auto look = [&](const Setting& setting, const auto&) { found = found || setting.key == name; };
+  Config config;
+  if constexpr (std::is_same_v<Config, ModelConfig>) {
+    visit_model(look, config);
+  } else {
+    visit_training(look, config);
+  }
+  return found;
+}
+
 // A ModelConfig or TrainingConfig with some settings replaced.
 template <class Config>
 Config changed(const Config& config, const std::string& changes) {
   std::map<std::string, std::string> all = config.metadata();
   for (const auto& [name, value] : settings(changes)) {
-    if (name != "classes" && name != "pooling" && name != "patch_inputs") all.at(name);  // else it is there always
+    REQUIRE(is_key<Config>(name));
     all[name] = value;
   }
   return Config::from_metadata(all, "the test");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "blocks/cross.hpp"
@@ -7,12 +8,23 @@
 namespace abh {
 namespace {
 
+// The block and what it reads.
+template <class T>
+struct HasSource {
+  Source<T> source;
+};
+template <class Device, class T>
+struct CrossWithSource : HasSource<T>, CrossBlock<Device, T> {
+  CrossWithSource(Layout<T>& layout, const ModelConfig& config, Index E, const BlockExtent& extent,
+                  const BlockOptions& options)
+      : CrossBlock<Device, T>(layout, "", config, E, this->source, extent, options) {}
+};
 struct MakeCross {
-  Index E, S;
+  Index E;
   template <class Device, class T>
-  std::unique_ptr<CrossBlock<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config,
-                                                    const BlockExtent& extent, const BlockOptions&) const {
-    return std::make_unique<CrossBlock<Device, T>>(layout, "", config, E, S, extent);
+  std::unique_ptr<CrossWithSource<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config,
+                                                         const BlockExtent& extent, const BlockOptions& options) const {
+    return std::make_unique<CrossWithSource<Device, T>>(layout, config, E, extent, options);
   }
 };
 
@@ -21,13 +33,19 @@ struct CrossCase {
   ModelConfig config;
   Index B, C, S, E;
   Array<Token> mask_bs = {};
+  BlockOptions options = {.norm = false, .residual = false};
+  Array<StepState> state = {{.seed = 77, .step = 3}};  // read only where options.dropout > 0
+  bool recompute = false;
 
-  MakeCross make() const { return {E, S}; }
+  MakeCross make() const { return {E}; }
+  BlockExtent extent() const { return {.B = B, .C = C, .positions = 0, .S = S}; }
+  Pass pass() const { return {.B = B, .C = C, .state = options.dropout > 0 ? state.data() : nullptr}; }
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = {activation("x_bcd", {B, C, config.channels}), activation("memory_bse", {B, S, E})};
     slots[1].adds = true;
     for (const Parameter& parameter :
-         BuiltBlock<MakeCross, CpuDevice<Isa::baseline>, double>::measure(make(), config, {B, C, 0}, {}).parameters()) {
+         BuiltBlock<MakeCross, CpuDevice<Isa::baseline>, double>::measure(make(), config, extent(), options)
+             .parameters()) {
       slots.push_back(slot_of(parameter));
     }
     return slots;
@@ -36,18 +54,22 @@ struct CrossCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    BuiltBlock<MakeCross, Device, T> block(device, make(), config, {B, C, 0}, {});
+    BuiltBlock<MakeCross, Device, T> block(device, make(), config, extent(), options, recompute);
     block.put_weights(a.in);
-    block->forward(device, a.out[0].data(), a.in[0].data(), source<T>(a), {.B = B, .C = C});
+    block->source = source<T>(a);
+    block->forward(device, a.out[0].data(), a.in[0].data(), pass());
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    BuiltBlock<MakeCross, Device, T> block(device, make(), config, {B, C, 0}, {});
+    BuiltBlock<MakeCross, Device, T> block(device, make(), config, extent(), options, recompute);
     block.put_weights(a.in);
     block.put_gradients(a.d_in);
-    block->forward(device, a.out[0].data(), a.in[0].data(), source<T>(a), {.B = B, .C = C});
-    block->backward(device, a.d_in[0].data(), a.d_in[1].data(), a.d_out[0].data(), a.in[0].data(), source<T>(a),
-                    {.B = B, .C = C});
+    block->source = source<T>(a);
+    block->source.d_memory_bse = a.d_in[1].data();
+    Array<T> out_bcd(a.out[0].size());
+    block->forward(device, out_bcd.data(), a.in[0].data(), pass());
+    std::copy(a.d_out[0].begin(), a.d_out[0].end(), a.d_in[0].begin());
+    block->backward(device, a.d_in[0].data(), a.in[0].data(), pass());
     block.get_gradients(a.d_in);
   }
 
@@ -74,6 +96,36 @@ TEST_CASE("cross: every derivative, every width, with biases and without", "[cro
       check_layer(layer);
     }
   }
+}
+
+TEST_CASE("cross: with norm, residual and dropout, saved or computed again", "[cross]") {
+  for (const bool recompute : {false, true}) {
+    CrossCase layer = cross_case(4, 6, 2, 3, 2, 3, 5);
+    layer.options = {.dropout = 0.3, .layer = 2};
+    layer.recompute = recompute;
+    check_layer(layer);
+  }
+}
+
+// Keys and values are made once, and a position asks them by itself.
+TEST_CASE("cross: step by step", "[cross][gpu]") {
+  CrossCase layer = cross_case(9, 5, 3, 4, 1, 6, 7);
+  layer.options = {};
+  layer.mask_bs = {1, 1, 0, 1, 1, 1, 0};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 6));
+  for_each_device(1, [&]<class Device>(Device& device, const std::string& name) {
+    const Array<float> at_once = run_forward<float>(layer, device, in)[0];
+    BuiltBlock<MakeCross, Device, float> block(device, layer.make(), layer.config,
+                                               {.B = 1, .C = 1, .positions = 6, .S = 7}, layer.options);
+    block.put_weights(in);
+    block->source = {.memory_bse = in[1].data(), .S = 7, .mask_bs = layer.mask_bs.data()};
+    block->start(device);
+    Array<float> steps(at_once.size());
+    for (Index c = 0; c < 6; ++c) block->step(device, steps.data() + c * 9, in[0].data() + c * 9, c);
+    wait_for(device);
+    require_close(layer.outputs(), converted<double>(Values<float>{steps}), converted<double>(Values<float>{at_once}),
+                  1e-6, name);
+  });
 }
 
 TEST_CASE("cross: a masked memory", "[cross]") {

@@ -5,6 +5,7 @@
 
 #include "apps/golden/golden.hpp"
 #include "apps/golden/golden_networks.hpp"
+#include "apps/golden/golden_sequences.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "captured.hpp"

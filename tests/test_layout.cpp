@@ -60,18 +60,43 @@ TEST_CASE("layout: without gradients there are none", "[layout]") {
 
 TEST_CASE("layout: activations and states start at multiples of 64 bytes and do not overlap", "[layout]") {
   const auto claim = [](Layout<float>& layout) {
-    return std::vector<void*>{layout.activation<float>(1), layout.activation<float>(16), layout.activation<double>(9),
-                              layout.activation<float>(0), layout.activation<char>(65),  layout.state<float>(17),
-                              layout.state<float>(1)};
+    return std::vector<void*>{layout.activation<float>(1),
+                              layout.activation<float>(16),
+                              layout.activation<double>(9),
+                              layout.activation<float>(0),
+                              layout.activation<char>(65),
+                              static_cast<float*>(layout.state<float>(17)),
+                              static_cast<float*>(layout.state<float>(1))};
   };
   Layout<float> measured;
   for (void* part : claim(measured)) CHECK(part == nullptr);
   CHECK(measured.activation_bytes() == 64 + 64 + 128 + 0 + 128);
   CHECK(measured.state_bytes() == 128 + 64);
   alignas(64) std::byte activations[384], states[192];
-  Layout<float> layout(measured, nullptr, nullptr, activations, states);
+  std::byte* of_hypothesis = states;
+  Layout<float> layout(measured, nullptr, nullptr, activations, &of_hypothesis);
   CHECK(claim(layout) == std::vector<void*>{activations, activations + 64, activations + 128, activations + 256,
                                             activations + 256, states, states + 128});
+}
+
+TEST_CASE("layout: states are those of the hypothesis at work", "[layout]") {
+  const auto claim = [](Layout<float>& layout) {
+    return std::vector<Kept<float>>{layout.state<float>(17), layout.state<float>(3)};
+  };
+  Layout<float> measured;
+  claim(measured);
+  alignas(64) std::byte states[2 * 192];
+  std::byte* of_hypothesis = states;
+  Layout<float> layout(measured, nullptr, nullptr, nullptr, &of_hypothesis);
+  const std::vector<Kept<float>> kept = claim(layout);
+  const auto at = [&](int line) { return reinterpret_cast<float*>(states + 64 * line); };
+  CHECK(static_cast<float*>(kept[1]) == at(2));
+  of_hypothesis = states + measured.state_bytes();
+  CHECK(static_cast<float*>(kept[0]) == at(3));
+  CHECK(static_cast<float*>(kept[1]) == at(5));
+  // A place that all share stays where it is.
+  CHECK(static_cast<float*>(Kept<float>(at(1))) == at(1));
+  CHECK(static_cast<float*>(Kept<float>()) == nullptr);
 }
 
 TEST_CASE("layout: what is cheap to compute again has memory only where it is saved", "[layout]") {

@@ -49,7 +49,8 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
     const double loss = plain.forward();
     const Shown expected = shown_by(plain);
     REQUIRE(expected.names.size() > 4);
-    CHECK(expected.names.front() == "x_bcd");
+    const bool encodes = network.config.has_encoder(), after = network.config.norms_after();
+    CHECK(expected.names.front() == (encodes ? "encoder.x_bcd" : "x_bcd"));
     CHECK(plain.forward() == loss);
     CHECK((shown_by(plain).values == expected.values));
 
@@ -66,8 +67,9 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
       }
     });
 
-    // The feed-forward net, by hand: out = x + W gelu(up), whose gelu is what was saved.
-    const std::string ffn = "blocks.0.ffn.";
+    // The feed-forward net, by hand: out = x + W gelu(up), whose gelu is what was saved, or relu.
+    const std::string block = encodes ? "decoder.blocks.0." : "blocks.0.", ffn = block + "ffn.";
+    const std::string before = block + (encodes ? "cross." : "mixer.") + (after ? "normed_bcd" : "out_bcd");
     const Index D = network.config.channels, F = network.config.ffn_channels(), BC = network.B * network.C;
     const auto weight = [&](const std::string& name) {
       for (const Parameter& parameter : network.parameters()) {
@@ -79,7 +81,7 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
     for (Index bc = 0; bc < BC; ++bc) {
       for (Index d = 0; d < D; ++d) {
         const auto at = static_cast<std::size_t>(bc * D + d);
-        double out = expected.values.at("blocks.0.mixer.out_bcd")[at] + (bias_d ? bias_d[d] : 0);
+        double out = expected.values.at(before)[at] + (bias_d ? bias_d[d] : 0);
         for (Index f = 0; f < F; ++f) {
           out += down_df[d * F + f] * expected.values.at(ffn + "hidden_bcf")[static_cast<std::size_t>(bc * F + f)];
         }

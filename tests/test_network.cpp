@@ -180,7 +180,9 @@ TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") 
       const std::vector<Token> tokens = network.tokens_bc();
       const Index V = network.config.vocabulary;
       const auto logits_of = [&](const std::vector<Token>& any) {
-        built.net.forward({any.data()}, built.pass());
+        auto batch = built.batch();
+        batch.token_bc = any.data();
+        built.net.forward(batch, built.pass());
         return std::vector<float>(built.net.logits_bcv(), built.net.logits_bcv() + network.B * network.C * V);
       };
       const std::vector<float> logits = logits_of(tokens);
@@ -214,13 +216,15 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
   const Index V = network.config.vocabulary;
   const std::vector<Slot> slots = {activation("logits_cv", {network.C * V})};
   Built<Reference, double> parallel(network, weights);
-  parallel.net.forward({tokens.data()}, {1, network.C});
+  const std::vector<Token> source = network.source_bs();
+  parallel.net.forward({.token_bc = tokens.data(), .source_bs = source.data()},
+                       {.B = 1, .C = network.C, .S = network.S});
   const Values<double> logits = {{parallel.net.logits_bcv(), parallel.net.logits_bcv() + network.C * V}};
 
-  Network<Device, T> stepping(device, network.config, {.positions = network.C});
+  Network<Device, T> stepping(device, network.config, {.positions = network.C, .S = network.S});
   for (std::size_t i = 0; i < weights.size(); ++i) stepping.weights().values()[i] = static_cast<T>(weights[i]);
   for (int time = 0; time < 2; ++time) {  // the second time after a new start
-    stepping.start();
+    stepping.start({.source_bs = source.data()}, {.B = 1, .C = 1, .S = network.S});
     Values<double> stepped(1);
     for (Index c = 0; c < network.C; ++c) {
       const T* next = stepping.step(&tokens[static_cast<std::size_t>(c)], c);

@@ -85,6 +85,8 @@ def every_case():
         for groups in (0, 1, 3):
             yield f"--mixer additive --conv-kernel {kernel} --conv-groups {groups}"
     yield "--mixer average,identity,leap,additive,dot --layers 5 --window 0,0,2,5,0 --positions alibi --conv-kernel 4"
+    yield "--mixer additive,dot --layers 2 --norm post --activation relu --embedding-scale 2 --conv-kernel 3"
+    yield "--mixer additive --norm post --additive-skip normed"
     yield "--mixer metric,quadratic --layers 2 --positions rotary --tokenizer byte --channels 15"
 
 

@@ -68,23 +68,29 @@ template <class T>
 Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
   Reference device(2);
   const Index B = network.B / shards, C = network.C;
-  Network<Reference, T> net(device, network.config,
-                            {.B = B, .C = C, .training = true, .recompute = network.recompute, .shards = shards},
-                            network.dropout);
+  Network<Reference, T> net(
+      device, network.config,
+      {.B = B, .C = C, .training = true, .recompute = network.recompute, .shards = shards, .S = network.S},
+      network.dropout);
   const Array<double> weights = network.weights();
   for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = static_cast<T>(weights[i]);
   const std::vector<Token> tokens = network.tokens_bc(), targets = network.targets_bc(), mask = network.mask_bc();
+  const std::vector<Token> source = network.source_bs(), source_mask = network.source_mask_bs();
   const Index count = network.B * C - std::count(targets.begin(), targets.end(), ignored_target);
   for (Index shard = 0; shard < shards; ++shard) {
-    const Index first = shard * B * C;
+    const Index first = shard * B * C, first_source = shard * B * network.S;
     const Pass pass{.B = B,
                     .C = C,
                     .mask_bc = network.masked ? mask.data() + first : nullptr,
                     .state = network.dropout > 0 ? &network.state : nullptr,
                     .first_b = shard * B,
-                    .count = &count};
+                    .count = &count,
+                    .S = network.S,
+                    .source_mask_bs = network.masked ? source_mask.data() + first_source : nullptr};
     net.weights().begin_shard(shard);
-    const DeviceBatch<T> batch{tokens.data() + first, targets.data() + first};
+    const DeviceBatch<T> batch{.token_bc = tokens.data() + first,
+                               .target_r = targets.data() + first,
+                               .source_bs = source.data() + first_source};
     net.forward(batch, pass);
     net.loss(batch, network.label_smoothing, pass);
     net.backward(batch, network.label_smoothing, pass);

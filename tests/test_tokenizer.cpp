@@ -6,7 +6,7 @@
 #include "catch.hpp"
 #include "error_of.hpp"
 #include "invalid_utf8.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 using namespace abh;
 

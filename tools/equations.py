@@ -186,9 +186,9 @@ def attention(query_bnck, key_bnsk, value_bnsk, sight, scale):
 # ---- blocks, without what is added to them --------------------------------------------------------------------------
 
 
-def conv(x_bcd, weight, groups, sight=Sight()):
+def conv(h_bcd, weight, groups, sight=Sight()):
     """Every tap by itself: the rows that it sees of an earlier chunk may be constants."""
-    h_bdc = norm(x_bcd, weight).transpose(1, 2)
+    h_bdc = h_bcd.transpose(1, 2)
     taps_dgj = weight("weight_dgj")
     C, J = h_bdc.shape[-1], taps_dgj.shape[-1]
     y_bdc = 0
@@ -201,10 +201,10 @@ def conv(x_bcd, weight, groups, sight=Sight()):
     return y_bdc.transpose(1, 2)
 
 
-def ffn(x_bcd, weight):
-    up, down = weight("up_fd"), weight("down_df")
-    hidden = F.linear(norm(x_bcd, weight), up, weight("up_bias_f"))
-    return F.linear(gelu(hidden), down, weight("down_bias_d"))
+def ffn(h_bcd, weight, activation="gelu"):
+    hidden = F.linear(h_bcd, weight("up_fd"), weight("up_bias_f"))
+    hidden = F.relu(hidden) if activation == "relu" else gelu(hidden)
+    return F.linear(hidden, weight("down_df"), weight("down_bias_d"))
 
 
 def additive(h_bcd, weight, N, sight, skip):
@@ -306,7 +306,9 @@ def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody):
     """What the logits are made of. inputs: tokens_bc, or rows of patches (patch_rows). With embedding.cls_d among the
     weights it stands in front of them. chunk: as in Sight. look(name, tensor): what a mixer shows, as
     blocks.0.mixer.score_bncs."""
-    x = inputs if inputs.is_floating_point() else weights["embedding.token_vd"][inputs.long()]
+    x = inputs
+    if not inputs.is_floating_point():
+        x = settings.embedding_scale * weights["embedding.token_vd"][inputs.long()]
     if "embedding.cls_d" in weights:
         x = torch.cat((weights["embedding.cls_d"].expand(len(x), 1, -1), x), 1)
         mask_bc = None if mask_bc is None else F.pad(mask_bc, (1, 0), value=1)
@@ -331,12 +333,20 @@ def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody):
             chunk,
             lambda name, tensor: look(f"blocks.{layer}.mixer.{name}", tensor),
         )
+        def block(name, compute, adds=True):
+            """The stream behind a block, whose norm stands in front of it or, with norm=post, behind its sum."""
+            nonlocal x
+            before = settings.norm == "pre"
+            y = compute(norm(x, of(name)) if before else x)
+            y = x + y if adds else y
+            x = y if before else norm(y, of(name))
+
         if settings.conv_kernel:
-            x = x + conv(x, of("conv"), settings.conv_groups, sight)
-        y = mix(mixer, norm(x, of("mixer")), of("mixer"), settings, sight)
-        x = y if mixer == "additive" and settings.skip == "normed" else x + y
-        x = x + ffn(x, of("ffn"))
-    return norm(x, weights.get, "final_norm.") if settings.final_norm else x
+            block("conv", lambda h: conv(h, of("conv"), settings.conv_groups, sight))
+        adds = mixer != "additive" or settings.skip != "normed"
+        block("mixer", lambda h: mix(mixer, h, of("mixer"), settings, sight), adds)
+        block("ffn", lambda h: ffn(h, of("ffn"), settings.activation))
+    return norm(x, weights.get, "final_norm.") if settings.final_norm and settings.norm == "pre" else x
 
 
 def logits_of(x_bcd, weights, settings):

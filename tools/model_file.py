@@ -149,6 +149,9 @@ SETTINGS = {
     "final_norm": (Toggle(), "1"),
     "logit_bias": (Toggle(), "0"),
     "logit_scale": (Real(), "1"),
+    "norm": (OneOf("pre", "post"), "pre"),
+    "activation": (OneOf("gelu", "relu"), "gelu"),
+    "embedding_scale": (Real(), "1"),
     "positions": (OneOf(*POSITIONS), "seen"),
     "alibi_slopes": (OneOf("formula", "interleaved"), "formula"),
     "task": (OneOf("text", "sort", "reviews", "digits"), "text"),
@@ -292,7 +295,7 @@ def network_shapes(s):
         own = mixer_shapes(mixer, D, s.heads, s.head_channels, s.values, s.projection, biases)
         add(block + "mixer.", {**norm_shapes(D), **own})
         add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))
-    if s.final_norm:
+    if s.final_norm and s.norm == "pre":
         add("final_norm.", norm_shapes(D, ""))
     if s.logit_bias:
         shapes["logit_bias_v"] = (V,)

@@ -45,6 +45,7 @@ else
 fi
 count tests/test_data_script.sh
 count tests/test_need_script.sh
+count tests/test_pairs_script.sh
 count tests/test_alone.sh "$build"
 count tests/test_documents.sh "$build"
 count tests/test_gpu_report.sh "$build"

@@ -20,10 +20,13 @@ inline constexpr std::uint32_t embedding_dropout = 3;
 // Of the examples of a task: key 0, the example in the place of the step.
 inline constexpr std::uint32_t sort = 4;
 inline constexpr std::uint32_t reviews = 5;
+inline constexpr std::uint32_t dates = 6;
 inline constexpr std::uint32_t digits = 7;
 inline constexpr std::uint32_t regression = 9;
+// Of an encoder, beside that of the sequence which the network continues.
+inline constexpr std::uint32_t source_dropout = 11;
 
-enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3 };
+enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3, cross = 4 };
 
 inline constexpr std::uint32_t layer_site(std::uint32_t layer, LayerUse use) {
   return 16 + 16 * layer + static_cast<std::uint32_t>(use);

@@ -15,11 +15,13 @@ struct Pass {
   const Token* mask_bc = nullptr;    // 1: real, 0: padding; null: all real
   const StepState* state = nullptr;  // dropout is on when given
   // Where the pass is over a part of a batch:
-  Index first_b = 0;             // sequences of the batch before these
-  const Index* count = nullptr;  // targets of the batch that count, in device memory; null: those of this pass
-  Index first_c = 0;             // positions of the sequences before these
-  Index sequence = 0;            // positions of the sequence that this is a chunk of; 0: of none, C is all
-  bool last = true;              // no other pass adds to the gradients of the weights after this one
+  Index first_b = 0;                      // sequences of the batch before these
+  const Index* count = nullptr;           // targets of the batch that count, in device memory; null: those of this pass
+  Index first_c = 0;                      // positions of the sequences before these
+  Index sequence = 0;                     // positions of the sequence that this is a chunk of; 0: of none, C is all
+  Index S = 0;                            // positions of the sources, where there is an encoder, and
+  const Token* source_mask_bs = nullptr;  // which of them are real, as above
+  bool last = true;                       // no other pass adds to the gradients of the weights after this one
   Index BC() const { return B * C; }
 };
 
@@ -34,6 +36,7 @@ struct BlockExtent {
   Index B, C;          // largest batch
   Index positions;     // longest cache of step-by-step inference; 0: none
   Index sequence = 0;  // longest sequence that passes are chunks of, one after the other; then B is 1. 0: no chunks
+  Index S = 0;         // longest second sequence; 0: none
   Index longest() const { return sequence ? sequence : C; }  // sequence
 };
 

@@ -65,7 +65,7 @@ class ConvBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd + past, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
   }
 
-  void start(Device& device) override { device.set_zero(state_jd_, (shape_.kernel - 1) * shape_.D); }
+  void start(Device& device) override { device.template set_zero<T>(state_jd_, (shape_.kernel - 1) * shape_.D); }
 
   void go_on(Device& device, Index positions) override {
     start(device);
@@ -95,7 +95,7 @@ class ConvBlock : public Block<Device, T> {
   Residual<Device, T> residual_;
   PastRows<Device, T> past_;
   Weight<T> weight_;
-  T* state_jd_ = nullptr;
+  Kept<T> state_jd_;
 };
 
 }  // namespace abh

@@ -6,16 +6,17 @@
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
 #include "layers/gelu.hpp"
+#include "layers/relu.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
-// The feed-forward block: two linear maps with a GELU between them, on every position alone. Vaswani et al., "Attention
-// is all you need", 2017; GELU instead of ReLU as in GPT-2. Chapter: docs/blocks/ffn.md.
+// The feed-forward block: two linear maps with a GELU, or a ReLU, between them, on every position alone. Vaswani et
+// al., "Attention is all you need", 2017, have a ReLU, GPT-2 a GELU. Chapter: docs/blocks/ffn.md.
 //
 //   h_bcd      = layernorm(x_bcd)                                (ffn.1)
 //   up_bcf     = sum_d h_bcd up_fd {+ up_bias_f | given}         (ffn.2)
-//   hidden_bcf = gelu(up_bcf)                                    (ffn.3)
+//   hidden_bcf = gelu(up_bcf), or relu(up_bcf)                   (ffn.3)
 //   y_bcd      = sum_f hidden_bcf down_df {+ down_bias_d | given}   (ffn.4)
 //   out_bcd    = x_bcd + dropout(y_bcd)                          (ffn.5)
 //
@@ -24,7 +25,7 @@ namespace abh {
 //   d_y_bcd        = dropout_backward(d_out_bcd)                                        (ffn.6)
 //   d_down_df     += sum_bc d_y_bcd hidden_bcf,  d_down_bias_d += sum_bc d_y_bcd        (ffn.7)
 //   d_hidden_bcf   = sum_d d_y_bcd down_df                                              (ffn.8)
-//   d_up_bcf       = gelu_backward(d_hidden_bcf)                                        (ffn.9)
+//   d_up_bcf       = gelu_backward(d_hidden_bcf), or relu_backward(d_hidden_bcf)        (ffn.9)
 //   d_up_fd       += sum_bc d_up_bcf h_bcd,  d_up_bias_f += sum_bc d_up_bcf             (ffn.10)
 //   d_h_bcd        = sum_f d_up_bcf up_fd                                               (ffn.11)
 //   d_x_bcd        = d_out_bcd + layernorm_backward(d_h_bcd)                            (ffn.12)
@@ -38,6 +39,7 @@ class FfnBlock : public Block<Device, T> {
            const BlockOptions& options)
       : D_(config.channels),
         F_(config.ffn_channels()),
+        relu_(config.activation == "relu"),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         up_(layout, prefix, {"up_fd"}, F_, D_, Init::normal, config.ffn_bias),
         down_(layout, prefix, {"down_df"}, D_, F_, Init::normal_residual, config.ffn_bias),
@@ -49,11 +51,11 @@ class FfnBlock : public Block<Device, T> {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* hidden_bcf = hidden_bcf_ ? hidden_bcf_ : scratch.template take<T>(BC * F_);
-    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);                   // (ffn.1)
-    up_.forward(device, up_bcf_, h_bcd, BC);                                       // (ffn.2)
-    gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.3)
-    down_.forward(device, out_bcd, hidden_bcf, BC);                                // (ffn.4)
-    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                     // (ffn.5)
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (ffn.1)
+    up_.forward(device, up_bcf_, h_bcd, BC);                      // (ffn.2)
+    activate(device, hidden_bcf, BC);                             // (ffn.3)
+    down_.forward(device, out_bcd, hidden_bcf, BC);               // (ffn.4)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);    // (ffn.5)
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
@@ -61,7 +63,7 @@ class FfnBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_up_bcf = scratch.template take<T>(BC * F_);
-    T* d_hidden_bcf = d_up_bcf;  // gelu works in place
+    T* d_hidden_bcf = d_up_bcf;  // the activation works in place
     // A branch may still read d_y when d_h is written; without one d_h can take its place.
     T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
@@ -71,8 +73,8 @@ class FfnBlock : public Block<Device, T> {
     const T* hidden_bcf = hidden(device, d_hidden_bcf, BC);
     down_.backward_weight(weights.fork(), d_y_bcd, hidden_bcf, BC);  // (ffn.7)
     if (hidden_bcf == d_hidden_bcf) weights.join();
-    down_.backward_input(device, d_hidden_bcf, d_y_bcd, BC);                                    // (ffn.8)
-    gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.9)
+    down_.backward_input(device, d_hidden_bcf, d_y_bcd, BC);  // (ffn.8)
+    activate_backward(device, d_up_bcf, d_hidden_bcf, BC);    // (ffn.9)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     up_.backward_weight(weights.fork(), d_up_bcf, h_bcd, BC);  // (ffn.10)
     if (h_bcd == d_h_bcd) weights.join();
@@ -96,11 +98,21 @@ class FfnBlock : public Block<Device, T> {
   // What forward computed; again, into room_bcf, where it was not saved.
   const T* hidden(Device& device, T* room_bcf, Index BC) const {
     if (hidden_bcf_) return hidden_bcf_;
-    gelu_forward<Device, T>(device, room_bcf, up_bcf_, BC * F_, GeluForm::erf);  // (ffn.3)
+    activate(device, room_bcf, BC);  // (ffn.3)
     return room_bcf;
   }
 
+  void activate(Device& device, T* hidden_bcf, Index BC) const {
+    if (relu_) return relu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_);
+    gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
+  }
+  void activate_backward(Device& device, T* d_up_bcf, const T* d_hidden_bcf, Index BC) const {
+    if (relu_) return relu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_);
+    gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
+  }
+
   Index D_, F_;
+  bool relu_;  // in the place of gelu
   Norm<Device, T> norm_;
   Linear<Device, T> up_, down_;
   Residual<Device, T> residual_;

@@ -45,6 +45,22 @@ struct Carried {
   Element* adjoint = nullptr;
 };
 
+// A place in the memory that is kept from step to step, which several hypotheses have each their own of: that of the
+// one at work. Or a place that all of them share.
+template <class Element>
+class Kept {
+ public:
+  Kept(Element* shared = nullptr) : shared_(shared) {}
+  Kept(std::byte* const* states, std::size_t offset) : states_(states), offset_(offset) {}
+
+  operator Element*() const { return states_ ? reinterpret_cast<Element*>(*states_ + offset_) : shared_; }
+
+ private:
+  Element* shared_ = nullptr;
+  std::byte* const* states_ = nullptr;  // where those of the hypothesis at work begin
+  std::size_t offset_ = 0;
+};
+
 // An amount of memory that grows as parts of it are claimed; every part is aligned to 64 bytes.
 class ByteCount {
  public:
@@ -79,8 +95,8 @@ class Layout {
  public:
   // recompute: what is cheap to compute again gets no memory.
   explicit Layout(bool recompute = false) : recompute_(recompute) {}
-  // `measured` is a layout of the same network without memory.
-  Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* states,
+  // `measured` is a layout of the same network without memory. states: a variable that says where those begin.
+  Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* const* states,
          std::byte* carried = nullptr, std::byte* adjoints = nullptr)
       : recompute_(measured.recompute_),
         weights_(weights),
@@ -150,9 +166,9 @@ class Layout {
 
   // Kept from one position to the next in step-by-step inference.
   template <class Element>
-  Element* state(Index count) {
+  Kept<Element> state(Index count) {
     const std::size_t offset = state_extent_.claim(count, sizeof(Element));
-    return states_ ? reinterpret_cast<Element*>(states_ + offset) : nullptr;
+    return states_ ? Kept<Element>(states_, offset) : Kept<Element>();
   }
 
   // Where a sequence is computed in chunks (BlockExtent): what a block hands from one to the next, and its gradient.
@@ -201,7 +217,7 @@ class Layout {
   T* weights_ = nullptr;
   Accum<T>* gradients_ = nullptr;
   std::byte* activations_ = nullptr;
-  std::byte* states_ = nullptr;
+  std::byte* const* states_ = nullptr;
   std::byte* carried_ = nullptr;
   std::byte* adjoints_ = nullptr;
   Index first_undecayed_ = 0;

@@ -5,12 +5,13 @@
 
 namespace abh {
 
-// out_bcd = token_vd {+ position_cd | positions} of the ids in tokens_bc, which the device reads. P: rows of
+// out_bcd = scale token_vd {+ position_cd | positions} of the ids in tokens_bc, which the device reads. P: rows of
 // position_cd.
 struct EmbeddingCase {
   Index B, C, D, V, P;
   const Token* tokens_bc;
   bool positions = true;
+  double scale = 1;
 
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = {weight("token_vd", {V, D})};
@@ -22,12 +23,12 @@ struct EmbeddingCase {
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
     embedding_forward<Device, T>(device, a.out[0].data(), tokens_bc, a.in[0].data(),
-                                 positions ? a.in[1].data() : nullptr, B, C, D);
+                                 positions ? a.in[1].data() : nullptr, B, C, D, 0, scale);
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
     embedding_backward<Device, T>(device, a.d_in[0].data(), positions ? a.d_in[1].data() : nullptr, a.d_out[0].data(),
-                                  tokens_bc, B, C, D, V);
+                                  tokens_bc, B, C, D, V, scale);
   }
 };
 

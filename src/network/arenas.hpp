@@ -17,20 +17,24 @@ class Arenas {
         carried_size_(static_cast<Index>(measured.carried_bytes())),
         adjoint_size_(extent.training ? static_cast<Index>(measured.adjoint_bytes()) : 0),
         activations_(device.memory(), measured.activation_bytes()),
-        states_(device.memory(), measured.state_bytes()),
+        state_size_(static_cast<Index>(measured.state_bytes())),
+        states_(device.memory(), static_cast<std::size_t>(extent.hypotheses) * measured.state_bytes()),
+        state_(states_.as<std::byte>()),
         carried_(device.memory(), measured.carried_bytes()),
         adjoints_(device.memory(), static_cast<std::size_t>(adjoint_size_)),
         borders_(device.memory(), static_cast<std::size_t>(extent.kept_borders()) * measured.carried_bytes()) {}
 
   // The layout of a network on this memory. `measured`: its layout without.
+  // They find what is kept from step to step by a pointer in here.
   Layout<T> layout(const Layout<T>& measured, Weights<Device, T>& weights) const {
-    return {measured,
-            weights.values(),
-            weights.gradients(),
-            activations_.as<std::byte>(),
-            states_.as<std::byte>(),
-            carried_.as<std::byte>(),
-            adjoints_.as<std::byte>()};
+    return {measured, weights.values(),         weights.gradients(),      activations_.as<std::byte>(),
+            &state_,  carried_.as<std::byte>(), adjoints_.as<std::byte>()};
+  }
+
+  // What steps find and leave behind is that of a hypothesis; one may begin as a copy of another.
+  void work_on(Index hypothesis) { state_ = state_of(hypothesis); }
+  void copy_state(Index to, Index from) {
+    device_.copy(state_of(to), static_cast<const std::byte*>(state_of(from)), state_size_);
   }
 
   // What the blocks carry from the chunk of the last pass to the next, kept as border i, and the other way round.
@@ -42,17 +46,22 @@ class Arenas {
   // Adds what it takes to the memory of a network that is not built.
   static void count_memory(NetworkMemory& memory, const Layout<T>& measured, const NetworkExtent& extent) {
     memory.activation_bytes = measured.activation_bytes();
-    memory.state_bytes = measured.state_bytes();
+    memory.state_bytes = static_cast<std::size_t>(extent.hypotheses) * measured.state_bytes();
     const auto borders = static_cast<std::size_t>(1 + extent.kept_borders());
     memory.border_bytes = borders * measured.carried_bytes() + (extent.training ? measured.adjoint_bytes() : 0);
   }
 
  private:
+  std::byte* state_of(Index hypothesis) const { return states_.as<std::byte>() + hypothesis * state_size_; }
   std::byte* border(Index i) { return borders_.as<std::byte>() + i * carried_size_; }
 
   Device& device_;
   Index carried_size_, adjoint_size_;
-  DeviceMemory activations_, states_, carried_, adjoints_, borders_;
+  DeviceMemory activations_;
+  Index state_size_;
+  DeviceMemory states_;
+  std::byte* state_;  // of the hypothesis at work
+  DeviceMemory carried_, adjoints_, borders_;
 };
 
 }  // namespace abh

@@ -17,6 +17,10 @@ struct Batch {
   std::vector<Token> mask_bc{};    // 1: real, 0: padding; empty: all real
   std::vector<Token> target_r{};   // one a row of logits: (BC), of a classifier (B); ignored_target: not asked
   std::vector<float> patch_bpi{};  // (B, P, I), empty: tokens alone
+  // The source of each sequence, S tokens, for a network with an encoder.
+  Index S = 0;
+  std::vector<Token> source_bs{};
+  std::vector<Token> source_mask_bs{};  // 1: real, 0: padding; empty: all real
 };
 
 // Sequences that are real from end to end, with a target a token.
@@ -37,15 +41,19 @@ inline Batch part_of(const Batch& batch, Index first_b, Index B) {
           .token_bc = rows(batch.token_bc),
           .mask_bc = rows(batch.mask_bc),
           .target_r = rows(batch.target_r),
-          .patch_bpi = rows(batch.patch_bpi)};
+          .patch_bpi = rows(batch.patch_bpi),
+          .S = batch.S,
+          .source_bs = rows(batch.source_bs),
+          .source_mask_bs = rows(batch.source_mask_bs)};
 }
 
-// The same in the memory of a device, for a network that computes with T. The mask is the business of a pass.
+// The same in the memory of a device, for a network that computes with T. Masks and lengths are the business of a pass.
 template <class T>
 struct DeviceBatch {
   const Token* token_bc = nullptr;
   const Token* target_r = nullptr;
   const T* patch_bpi = nullptr;
+  const Token* source_bs = nullptr;
 };
 
 // What a network answered. A target is hit where its logit is the largest of its row, the first of several; a sequence

@@ -17,13 +17,14 @@ class Chunks {
   Index sequences() const { return S_ ? whole_.B : 1; }
   Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
 
-  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it. Patches are
-  // not cut: a network that reads them tells classes apart, and is not built for chunks.
+  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it. Patches and
+  // sources are not cut: a network that reads them is not built for chunks.
   Index first(Index b, Index j) const { return b * whole_.C + j * S_; }
   template <class T>
   DeviceBatch<T> part(const DeviceBatch<T>& batch, Index b, Index j) const {
     const Index begin = first(b, j);
-    return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr, batch.patch_bpi};
+    return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr, batch.patch_bpi,
+            batch.source_bs};
   }
   Pass pass(Index b, Index j) const {
     if (!S_) return whole_;

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "base/random.hpp"
 #include "blocks/block.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/patches.hpp"
@@ -11,30 +15,41 @@
 
 namespace abh {
 
+// For which of its sequences a network has an entry: where the weights are, and how many tokens and positions there
+// are.
+template <class T>
+struct EntryShape {
+  std::string prefix = "embedding.", position = "position_cd";
+  Index vocabulary, context;
+  const Weight<T>* table = nullptr;  // of tokens, where it is another's too
+  std::uint32_t dropout_site = sites::embedding_dropout;
+};
+
 // What enters the first block, made of tokens, or of patches that stand where there is no token:
 //
-//   x_bcd = dropout(norm(token_vd[t] + position_cd)),          t a token, or that of cls
+//   x_bcd = dropout(norm(scale token_vd[t] + position_cd)),    t a token, or that of cls
 //   x_bcd = dropout(norm(linear(patch_bpi) + position_cd)),    t = -1
 //
 // The norm is optional, and positions may be computed, or be the business of the blocks.
 template <class Device, class T>
 class Entry {
  public:
-  Entry(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double dropout)
+  Entry(Layout<T>& layout, const EntryShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
+        double dropout)
       : D_(config.channels),
-        token_rows_(config.token_rows()),
+        token_rows_(shape.vocabulary + (config.has_cls() ? 1 : 0)),
+        scale_(config.embedding_scale),
         dropout_(dropout),
+        dropout_site_(shape.dropout_site),
         has_norm_(config.embedding_norm),
-        token_(config.vocabulary > 0
-                   ? layout.weight("embedding.token_vd", {config.vocabulary, D_}, Init::normal, Kind::decayed)
-                   : Weight<T>{}),
+        token_(table_of(layout, shape, D_)),
         patches_(layout, config),
         cls_(config.has_cls() ? layout.weight("embedding.cls_d", {D_}, Init::normal, Kind::decayed) : Weight<T>{}),
         position_(config.has_position_table()
-                      ? layout.weight("embedding.position_cd", {config.context, D_}, Init::normal, Kind::undecayed)
+                      ? layout.weight(shape.prefix + shape.position, {shape.context, D_}, Init::normal, Kind::undecayed)
                       : Weight<T>{}),
         sinusoids_(layout, config, extent),
-        norm_(layout, "embedding.norm_", has_norm_, D_, extent),
+        norm_(layout, shape.prefix + "norm_", has_norm_, D_, extent),
         embedded_bcd_(has_norm_ ? layout.template activation<T>(extent.B * extent.C * D_) : nullptr) {}
 
   // The table of tokens.
@@ -45,7 +60,7 @@ class Entry {
     const bool computed = sinusoids_.present();
     const T* position_cd = computed ? sinusoids_.rows_cd(device, pass) : position_.value;
     embedding_forward<Device, T>(device, embedded_bcd, batch.token_bc, table().value, position_cd, pass.B, pass.C, D_,
-                                 computed ? 0 : pass.first_c);
+                                 computed ? 0 : pass.first_c, scale_);
     if (patches_.present()) patches_.add(device, embedded_bcd, batch.patch_bpi, pass);
     const T* normed_bcd = norm_.forward(device, x_bcd, embedded_bcd, pass.BC());
     dropout_forward<Device, T>(device, x_bcd, normed_bcd, nullptr, dropout(pass), pass.BC() * D_);
@@ -60,16 +75,22 @@ class Entry {
     typename Device::Branch beside(device);
     if (patches_.present()) patches_.backward(beside.fork(), d_x_bcd, batch.patch_bpi, pass);
     embedding_backward<Device, T>(device, table().gradient, d_position_cd, d_x_bcd, batch.token_bc, pass.B, pass.C, D_,
-                                  token_rows_);
+                                  token_rows_, scale_);
   }
 
  private:
+  static Weight<T> table_of(Layout<T>& layout, const EntryShape<T>& shape, Index D) {
+    if (shape.table) return *shape.table;
+    if (shape.vocabulary == 0) return {};
+    return layout.weight(shape.prefix + "token_vd", {shape.vocabulary, D}, Init::normal, Kind::decayed);
+  }
   // The rows of tokens, behind which lies that of cls: with patches it is the only one.
   const Weight<T>& table() const { return token_.value ? token_ : cls_; }
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, dropout_, sites::embedding_dropout, D_); }
+  Dropout dropout(const Pass& pass) const { return dropout_of(pass, dropout_, dropout_site_, D_); }
 
   Index D_, token_rows_;
-  double dropout_;
+  double scale_, dropout_;
+  std::uint32_t dropout_site_;
   bool has_norm_;
   Weight<T> token_;
   Patches<Device, T> patches_;

@@ -21,6 +21,8 @@ struct NetworkExtent {
   Index chunk = 0;         // positions of a sequence at a time (docs/chunks.md); 0: batches at once
   Index sequence = 0;      // longest that chunks are parts of; 0: C
   bool truncated = false;  // no gradient crosses the border of a chunk
+  Index S = 0;             // longest source, of a network with an encoder
+  Index hypotheses = 1;    // of step-by-step inference, each with positions of its own
 
   Index longest() const { return sequence ? sequence : C; }
   Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // of a sequence
@@ -28,7 +30,7 @@ struct NetworkExtent {
   Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 2 : chunks() - 1) : 0; }
   // What its blocks are built for. In chunks there is one sequence at a time.
   BlockExtent of_blocks() const {
-    if (!chunk) return {B, C, positions};
+    if (!chunk) return {B, C, positions, 0, S};
     return {1, std::min(chunk, C), positions, longest()};
   }
   // Sums of the gradients of some shards that wait for those of as many more.

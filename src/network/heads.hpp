@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "blocks/block.hpp"
 #include "blocks/parts/linear.hpp"
@@ -33,12 +34,14 @@ class Head {
 template <class Device, class T>
 class LanguageHead : public Head<Device, T> {
  public:
-  LanguageHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, const Weight<T>& token)
+  // prefix: of its norm.
+  LanguageHead(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+               const Weight<T>& token)
       : D_(config.channels),
         V_(config.vocabulary),
         scale_(config.logit_scale),
-        has_norm_(config.final_norm),
-        norm_(layout, "final_norm.", config.final_norm, D_, extent),
+        has_norm_(config.has_final_norm()),
+        norm_(layout, prefix + "final_norm.", has_norm_, D_, extent),
         token_(token) {
     if (config.logit_bias) bias_ = layout.weight("logit_bias_v", {V_}, Init::zero, Kind::undecayed);
   }
@@ -96,9 +99,9 @@ class ClassifierHead : public Head<Device, T> {
   ClassifierHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent)
       : D_(config.channels),
         O_(config.classes),
-        has_norm_(config.final_norm),
+        has_norm_(config.has_final_norm()),
         first_position_(config.has_cls()),
-        norm_(layout, "final_norm.", config.final_norm, D_, extent),
+        norm_(layout, "final_norm.", has_norm_, D_, extent),
         weight_(layout.weight("classifier.weight_od", {O_, D_}, Init::normal, Kind::decayed)),
         bias_(layout.weight("classifier.bias_o", {O_}, Init::zero, Kind::undecayed)),
         row_bd_(layout.template activation<T>(extent.B * D_)),
@@ -161,12 +164,17 @@ class ClassifierHead : public Head<Device, T> {
   Accum<T>* share_b_;
 };
 
-// The head that a network has. token: the table of tokens.
+// The head that a network has. token: the table of tokens, which is that of logits but where these have their own.
 template <class Device, class T>
 std::unique_ptr<Head<Device, T>> make_head(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
                                            const Weight<T>& token) {
   if (config.classes > 0) return std::make_unique<ClassifierHead<Device, T>>(layout, config, extent);
-  return std::make_unique<LanguageHead<Device, T>>(layout, config, extent, token);
+  if (!config.has_encoder()) return std::make_unique<LanguageHead<Device, T>>(layout, "", config, extent, token);
+  const bool apart = config.embeddings == "separate";
+  const Weight<T> logit =
+      apart ? layout.weight("decoder.logit_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed)
+            : token;
+  return std::make_unique<LanguageHead<Device, T>>(layout, "decoder.", config, extent, logit);
 }
 
 }  // namespace abh

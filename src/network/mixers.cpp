@@ -44,14 +44,16 @@ void check_model(const ModelConfig& config) {
     if (mixer.has_rescale && config.rescale > 0) require_two_channels("--rescale");
     if (mixer.has_normed_values && config.leap.normed_values) require_two_channels("--normed-values");
   }
-  if (config.causal) return;
   // What sees every position is one average a sequence.
   const std::vector<Index> windows = config.windows();
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    if (config.is_causal(static_cast<Index>(layer))) continue;
+    const std::string where = config.has_encoder() ? "where the layer is an encoder's" : "where causal is 0";
     const std::string name = mixers[layer].name;
-    if (mixers[layer].pools && windows[layer] > 0 && windows[layer] < config.context) {
-      throw UsageError("--window: expected 0 or at least the context, " + std::to_string(config.context) +
-                       ", where causal is 0 and the mixer " + name + ", found " + std::to_string(windows[layer]));
+    const Index context = config.context_of(static_cast<Index>(layer));
+    if (mixers[layer].pools && windows[layer] > 0 && windows[layer] < context) {
+      throw UsageError("--window: expected 0 or at least the context, " + std::to_string(context) + ", " + where +
+                       " and the mixer " + name + ", found " + std::to_string(windows[layer]));
     }
     if (mixers[layer].decays && config.has_alibi()) {
       throw UsageError("--positions: alibi needs causal 1 where the mixer is " + name +
@@ -77,6 +79,7 @@ std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, c
 
 std::string fault_of_chunks(const ModelConfig& model) {
   if (!model.causal) return "--chunk: expected a network that is causal";
+  if (model.has_encoder()) return "--chunk: expected a network without a source";
   if (model.classes)
     return "--chunk: expected a network that tells what comes next, found one that tells classes apart";
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);

@@ -1,8 +1,10 @@
 #include "network/model.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.hpp"
 #define ABH_COMPILE_NETWORKS
@@ -33,6 +35,8 @@ class ModelOn : public Model {
         network_(*device_, config, extent, dropout, processes),
         token_bc_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
         mask_bc_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
+        source_bs_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.S)),
+        source_mask_bs_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.S)),
         target_r_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
         config_(config),
         patch_bpi_(device_->memory(), bytes_of<T>(extent.shards * extent.B * numbers_of_patches(extent.C))),
@@ -72,13 +76,15 @@ class ModelOn : public Model {
     whole.B /= extent_.shards;
     whole.count = count_.as<Index>();
     const Index rows = whole.B * targets_of_sequence(batch);
-    step_.run(*device_, [&] {
+    steps_[{whole.C, whole.S}].run(*device_, [&] {
       for (Index shard = 0; shard < extent_.shards; ++shard) {
         Pass pass = whole;
         pass.first_b = first_b + shard * pass.B;
+        const Index BS = pass.B * pass.S;
         if (pass.mask_bc) pass.mask_bc += shard * pass.BC();
+        if (pass.source_mask_bs) pass.source_mask_bs += shard * BS;
         const DeviceBatch<T> part{tokens() + shard * pass.BC(), targets() + shard * rows,
-                                  patches() + shard * pass.B * numbers_of_patches(pass.C)};
+                                  patches() + shard * pass.B * numbers_of_patches(pass.C), sources() + shard * BS};
         Accum<T>* shard_losses = losses() + shard * pieces(pass.B);
         network_.weights().begin_shard(shard);
         differentiate(network_, part, training.label_smoothing, pass,
@@ -154,7 +160,10 @@ class ModelOn : public Model {
   }
 
   void start() override { network_.start(); }
-  std::span<const float> step(Token token, Index position) override {
+  void start(const Batch& batch) override { network_.start(all(), send(batch, one_process(), nullptr)); }
+  void copy_hypothesis(Index to, Index from) override { network_.arenas().copy_state(to, from); }
+  std::span<const float> step(Token token, Index position, Index hypothesis) override {
+    network_.arenas().work_on(hypothesis);
     device_->copy_from_host_later(tokens(), &token, 1);
     return to_host(network_.step(tokens(), position));
   }
@@ -182,10 +191,11 @@ class ModelOn : public Model {
 
   Token* tokens() const { return token_bc_.template as<Token>(); }
   Token* targets() const { return target_r_.template as<Token>(); }
+  Token* sources() const { return source_bs_.template as<Token>(); }
   T* patches() const { return patch_bpi_.template as<T>(); }
   // In a sequence of C positions.
   Index numbers_of_patches(Index C) const { return config_.patches(C) * config_.patch_inputs; }
-  DeviceBatch<T> all() const { return {tokens(), targets(), patches()}; }
+  DeviceBatch<T> all() const { return {tokens(), targets(), patches(), sources()}; }
   Accum<T>* losses() const { return losses_.template as<Accum<T>>(); }
 
   // Targets of a sequence: one a position, of a classifier one.
@@ -213,12 +223,15 @@ class ModelOn : public Model {
         device_->copy_from_host_later(patches(), sent_bpi_.data(), count);
       }
     }
-    Pass pass{.B = B, .C = batch.C, .state = state};
-    if (!batch.mask_bc.empty()) {
-      Token* const mask_bc = mask_bc_.template as<Token>();
-      device_->copy_from_host_later(mask_bc, batch.mask_bc.data() + first_b * batch.C, B * batch.C);
-      pass.mask_bc = mask_bc;
-    }
+    Pass pass{.B = B, .C = batch.C, .state = state, .S = batch.S};
+    const auto send_tokens = [&](Token* to, const std::vector<Token>& from, Index of_sequence) -> const Token* {
+      if (from.empty()) return nullptr;
+      device_->copy_from_host_later(to, from.data() + first_b * of_sequence, B * of_sequence);
+      return to;
+    };
+    pass.mask_bc = send_tokens(mask_bc_.template as<Token>(), batch.mask_bc, batch.C);
+    send_tokens(sources(), batch.source_bs, batch.S);
+    pass.source_mask_bs = send_tokens(source_mask_bs_.template as<Token>(), batch.source_mask_bs, batch.S);
     return pass;
   }
   // Without dropout or smoothing, chunk by chunk where the model was built for that.
@@ -268,13 +281,14 @@ class ModelOn : public Model {
   Processes& processes_;
   NetworkExtent extent_;
   Network<Device, T> network_;
-  DeviceMemory token_bc_, mask_bc_, target_r_;
+  DeviceMemory token_bc_, mask_bc_, source_bs_, source_mask_bs_, target_r_;
   ModelConfig config_;
   DeviceMemory patch_bpi_;
   std::vector<T> sent_bpi_;  // of the last batch, in the numbers of the network
   DeviceMemory state_, count_, losses_;
-  std::vector<float> logits_v_;      // of the last step
-  typename Device::Recording step_;  // gone before what it works with
+  std::vector<float> logits_v_;  // of the last step
+  // Of training, one for each length of sequences and sources. Gone before what they work with.
+  std::map<std::pair<Index, Index>, typename Device::Recording> steps_;
 };
 
 template <Isa isa>
@@ -339,7 +353,8 @@ NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& t
           .recompute = recompute,
           .shards = training.shards / processes,
           .chunk = training.chunk,
-          .truncated = training.truncated};
+          .truncated = training.truncated,
+          .S = config.source_context};
 }
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }

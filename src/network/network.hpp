@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "network/arenas.hpp"
 #include "network/batch.hpp"
 #include "network/chunks.hpp"
+#include "network/encoder.hpp"
 #include "network/entry.hpp"
 #include "network/extent.hpp"
 #include "network/heads.hpp"
@@ -21,6 +23,7 @@ namespace abh {
 
 // From token ids, or patches, to logits and back:
 //
+//   memory = encoder(source)    where there is a source        (encoder.hpp)
 //   x_bcd  = entry(tokens)      embeddings                     (entry.hpp)
 //   x_bcd  = stack(x_bcd)       blocks, one after the other    (stack.hpp)
 //   logits = head(x_bcd)        of the next token, or of a classifier (heads.hpp)
@@ -93,6 +96,7 @@ class Network {
   }
   // The same without logits.
   void run_blocks(const Given& batch, const Pass& pass) {
+    if (parts_.encoder) parts_.encoder->forward(device_, batch, pass);
     parts_.entry.forward(device_, parts_.stack.in_bcd(), batch, pass);
     parts_.stack.forward(device_, pass);
   }
@@ -103,7 +107,10 @@ class Network {
   Index logit_columns() const { return parts_.head->columns(); }
 
   // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
-  void look(const Look& look, const Pass& pass) const { parts_.stack.look(device_, look, pass); }
+  void look(const Look& look, const Pass& pass) const {
+    if (parts_.encoder) parts_.encoder->look(device_, look, pass);
+    parts_.stack.look(device_, look, pass);
+  }
 
   // After forward. finds_best: with what is most likely, row by row.
   auto loss(const Given& batch, double label_smoothing, const Pass& pass, bool finds_best = false) {
@@ -119,17 +126,26 @@ class Network {
     typename Device::Scope scratch(device_.workspace);
     T* d_x_bcd = scratch.template take<T>(pass.BC() * channels_);
     parts_.head->backward(device_, d_x_bcd, d_logits, parts_.stack.out_bcd(), pass);
-    const Index rest = parts_.stack.backward(device_, d_x_bcd, pass, weights_, decayed);
+    if (parts_.encoder) {
+      parts_.encoder->collect(device_, scratch.template take<T>(pass.B * pass.S * channels_), pass);
+    }
+    Index rest = parts_.stack.backward(device_, d_x_bcd, pass, weights_, decayed);
     parts_.entry.backward(device_, d_x_bcd, batch, pass);
+    if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
     if (!pass.last) return;
     weights_.finished(0, rest);
     weights_.finished(decayed, weights_.count());
   }
 
-  // Step-by-step inference for one sequence: forget everything, then one token after the other. Returns the logits of
-  // the token that follows, (V), in device memory. `token` is in device memory; position < extent.positions for mixers
-  // with a cache and for learned positions.
-  void start() { parts_.stack.start(device_); }
+  // Step-by-step inference for one sequence: forget everything, read its source where there is one, then one token
+  // after the other. given, pass: the source, one of pass.S positions. Returns the logits of the token that follows,
+  // (V), in device memory. `token` is in device memory; position < extent.positions for mixers with a cache and for
+  // learned positions.
+  void start(const Given& given = {}, const Pass& pass = one_position) {
+    arenas_.work_on(0);
+    if (parts_.encoder) parts_.encoder->forward(device_, given, pass);
+    parts_.stack.start(device_);
+  }
   const T* step(const Token* token, Index position) {
     parts_.entry.forward(device_, parts_.stack.in_bcd(), {token}, step_at(position));
     parts_.stack.step(device_, position);
@@ -152,11 +168,47 @@ class Network {
   // weights in their arena, and of their initial values.
   struct Parts {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
-        : entry(layout, config, extent.of_blocks(), dropout),
-          stack(layout, "blocks.", config, extent.of_blocks(), dropout),
+        : shared(shared_table(layout, config)),
+          encoder(make_encoder(layout, config, extent.of_blocks(), dropout)),
+          entry(layout, entry_shape(config), config, extent.of_blocks(), dropout),
+          stack(layout, stack_shape(config), config, extent.of_blocks(), dropout),
           head(make_head<Device, T>(layout, config, extent.of_blocks(), entry.token())),
           loss(layout, *head, extent.of_blocks()) {}
 
+    // With an encoder weights are its own or the decoder's, but for a table of tokens that serves both.
+    static std::optional<Weight<T>> shared_table(Layout<T>& layout, const ModelConfig& config) {
+      if (!config.has_encoder() || config.embeddings != "shared") return std::nullopt;
+      return layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed);
+    }
+    std::unique_ptr<Encoder<Device, T>> make_encoder(Layout<T>& layout, const ModelConfig& config,
+                                                     const BlockExtent& extent, double dropout) const {
+      if (!config.has_encoder()) return nullptr;
+      return std::make_unique<Encoder<Device, T>>(layout,
+                                                  EntryShape<T>{.prefix = "encoder.embedding.",
+                                                                .position = "position_sd",
+                                                                .vocabulary = config.source_vocabulary,
+                                                                .context = config.source_context,
+                                                                .table = shared ? &*shared : nullptr,
+                                                                .dropout_site = sites::source_dropout},
+                                                  config, extent, dropout);
+    }
+    EntryShape<T> entry_shape(const ModelConfig& config) const {
+      EntryShape<T> shape{.vocabulary = config.vocabulary, .context = config.context};
+      if (!encoder) return shape;
+      shape.prefix = "decoder.embedding.";
+      shape.table = shared ? &*shared : nullptr;
+      return shape;
+    }
+    StackShape<T> stack_shape(const ModelConfig& config) const {
+      if (!encoder) return {.layers = config.layers};
+      return {.prefix = "decoder.",
+              .first_layer = config.encoder_layers,
+              .layers = config.decoder_layers,
+              .source = &encoder->source()};
+    }
+
+    std::optional<Weight<T>> shared;
+    std::unique_ptr<Encoder<Device, T>> encoder;
     Entry<Device, T> entry;
     Stack<Device, T> stack;
     std::unique_ptr<Head<Device, T>> head;
@@ -164,10 +216,13 @@ class Network {
   };
 
   static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
-    if (config.has_position_table() && extent.longest() > config.context) {
-      throw Error("a sequence of " + std::to_string(extent.longest()) + " tokens is longer than the position table, " +
-                  std::to_string(config.context));
-    }
+    const auto require_rows = [&](const char* what, Index tokens, Index rows) {
+      if (!config.has_position_table() || tokens <= rows) return;
+      throw Error(std::string("a ") + what + " of " + std::to_string(tokens) +
+                  " tokens is longer than the position table, " + std::to_string(rows));
+    };
+    require_rows("sequence", extent.longest(), config.context);
+    require_rows("source", extent.S, config.source_context);
     Layout<T> layout(extent.recompute);
     Parts(layout, config, extent, 0);
     return layout;
@@ -179,12 +234,14 @@ class Network {
     const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
     const DeviceMemory memory_bpi(counter.memory(),
                                   bytes_of<T>(extent.B * config.patches(extent.C) * config.patch_inputs));
+    const DeviceMemory memory_bs(counter.memory(), bytes_of<Token>(extent.B * extent.S));
     const Token* tokens_bc = memory_bc.as<Token>();
     StepState state;
     TrainingConfig training;
     training.optimizer = extent.muon ? "muon" : "adamw";
-    differentiate(network, {tokens_bc, tokens_bc, memory_bpi.as<T>()}, 0,
-                  {.B = extent.B, .C = extent.C, .state = &state}, [](Index, Index, const Pass&, const auto&) {});
+    differentiate(network, {tokens_bc, tokens_bc, memory_bpi.as<T>(), memory_bs.as<Token>()}, 0,
+                  {.B = extent.B, .C = extent.C, .state = &state, .S = extent.S},
+                  [](Index, Index, const Pass&, const auto&) {});
     network.optimizer().measure_gradient(training, &state);
     network.optimizer().update(training, &state);
   }

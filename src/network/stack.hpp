@@ -2,43 +2,73 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "blocks/block.hpp"
 #include "blocks/conv.hpp"
+#include "blocks/cross.hpp"
 #include "blocks/ffn.hpp"
+#include "blocks/parts/norm_after.hpp"
 #include "network/mixers.hpp"
 #include "network/weights.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
 
+// Which of a network's layers a stack has, and what they see.
+template <class T>
+struct StackShape {
+  std::string prefix = "";  // of the names of its weights, before blocks.0.
+  Index first_layer = 0, layers;
+  const Source<T>* source = nullptr;  // that every layer asks; null: none does
+};
+
 // Blocks in their order, and the stream of rows that passes through them:
 //
-//   x_bcd = conv(x_bcd), mixer(x_bcd), ffn(x_bcd)     for each layer; the convolution is optional
+//   x_bcd = conv(x_bcd), mixer(x_bcd), cross(x_bcd), ffn(x_bcd)     for each layer
+//
+// The convolution is optional, and only where there is a source is it asked.
 template <class Device, class T>
 class Stack {
  public:
-  // prefix: "blocks.", of the names of the weights.
-  Stack(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  Stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
         double dropout)
-      : D_(config.channels) {
+      : D_(config.channels), prefix_(shape.prefix) {
     const std::vector<std::size_t> mixers = mixers_of(config);
     const std::vector<Index> windows = config.windows();
-    for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
-      const std::string name = prefix + std::to_string(layer) + ".";
-      const BlockOptions options{.causal = config.causal,
+    for (Index i = 0; i < shape.layers; ++i) {
+      const auto layer = static_cast<std::size_t>(shape.first_layer + i);
+      const std::string name = prefix_ + "blocks." + std::to_string(i) + ".";
+      const BlockOptions options{.norm = !config.norms_after(),
+                                 .causal = config.is_causal(shape.first_layer + i),
                                  .window = windows[layer],
                                  .dropout = dropout,
                                  .layer = static_cast<std::uint32_t>(layer)};
+      const auto add = [&](const std::string& block, const auto& make) {
+        begin_.push_back(layout.decayed_count());
+        names_.push_back(name + block + ".");
+        blocks_.push_back(make(names_.back()));
+        if (!config.norms_after()) return;
+        blocks_.back() =
+            std::make_unique<NormAfter<Device, T>>(layout, names_.back(), D_, extent, std::move(blocks_.back()));
+      };
       if (config.conv_kernel) {
-        begin(layout, name + "conv.");
-        blocks_.push_back(std::make_unique<ConvBlock<Device, T>>(layout, names_.back(), config, extent, options));
+        add("conv", [&](const std::string& prefix) {
+          return std::make_unique<ConvBlock<Device, T>>(layout, prefix, config, extent, options);
+        });
       }
-      begin(layout, name + "mixer.");
-      blocks_.push_back(Mixers::make<Device, T>(mixers[layer], layout, names_.back(), config, extent, options));
-      begin(layout, name + "ffn.");
-      blocks_.push_back(std::make_unique<FfnBlock<Device, T>>(layout, names_.back(), config, extent, options));
+      add("mixer", [&](const std::string& prefix) {
+        return Mixers::make<Device, T>(mixers[layer], layout, prefix, config, extent, options);
+      });
+      if (shape.source) {
+        add("cross", [&](const std::string& prefix) {
+          return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D_, *shape.source, extent, options);
+        });
+      }
+      add("ffn", [&](const std::string& prefix) {
+        return std::make_unique<FfnBlock<Device, T>>(layout, prefix, config, extent, options);
+      });
     }
     for (std::size_t i = 0; i <= blocks_.size(); ++i) {
       x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
@@ -69,7 +99,7 @@ class Stack {
 
   // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
   void look(Device& device, const Look& look, const Pass& pass) const {
-    show(device, look, "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
+    show(device, look, prefix_ + "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       blocks_[i]->look(device, named(look, names_[i]), x_bcd_[i + 1], pass);
     }
@@ -88,12 +118,8 @@ class Stack {
   }
 
  private:
-  void begin(const Layout<T>& layout, const std::string& name) {
-    begin_.push_back(layout.decayed_count());
-    names_.push_back(name);
-  }
-
   Index D_;
+  std::string prefix_;
   std::vector<Index> begin_;  // of the weights of each block that decay, in their arena
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Block<Device, T>>> blocks_;

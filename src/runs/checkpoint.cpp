@@ -93,6 +93,22 @@ const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::s
   return tensor.shape;
 }
 
+// What the tensors show of a network with an encoder, beside what they show of its decoder.
+void see_source(const SafetensorsFile& file, Metadata& metadata) {
+  const std::string own = "encoder.embedding.token_vd", position = "encoder.embedding.position_sd";
+  const std::vector<Index>& token = matrix_shape(file, file.has(own) ? own : "embedding.token_vd");
+  metadata.try_emplace("source_vocabulary_size", to_text(token[0]));
+  if (file.has(position)) metadata.try_emplace("source_context", to_text(matrix_shape(file, position)[0]));
+  Index layers = 0;
+  for (const char* key : {"encoder_layers", "decoder_layers"}) {
+    const auto text = metadata.find(key);
+    const std::optional<Index> count = text == metadata.end() ? std::nullopt : from_text<Index>(text->second);
+    if (!count || *count < 1 || *count > largest_layers) return;  // refused where it is read
+    layers += *count;
+  }
+  metadata.try_emplace("layers", to_text(layers));
+}
+
 // The metadata of a model, complete. What is missing and cannot be seen is named all at once.
 Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   Metadata metadata = file.metadata();
@@ -112,16 +128,18 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
     require({"layers", "channels", "heads", "context", "mixer", "vocabulary_size"});
     return metadata;
   }
-  const Metadata settings = ModelConfig().metadata();
+  const std::set<std::string> settings = ModelConfig::keys();
   const std::set<std::string> others = keys_beside_settings(kinds);
   for (const auto& [key, value] : metadata) {
     const std::string hint = settings.count(key) || others.count(key) ? "" : did_you_mean(key);
     if (!hint.empty()) throw Error(file.path() + ": metadata " + one_line(key) + ": no setting of a model" + hint);
   }
-  const std::string position = "embedding.position_cd";
+  const bool encodes = metadata.count("encoder_layers") > 0;
+  const std::string own = encodes ? "decoder." : "", position = own + "embedding.position_cd";
   if (file.has(position)) metadata.try_emplace("context", to_text(matrix_shape(file, position)[0]));
   metadata.try_emplace("positions", file.has(position) ? "learned" : "none");
   task.complete(metadata);
+  if (encodes) see_source(file, metadata);
   require({"layers", "heads", "mixer", "context"});
   const std::string patch = "embedding.patch_di";
   if (file.has(patch)) {
@@ -130,7 +148,8 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
     metadata.try_emplace("channels", to_text(of_patch[0]));
     metadata.try_emplace("patch_inputs", to_text(of_patch[1]));
   } else {
-    const std::vector<Index>& token = matrix_shape(file, "embedding.token_vd");
+    const std::string table = own + "embedding.token_vd";
+    const std::vector<Index>& token = matrix_shape(file, file.has(table) ? table : "embedding.token_vd");
     metadata.try_emplace("vocabulary_size", to_text(token[0]));
     metadata.try_emplace("channels", to_text(token[1]));
   }
@@ -174,17 +193,25 @@ void check_read(const std::string& path, const Check& check) {
   }
 }
 
+// What the names of a layer's weights begin with.
+std::string blocks_of(const ModelConfig& config, Index layer) {
+  if (!config.has_encoder()) return "blocks." + to_text(layer) + ".";
+  const bool encodes = layer < config.encoder_layers;
+  return (encodes ? "encoder.blocks." : "decoder.blocks.") + to_text(encodes ? layer : layer - config.encoder_layers) +
+         ".";
+}
+
 // What the matrices of a file from elsewhere show: how wide a head and the feed-forward net are, where that is not as
 // usual, and whether projections have biases.
 void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConfig& config) {
   if (!metadata.count("hidden_channels")) {
-    const Index F = matrix_shape(file, "blocks.0.ffn.up_fd")[0];
+    const Index F = matrix_shape(file, blocks_of(config, 0) + "ffn.up_fd")[0];
     if (F != config.ffn_channels()) config.hidden_channels = F;
   }
   const std::vector<MixerProperties> mixers = mixer_properties(config);
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     if (!mixers[layer].head_projection) continue;
-    const std::string prefix = "blocks." + std::to_string(layer) + ".mixer.";
+    const std::string prefix = blocks_of(config, static_cast<Index>(layer)) + "mixer.";
     const std::string projection = prefix + mixers[layer].head_projection;
     if (!metadata.count("attention_bias") && file.has(prefix + "query_bias_h")) config.attention_bias = true;
     if (metadata.count("head_channels") || !file.has(projection)) continue;

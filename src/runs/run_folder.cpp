@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -107,10 +108,15 @@ std::string move_aside(const std::string& run, const std::string& data) {
   }
 }
 
+void drop_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0) throw Error(path + ": cannot drop: " + std::strerror(errno));
+}
+
 void drop(const std::string& run) {
+  for (const std::string& path : kept_checkpoints(run)) drop_file(path);
   for (const std::string name : files_of_run) {
     const std::string path = run + "/" + name;
-    if (is_file(path) && ::unlink(path.c_str()) != 0) throw Error(path + ": cannot drop: " + std::strerror(errno));
+    if (is_file(path)) drop_file(path);
   }
 }
 
@@ -177,6 +183,29 @@ RunLock claim_run_folder(const std::string& run, const std::string& data, bool o
     const std::string aside = move_aside(run, data);
     out << one_line(run) << ": the run in this folder was moved to " << one_line(aside) << std::endl;
   }
+}
+
+constexpr std::string_view kept_begin = "checkpoint.", kept_end = ".safetensors";
+
+std::string kept_checkpoint_path(const std::string& run, Index step) {
+  return run + "/" + std::string(kept_begin) + to_text(step) + std::string(kept_end);
+}
+
+std::vector<std::string> kept_checkpoints(const std::string& run) {
+  std::vector<Index> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kept_begin) || !name.ends_with(kept_end)) continue;
+    const std::string_view number =
+        std::string_view(name).substr(kept_begin.size(), name.size() - kept_begin.size() - kept_end.size());
+    const std::optional<Index> step = from_text<Index>(number);
+    // A name that no step has is somebody's own.
+    if (step && *step >= 0 && number == to_text(*step) && is_file(entry.path().string())) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  std::vector<std::string> paths;
+  for (const Index step : steps) paths.push_back(kept_checkpoint_path(run, step));
+  return paths;
 }
 
 void require_writable(const std::string& run) {

@@ -4,6 +4,9 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
+
+#include "base/types.hpp"
 
 namespace abh {
 
@@ -35,6 +38,10 @@ class RunLock {
 // folder that it leads to is moved and made again. Error if that cannot be done; the old run is then as it was.
 RunLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite,
                          std::ostream& out = std::cout);
+
+// The file of the weights of a step, RUN/checkpoint.STEP.safetensors; and all that there are, the earliest step first.
+std::string kept_checkpoint_path(const std::string& run, Index step);
+std::vector<std::string> kept_checkpoints(const std::string& run);
 
 // Error if a file of the run cannot be written. Found now, it is not found when there is something to write.
 void require_writable(const std::string& run);

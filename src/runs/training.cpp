@@ -420,11 +420,26 @@ class Trainer {
     state_.log_position = log_->position();
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
+    keep_checkpoint();
     std::optional<LossPoint> best_point;
     if (state_.best_loss) best_point = {static_cast<double>(state_.best_step), *state_.best_loss};
     write_file_atomically(run_.run + "/loss.svg",
                           loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
                                          losses(log_->rows(), &LogRow::val_loss), "Loss", task_.unit(), best_point));
+  }
+
+  // Leaves the weights of this step, where a checkpoint is due, in a file of their own, and drops the earliest such
+  // files beyond as many as are kept. One that a stopped run writes on its way is none of them.
+  void keep_checkpoint() {
+    const Index every = run_.training.checkpoint_every;
+    const bool due = state_.step == run_.training.steps || (every > 0 && state_.step % every == 0);
+    if (run_.training.keep_checkpoints == 0 || !due) return;
+    const std::vector<float>& now = averages() ? state_.average : state_.weights;
+    write_checkpoint(kept_checkpoint_path(run_.run, state_.step),
+                     {{run_.model, state_.task, now, state_.step}, std::nullopt});
+    const std::vector<std::string> kept = kept_checkpoints(run_.run);
+    const std::size_t most = static_cast<std::size_t>(run_.training.keep_checkpoints);
+    for (std::size_t i = 0; i + most < kept.size(); ++i) std::filesystem::remove(kept[i]);
   }
 
   Checkpoint best() const {
@@ -456,6 +471,11 @@ class Trainer {
                            .accuracy = state_.last_accuracy,
                            .best_step = state_.best_step,
                            .tokens_per_s = tokens_per_second()};
+    if (processes_.leads()) {
+      const Checkpoint checkpoint = best();
+      const auto words = task_.last_words(checkpoint.config, checkpoint.weights, [] { return stop_signal == 0; });
+      if (words) std::printf("%s\n", words->c_str());
+    }
     std::printf("%s\n", task_.final_line(result).c_str());
     return true;
   }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -95,6 +96,10 @@ struct MetadataWriter {
     if (setting.since == left_out && value == setting.choices.front()) return;
     metadata[setting.key] = value;
   }
+  void operator()(const RealSetting& setting, double value) const {
+    if (setting.since == left_out && value == setting.otherwise) return;
+    metadata[setting.key] = to_text(value);
+  }
   template <class Number>
   void operator()(const Setting& setting, Number value) const {
     if (setting.since == left_out && value == Number{0}) return;
@@ -137,15 +142,20 @@ std::vector<std::string> ModelConfig::mixer_names() const {
 }
 
 std::vector<Index> ModelConfig::windows() const {
-  return one_a_layer(window, layers, "--window", [this](const std::string& text) {
+  std::vector<Index> windows = one_a_layer(window, layers, "--window", [](const std::string& text) {
     const std::optional<Index> width = from_text<Index>(text);
     if (!width || *width < 0) {
       throw UsageError("--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"" +
                        one_line(text) + "\"");
     }
-    // Beyond the last position there is nothing to see, and without positions nobody gets that far.
-    return *width >= (has_position_table() ? context : largest_context) ? Index{0} : *width;
+    return *width;
   });
+  // Beyond the last position there is nothing to see, and without positions nobody gets that far.
+  for (std::size_t layer = 0; layer < windows.size(); ++layer) {
+    const Index last = has_position_table() ? context_of(static_cast<Index>(layer)) : largest_context;
+    if (windows[layer] >= last) windows[layer] = 0;
+  }
+  return windows;
 }
 
 void ModelConfig::check() const {
@@ -159,13 +169,54 @@ void ModelConfig::check() const {
   if (interleaves_slopes() && !has_alibi()) {
     throw UsageError("--alibi-slopes: interleaved goes with --positions alibi, found --positions " + positions);
   }
+  check_encoder();
   windows();
+}
+
+void ModelConfig::check_encoder() const {
+  const auto require = [](const std::string& what, Index low, Index high, Index found) {
+    RangeCheck()(WholeSetting{{"", what}, low, high}, found);
+  };
+  if (has_encoder() != (source_vocabulary > 0)) {
+    throw UsageError(
+        "--encoder-layers: expected " +
+        std::string(has_encoder() ? "0, where there is no source to read" : "1 at least, to read the source") +
+        ", found " + to_text(encoder_layers));
+  }
+  if (!has_encoder()) {
+    if (decoder_layers > 0) {
+      throw UsageError("--decoder-layers: expected 0, where there is no source to read, found " +
+                       to_text(decoder_layers));
+    }
+    for (const auto& [flag, value, usual] :
+         {std::tuple("--embeddings", embeddings, "separate"), {"--cross", cross, "dot"}}) {
+      if (value != usual)
+        throw UsageError(std::string(flag) + ": expected none where there is no source, found " + value);
+    }
+    return;
+  }
+  require("decoder-layers", 1, largest_layers, decoder_layers);
+  require("layers", encoder_layers + decoder_layers, encoder_layers + decoder_layers, layers);
+  RangeCheck()(WholeSetting{{"source_context"}, 1, largest_context}, source_context);
+  RangeCheck()(WholeSetting{{"classes"}, 0, 0}, classes);
+  if (embeddings == "shared" && source_vocabulary != vocabulary) {
+    throw UsageError(
+        "--embeddings: expected separate or target, where source and target have vocabularies of their own"
+        ", found shared");
+  }
 }
 
 std::map<std::string, std::string> ModelConfig::metadata() const {
   std::map<std::string, std::string> result;
   visit_model(MetadataWriter{result}, *this);
   return result;
+}
+
+std::set<std::string> ModelConfig::keys() {
+  std::set<std::string> keys;
+  ModelConfig model;
+  visit_model([&](const Setting& setting, const auto&) { keys.insert(setting.key); }, model);
+  return keys;
 }
 
 ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,

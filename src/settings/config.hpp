@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ inline constexpr Index largest_eval_tokens = Index{1} << 40;
 inline constexpr Index largest_vocabulary = Index{1} << 21;
 inline constexpr Index largest_conv_kernel = 1024;
 inline constexpr Index largest_patch_inputs = Index{1} << 18;
+inline constexpr Index largest_kept_checkpoints = 10000;
 inline constexpr Index largest_muon_rounds = 100;
 
 // What is the business of one mixer alone.
@@ -57,9 +59,19 @@ struct ModelConfig {
   bool final_norm = true;
   bool logit_bias = false;
   double logit_scale = 1;
-  Index classes = 0;                     // O, of a classifier, as golden files have them; 0: a language model
-  std::string class_pooling = "mean";    // mean | cls, what a classifier reads: all positions, or one in front of them
-  Index patch_inputs = 0;                // I, numbers of a patch, of a classifier that reads patches; 0: tokens
+  Index classes = 0;                   // O, of a classifier, as golden files have them; 0: a language model
+  std::string class_pooling = "mean";  // mean | cls, what a classifier reads: all positions, or one in front of them
+  Index patch_inputs = 0;              // I, numbers of a patch, of a classifier that reads patches; 0: tokens
+  // With an encoder, which reads a second sequence, the source: layers are those of the encoder and, behind them, those
+  // of the decoder, every one of which reads what the encoder makes of the source.
+  Index encoder_layers = 0, decoder_layers = 0;  // 0: neither
+  Index source_vocabulary = 0;
+  Index source_context = 0;              // S, rows of the encoder's position table
+  std::string embeddings = "separate";   // separate | target | shared, tables of source, target and logits
+  std::string cross = "dot";             // dot | bahdanau, how scores of the source are made
+  std::string norm = "pre";              // pre | post, before a block or behind its sum with the stream
+  std::string activation = "gelu";       // gelu | relu, of the feed-forward net
+  double embedding_scale = 1;            // of what a token adds to the stream
   std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
   std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two
 
@@ -73,6 +85,15 @@ struct ModelConfig {
   Index token_rows() const { return vocabulary + (has_cls() ? 1 : 0); }
   // How many patches a sequence of C positions has.
   Index patches(Index C) const { return patch_inputs > 0 ? C - (has_cls() ? 1 : 0) : 0; }
+
+  bool has_encoder() const { return encoder_layers > 0; }
+  // Whether a layer sees no later positions. An encoder sees all.
+  bool is_causal(Index layer) const { return causal && layer >= encoder_layers; }
+  // Of the sequence that a layer reads.
+  Index context_of(Index layer) const { return layer < encoder_layers ? source_context : context; }
+  // Whether norms stand behind the sums of blocks and stream. The stream is then normed where it leaves the last one.
+  bool norms_after() const { return norm == "post"; }
+  bool has_final_norm() const { return final_norm && !norms_after(); }
 
   // Whether positions have a table of learned vectors, which ends at the context.
   bool has_position_table() const { return positions == "learned"; }
@@ -98,6 +119,11 @@ struct ModelConfig {
   std::map<std::string, std::string> metadata() const;
   static ModelConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,
                                    Index file_version = 0);
+  // Of all of them, also those that a file leaves out where they are as most networks have them.
+  static std::set<std::string> keys();
+
+ private:
+  void check_encoder() const;
 };
 
 // How a network is trained. Losses are nats per token.
@@ -126,6 +152,7 @@ struct TrainingConfig {
   Index eval_tokens = 0;         // of the validation split, but at the end, see Dataset::evaluation_rows; 0: all
   Index checkpoint_every = 500;  // 0: only at the end
   Index log_every = 50;          // 0: only at the end
+  Index keep_checkpoints = 0;    // so many of the last ones stay in files of their own
 
   // UsageError for values outside the range of their flag (the largest sizes stand above), for shards that do not
   // divide the batch, and for chunks that are truncated where there are none.

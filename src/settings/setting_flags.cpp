@@ -1,6 +1,7 @@
 #include "settings/setting_flags.hpp"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 #include <type_traits>
 #include <utility>
@@ -118,8 +119,10 @@ void add_training_flags(Flags& flags, TrainingConfig& training, const std::vecto
 
 std::string settings_text(const ModelConfig& model, const std::vector<std::pair<std::string, std::string>>& idle) {
   SettingsText settings;
+  const std::map<std::string, std::string> written = model.metadata();
   visit_model(
       [&](const Setting& setting, const auto& value) {
+        if (!written.count(setting.key)) return;  // as most networks have it
         const auto is_this = [&](const auto& each) { return each.first == setting.flag; };
         if (std::none_of(idle.begin(), idle.end(), is_this)) settings(setting, value);
       },

@@ -11,7 +11,7 @@ namespace abh {
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
 // flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
 // `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
-// number, or a choice, whose key a file of any version has only where it is not 0, or not the first, its default.
+// number, or a choice, whose key a file of any version has only where it is not its default, 0 or the first one.
 inline constexpr Index left_out = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
@@ -25,6 +25,7 @@ struct WholeSetting : Setting {
 struct RealSetting : Setting {
   double low, high;
   bool below_high = false;  // high itself is too much
+  double otherwise = 0;     // its default, where it is left out
 };
 struct ChoiceSetting : Setting {
   std::vector<std::string> choices;
@@ -89,6 +90,33 @@ void visit_model(Visitor&& visit, Config& m) {
                       {"mean", "cls"}},
         m.class_pooling);
   visit(WholeSetting{{"patch_inputs", "", "", "", left_out}, 0, largest_patch_inputs}, m.patch_inputs);
+  visit(ChoiceSetting{{"norm", "norm", "", "before a block, or behind its sum with the stream", left_out},
+                      {"pre", "post"}},
+        m.norm);
+  visit(ChoiceSetting{{"activation", "activation", "", "in the feed-forward net", left_out}, {"gelu", "relu"}},
+        m.activation);
+  visit(
+      RealSetting{
+          {"embedding_scale", "embedding-scale", "FACTOR", "of the rows of tokens", left_out}, -1e6, 1e6, false, 1},
+      m.embedding_scale);
+  visit(
+      WholeSetting{
+          {"encoder_layers", "encoder-layers", "N", "layers that read the source", left_out}, 0, largest_layers},
+      m.encoder_layers);
+  visit(
+      WholeSetting{{"decoder_layers", "decoder-layers", "N", "layers that write, and look at what was read", left_out},
+                   0,
+                   largest_layers},
+      m.decoder_layers);
+  visit(WholeSetting{{"source_vocabulary_size", "", "", "", left_out}, 0, largest_vocabulary}, m.source_vocabulary);
+  visit(WholeSetting{{"source_context", "", "", "", left_out}, 0, largest_context}, m.source_context);
+  visit(ChoiceSetting{{"embeddings", "embeddings", "",
+                       "tables: of source, target and logits; of target and logits one; or one of all", left_out},
+                      {"separate", "target", "shared"}},
+        m.embeddings);
+  visit(ChoiceSetting{{"cross", "cross", "", "how layers that write compare with what was read", left_out},
+                      {"dot", "bahdanau"}},
+        m.cross);
 }
 
 template <class Visitor, class Config>
@@ -148,6 +176,12 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(
       WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
       t.checkpoint_every);
+  visit(WholeSetting{{"keep_checkpoints", "keep-checkpoints", "N",
+                      "of the last so many checkpoints leave the weights in RUN/checkpoint.STEP.safetensors", left_out,
+                      true},
+                     0,
+                     largest_kept_checkpoints},
+        t.keep_checkpoints);
   visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
         t.log_every);
 }

@@ -18,13 +18,17 @@ AnswerTask::AnswerTask(std::string name, Index C, Index answer_length, Index tra
       training_examples_(training_examples),
       test_examples_(test_examples) {}
 
+Index AnswerTask::drawn_example(Index b, std::uint64_t seed, Index step) const {
+  const std::uint64_t word =
+      philox_word(seed, static_cast<std::uint64_t>(b), static_cast<std::uint32_t>(step), sites::batch);
+  return static_cast<Index>((word * static_cast<std::uint64_t>(training_examples_)) >> 32);
+}
+
 Batch AnswerTask::training_batch(Index B, std::uint64_t seed, Index step) const {
   Batch batch = empty_batch();
   for (Index b = 0; b < B; ++b) {
-    const std::uint64_t word =
-        philox_word(seed, static_cast<std::uint64_t>(b), static_cast<std::uint32_t>(step), sites::batch);
-    const auto drawn = static_cast<Index>((word * static_cast<std::uint64_t>(training_examples_)) >> 32);
-    append(batch, training_examples_ > 0 ? drawn : (step * B + b) % static_cast<Index>(first_test_example));
+    append(batch, training_examples_ > 0 ? drawn_example(b, seed, step)
+                                         : (step * B + b) % static_cast<Index>(first_test_example));
   }
   return batch;
 }
@@ -38,8 +42,7 @@ Batch AnswerTask::test_batch(Index first, Index B) const {
 Batch AnswerTask::validation_batch(Index first, Index B, Index rows) const {
   Batch batch = empty_batch();
   for (Index row = first; row < first + B; ++row) {
-    // The rows of an evaluation lie evenly spread over the test set. Behind the last one nothing is asked.
-    append(batch, test_example(std::min(row, rows - 1) * test_examples_ / rows));
+    append(batch, evaluated_example(std::min(row, rows - 1), rows));  // behind the last one nothing is asked
     const Index targets = static_cast<Index>(batch.target_r.size()) / batch.B;
     if (row >= rows) std::fill(batch.target_r.end() - targets, batch.target_r.end(), ignored_target);
   }
@@ -60,7 +63,7 @@ std::string AnswerTask::final_line(const RunResult& result) const {
 std::optional<std::string> AnswerTask::sample(const ModelConfig& config, const std::vector<float>& weights,
                                               std::uint64_t, const std::function<bool()>& go_on) const {
   const Index B = std::min(shown_examples, test_examples_);
-  const auto model = make_model({.device = "cpu", .threads = 1}, config, {.B = B, .C = C_});
+  const auto model = make_model({.device = "cpu", .threads = 1}, config, {.B = B, .C = C_, .S = config.source_context});
   model->write(Model::Arena::weights, weights);
   if (!go_on()) return std::nullopt;
   const Batch batch = validation_batch(0, B, B);
@@ -75,7 +78,8 @@ namespace {
 
 class AnswerEvaluation : public TaskCommand {
  public:
-  AnswerEvaluation(MakeAnswerTask make, bool takes_data) : make_(std::move(make)), takes_data_(takes_data) {}
+  AnswerEvaluation(MakeAnswerTask make, bool takes_data, MakeAnswer answer)
+      : make_(std::move(make)), takes_data_(takes_data), make_answer_(std::move(answer)) {}
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
@@ -87,28 +91,32 @@ class AnswerEvaluation : public TaskCommand {
     const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, data_, source);
     constexpr Index most = 64;
     const Index examples = task->validation_rows(), C = trained.config.context;
-    const NetworkExtent extent{.B = std::min(most, examples), .C = C};
+    const NetworkExtent extent{.B = std::min(most, examples), .C = C, .S = trained.config.source_context};
     require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
     const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
     std::cout << "model: " << one_line(source) << ", step " << trained.step << "; device "
               << resolved_device(machine.device.device) << ", " << machine.type << "\n";
+    const Answer answer = make_answer_ ? make_answer_(trained, machine) : nullptr;
     Score score;
-    Index shown = 0;
+    Index shown = 0, right = 0;
     for (Index first = 0; first < examples; first += extent.B) {
       const Index B = std::min(extent.B, examples - first);
       const Batch batch = task->test_batch(first, B);
       std::vector<Token> best_r;
       score += model->evaluate(batch, best_r);
-      for (Index b = 0; b < B && shown < errors_; ++b) {
-        if (is_right(batch, b, best_r)) continue;
+      if (answer) answer(batch, best_r);
+      for (Index b = 0; b < B; ++b) {
+        const bool hit = is_right(batch, b, best_r);
+        right += hit;
+        if (hit || shown == errors_) continue;
         std::cout << "wrong: example " << first + b << ": " << task->shown(batch, b, best_r) << "\n";
         ++shown;
       }
     }
     std::cout << "evaluate: " << task->name() << ", " << examples << " examples, "
               << fixed_text(score.loss_sum / static_cast<double>(score.count), 4) << " nats, accuracy "
-              << fixed_text(100 * static_cast<double>(score.right) / static_cast<double>(score.asked), 2) << " %\n";
+              << fixed_text(100 * static_cast<double>(right) / static_cast<double>(examples), 2) << " %\n";
     return 0;
   }
 
@@ -123,14 +131,15 @@ class AnswerEvaluation : public TaskCommand {
 
   MakeAnswerTask make_;
   bool takes_data_;
+  MakeAnswer make_answer_;
   std::string data_;
   Index errors_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data) {
-  return std::make_unique<AnswerEvaluation>(std::move(make), takes_data);
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data, MakeAnswer answer) {
+  return std::make_unique<AnswerEvaluation>(std::move(make), takes_data, std::move(answer));
 }
 
 }  // namespace abh

@@ -40,12 +40,18 @@ class AnswerTask : public Task {
   bool counts_answers() const override { return true; }
   // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s`. A run of no steps: `train -`.
   std::string final_line(const RunResult& result) const override;
-  NetworkExtent sample_extent(const ModelConfig&) const override { return {.B = shown_examples, .C = C_}; }
+  NetworkExtent sample_extent(const ModelConfig& config) const override {
+    return {.B = shown_examples, .C = C_, .S = config.source_context};
+  }
   // Some examples, spread over the test set, with what the network says.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& go_on) const override;
 
  protected:
+  // The training example that row b of a step draws, and the test example that is one of the rows of an evaluation,
+  // which lie evenly spread over the test set.
+  Index drawn_example(Index b, std::uint64_t seed, Index step) const;
+  Index evaluated_example(Index row, Index rows) const { return test_example(row * test_examples_ / rows); }
   // A batch of no rows.
   Batch empty_batch() const { return {.B = 0, .C = C_}; }
 
@@ -61,6 +67,11 @@ class AnswerTask : public Task {
 // takes_data: with a flag --data FILE.
 using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config,
                                                                  const std::string& data, const std::string& source)>;
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data = false);
+
+// What else may answer than the network's choice of each target with those before it given: it overwrites best_r, a
+// token a target, for the sequences of a batch. Made once the model is read; null: nothing else does.
+using Answer = std::function<void(const Batch& batch, std::vector<Token>& best_r)>;
+using MakeAnswer = std::function<Answer(const Trained& trained, const Machine& machine)>;
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data = false, MakeAnswer answer = {});
 
 }  // namespace abh

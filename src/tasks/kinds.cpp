@@ -1,4 +1,6 @@
+#include "tasks/dates/dates_kind.hpp"
 #include "tasks/digits/digits_kind.hpp"
+#include "tasks/pairs/pairs_kind.hpp"
 #include "tasks/reviews/reviews_kind.hpp"
 #include "tasks/sort/sort_kind.hpp"
 #include "tasks/task.hpp"
@@ -7,8 +9,9 @@
 namespace abh {
 
 TaskKinds task_kinds() {
-  static const TaskKind kinds[] = {text_kind(text_programs()), sort_kind(sort_programs()),
-                                   reviews_kind(reviews_programs()), digits_kind(digits_programs())};
+  static const TaskKind kinds[] = {text_kind(text_programs()),       sort_kind(sort_programs()),
+                                   reviews_kind(reviews_programs()), digits_kind(digits_programs()),
+                                   dates_kind(dates_programs()),     pairs_kind(pairs_programs())};
   return kinds;
 }
 

@@ -69,6 +69,12 @@ class Task {
   virtual std::string unit() const = 0;
   // The last line of a run's output, without the line break.
   virtual std::string final_line(const RunResult& result) const = 0;
+  // A line before the last one, of a network with these weights; none where there is nothing more to say, or if go_on,
+  // asked now and then, says no.
+  virtual std::optional<std::string> last_words(const ModelConfig&, const std::vector<float>&,
+                                                const std::function<bool()>&) const {
+    return std::nullopt;
+  }
   // What a network is built for that makes a sample.
   virtual NetworkExtent sample_extent(const ModelConfig& config) const = 0;
   // What one with these weights makes of the task, for RUN/sample.txt; none if go_on, asked now and then, says

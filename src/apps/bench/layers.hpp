@@ -30,6 +30,7 @@
 #include "cases/metric_key.hpp"
 #include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
+#include "cases/relu.hpp"
 #include "cases/rescale.hpp"
 #include "cases/rotary.hpp"
 #include "layers/adamw.hpp"
@@ -68,6 +69,7 @@ class LayerBench {
     linear("linear, logits", D, V);
     layer("layernorm", LayernormCase{.BC = BC, .D = D}, BC * D, 8, 14);
     layer("gelu", GeluCase{.count = BC * F}, BC * F, 38, 38);
+    layer("relu", ReluCase{.count = BC * F}, BC * F, 1, 1);
     layer("dropout", DropoutCase{.count = BC * D, .dropout = dropout}, BC * D, 1, 1);
     layer("embedding", EmbeddingCase{.B = B, .C = C, .D = D, .V = V, .P = C, .tokens_bc = tokens}, BC * D, 1, 2);
     if (conv.kernel)

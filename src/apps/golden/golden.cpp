@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "apps/golden/golden_networks.hpp"
+#include "apps/golden/golden_sequences.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "network/networks.hpp"

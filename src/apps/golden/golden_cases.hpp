@@ -65,6 +65,15 @@ class GoldenCases {
          true},
         {"classifier", &GoldenCases::classifier, {"label_smoothing", "pooling"}, true},
         {"vision_transformer", &GoldenCases::vision_transformer, {"label_smoothing", "pooling", "patch"}, true},
+        {"seq2seq",
+         &GoldenCases::seq2seq,
+         {"label_smoothing", "encoder_layers", "decoder_layers", "embeddings", "cross"},
+         true},
+        {"beam_search",
+         &GoldenCases::beam_search,
+         {"encoder_layers", "decoder_layers", "embeddings", "cross", "beam", "length_penalty", "max_length",
+          "begin_token", "end_token"},
+         true},
     };
     const std::string& wanted = file_.setting("case");
     std::string known;
@@ -109,13 +118,16 @@ class GoldenCases {
   void require_settings(const std::set<std::string>& own, bool is_network) const {
     static const std::set<std::string> of_files = {"case",  "source",      "tolerance_float", "format",
                                                    "crc32", "abh_version", "abh_crc32"};
+    // Settings that say what kind of network it is: a case takes its own.
+    static const std::set<std::string> of_kinds = {"classes",        "pooling",        "patch_inputs",
+                                                   "encoder_layers", "decoder_layers", "source_vocabulary_size",
+                                                   "source_context", "embeddings",     "cross"};
+    const std::set<std::string> settings = ModelConfig::keys();
     const std::map<std::string, std::string> without = ModelConfig::from_metadata({}, file_.path()).metadata();
     for (const auto& [key, value] : file_.metadata()) {
       if (own.count(key) || of_files.count(key) || (is_network && keys_beside_settings().count(key))) continue;
-      const auto setting = without.find(key);
-      if (setting != without.end() &&
-          (is_network ||
-           ModelConfig::from_metadata({{key, value}}, file_.path()).metadata().at(key) == setting->second))
+      if (is_network && settings.count(key) && !of_kinds.count(key)) continue;
+      if (settings.count(key) && ModelConfig::from_metadata({{key, value}}, file_.path()).metadata() == without)
         continue;
       file_.fail("metadata " + one_line(key) + ": the case has no use for it" + did_you_mean(key));
     }
@@ -541,8 +553,8 @@ class GoldenCases {
                " or alibi, found \"" + positions + "\"");
   }
 
-  // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes, and a block that reads a
-  // memory.
+  // In golden_networks.hpp and golden_sequences.hpp, which whoever runs cases includes: what a whole network computes,
+  // and a block that reads a memory.
   void cross_attention();
   // What a network reads: tokens, or so many patches of so many numbers.
   struct Given {
@@ -559,6 +571,9 @@ class GoldenCases {
   void language_model(Index chunk, bool truncated);
   void classifier();
   void vision_transformer();
+  ModelConfig sequences_config() const;
+  void seq2seq();
+  void beam_search();
   void classify(const ModelConfig& config, Index B, Index C, const std::vector<Token>& tokens,
                 const std::vector<Token>& mask, const std::vector<double>& patches);
 

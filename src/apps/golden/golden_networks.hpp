@@ -14,8 +14,10 @@ void GoldenCases<Device, T>::cross_attention() {
   config.head_channels = head_channels("weight.query_hd", config.heads);
   config.attention_bias = has_attention_bias("weight.");
   config.check();
+  Source<T> from;
   const auto make = [&](Layout<T>& layout) {
-    return CrossBlock<Device, T>(layout, "", config, memory[2], S, {.B = B, .C = C, .positions = 0});
+    return CrossBlock<Device, T>(layout, "", config, memory[2], from, {.B = B, .C = C, .positions = 0, .S = S},
+                                 {.norm = false, .residual = false});
   };
   Layout<T> measured;
   make(measured);
@@ -29,13 +31,14 @@ void GoldenCases<Device, T>::cross_attention() {
   Array<Token> mask_bs = read_mask(B, S, "input.mask_bs");
   Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
   Array<T> memory_bse = read("input.memory_bse", {B, S, memory[2]}), d_memory_bse = zeros<T>(memory);
-  const Source<T> from{.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data()};
+  from = {.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data(), .d_memory_bse = d_memory_bse.data()};
   const Pass pass{.B = B, .C = C};
-  block.forward(device_, y_bcd.data(), x_bcd.data(), from, pass);
+  block.forward(device_, y_bcd.data(), x_bcd.data(), pass);
   give("output.y_bcd", x, y_bcd.data());
+  give_activations([&](const Look& look) { block.look(device_, look, y_bcd.data(), pass); });
   if (!goes_back("grad_output.y_bcd")) return;
-  Array<T> d_y_bcd = read("grad_output.y_bcd", x), d_x_bcd = zeros<T>(x);
-  block.backward(device_, d_x_bcd.data(), d_memory_bse.data(), d_y_bcd.data(), x_bcd.data(), from, pass);
+  Array<T> d_x_bcd = read("grad_output.y_bcd", x);
+  block.backward(device_, d_x_bcd.data(), x_bcd.data(), pass);
   give("grad_input.x_bcd", x, d_x_bcd.data());
   give("grad_input.memory_bse", memory, d_memory_bse.data());
   give_gradients(gradients.data(), layout.parameters());

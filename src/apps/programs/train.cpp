@@ -318,6 +318,13 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     a.training_task().take(request.trained->task, request.source);
   } else {
     a.model.vocabulary = 1;
+    a.training_task().shape(a.model);
+    if (a.model.has_encoder()) {
+      if (flags.given("layers")) {
+        throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network that reads a source");
+      }
+      a.model.layers = a.model.encoder_layers + a.model.decoder_layers;
+    }
     check_model(a.model);  // what the command line alone decides is said before any file is read
     check_training(a.model, a.training);
   }

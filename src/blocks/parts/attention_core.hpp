@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "blocks/block.hpp"
@@ -33,9 +34,10 @@ struct QueryKeyValue {
 // The second sequence, from which keys and values are made where that is not done from the queries' own.
 template <class T>
 struct Source {
-  const T* memory_bse;
-  Index S;                         // positions of each of its sequences, of which there are as many as in the pass
+  const T* memory_bse = nullptr;
+  Index S = 0;                     // positions of each of its sequences, of which there are as many as in the pass
   const Token* mask_bs = nullptr;  // 1: real, 0: padding; null: all real
+  T* d_memory_bse = nullptr;       // its gradient, to which every reader adds its own
 };
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
@@ -87,13 +89,18 @@ class AttentionCore {
   // Rows of queries, keys and values of a pass over no chunk, and what was made of them.
   void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const std::string& value,
             const Pass& pass) const {
-    const std::vector<Index> shape = {pass.B, pass.C, H()};
-    show(device, look, "query_bch", rows.query_bch, shape, H(), rows.query_stride);
-    show(device, look, "key_bch", rows.key_bsh, shape, H(), rows.key_stride);
-    show(device, look, value, rows.value_bsh, shape, H(), rows.key_stride);
+    this->look(device, look, rows, {"key_bch", value}, itself(pass), pass);
+  }
+  // The same of a source. names: of keys and values.
+  void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows,
+            const std::pair<std::string, std::string>& names, const Source<T>& source, const Pass& pass) const {
+    const std::vector<Index> bch = {pass.B, pass.C, H()}, bsh = {pass.B, source.S, H()};
+    show(device, look, "query_bch", rows.query_bch, bch, H(), rows.query_stride);
+    show(device, look, names.first, rows.key_bsh, bsh, H(), rows.key_stride);
+    show(device, look, names.second, rows.value_bsh, bsh, H(), rows.key_stride);
     show(device, look, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, look, rows, pass);
-    show(device, look, "t_bch", t_bch_, shape, H());
+    look_at_weights(device, look, inputs(rows, source, pass));
+    show(device, look, "t_bch", t_bch_, bch, H());
   }
 
   // t_bch = attention(query, key, value)
@@ -161,10 +168,9 @@ class AttentionCore {
 
  private:
   // Who looks at whom: computed on the host from what was saved, by the plain loops.
-  void look_at_weights(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+  void look_at_weights(Device& device, const Look& look, const AttentionInputs<T>& saved) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
-      const AttentionInputs<T> saved = inputs(rows, itself(pass), pass);
       const Index B = saved.B, C = saved.C, S = saved.S;
       const Sight<A>& sight = saved.sight;
       const std::vector<A> query = on_host<A>(device, saved.query_bch, B * C, H(), saved.query_stride);
@@ -233,7 +239,7 @@ class AttentionCore {
   Accum<T>* lse_bnc_;
   // Of a sequence up to this chunk or step, and their gradients from this chunk on.
   bool caches_keys_ = true;
-  T *key_sh_ = nullptr, *value_sh_ = nullptr;
+  Kept<T> key_sh_, value_sh_;
   T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;
 };
 

@@ -130,7 +130,7 @@ class Pooling {
   // Maxima and sums of the chunk alone.
   Accum<T>* chunk_max_nc_ = nullptr;
   Accum<T>* chunk_sum_nc_ = nullptr;
-  Accum<T>* state_ = nullptr;
+  Kept<Accum<T>> state_;
 };
 
 }  // namespace abh

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 namespace abh {
 

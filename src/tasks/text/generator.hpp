@@ -11,7 +11,7 @@
 #include "device/choice.hpp"
 #include "network/model.hpp"
 #include "tasks/text/text_model.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 namespace abh {
 

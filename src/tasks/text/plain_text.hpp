@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 namespace abh {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "settings/config.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 namespace abh {
 

@@ -7,7 +7,7 @@
 #include "tasks/task.hpp"
 #include "tasks/text/dataset.hpp"
 #include "tasks/text/generator.hpp"
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 namespace abh {
 

@@ -1,4 +1,4 @@
-#include "tasks/text/tokenizer.hpp"
+#include "tasks/tokenizer.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,0 +1,72 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "tasks/dates/dates_kind.hpp"
+#include "tasks/dates/dates_task.hpp"
+#include "tasks/sequences/sequence_programs.hpp"
+
+namespace abh {
+
+namespace {
+
+class DatesTraining : public TaskTraining {
+ public:
+  void add_flags(Flags&) override {}
+
+  void check(const Flags& flags) const override {
+    if (flags.given("context")) throw UsageError("--context: expected none, as dates have a length of their own");
+  }
+
+  void take(const Metadata&, const std::string&) override {}
+  void shape(ModelConfig& model) const override { DatesTask().shape(model); }
+
+  // How it was chosen is in docs/tasks/dates.md.
+  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+    model = {.layers = 2,
+             .channels = 64,
+             .heads = 4,
+             .mixer = "dot",
+             .encoder_layers = 1,
+             .decoder_layers = 1,
+             .embeddings = "target"};
+    training = {.batch = 64,
+                .steps = 800,
+                .learning_rate = 2e-3,
+                .warmup = 200,
+                .schedule = "inverse-sqrt",
+                .beta2 = 0.98,
+                .weight_average = 50,
+                .eval_every = 100};
+  }
+
+  Started start(Request request) const override {
+    Started started;
+    started.task = std::make_unique<DatesTask>();
+    if (request.trained) {
+      started.summary = "step " + to_text(request.trained->step);
+      started.weights = std::move(request.trained->weights);
+    }
+    return started;
+  }
+};
+
+std::unique_ptr<AnswerTask> dates_again(const Metadata&, const ModelConfig&, const std::string&, const std::string&) {
+  return std::make_unique<DatesTask>();
+}
+
+}  // namespace
+
+TaskPrograms dates_programs() {
+  return {
+      .train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<DatesTraining>(); },
+      .evaluate = [] { return sequence_evaluation(dates_again, false); },
+      .generate =
+          [] {
+            return sequence_generation([](const Trained&, const std::string&) { return DatesTask::words_of_dates(); });
+          }};
+}
+
+}  // namespace abh

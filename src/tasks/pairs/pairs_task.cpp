@@ -1,0 +1,151 @@
+#include "tasks/pairs/pairs_task.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "base/text.hpp"
+#include "tasks/pairs/bleu.hpp"
+#include "tasks/sequences/decoding.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr Index fewest_pairs = 10, most_translated = 1000;
+
+Index training_pairs(std::size_t all) { return static_cast<Index>(all - all / 10); }
+
+}  // namespace
+
+SequenceWords words_of_lines(const std::vector<PairedLine>& lines, const std::string& path, bool bytes, bool shared) {
+  if (bytes) return {Tokenizer::of_bytes(), Tokenizer::of_bytes(), shared};
+  std::string source, target;
+  for (const PairedLine& line : lines) {
+    source += line.source;
+    target += line.target;
+  }
+  if (shared) source = target = source + target;
+  return {Tokenizer::of_characters(source, path), Tokenizer::of_characters(target, path), shared};
+}
+
+SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::string& source) {
+  const auto tokenizer = [&](const char* key) {
+    return Tokenizer::from_metadata(task.at("tokenizer"), task.at(key), source);
+  };
+  return {tokenizer("source_characters"), tokenizer("target_characters"), shared};
+}
+
+std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
+                                               std::string fingerprint, const std::string& path, Index longest) {
+  std::vector<Pair> pairs;
+  for (const PairedLine& line : lines) {
+    const std::string where = path + ": line " + to_text(line.line);
+    Pair pair{words.source_tokens(line.source, where), words.target_tokens(line.target, where)};
+    const Index source = static_cast<Index>(pair.source.size()), target = static_cast<Index>(pair.target.size());
+    if (source <= longest && target < longest) pairs.push_back(std::move(pair));
+  }
+  const Index kept = static_cast<Index>(pairs.size()), left_out = static_cast<Index>(lines.size()) - kept;
+  if (kept < fewest_pairs) {
+    throw Error(path + ": holds " + to_text(kept) + " pairs" +
+                (left_out > 0 ? " that are not longer than --context " + to_text(longest) : "") + ", expected " +
+                to_text(fewest_pairs) + " at least: the last tenth is held back");
+  }
+  return std::unique_ptr<PairsTask>(
+      new PairsTask(std::move(pairs), left_out, std::move(words), std::move(fingerprint), path, longest));
+}
+
+PairsTask::PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
+                     const std::string& path, Index longest)
+    : SequenceTask("pairs", std::move(words), longest, longest, training_pairs(pairs.size()),
+                   static_cast<Index>(pairs.size()) - training_pairs(pairs.size())),
+      fingerprint_(std::move(fingerprint)),
+      name_(one_line(path)),
+      pairs_(std::move(pairs)),
+      training_(training_pairs(pairs_.size())),
+      left_out_(left_out) {}
+
+SequenceTask::Pair PairsTask::pair(Index example) const {
+  const Index first_test = static_cast<Index>(first_test_example);
+  return pairs_[static_cast<std::size_t>(example < first_test ? example : example - first_test + training_)];
+}
+
+Metadata PairsTask::metadata() const {
+  return {{"task", "pairs"},
+          {"tokenizer", words().source().kind()},
+          {"source_characters", words().source().vocabulary()},
+          {"target_characters", words().target().vocabulary()}};
+}
+
+std::size_t PairsTask::bytes() const {
+  std::size_t bytes = 0;
+  for (const Pair& pair : pairs_) bytes += (pair.source.size() + pair.target.size()) * sizeof(Token);
+  return bytes;
+}
+
+std::string PairsTask::summary() const {
+  return name_ + ", " + to_text(training_) + " pairs for training, " + to_text(validation_rows()) + " for testing, " +
+         to_text(words().source().size()) + " and " + to_text(words().target().size()) + " " + unit() + "s" +
+         (left_out_ > 0 ? ", " + to_text(left_out_) + " left out behind " + to_text(longest_target()) : "");
+}
+
+Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {
+  // The pairs that the steps around this one draw, by length: how they are drawn is as everywhere.
+  const Index first_step = step / steps_at_once * steps_at_once;
+  std::vector<Index> drawn;
+  for (Index t = first_step; t < first_step + steps_at_once; ++t) {
+    for (Index b = 0; b < B; ++b) drawn.push_back(drawn_example(b, seed, t));
+  }
+  const auto length = [&](Index example) {
+    const Pair& pair = pairs_[static_cast<std::size_t>(example)];
+    return pair.source.size() + pair.target.size();
+  };
+  std::stable_sort(drawn.begin(), drawn.end(), [&](Index a, Index b) { return length(a) < length(b); });
+  // Which of the steps takes the shortest ones is drawn, too.
+  std::vector<Index> order(steps_at_once);
+  std::iota(order.begin(), order.end(), Index{0});
+  const auto lot = [&](Index i) {
+    return philox_word(seed, static_cast<std::uint64_t>(B + i), static_cast<std::uint32_t>(first_step), sites::batch);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return lot(a) < lot(b); });
+  const Index part = order[static_cast<std::size_t>(step - first_step)];
+  Batch batch = empty_batch();
+  for (Index b = 0; b < B; ++b) append(batch, drawn[static_cast<std::size_t>(part * B + b)]);
+  cut_padding(batch);
+  return batch;
+}
+
+Batch PairsTask::validation_batch(Index first, Index B, Index rows) const {
+  Batch batch = SequenceTask::validation_batch(first, B, rows);
+  cut_padding(batch);
+  return batch;
+}
+
+Index PairsTask::evaluation_targets(Index rows) const {
+  Index targets = 0;
+  for (Index row = 0; row < rows; ++row) {
+    targets += static_cast<Index>(pair(evaluated_example(row, rows)).target.size()) + 1;
+  }
+  return targets;
+}
+
+std::optional<std::string> PairsTask::last_words(const ModelConfig& config, const std::vector<float>& weights,
+                                                 const std::function<bool()>& go_on) const {
+  const Index rows = std::min(validation_rows(), most_translated);
+  Decoder decode({.device = {.device = "cpu", .threads = 1}}, {.config = config, .task = {}, .weights = weights}, {});
+  double sum = 0;
+  for (Index row = 0; row < rows; ++row) {
+    if (!go_on()) return std::nullopt;
+    const Pair expected = pair(evaluated_example(row, rows));
+    const std::vector<Token> said = decode(expected.source).front().tokens;
+    const auto text = [&](const std::vector<Token>& tokens) {
+      return words().target_text(tokens.data(), static_cast<Index>(tokens.size()));
+    };
+    sum += bleu(text(said), text(expected.target));
+  }
+  return "bleu: " + fixed_text(sum / static_cast<double>(rows), 4) + ", mean of " + to_text(rows) +
+         " pairs held back, each written by the network itself";
+}
+
+}  // namespace abh

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tasks/pairs/paired_lines.hpp"
+#include "tasks/sequences/sequence_task.hpp"
+
+namespace abh {
+
+// A user's own pairs: lines of a source and a target, such as sentences of two languages. The last tenth of them is the
+// test set. Batches hold pairs of similar length.
+class PairsTask : public SequenceTask {
+ public:
+  // Of at most `longest` tokens each, the end of the target included; longer ones are left out. Error, which names
+  // `path`, where fewer than ten are left.
+  static std::unique_ptr<PairsTask> of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
+                                             std::string fingerprint, const std::string& path, Index longest);
+
+  Pair pair(Index example) const override;
+  Metadata metadata() const override;
+  std::string fingerprint() const override { return fingerprint_; }
+  std::size_t bytes() const override;
+  std::string summary() const override;
+  std::string unit() const override { return words().target().unit(); }
+  Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
+  Batch validation_batch(Index first, Index B, Index rows) const override;
+  Index evaluation_targets(Index rows) const override;
+  // How well it translates some of those held back, as it writes by itself.
+  std::optional<std::string> last_words(const ModelConfig& config, const std::vector<float>& weights,
+                                        const std::function<bool()>& go_on) const override;
+
+  Index left_out() const { return left_out_; }
+
+ private:
+  PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
+            const std::string& path, Index longest);
+
+  // Steps whose pairs are drawn together, and then dealt out by their length.
+  static constexpr Index steps_at_once = 16;
+
+  std::string fingerprint_, name_;
+  std::vector<Pair> pairs_;  // first those to train on
+  Index training_, left_out_;
+};
+
+// The words of a file, or those that a network knows; shared: one vocabulary for sources and targets. Error for text
+// that is no UTF-8, where it is not read byte by byte.
+SequenceWords words_of_lines(const std::vector<PairedLine>& lines, const std::string& path, bool bytes, bool shared);
+SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::string& source);
+
+}  // namespace abh

@@ -1,0 +1,47 @@
+#include "tasks/sequences/decoding.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "device/available.hpp"
+
+namespace abh {
+
+void add_decoding_flags(Flags& flags, Decoding& decoding) {
+  flags.integer("beam", decoding.beam, "N", "hypotheses that are followed at once; 1: always the likeliest token", 1,
+                widest_beam);
+  flags.real("length-penalty", decoding.length_penalty, "ALPHA",
+             "how much a longer answer of a beam gains: its log probability is divided by ((5 + n) / 6)^ALPHA",
+             {-100, 100});
+  for (const char* word : {"num-beams", "beam-size", "beams"}) flags.also_called(word, "beam");
+}
+
+Decoder::Decoder(const Machine& machine, const Trained& trained, const Decoding& decoding)
+    : settings_{.width = decoding.beam,
+                .length_penalty = decoding.length_penalty,
+                .most_tokens = trained.config.context,
+                .begin = SequenceWords::begin,
+                .end = SequenceWords::end} {
+  const NetworkExtent extent{.B = 1,
+                             .C = 1,
+                             .positions = trained.config.context,
+                             .S = trained.config.source_context,
+                             .hypotheses = decoding.beam};
+  require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
+  model_ = make_model(machine.device, trained.config, extent, 0, machine.type);
+  model_->write(Model::Arena::weights, trained.weights);
+}
+
+std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source) {
+  model_->start(batch_of_source(source));
+  return beam_search(
+      settings_,
+      [&](Token token, Index position, Index hypothesis) {
+        const std::span<const float> logits_v = model_->step(token, position, hypothesis);
+        logits_v_.assign(logits_v.begin(), logits_v.end());
+        return std::span<const double>(logits_v_);
+      },
+      [&](Index to, Index from) { model_->copy_hypothesis(to, from); });
+}
+
+}  // namespace abh

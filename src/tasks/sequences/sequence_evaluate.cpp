@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "tasks/sequences/decoding.hpp"
+#include "tasks/sequences/sequence_programs.hpp"
+
+namespace abh {
+
+namespace {
+
+// What is done for every task of answers; and with --decode the answer is what the network writes by itself.
+class SequenceEvaluation : public TaskCommand {
+ public:
+  SequenceEvaluation(const MakeAnswerTask& make, bool takes_data)
+      : answers_(answer_evaluation(make, takes_data, [this](const Trained& trained, const Machine& machine) {
+          return decodes_ ? answer_by(trained, machine) : nullptr;
+        })) {}
+
+  void add_flags(Flags& flags) override {
+    answers_->add_flags(flags);
+    flags.bare("decode", decodes_, "judge what the network writes by itself, each token with its own ones before it");
+    add_decoding_flags(flags, decoding_);
+  }
+
+  void check(const Flags& flags) const override {
+    answers_->check(flags);
+    for (const char* flag : {"beam", "length-penalty"}) {
+      if (flags.given(flag) && !decodes_) throw UsageError(std::string("--") + flag + ": expected --decode beside it");
+    }
+  }
+
+  int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
+    return answers_->run(std::move(trained), source, machine, flags);
+  }
+
+ private:
+  Answer answer_by(const Trained& trained, const Machine& machine) const {
+    return [decode = std::make_shared<Decoder>(machine, trained, decoding_)](const Batch& batch,
+                                                                             std::vector<Token>& best_r) {
+      for (Index b = 0; b < batch.B; ++b) {
+        std::vector<Token> source;
+        for (Index s = b * batch.S; s < (b + 1) * batch.S; ++s) {
+          if (batch.source_mask_bs[static_cast<std::size_t>(s)]) {
+            source.push_back(batch.source_bs[static_cast<std::size_t>(s)]);
+          }
+        }
+        std::vector<Token> said = (*decode)(source).front().tokens;
+        said.resize(static_cast<std::size_t>(batch.C), SequenceWords::padding);
+        std::copy(said.begin(), said.end(), best_r.begin() + b * batch.C);
+      }
+    };
+  }
+
+  std::unique_ptr<TaskCommand> answers_;
+  bool decodes_ = false;
+  Decoding decoding_;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, bool takes_data) {
+  return std::make_unique<SequenceEvaluation>(make, takes_data);
+}
+
+}  // namespace abh

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tasks/programs.hpp"
+#include "tasks/sequences/sequence_task.hpp"
+
+namespace abh {
+
+// What the programs do for tasks of sources and targets. generate answers the lines of its prompt, with `words(trained,
+// file)` what tokens stand for; evaluate scores the test set of the task that `make` makes of a checkpoint, by what the
+// network writes by itself where a beam is asked for.
+using MakeWords = SequenceWords (*)(const Trained& trained, const std::string& source);
+std::unique_ptr<TaskCommand> sequence_generation(MakeWords words);
+std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, bool takes_data);
+
+}  // namespace abh

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "settings/config.hpp"
+#include "tasks/tokenizer.hpp"
+
+namespace abh {
+
+// What the tokens of a source and of a target stand for: characters or bytes, behind tokens that stand for none.
+class SequenceWords {
+ public:
+  static constexpr Token padding = 0, begin = 1, end = 2;
+
+  // shared: one vocabulary for both, which `source` and `target` then have alike, and one numbering.
+  SequenceWords(Tokenizer source, Tokenizer target, bool shared)
+      : source_(std::move(source)), target_(std::move(target)), first_source_(shared ? first_target : padding + 1) {}
+
+  const Tokenizer& source() const { return source_; }
+  const Tokenizer& target() const { return target_; }
+  Index source_size() const { return first_source_ + source_.size(); }
+  Index target_size() const { return first_target + target_.size(); }
+
+  // Without begin and end. Error for what has no token, which names `what`.
+  std::vector<Token> source_tokens(std::string_view text, const std::string& what) const {
+    return numbered(source_, text, what, first_source_);
+  }
+  std::vector<Token> target_tokens(std::string_view text, const std::string& what) const {
+    return numbered(target_, text, what, first_target);
+  }
+
+  // What a source says, up to padding; what a target says, up to its end.
+  std::string source_text(const Token* tokens, Index count) const {
+    return text(source_, tokens, count, padding, first_source_);
+  }
+  std::string target_text(const Token* tokens, Index count) const {
+    return text(target_, tokens, count, end, first_target);
+  }
+
+ private:
+  static constexpr Token first_target = end + 1;
+
+  static std::vector<Token> numbered(const Tokenizer& tokenizer, std::string_view text, const std::string& what,
+                                     Token first) {
+    std::vector<Token> tokens;
+    tokenizer.encode(text, what, [&](Token id) { tokens.push_back(first + id); });
+    return tokens;
+  }
+  // Of tokens from `first` on; others, but for `last`, say nothing.
+  static std::string text(const Tokenizer& tokenizer, const Token* tokens, Index count, Token last, Token first) {
+    std::string text;
+    for (Index i = 0; i < count && tokens[i] != last; ++i) {
+      if (tokens[i] >= first) text += tokenizer.decode(tokens[i] - first);
+    }
+    return text;
+  }
+
+  Tokenizer source_, target_;
+  Token first_source_;
+};
+
+}  // namespace abh

@@ -1,0 +1,181 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/text.hpp"
+#include "tasks/pairs/bleu.hpp"
+#include "tasks/pairs/paired_lines.hpp"
+#include "tasks/pairs/pairs_task.hpp"
+#include "tests/catch.hpp"
+#include "tests/error_of.hpp"
+#include "tests/folder.hpp"
+#include "tests/lines.hpp"
+#include "tests/pattern.hpp"
+#include "tests/program.hpp"
+
+namespace abh {
+namespace {
+
+// Numbers and their words, of many lengths.
+std::string counting(Index pairs) {
+  const char* const words[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
+  std::string text;
+  for (Index i = 0; i < pairs; ++i) {
+    const std::string digits = std::to_string(i * i % 977 * (1 + i % 40));
+    text += digits + "\t";
+    for (std::size_t d = 0; d < digits.size(); ++d) text += (d ? " " : "") + std::string(words[digits[d] - '0']);
+    text += "\n";
+  }
+  return text;
+}
+
+std::unique_ptr<PairsTask> task_of(const std::string& text, Index longest, bool bytes = false, bool shared = false) {
+  const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
+  return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", bytes, shared), "of a test", "p.tsv", longest);
+}
+
+TEST_CASE("pairs: BLEU of words and of two of them", "[pairs]") {
+  CHECK(bleu("the cat sat", "the cat sat") == 1);
+  CHECK(bleu("", "") == 1);
+  CHECK(bleu("", "a") == 0);
+  CHECK(bleu("a", "") == 0);
+  CHECK(bleu("b", "a") == 0);
+  CHECK(bleu("a", "a") == 1);  // one word has no pairs
+  // Three of four words, and one of three pairs, are there; none is short of the reference.
+  const double expected = std::pow(3.0 / 4, 0.5) * std::pow(1.0 / 3, 0.25);
+  CHECK_FALSE(!(std::abs(bleu("a b x c", "a b c") - expected) <= 1e-15));
+  // A word that comes twice counts as often as the reference has it.
+  CHECK_FALSE(!(std::abs(bleu("a a", "a b") - 0) <= 1e-15));
+  // Half as long as the reference: e^(1 - 2).
+  CHECK_FALSE(!(std::abs(bleu("a b", "a b c d") - std::exp(-1.0)) <= 1e-15));
+}
+
+TEST_CASE("pairs: lines of a file", "[pairs]") {
+  const std::string text = "a\tb\r\n\n\tempty\nempty\t\nx\ty\tof a third column";
+  const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
+  REQUIRE(lines.size() == 4);
+  CHECK((lines[0].source == "a" && lines[0].target == "b" && lines[0].line == 1));
+  CHECK((lines[1].source.empty() && lines[1].target == "empty" && lines[1].line == 3));
+  CHECK((lines[2].source == "empty" && lines[2].target.empty()));
+  CHECK((lines[3].source == "x" && lines[3].target == "y" && lines[3].line == 5));
+  CHECK(error_of([] { paired_lines("a\tb\n\nno tab\n", "p.tsv"); }) ==
+        "p.tsv: line 3: expected SOURCE TAB TARGET, found no tab");
+  CHECK(paired_lines("", "p.tsv").empty());
+}
+
+TEST_CASE("pairs: what is too long is left out, and the last tenth is held back", "[pairs]") {
+  const std::string text = counting(100) + std::string(30, '7') + "\tlong\n" + "7\t" + std::string(30, 'l') + "\n";
+  const auto task = task_of(text, 25);
+  CHECK(task->left_out() > 2);
+  CHECK(task_of(counting(100), 60)->left_out() == 0);
+  const Index kept = 102 - task->left_out();
+  CHECK(task->validation_rows() == kept / 10);
+  CHECK(contains(task->summary(), to_text(kept - kept / 10) + " pairs for training"));
+  ModelConfig config;
+  task->shape(config);
+  CHECK(config.context == 25);
+  CHECK(config.source_context == 25);
+  CHECK(config.source_vocabulary == 11);
+  // A target of 25 characters has no room for its end.
+  CHECK(task_of(counting(20) + "1\t" + std::string(24, 'o') + "\n", 25)->left_out() ==
+        task_of(counting(20) + "1\t" + std::string(25, 'o') + "\n", 25)->left_out() - 1);
+  CHECK(error_of([] { task_of(counting(12), 3); }) ==
+        "p.tsv: holds 0 pairs that are not longer than --context 3, expected 10 at least: the last tenth is held back");
+  CHECK(error_of([] { task_of(counting(9), 60); }) ==
+        "p.tsv: holds 9 pairs, expected 10 at least: the last tenth is held back");
+}
+
+TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn anywhere", "[pairs]") {
+  const auto task = task_of(counting(400), 60);
+  double spread = 0;
+  std::vector<Index> widths;
+  for (Index step = 0; step < 32; ++step) {
+    const Batch batch = task->training_batch(8, 5, step);
+    REQUIRE(batch.B == 8);
+    CHECK(static_cast<Index>(batch.source_bs.size()) == 8 * batch.S);
+    CHECK(static_cast<Index>(batch.target_r.size()) == 8 * batch.C);
+    Index real = 0;
+    for (const Token target : batch.target_r) real += target != ignored_target;
+    spread += static_cast<double>(real) / static_cast<double>(batch.target_r.size());
+    widths.push_back(batch.C);
+    CHECK((task->training_batch(8, 5, step).token_bc == batch.token_bc));
+  }
+  CHECK(spread / 32 > 0.85);
+  CHECK_FALSE(std::is_sorted(widths.begin(), widths.begin() + 16));
+  Index targets = 0;
+  for (Index row = 0; row < 12; row += 4) {
+    const Batch batch = task->validation_batch(row, 4, 12);
+    for (const Token target : batch.target_r) targets += target != ignored_target;
+  }
+  CHECK(task->evaluation_targets(12) == targets);
+}
+
+TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
+  const auto shared = task_of(counting(30), 60, false, true);
+  CHECK(shared->words().source_size() == shared->words().target_size());
+  const Batch batch = shared->test_batch(0, 1);
+  CHECK(shared->words().source_text(batch.source_bs.data(), batch.S) == std::to_string(27 * 27 * 28));
+  const auto bytes = task_of("\xC3\xA9\t\xFF\n" + counting(30), 60, true);
+  CHECK(bytes->words().target_size() == 259);
+  CHECK(bytes->words().source_tokens("\xC3\xA9", "it").size() == 2);
+  CHECK(contains(error_of([] { task_of("a\t\xFF\n" + counting(30), 60); }), "p.tsv"));
+  const SequenceWords again = words_of_pairs(shared->metadata(), true, "file");
+  CHECK(again.source_size() == shared->words().source_size());
+}
+
+const Arguments tiny = words(
+    "--task pairs --channels 16 --heads 2 --encoder-layers 1 --decoder-layers 1 --batch 8 "
+    "--steps 6 --context 40 --eval-tokens 300");
+
+struct PairsPlace : TestFolder {
+  PairsPlace() { write_bytes(data, counting(300)); }
+  std::string data = *this / "numbers.tsv", run = *this / "run";
+  Arguments flags(const std::string& changes = "") const {
+    return with(with(tiny, {"--data", data, "--out", run}), words(changes));
+  }
+};
+
+TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") {
+  const PairsPlace place;
+  const Outcome outcome = require_success(train(place.flags()));
+  const std::vector<std::string> said = lines_of(outcome.out);
+  REQUIRE(said.size() > 2);
+  CHECK_FALSE(whole_match(said[said.size() - 2],
+                          "bleu: [01][.][0-9]+, mean of 30 pairs held back, each written by the network itself")
+                  .empty());
+  CHECK_FALSE(whole_match(said.back(),
+                          "final: pairs, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), "
+                          "[0-9]+ tokens/s")
+                  .empty());
+  const std::string half = place / "half";
+  require_success(train(with(place.flags("--steps 3 --schedule inverse-sqrt"), {"--out", half})));
+  require_success(train({"--resume", half, "--steps", "6", "--threads", "2"}));
+  CHECK((state_of(half).weights == state_of(place.run).weights));
+  const std::string whole = "evaluate: pairs, 30 examples, ([0-9.]+) nats, accuracy ([0-9.]+) %";
+  const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
+  CHECK_FALSE(whole_match(last_line(tests.out), whole).empty());
+  CHECK(last_line(require_success(evaluate({"--checkpoint", place.run, "--data", place.data, "--decode"})).out) ==
+        last_line(tests.out));
+  CHECK(lines_of(generated({"--checkpoint", place.run, "--prompt", "12\n\n7\n"})).size() == 3);
+  require_refusal(generate({"--checkpoint", place.run, "--prompt", "twelve"}), 1, {"prompt", "'t' (U+0074)"});
+  require_refusal(evaluate({"--checkpoint", place.run}), 1, {"learned a file of pairs, expected --data FILE"});
+  write_bytes(place.data, counting(301));
+  require_refusal(train({"--resume", half, "--steps", "7"}), 1, {"expected the data that the run was trained on"});
+}
+
+TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
+  const PairsPlace place;
+  require_refusal(train(words("--task pairs --out " + place.run)), 2, {"--data: expected a file of lines"});
+  require_refusal(train(with(place.flags(), {"--data", place / "none.tsv"})), 1, {"none.tsv"});
+  write_bytes(place.data, "no tab here\n");
+  require_refusal(train(place.flags()), 1, {"numbers.tsv: line 1: expected SOURCE TAB TARGET"});
+  write_bytes(place.data, "");
+  require_refusal(train(place.flags()), 1, {"numbers.tsv: is empty, expected text"});
+  write_bytes(place.data, "\xEF\xBB\xBF" + counting(300));
+  const Outcome marked = require_success(train(place.flags("--steps 1 --embeddings shared --context 22")));
+  CHECK_FALSE(matches(marked.out, "note: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  require_success(train(place.flags("--steps 1 --tokenizer byte --shards 2 --mixer additive")));
+}
+
+}  // namespace
+}  // namespace abh
