@@ -144,7 +144,7 @@ class EchoTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override { flags.choice("voice", voice_, {"low", "high"}, "of the echo"); }
   void take(const Metadata& task, const std::string&) override { voice_ = task.at("voice"); }
-  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 1, .channels = 16, .heads = 2, .context = Echo::C, .mixer = "dot", .conv_kernel = 2};
     training.steps = 60;
     training.warmup = 5;

@@ -162,7 +162,7 @@ VERSION = 3
 
 # What else the metadata of a model says, nothing of its function.
 OF_MODELS = ("format", "tokenizer", "vocabulary", "length", "digits", "labels", "label_names", "words", "patch",
-             "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
+             "height", "width", "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
 
 
 def settings_of(metadata, shapes, path, others=OF_MODELS):

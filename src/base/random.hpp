@@ -23,6 +23,8 @@ inline constexpr std::uint32_t reviews = 5;
 inline constexpr std::uint32_t dates = 6;
 inline constexpr std::uint32_t digits = 7;
 inline constexpr std::uint32_t regression = 9;
+// Where pictures to train on are moved; key: the run's seed.
+inline constexpr std::uint32_t picture_moves = 10;
 // Of an encoder, beside that of the sequence which the network continues.
 inline constexpr std::uint32_t source_dropout = 11;
 

@@ -11,12 +11,12 @@
 
 namespace abh {
 
-std::string read_text_file(const std::string& path) {
+std::string read_data_file(const std::string& path, const std::string& expected) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  if (std::filesystem::is_directory(status)) throw Error(path + ": is a directory, expected a text file");
+  if (std::filesystem::is_directory(status)) throw Error(path + ": is a directory, expected " + expected);
   // Which may never end, as /dev/zero does.
-  if (std::filesystem::is_character_file(status)) throw Error(path + ": is a device, expected a text file");
+  if (std::filesystem::is_character_file(status)) throw Error(path + ": is a device, expected " + expected);
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
@@ -32,7 +32,7 @@ std::string read_text_file(const std::string& path) {
     bytes.append(buffer.data(), count);
   }
   if (std::ferror(file.get())) throw Error(path + ": cannot be read: " + std::strerror(errno));
-  if (bytes.empty()) throw Error(path + ": is empty, expected text");
+  if (bytes.empty()) throw Error(path + ": is empty, expected " + expected);
   return bytes;
 }
 

@@ -18,7 +18,10 @@ namespace abh {
 
 std::set<std::string> keys_beside_settings(TaskKinds kinds) {
   std::set<std::string> keys = {"task", "step", "validation_loss", "validation_tokens", "format"};
-  for (const TaskKind& kind : kinds) keys.insert(kind.keys.begin(), kind.keys.end());
+  for (const TaskKind& kind : kinds) {
+    keys.insert(kind.keys.begin(), kind.keys.end());
+    keys.insert(kind.rare_keys.begin(), kind.rare_keys.end());
+  }
   return keys;
 }
 
@@ -232,6 +235,9 @@ std::pair<ModelConfig, Metadata> read_network(const SafetensorsFile& file, const
   kind.check(metadata, config, file.path());
   Metadata task = {{"task", kind.name}};
   for (const std::string& key : kind.keys) task[key] = metadata.at(key);
+  for (const std::string& key : kind.rare_keys) {
+    if (const auto entry = metadata.find(key); entry != metadata.end()) task.insert(*entry);
+  }
   return {config, task};
 }
 

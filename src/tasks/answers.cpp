@@ -18,7 +18,8 @@ AnswerTask::AnswerTask(std::string name, Index C, Index answer_length, Index tra
       training_examples_(training_examples),
       test_examples_(test_examples) {}
 
-Index AnswerTask::drawn_example(Index b, std::uint64_t seed, Index step) const {
+Index AnswerTask::training_example(Index B, std::uint64_t seed, Index step, Index b) const {
+  if (training_examples_ == 0) return (step * B + b) % static_cast<Index>(first_test_example);
   const std::uint64_t word =
       philox_word(seed, static_cast<std::uint64_t>(b), static_cast<std::uint32_t>(step), sites::batch);
   return static_cast<Index>((word * static_cast<std::uint64_t>(training_examples_)) >> 32);
@@ -26,10 +27,7 @@ Index AnswerTask::drawn_example(Index b, std::uint64_t seed, Index step) const {
 
 Batch AnswerTask::training_batch(Index B, std::uint64_t seed, Index step) const {
   Batch batch = empty_batch();
-  for (Index b = 0; b < B; ++b) {
-    append(batch, training_examples_ > 0 ? drawn_example(b, seed, step)
-                                         : (step * B + b) % static_cast<Index>(first_test_example));
-  }
+  for (Index b = 0; b < B; ++b) append(batch, training_example(B, seed, step, b));
   return batch;
 }
 
@@ -78,12 +76,12 @@ namespace {
 
 class AnswerEvaluation : public TaskCommand {
  public:
-  AnswerEvaluation(MakeAnswerTask make, bool takes_data, MakeAnswer answer)
-      : make_(std::move(make)), takes_data_(takes_data), make_answer_(std::move(answer)) {}
+  AnswerEvaluation(MakeAnswerTask make, std::string data_help, MakeAnswer answer)
+      : make_(std::move(make)), data_help_(std::move(data_help)), make_answer_(std::move(answer)) {}
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
-    if (takes_data_) flags.text("data", data_, "FILE", "the examples, of which the last tenth are the test set");
+    if (!data_help_.empty()) flags.text("data", data_, "FILE", data_help_);
     flags.integer("errors", errors_, "N", "show so many of the answers that are wrong", 0);
   }
 
@@ -130,16 +128,15 @@ class AnswerEvaluation : public TaskCommand {
   }
 
   MakeAnswerTask make_;
-  bool takes_data_;
+  std::string data_help_, data_;
   MakeAnswer make_answer_;
-  std::string data_;
   Index errors_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data, MakeAnswer answer) {
-  return std::make_unique<AnswerEvaluation>(std::move(make), takes_data, std::move(answer));
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, const std::string& data, MakeAnswer answer) {
+  return std::make_unique<AnswerEvaluation>(std::move(make), data, std::move(answer));
 }
 
 }  // namespace abh

@@ -48,12 +48,12 @@ class AnswerTask : public Task {
                                     const std::function<bool()>& go_on) const override;
 
  protected:
-  // The training example that row b of a step draws, and the test example that is one of the rows of an evaluation,
-  // which lie evenly spread over the test set.
-  Index drawn_example(Index b, std::uint64_t seed, Index step) const;
+  // The test example that is one of the rows of an evaluation, which lie evenly spread over the test set.
   Index evaluated_example(Index row, Index rows) const { return test_example(row * test_examples_ / rows); }
   // A batch of no rows.
   Batch empty_batch() const { return {.B = 0, .C = C_}; }
+  // Which example is row b of a step.
+  Index training_example(Index B, std::uint64_t seed, Index step, Index b) const;
 
  private:
   static constexpr Index shown_examples = 10;
@@ -64,7 +64,7 @@ class AnswerTask : public Task {
 
 // evaluate for such a task, which `make` makes of what a checkpoint, the file `source`, says of it: scores the test
 // set, shows some answers that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
-// takes_data: with a flag --data FILE.
+// data: what its flag --data FILE is said to be; empty: it has none.
 using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config,
                                                                  const std::string& data, const std::string& source)>;
 
@@ -72,6 +72,7 @@ using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata&
 // token a target, for the sequences of a batch. Made once the model is read; null: nothing else does.
 using Answer = std::function<void(const Batch& batch, std::vector<Token>& best_r)>;
 using MakeAnswer = std::function<Answer(const Trained& trained, const Machine& machine)>;
-std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, bool takes_data = false, MakeAnswer answer = {});
+std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, const std::string& data = "",
+                                               MakeAnswer answer = {});
 
 }  // namespace abh

@@ -38,8 +38,8 @@ class TaskTraining : public TaskFlags {
  public:
   std::string data;  // where the data lie, of --data; empty: there is no file
 
-  // Where a new run begins that asks for no preset.
-  virtual void recipe(ModelConfig&, TrainingConfig&) const {}
+  // Where a new run begins that asks for no preset, on the data of --data; empty: there is no such flag.
+  virtual void recipe(const std::string& /*data*/, ModelConfig&, TrainingConfig&) const {}
   // The flags as they were in the run of a checkpoint, with the metadata of its task.
   virtual void take(const Metadata& task, const std::string& source) = 0;
   // What Task::shape will say of a network, as far as the flags know it. A preset says something else.

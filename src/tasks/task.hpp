@@ -102,6 +102,8 @@ struct TaskKind {
   // Those of the checkpoint's metadata that are the task's, and what of them files from elsewhere need not say.
   std::vector<std::string> keys;
   void (*complete)(Metadata& metadata);
+  // Others, which stand in some of its checkpoints and not in all.
+  std::vector<std::string> rare_keys{};
   TaskPrograms programs{};
 };
 

@@ -266,7 +266,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   if (const std::optional<std::string> name = peek_flag(argc, argv, "task"); name && !peek_flag(argc, argv, "preset")) {
     for (const auto& [kind, task] : a.tasks) {
       if (kind->name != *name || kind == a.tasks.front().first) continue;
-      task->recipe(a.model, a.training);
+      task->recipe(peek_flag(argc, argv, "data").value_or(""), a.model, a.training);
       a.out = "runs/" + *name;
     }
   }

@@ -24,7 +24,7 @@ class DatesTraining : public TaskTraining {
   void shape(ModelConfig& model) const override { DatesTask().shape(model); }
 
   // How it was chosen is in docs/tasks/dates.md.
-  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 2,
              .channels = 64,
              .heads = 4,
@@ -62,7 +62,7 @@ std::unique_ptr<AnswerTask> dates_again(const Metadata&, const ModelConfig&, con
 TaskPrograms dates_programs() {
   return {
       .train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<DatesTraining>(); },
-      .evaluate = [] { return sequence_evaluation(dates_again, false); },
+      .evaluate = [] { return sequence_evaluation(dates_again, ""); },
       .generate =
           [] {
             return sequence_generation([](const Trained&, const std::string&) { return DatesTask::words_of_dates(); });

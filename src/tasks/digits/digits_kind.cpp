@@ -8,17 +8,33 @@
 
 namespace abh {
 
+PatchGrid grid_of_task(const Metadata& task, const std::string& source) {
+  const auto number = [&](const std::string& key, Index high) {
+    const auto entry = task.find(key);
+    if (entry == task.end()) throw Error(source + ": metadata has no " + key + ", expected height and width");
+    const std::optional<Index> value = from_text<Index>(entry->second);
+    if (value && *value >= 1 && *value <= high) return *value;
+    throw Error(source + ": metadata " + key + ": expected 1 to " + to_text(high) + ", found \"" +
+                one_line(entry->second) + "\"");
+  };
+  PatchGrid grid{drawn_side, drawn_side, number("patch", largest_patch)};
+  if (is_of_file(task)) {
+    grid.height = number("height", largest_side);
+    grid.width = number("width", largest_side);
+  }
+  if (const std::string fault = fault_of_patch(grid.height, grid.width, grid.patch); !fault.empty()) {
+    throw Error(source + ": metadata patch: " + fault);
+  }
+  return grid;
+}
+
+bool is_of_file(const Metadata& task) { return task.contains("height") || task.contains("width"); }
+
 namespace {
 
 void check_digits(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
-  const std::string& text = metadata.at("patch");
-  const std::optional<Index> patch = from_text<Index>(text);
-  if (!patch) throw Error(source + ": metadata patch: expected a number, found \"" + one_line(text) + "\"");
-  if (const std::string fault = fault_of_patch(*patch); !fault.empty()) {
-    throw Error(source + ": metadata patch: " + fault);
-  }
   ModelConfig expected = config;
-  DigitsTask(*patch, config.has_cls()).shape(expected);
+  DigitsTask::shape_of_grid(grid_of_task(metadata, source), config.has_cls(), expected);
   const auto require = [&](const std::string& key, Index wanted, Index found) {
     if (wanted == found) return;
     throw Error(source + ": metadata " + key + ": expected " + to_text(wanted) + ", as the task says, found " +
@@ -37,6 +53,7 @@ TaskKind digits_kind(const TaskPrograms& programs) {
           .check = check_digits,
           .keys = {"patch"},
           .complete = [](Metadata&) {},
+          .rare_keys = {"height", "width"},
           .programs = programs};
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "tasks/digits/picture.hpp"
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 
@@ -8,5 +11,10 @@ namespace abh {
 // Pictures of digits (digits_task.hpp).
 TaskKind digits_kind(const TaskPrograms& programs);
 TaskPrograms digits_programs();
+
+// What the metadata of a checkpoint, the file `source`, say of its pictures: whether they are a user's, and how they
+// are cut. Error for what cannot be.
+bool is_of_file(const Metadata& task);
+PatchGrid grid_of_task(const Metadata& task, const std::string& source);
 
 }  // namespace abh

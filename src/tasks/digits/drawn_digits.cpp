@@ -67,7 +67,7 @@ Picture drawn_digit(std::uint32_t example) {
     const std::uint64_t word = words[next++ % 4];
     return static_cast<int>((word * n) >> 32);
   };
-  Picture picture{.pixels = {}, .label = static_cast<Token>(below(10))};
+  Picture picture{.pixels = {}, .label = static_cast<Token>(below(10)), .most = most_ink};
   const int across = 96 + below(81), down = 104 + below(57), slant = below(97) - 48, tilt = below(65) - 32;
   const int right = below(49) - 24, lower = below(41) - 20, radius = 4 + below(6);
   Paper paper;

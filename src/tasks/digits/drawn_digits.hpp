@@ -1,17 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "base/types.hpp"
+#include "tasks/digits/picture.hpp"
 
 namespace abh {
-
-// A digit as a small grey picture, row by row: 0 is paper, `most` is ink.
-struct Picture {
-  std::vector<std::uint8_t> pixels;
-  Token label = 0;
-};
 
 // Digits that the program draws, without end: example number i is the same for everybody. Each is made of strokes that
 // are stretched, slanted, turned and shaken, of four scratches and of sixteen specks; in whole numbers alone, so that

@@ -27,7 +27,7 @@ class PairsTraining : public TaskTraining {
     if (data.empty()) throw UsageError("--data: expected a file of lines SOURCE TAB TARGET, found none");
   }
 
-  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 4,
              .channels = 128,
              .heads = 4,
@@ -102,7 +102,8 @@ std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig&
 
 TaskPrograms pairs_programs() {
   return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<PairsTraining>(); },
-          .evaluate = [] { return sequence_evaluation(pairs_again, true); },
+          .evaluate =
+              [] { return sequence_evaluation(pairs_again, "the pairs, of which the last tenth are the test set"); },
           .generate = [] { return sequence_generation(words_of); }};
 }
 

@@ -95,7 +95,7 @@ Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {
   const Index first_step = step / steps_at_once * steps_at_once;
   std::vector<Index> drawn;
   for (Index t = first_step; t < first_step + steps_at_once; ++t) {
-    for (Index b = 0; b < B; ++b) drawn.push_back(drawn_example(b, seed, t));
+    for (Index b = 0; b < B; ++b) drawn.push_back(training_example(B, seed, t, b));
   }
   const auto length = [&](Index example) {
     const Pair& pair = pairs_[static_cast<std::size_t>(example)];

@@ -38,7 +38,7 @@ class ReviewsTraining : public TaskTraining {
     }
   }
 
-  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 1, .channels = 64, .heads = 4, .context = 24, .mixer = "dot", .causal = false};
     training = {.batch = 32, .steps = 3000, .learning_rate = 2e-3, .init_std = 0.1};
     training.eval_every = 250;
@@ -90,7 +90,10 @@ std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfi
 
 TaskPrograms reviews_programs() {
   return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<ReviewsTraining>(); },
-          .evaluate = [] { return answer_evaluation(reviews_again, true); }};
+          .evaluate =
+              [] {
+                return answer_evaluation(reviews_again, "texts with labels, of which the last tenth are the test set");
+              }};
 }
 
 }  // namespace abh

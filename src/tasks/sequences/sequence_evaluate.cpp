@@ -14,8 +14,8 @@ namespace {
 // What is done for every task of answers; and with --decode the answer is what the network writes by itself.
 class SequenceEvaluation : public TaskCommand {
  public:
-  SequenceEvaluation(const MakeAnswerTask& make, bool takes_data)
-      : answers_(answer_evaluation(make, takes_data, [this](const Trained& trained, const Machine& machine) {
+  SequenceEvaluation(const MakeAnswerTask& make, const std::string& data)
+      : answers_(answer_evaluation(make, data, [this](const Trained& trained, const Machine& machine) {
           return decodes_ ? answer_by(trained, machine) : nullptr;
         })) {}
 
@@ -61,8 +61,8 @@ class SequenceEvaluation : public TaskCommand {
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, bool takes_data) {
-  return std::make_unique<SequenceEvaluation>(make, takes_data);
+std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, const std::string& data) {
+  return std::make_unique<SequenceEvaluation>(make, data);
 }
 
 }  // namespace abh

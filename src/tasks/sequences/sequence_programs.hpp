@@ -13,6 +13,6 @@ namespace abh {
 // network writes by itself where a beam is asked for.
 using MakeWords = SequenceWords (*)(const Trained& trained, const std::string& source);
 std::unique_ptr<TaskCommand> sequence_generation(MakeWords words);
-std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, bool takes_data);
+std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, const std::string& data);
 
 }  // namespace abh

@@ -30,7 +30,7 @@ class SortTraining : public TaskTraining {
   void shape(ModelConfig& model) const override { model.context = size_.context(); }
 
   // A network as small as minGPT's for this task; how the rest was chosen is in docs/tasks/sort.md.
-  void recipe(ModelConfig& model, TrainingConfig& training) const override {
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 3, .channels = 48, .heads = 3, .context = size_.context(), .mixer = "dot"};
     training = {.batch = 64,
                 .steps = 500,
