@@ -115,6 +115,10 @@ void see_source(const SafetensorsFile& file, Metadata& metadata) {
 // The metadata of a model, complete. What is missing and cannot be seen is named all at once.
 Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   Metadata metadata = file.metadata();
+  const std::string patch = "embedding.patch_di";
+  if (file.has(patch) && !metadata.count("task")) {
+    throw Error(file.path() + ": metadata has no task, and the tensor " + patch + " is of no text: expected digits");
+  }
   const TaskKind& task = kind_of_task(metadata, file.path(), kinds);
   const auto require = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> keys = task.keys, missing;
@@ -141,16 +145,18 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   const std::string own = encodes ? "decoder." : "", position = own + "embedding.position_cd";
   if (file.has(position)) metadata.try_emplace("context", to_text(matrix_shape(file, position)[0]));
   metadata.try_emplace("positions", file.has(position) ? "learned" : "none");
-  task.complete(metadata);
-  if (encodes) see_source(file, metadata);
-  require({"layers", "heads", "mixer", "context"});
-  const std::string patch = "embedding.patch_di";
   if (file.has(patch)) {
     const std::vector<Index>& of_patch = matrix_shape(file, patch);
     metadata.try_emplace("vocabulary_size", "0");
     metadata.try_emplace("channels", to_text(of_patch[0]));
     metadata.try_emplace("patch_inputs", to_text(of_patch[1]));
-  } else {
+  }
+  task.complete(metadata);
+  if (encodes) see_source(file, metadata);
+  std::vector<std::string> needed = {"layers", "heads", "mixer", "context"};
+  if (file.has(patch)) needed.push_back("classes");
+  require(needed);
+  if (!file.has(patch)) {
     const std::string table = own + "embedding.token_vd";
     const std::vector<Index>& token = matrix_shape(file, file.has(table) ? table : "embedding.token_vd");
     metadata.try_emplace("vocabulary_size", to_text(token[0]));

@@ -45,6 +45,15 @@ void check_digits(const Metadata& metadata, const ModelConfig& config, const std
   require("context", expected.context, config.context);
 }
 
+// A patch has as many pixels as a network has inputs, and is a square.
+void see_patch(Metadata& metadata) {
+  const auto inputs = metadata.find("patch_inputs");
+  if (inputs == metadata.end()) return;
+  for (Index patch = 1; patch <= largest_patch; ++patch) {
+    if (to_text(patch * patch) == inputs->second) metadata.try_emplace("patch", to_text(patch));
+  }
+}
+
 }  // namespace
 
 TaskKind digits_kind(const TaskPrograms& programs) {
@@ -52,7 +61,7 @@ TaskKind digits_kind(const TaskPrograms& programs) {
           .summary = "which digit a picture shows",
           .check = check_digits,
           .keys = {"patch"},
-          .complete = [](Metadata&) {},
+          .complete = see_patch,
           .rare_keys = {"height", "width"},
           .programs = programs};
 }
