@@ -44,6 +44,7 @@ else
   count sh -c 'cat "$1"; exit "$2"' sh "$build/beside.txt" $?
 fi
 count tests/test_data_script.sh
+count tests/test_reviews_script.sh
 count tests/test_need_script.sh
 count tests/test_pairs_script.sh
 count tests/test_alone.sh "$build"
