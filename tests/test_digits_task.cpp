@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <set>
@@ -435,26 +434,6 @@ TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel
   const DigitsTask three(odd, "f", 1, false);
   CHECK(three.shown(three.test_batch(0, 1), 0, {1}) == "1\n    @\n    =");
 }
-
-#if defined(ABH_EMULATOR)
-TEST_CASE("digits: the emulated GPU learns as the CPU does", "[digits][gpu]") {
-  for (const bool has_cls : {false, true}) {
-    const DigitsTask task(4, has_cls);
-    ModelConfig config = {.layers = 1, .channels = 16, .heads = 2, .mixer = "dot", .causal = false};
-    config.class_pooling = has_cls ? "cls" : "mean";
-    task.shape(config);
-    const TrainingConfig training = {.batch = 8, .shards = 2, .steps = 4, .learning_rate = 1e-2, .warmup = 1};
-    std::vector<double> losses;
-    for (const std::string device : {"cpu", "emulated"}) {
-      const auto model = new_model({.device = device}, config, training, 0.1);
-      for (Index step = 0; step < 4; ++step) {
-        losses.push_back(model->train_step(task.training_batch(8, 1, step), training, step).loss);
-      }
-    }
-    for (std::size_t i = 0; i < 4; ++i) CHECK_FALSE(!(std::abs(losses[i] - losses[i + 4]) <= 1e-4));
-  }
-}
-#endif
 
 TEST_CASE("digits: programs learn them, go on, and say how many are right", "[digits][programs]") {
   const TestFolder folder;
