@@ -124,6 +124,20 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
   }
 }
 
+template <class Device, class T>
+void pooling_weights(Device&, T* weight_bncs, const PoolingInputs<T>& in) {
+  const Index B = in.shape.B, C = in.shape.C, N = in.shape.N;
+  const auto weight = array(weight_bncs, N, C, C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      for (Index c = 0; c < C; ++c) {
+        for (Index s = 0; s < C; ++s) weight(b, n, c, s) = T(0);
+        weights_of(&weight(b, n, c, 0), in, b, n, c);
+      }
+    }
+  }
+}
+
 // ---- The recurrence ----
 
 namespace {
@@ -546,6 +560,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
 #define INSTANTIATE(T)                                                                                        \
   template decltype(pooling_definition_forward<PlainDevice, T>) pooling_definition_forward<PlainDevice, T>;   \
   template decltype(pooling_definition_backward<PlainDevice, T>) pooling_definition_backward<PlainDevice, T>; \
+  template decltype(pooling_weights<PlainDevice, T>) pooling_weights<PlainDevice, T>;                         \
   template decltype(pooling_forward<PlainDevice, T>) pooling_forward<PlainDevice, T>;                         \
   template decltype(pooling_backward<PlainDevice, T>) pooling_backward<PlainDevice, T>;                       \
   template decltype(pooling_start<PlainDevice, T>) pooling_start<PlainDevice, T>;                             \

@@ -1,3 +1,4 @@
+#include <array>
 #include <map>
 #include <string>
 
@@ -125,6 +126,41 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
         double sum = 0;
         for (std::size_t s = 0; s < 9; ++s) sum += weight->second[row + s];
         CHECK_FALSE(!(std::abs(sum - 1) <= 1e-5));
+      }
+      // What is pooled is what the weights make of the payload: (weight, payload, average) of each mixer that pools.
+      const std::vector<std::array<std::string, 3>> poolings = {{"weight_bncs", "h_bcd", "y_bcd"},
+                                                                {"a_weight_bncs", "q_bcd", "P_bcd"},
+                                                                {"e_weight_bncs", "t_bcd", "u_bcd"},
+                                                                {"weight_bncs", "key_bcd", "pooled_key_bcd"},
+                                                                {"weight_bncs", "value_bcd", "pooled_value_bcd"}};
+      int pooled = 0;
+      for (const auto& [weight_name, payload_name, average_name] : poolings) {
+        const auto average = shown.find("blocks.0.mixer." + average_name);
+        const auto pooling = shown.find("blocks.0.mixer." + weight_name);
+        if (average == shown.end() || pooling == shown.end()) continue;
+        const std::vector<double>& payload = shown.at("blocks.0.mixer." + payload_name);
+        ++pooled;
+        for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
+          const std::size_t b = i / 108, c = i / 12 % 9, d = i % 12, n = d / 6;
+          double sum = 0;
+          for (std::size_t s = 0; s < 9; ++s) {
+            const double share = pooling->second[((b * 2 + n) * 9 + c) * 9 + s];
+            CHECK((share == 0 || (s <= c && batch.mask_bc[b * 9 + s] == 1)));
+            sum += share * payload[(b * 9 + s) * 12 + d];
+          }
+          CHECK_FALSE(!(std::abs(sum - average->second[i]) <= 1e-5));
+        }
+      }
+      const std::map<std::string, int> expected_pooled = {{"average", 1}, {"additive", 2}, {"leap", 2}};
+      const auto wanted = expected_pooled.find(mixer.name);
+      CHECK(pooled == (wanted == expected_pooled.end() ? 0 : wanted->second));
+      // What leap's gate lets pass is all that comes out, but for the residual.
+      if (const auto passed = shown.find("blocks.0.mixer.passed_bcn"); passed != shown.end()) {
+        for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
+          const double value = shown.at("blocks.0.mixer.pooled_value_bcd")[i];
+          const double out = shown.at("x_bcd")[i] + passed->second[i / 12 * 2 + i % 12 / 6] * value;
+          CHECK_FALSE(!(std::abs(out - shown.at("blocks.0.mixer.out_bcd")[i]) <= 1e-5));
+        }
       }
       // A packed metric is symmetric, and a matrix that makes keys of p.
       if (const auto metric = shown.find("blocks.0.mixer.metric_nkk"); metric != shown.end()) {

@@ -122,6 +122,29 @@ void check_decay_example(Device& device) {
   require_numbers("d_logit, not causal", of_all.d_in[0], {7.0 / 9, -5.0 / 6, 1.0 / 18});
 }
 
+// What every position gives to every other one, as whoever looks is shown.
+Array<double> example_weights(const PoolingShape& shape, const double* slope = nullptr, const Token* mask_c = nullptr) {
+  const Array<double> logit_c = {std::log(1), std::log(3), std::log(4)};
+  Array<double> weight_cs(9);
+  PlainDevice plain;
+  pooling_weights<PlainDevice, double>(
+      plain, weight_cs.data(),
+      {.logit_bnc = logit_c.data(), .x_bch = nullptr, .slope_n = slope, .mask_bc = mask_c, .shape = shape});
+  return weight_cs;
+}
+
+TEST_CASE("pooling: the weights of the worked example", "[pooling]") {
+  const double slope = std::log(2);
+  const Token second_only[] = {0, 1, 0};
+  require_numbers("all", example_weights({1, 3, 1, 2}), {1, 0, 0, 0.25, 0.75, 0, 0.125, 0.375, 0.5});
+  require_numbers("window", example_weights({1, 3, 1, 2, 2}), {1, 0, 0, 0.25, 0.75, 0, 0, 3.0 / 7, 4.0 / 7});
+  require_numbers("decay", example_weights({1, 3, 1, 2}, &slope),
+                  {1, 0, 0, 1.0 / 7, 6.0 / 7, 0, 1.0 / 23, 6.0 / 23, 16.0 / 23});
+  require_numbers("not causal", example_weights({1, 3, 1, 2, 0, false}),
+                  {0.125, 0.375, 0.5, 0.125, 0.375, 0.5, 0.125, 0.375, 0.5});
+  require_numbers("mask", example_weights({1, 3, 1, 2}, nullptr, second_only), {0, 0, 0, 0, 1, 0, 0, 1, 0});
+}
+
 TEST_CASE("pooling: the worked example of the chapter", "[pooling]") {
   PlainDevice plain;
   CpuDevice<Isa::baseline> cpu(1);

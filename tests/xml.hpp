@@ -19,7 +19,10 @@ inline bool well_formed(std::string_view text) {
       if (content.find('>') != content.npos) return false;
       for (std::size_t at = content.find('&'); at != content.npos; at = content.find('&', at + 1)) {
         const std::string_view entity = content.substr(at);
-        if (!entity.starts_with("&amp;") && !entity.starts_with("&lt;") && !entity.starts_with("&gt;")) return false;
+        if (!entity.starts_with("&amp;") && !entity.starts_with("&lt;") && !entity.starts_with("&gt;") &&
+            !entity.starts_with("&quot;")) {
+          return false;
+        }
       }
       text.remove_prefix(content.size());
       continue;

@@ -147,14 +147,14 @@ class AdditiveBlock : public Block<Device, T> {
     show(device, look, "q_bcd", q().x_bch, bcd, D_, qkv_size_);
     show(device, look, "k_bcd", k_bcd(), bcd, D_, qkv_size_);
     show(device, look, "v_bcd", v_bcd(), bcd, D_, qkv_size_);
-    first_.look(device, look, "a_bnc", "P_bcd", pass);
+    first_.look(device, look, "a_bnc", "a_weight_bncs", "P_bcd", pass);
     if (projection_) {
       show(device, look, "z_bcd", dropped_bcd_, bcd, D_);
       show(device, look, "p_bcd", mixed_bcd_, bcd, D_);
     }
     show(device, look, "r_bcd", r_bcd_, bcd, D_);
     show(device, look, "t_bcd", mid_norm_.saved(), bcd, D_);
-    second_.look(device, look, "e_bnc", "u_bcd", pass);
+    second_.look(device, look, "e_bnc", "e_weight_bncs", "u_bcd", pass);
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }
 

@@ -66,6 +66,7 @@ class AverageBlock : public Block<Device, T> {
   void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    pooling_.look_at_weights(device, look, "weight_bncs", zero_bnc_, pass);
     show(device, look, "y_bcd", pooling_.out_bch(), bcd, D_);
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }

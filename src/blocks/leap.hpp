@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
@@ -11,6 +14,7 @@
 #include "blocks/parts/residual.hpp"
 #include "layers/leap_gate.hpp"
 #include "layers/leap_logits.hpp"
+#include "plain/plain.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -119,8 +123,10 @@ class LeapBlock : public Block<Device, T> {
     show(device, look, "key_bcd", key_bcd(), bcd, D_, row_size());
     show(device, look, "value_bcd", key_bcd() + D_, bcd, D_, row_size());
     show(device, look, "a_bnc", logit_bnc_, {pass.B, N_, pass.C}, pass.C);
+    pooling_.look_at_weights(device, look, "weight_bncs", logit_bnc_, pass);
     show(device, look, "pooled_key_bcd", pooling_.out_bch(), bcd, D_, 2 * D_);
     show(device, look, "pooled_value_bcd", pooling_.out_bch() + D_, bcd, D_, 2 * D_);
+    look_at_gate(device, look, pass);
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }
 
@@ -130,6 +136,36 @@ class LeapBlock : public Block<Device, T> {
   }
 
  private:
+  // How much of the averaged value passes, (leap_gate.5) of values that are 1: by the plain loops, on the host.
+  void look_at_gate(Device& device, const Look& look, const Pass& pass) const {
+    using A = Accum<T>;
+    if constexpr (std::is_constructible_v<double, A>) {
+      const Index B = pass.B, C = pass.C, BC = pass.BC();
+      const LeapGateInputs<T> saved = gate_in(pass);
+      const std::vector<A> query = on_host<A>(device, saved.query_bch, BC, D_, saved.query_stride);
+      std::vector<A> pooled = on_host<A>(device, saved.pooled_bcq, BC, 2 * D_);
+      for (Index bc = 0; bc < BC; ++bc) std::fill_n(pooled.begin() + (2 * bc + 1) * D_, D_, A(1));
+      const std::vector<A> max = on_host<A>(device, saved.max_bnc, B * N_, C);
+      const std::vector<A> sum = on_host<A>(device, saved.sum_bnc, B * N_, C);
+      std::vector<A> out(static_cast<std::size_t>(BC * D_));
+      PlainDevice plain;
+      leap_gate_forward<PlainDevice, A>(plain, {.out_bch = out.data(),
+                                                .in = {.query_bch = query.data(),
+                                                       .pooled_bcq = pooled.data(),
+                                                       .max_bnc = max.data(),
+                                                       .sum_bnc = sum.data(),
+                                                       .scale = saved.scale,
+                                                       .B = B,
+                                                       .C = C,
+                                                       .N = N_,
+                                                       .K = K_}});
+      std::vector<double> passed_bcn;
+      for (Index i = 0; i < BC * D_; i += K_)
+        passed_bcn.push_back(static_cast<double>(out[static_cast<std::size_t>(i)]));
+      look("passed_bcn", {B, C, N_}, passed_bcn);
+    }
+  }
+
   // The forward computation, shared by passes and steps, which pool differently.
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {

@@ -165,6 +165,11 @@ void pooling_definition_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
 void pooling_definition_backward(Device&, const PoolingBackward<T>&);
 
+// For whoever looks: what position c gives to position s, the weights of these sums, (B, N, C, C); 0 where c does not
+// see s. In plain/ alone, from what forward read, x excepted.
+template <class Device, class T>
+void pooling_weights(Device&, T* weight_bncs, const PoolingInputs<T>&);
+
 // (pooling.30) of C positions of one sequence, from what pooling_forward saved. Where the last position sees nothing
 // zeta is so low that it weighs nothing beside any logit. rest_n: what rounding left of the sums, and then of zeta;
 // null: nothing is known of it.

@@ -91,6 +91,7 @@ struct TaskPrograms {
   std::unique_ptr<TaskTraining> (*train)() = nullptr;
   std::unique_ptr<TaskCommand> (*evaluate)() = nullptr;
   std::unique_ptr<TaskCommand> (*generate)() = nullptr;
+  std::unique_ptr<TaskCommand> (*draw)() = nullptr;
 };
 
 // What is known of a task before there is one.

@@ -8,5 +8,6 @@ namespace abh {
 int train_main(TaskKinds kinds, int argc, char** argv);
 int evaluate_main(TaskKinds kinds, int argc, char** argv);
 int generate_main(TaskKinds kinds, int argc, char** argv);
+int draw_main(TaskKinds kinds, int argc, char** argv);
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-// evaluate and generate: what a program does with a trained model is the business of its task.
+// evaluate, generate and draw: what a program does with a trained model is the business of its task.
 
 #include <memory>
 #include <string>
@@ -63,6 +63,18 @@ int generate_main(TaskKinds kinds, int argc, char** argv) {
   Flags flags("generate", "Has a trained model write: continues a text, and prints it as it comes.");
   flags.also_called("out", "checkpoint");
   return run_with_model(flags, kinds, &TaskPrograms::generate, argc, argv);
+}
+
+int draw_main(TaskKinds kinds, int argc, char** argv) {
+  Flags flags("draw", "Draws what a trained model computes of one sequence, as a page of pictures.");
+  std::string text, out;
+  Index example = 0;
+  flags.section("Pictures");
+  flags.text("text", text, "TEXT", "what the model is shown: a text, an array of digits, a review");
+  flags.integer("example", example, "N", "or this one of the test set", 0);
+  flags.text("out", out, "FOLDER", "where index.html and its pictures go; none: pictures, beside the checkpoint");
+  flags.also_called("prompt", "text");
+  return run_with_model(flags, kinds, &TaskPrograms::draw, argc, argv);
 }
 
 }  // namespace abh

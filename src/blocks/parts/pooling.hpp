@@ -1,7 +1,12 @@
 #pragma once
 
+#include <string>
+#include <type_traits>
+#include <vector>
+
 #include "blocks/parts/pooling_past.hpp"
 #include "layers/pooling.hpp"
+#include "plain/plain.hpp"
 
 namespace abh {
 
@@ -31,6 +36,28 @@ class Pooling {
   T* out_bch() const { return out_bch_ + past_.most() * shape_.H(); }
   Accum<T>* max_bnc() const { return past_.most() > 0 ? chunk_max_nc_ : max_bnc_; }
   Accum<T>* sum_bnc() const { return past_.most() > 0 ? chunk_sum_nc_ : sum_bnc_; }
+
+  // What every position gives to every other one in a pass over no chunk: computed on the host from the logits, by the
+  // plain loops.
+  void look_at_weights(Device& device, const Look& look, const std::string& name, const Accum<T>* logit_bnc,
+                       const Pass& pass) const {
+    using A = Accum<T>;
+    if constexpr (std::is_constructible_v<double, A>) {
+      const Index B = pass.B, C = pass.C, N = shape_.N;
+      const std::vector<A> logit = on_host<A>(device, logit_bnc, B * N, C);
+      const std::vector<A> slope = on_host<A>(device, slope_n_, 1, N);
+      const std::vector<Token> mask = on_host<Token>(device, pass.mask_bc, B, C);
+      std::vector<A> weight(static_cast<std::size_t>(B * N * C * C));
+      PlainDevice plain;
+      pooling_weights<PlainDevice, A>(plain, weight.data(),
+                                      {.logit_bnc = logit.data(),
+                                       .x_bch = nullptr,
+                                       .slope_n = slope_n_ ? slope.data() : nullptr,
+                                       .mask_bc = pass.mask_bc ? mask.data() : nullptr,
+                                       .shape = shape(B, C)});
+      look(name, {B, N, C, C}, std::vector<double>(weight.begin(), weight.end()));
+    }
+  }
 
   // out_bch = pool(logit, x)
   void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {

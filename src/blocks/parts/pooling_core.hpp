@@ -27,10 +27,11 @@ class PoolingCore {
   // What the last pass or step pooled.
   const T* out_bch() const { return pooling_.out_bch(); }
 
-  // Its logits and averages, by the names that a chapter has for them.
-  void look(Device& device, const Look& look, const std::string& logit, const std::string& average,
-            const Pass& pass) const {
+  // Its logits and averages, by the names that a chapter has for them, and between them the weights.
+  void look(Device& device, const Look& look, const std::string& logit, const std::string& weight,
+            const std::string& average, const Pass& pass) const {
     show(device, look, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
+    pooling_.look_at_weights(device, look, weight, logit_bnc_, pass);
     show(device, look, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
   }
 

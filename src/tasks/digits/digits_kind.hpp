@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "tasks/digits/picture.hpp"
@@ -11,6 +12,7 @@ namespace abh {
 // Pictures of digits (digits_task.hpp).
 TaskKind digits_kind(const TaskPrograms& programs);
 TaskPrograms digits_programs();
+std::unique_ptr<TaskCommand> digits_drawing();
 
 // What the metadata of a checkpoint, the file `source`, say of its pictures: whether they are a user's, and how they
 // are cut. Error for what cannot be.

@@ -103,7 +103,8 @@ TaskPrograms digits_programs() {
           .evaluate =
               [] {
                 return answer_evaluation(digits_again, "pictures, of which the test set is taken, else the last fifth");
-              }};
+              },
+          .draw = digits_drawing};
 }
 
 }  // namespace abh

@@ -74,6 +74,8 @@ class ReviewsTraining : public TaskTraining {
   std::string labels_ = "meaning";
 };
 
+}  // namespace
+
 std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const std::string& data,
                                           const std::string& source) {
   const bool of_file = task.at("labels") == "file";
@@ -86,14 +88,13 @@ std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfi
   return task_of_file(data, config.context, config.has_cls(), &known);
 }
 
-}  // namespace
-
 TaskPrograms reviews_programs() {
   return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<ReviewsTraining>(); },
           .evaluate =
               [] {
                 return answer_evaluation(reviews_again, "texts with labels, of which the last tenth are the test set");
-              }};
+              },
+          .draw = reviews_drawing};
 }
 
 }  // namespace abh

@@ -53,25 +53,10 @@ class SortGeneration : public TaskCommand {
 
  private:
   std::vector<std::vector<Token>> read_arrays(const ArraySize& size) const {
-    const auto refuse = [&](const std::string& found) {
-      throw Error("prompt: expected " + to_text(size.length) + " digits from 1 to " + to_text(size.digits) +
-                  ", with spaces between them, found " + found);
-    };
     std::vector<std::vector<Token>> arrays;
     std::istringstream lines(prompt_);
-    for (std::string line; std::getline(lines, line);) {
-      std::vector<Token> array_l;
-      std::istringstream words(line);
-      for (std::string word; words >> word;) {
-        const std::optional<Index> digit = from_text<Index>(word);
-        if (!digit || *digit < 1 || *digit > size.digits) refuse("\"" + one_line(word) + "\"");
-        array_l.push_back(static_cast<Token>(*digit - 1));
-      }
-      const Index count = static_cast<Index>(array_l.size());
-      if (count < shortest_array || count > longest_array) refuse(to_text(count));
-      arrays.push_back(std::move(array_l));
-    }
-    if (arrays.empty()) refuse("none");
+    for (std::string line; std::getline(lines, line);) arrays.push_back(array_of_line(line, size, "prompt"));
+    if (arrays.empty()) arrays.push_back(array_of_line("", size, "prompt"));
     return arrays;
   }
 

@@ -1,6 +1,7 @@
 #include "tasks/sort/sort_kind.hpp"
 
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "base/error.hpp"
@@ -51,6 +52,23 @@ TaskKind sort_kind(const TaskPrograms& programs) {
 ArraySize array_size_of(const Metadata& metadata) {
   const auto number = [&](const char* key) { return *from_text<Index>(metadata.at(key)); };
   return {.length = number("length"), .digits = number("digits")};
+}
+
+std::vector<Token> array_of_line(const std::string& line, const ArraySize& size, const std::string& what) {
+  const auto refuse = [&](const std::string& found) {
+    throw Error(what + ": expected " + to_text(size.length) + " digits from 1 to " + to_text(size.digits) +
+                ", with spaces between them, found " + found);
+  };
+  std::vector<Token> array_l;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    const std::optional<Index> digit = from_text<Index>(word);
+    if (!digit || *digit < 1 || *digit > size.digits) refuse("\"" + one_line(word) + "\"");
+    array_l.push_back(static_cast<Token>(*digit - 1));
+  }
+  const Index count = static_cast<Index>(array_l.size());
+  if (count < shortest_array || count > longest_array) refuse(count == 0 ? "none" : to_text(count));
+  return array_l;
 }
 
 void require_length(const Trained& trained, Index length, const std::string& what, const std::string& source) {

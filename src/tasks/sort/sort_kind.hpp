@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tasks/programs.hpp"
 #include "tasks/sort/sort_task.hpp"
@@ -20,10 +22,14 @@ void require_length(const Trained& trained, Index length, const std::string& wha
 // Makes it one of such arrays.
 void set_length(Trained& trained, Index length);
 
+// The digits of a line with spaces between them; they may be more or fewer than `size` says. Error, which names `what`.
+std::vector<Token> array_of_line(const std::string& line, const ArraySize& size, const std::string& what);
+
 // What the programs do for them.
 TaskPrograms sort_programs();
 std::unique_ptr<TaskTraining> sort_training();
 std::unique_ptr<TaskCommand> sort_evaluation();
 std::unique_ptr<TaskCommand> sort_generation();
+std::unique_ptr<TaskCommand> sort_drawing();
 
 }  // namespace abh

@@ -145,8 +145,9 @@ std::vector<Token> SortTask::array(Index example) const {
   return {begin, begin + size_.length};
 }
 
-void SortTask::append(Batch& batch, Index example) const {
-  const std::vector<Token> array_l = array(example);
+void SortTask::append(Batch& batch, Index example) const { append_array(batch, array(example)); }
+
+void append_array(Batch& batch, const std::vector<Token>& array_l) {
   std::vector<Token> sorted_l = array_l;
   std::sort(sorted_l.begin(), sorted_l.end());
   // The last digit of the array asks for the first one of the answer, and what the answer was for what comes next.

@@ -60,6 +60,9 @@ class SortTask : public AnswerTask {
   std::vector<Token> evaluated_el_;
 };
 
+// Puts an array into a batch, behind its last row, with the targets that sort it.
+void append_array(Batch& batch, const std::vector<Token>& array_l);
+
 // Digits for people: "3 1 2".
 std::string array_text(std::span<const Token> array_l);
 

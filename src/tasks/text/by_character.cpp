@@ -19,14 +19,6 @@ std::string coloured(int level) {
 // More is no writing (Unicode's annex 15 draws the line here, too), but the text can be of nothing else.
 constexpr std::size_t most_marks = 30;
 
-// What stands for a character that is not shown as it is: a picture of a control character, or a stand-in.
-std::string stand_in(std::string_view character, char32_t code) {
-  if (character == "\n") return "\u21b5";
-  std::string shown;
-  append_utf8(shown, code < 0x20 ? 0x2400 + code : code == 0x7F ? 0x2421 : 0xFFFD);
-  return shown;
-}
-
 // "." under 1 nat, 1 to 9, "+" from 10.
 char digit_of(std::optional<double> nats) {
   if (!nats) return ' ';
@@ -35,6 +27,13 @@ char digit_of(std::optional<double> nats) {
 }
 
 }  // namespace
+
+std::string stand_in(std::string_view character, char32_t code) {
+  if (character == "\n") return "\u21b5";
+  std::string shown;
+  append_utf8(shown, code < 0x20 ? 0x2400 + code : code == 0x7F ? 0x2421 : 0xFFFD);
+  return shown;
+}
 
 ByCharacter::ByCharacter(bool colour, std::ostream& out) : colour_(colour), out_(out) {
   out_ << "nats of each character";

@@ -3,12 +3,16 @@
 #include <iostream>
 #include <optional>
 #include <ostream>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "pictures/heat_map.hpp"
 
 namespace abh {
+
+// What stands for a character that is not shown as it is: a picture of a control character, or a stand-in.
+std::string stand_in(std::string_view character, char32_t code);
 
 // Prints a text and how hard each character was, row by row as it comes: with colours, the harder the redder; without,
 // a second line under each with the whole nats of each character, under its first column. What has no column has no

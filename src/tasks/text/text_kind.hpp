@@ -15,5 +15,6 @@ TaskPrograms text_programs();
 std::unique_ptr<TaskTraining> text_training();
 std::unique_ptr<TaskCommand> text_evaluation();
 std::unique_ptr<TaskCommand> text_generation();
+std::unique_ptr<TaskCommand> text_drawing();
 
 }  // namespace abh

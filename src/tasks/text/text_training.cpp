@@ -97,7 +97,7 @@ class TextTraining : public TaskTraining {
 
 }  // namespace
 
-TaskPrograms text_programs() { return {text_training, text_evaluation, text_generation}; }
+TaskPrograms text_programs() { return {text_training, text_evaluation, text_generation, text_drawing}; }
 
 std::unique_ptr<TaskTraining> text_training() { return std::make_unique<TextTraining>(); }
 

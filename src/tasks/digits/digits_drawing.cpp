@@ -1,0 +1,84 @@
+#include <memory>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "pictures/patches.hpp"
+#include "tasks/digits/digits_kind.hpp"
+#include "tasks/digits/digits_task.hpp"
+#include "tasks/drawing.hpp"
+
+namespace abh {
+
+namespace {
+
+class DrawnPictures : public DrawnTask {
+ public:
+  Subject subject(const Trained& trained, const Wanted& wanted, Index, const std::string& source) override {
+    if (wanted.text) throw UsageError("--text: expected --example, as " + source + " has learned pictures");
+    patch_ = *from_text<Index>(trained.task.at("patch"));
+    has_cls_ = trained.config.has_cls();
+    const DigitsTask task(patch_, has_cls_);
+    require_example(wanted.example, task.validation_rows(), source);
+    Subject subject{.title = "picture " + to_text(wanted.example), .batch = task.test_batch(wanted.example, 1)};
+    if (constexpr Index most = 2 * longest_drawn + 1; subject.batch.C > most) {
+      throw Error(source + ": expected at most " + to_text(most) + " patches, to be drawn, found " +
+                  to_text(subject.batch.C));
+    }
+    subject.title += ", a " + to_text(Index{subject.batch.target_r.front()});
+    if (has_cls_) subject.name_c.push_back("cls");
+    const Index across = drawn_side / patch_;
+    for (Index p = 0; p < across * across; ++p) {
+      subject.name_c.push_back(to_text(p / across) + "," + to_text(p % across));
+    }
+    for (Index digit = 0; digit < trained.config.classes; ++digit) subject.answer_o.push_back(to_text(digit));
+    subject.notes = {"Patches are named row,column, from above and from the left."};
+    return subject;
+  }
+
+  // Where cls looks, or all patches together where there is none.
+  PictureSection section(const Subject& subject, const Observed& seen, const Thinning& thinning) const override {
+    const std::string who = has_cls_ ? "cls looks" : "all patches look";
+    PictureSection section{"Where " + who, "", {}};
+    const auto C = static_cast<std::size_t>(seen.positions()), first = static_cast<std::size_t>(has_cls_ ? 1 : 0);
+    std::vector<double> ink_yx(subject.batch.patch_bpi.size());
+    for (std::size_t i = 0; i < ink_yx.size(); ++i) {
+      const auto pixel = static_cast<std::size_t>(pixel_of(static_cast<Index>(i), drawn_side, patch_));
+      ink_yx[pixel] = (static_cast<double>(subject.batch.patch_bpi[i]) + 1) / 2;
+    }
+    for (const AttentionMap& map : seen.maps()) {
+      if (!thinning.draws(map)) continue;
+      const std::vector<double> looks_s(map.weight_cs.begin(), map.weight_cs.begin() + seen.positions());
+      const std::vector<double> received = has_cls_ ? looks_s : received_s(map, seen.positions());
+      const std::string head = map.heads == 1 ? "" : ", head " + to_text(map.head);
+      PatchesPicture picture{
+          .text = {"Layer " + to_text(map.layer) + (map.kind.empty() ? "" : ", weights of " + map.kind) + head,
+                   "where " + who},
+          .side = drawn_side,
+          .patch = patch_,
+          .ink_yx = ink_yx,
+          .value_p = {received.begin() + static_cast<std::ptrdiff_t>(first), received.end()},
+          .unit = "of its weight"};
+      std::size_t most = first;
+      for (std::size_t c = first; c < C; ++c) most = received[c] > received[most] ? c : most;
+      picture.text.description = "Most weight, " + fixed_text(100 * received[most], 1) + " %, goes to the patch at " +
+                                 subject.name_c[most] + "; alike would be " +
+                                 fixed_text(100 / static_cast<double>(C), 1) + " % each.";
+      section.figures.push_back({"patches-" + to_text(map.layer) + (map.kind.empty() ? "-" : "-" + map.kind + "-") +
+                                     to_text(map.head) + ".svg",
+                                 patches_svg(picture), picture.text.title + ": " + picture.text.description,
+                                 picture.text.description});
+    }
+    return section;
+  }
+
+ private:
+  Index patch_ = 0;
+  bool has_cls_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskCommand> digits_drawing() { return drawing(std::make_unique<DrawnPictures>()); }
+
+}  // namespace abh

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "network/batch.hpp"
+#include "network/model.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// An array of a network, on the host.
+struct ObservedArray {
+  std::vector<Index> shape;
+  std::vector<double> values;
+};
+
+// What position c of one head takes from position s.
+struct AttentionMap {
+  Index layer, head;
+  Index heads;                    // of its layer; one stands for all that are alike
+  std::string kind;               // where a block has several: "a" of a_weight_bncs
+  std::vector<double> weight_cs;  // rows sum to 1, or to 0
+};
+
+// How well a sequence is answered, in nats, and what every position is worth to that.
+struct ObservedLosses {
+  double mean = 0;                // over the targets that count
+  std::vector<double> each_r;     // 0 where a target does not count
+  std::vector<double> without_c;  // the mean where position c is masked, in every layer and head; NaN: it cannot be
+};
+
+// What a network makes of one sequence: every array that its blocks show (blocks/look.hpp), its weights, and its
+// losses.
+class Observed {
+ public:
+  // The batch is one sequence with a target at least. A classifier without one is given its own answer as target.
+  // Error where the network computes what is not finite.
+  Observed(Model& model, const ModelConfig& config, const std::vector<float>& weights, Batch& batch, Index most);
+
+  const ModelConfig& config() const { return config_; }
+  Index positions() const { return C_; }
+  // An array that a block showed, or a weight; null where there is none.
+  const ObservedArray* find(const std::string& name) const;
+  // Those that end so, by name.
+  std::vector<std::string> names_ending(const std::string& end) const;
+  // Of every layer and head that looks from position to position, layer by layer.
+  const std::vector<AttentionMap>& maps() const { return maps_; }
+  const ObservedLosses& losses() const { return losses_; }
+  // Of a classifier: how likely it thinks each class.
+  const std::vector<double>& likely_o() const { return likely_o_; }
+
+ private:
+  void find_maps();
+  void find_losses(Model& model, const Batch& batch, Index most);
+
+  ModelConfig config_;
+  Index C_;
+  std::map<std::string, ObservedArray> arrays_;
+  std::vector<AttentionMap> maps_;
+  ObservedLosses losses_;
+  std::vector<double> likely_o_;
+};
+
+// Of metric attention: (p_c - p_s)^T M (p_c - p_s) between all positions, the square of a distance where M is a metric;
+// empty where a layer has no M.
+std::vector<double> squares_by_metric(const Observed& seen, Index layer, Index head);
+
+// How much of all weight each position gets.
+std::vector<double> received_s(const AttentionMap& map, Index C);
+
+// How far two rankings of the same things agree, -1 to 1 (Spearman's rho; equal numbers share the mean of their
+// ranks). NaN where one of them ranks nothing.
+double rank_correlation(const std::vector<double>& x, const std::vector<double>& y);
+
+// Euclidean distances between `count` rows of `width` numbers.
+std::vector<double> distances(const double* rows, Index count, Index width);
+
+}  // namespace abh
