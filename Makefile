@@ -8,7 +8,7 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all story train train_long train_many train_gpu sort reviews digits dates generate evaluate golden bench regress \
+.PHONY: all story train train_long train_many train_gpu sort reviews digits dates generate evaluate draw golden bench regress \
   test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
@@ -32,16 +32,16 @@ train: configure ## train on Tiny Shakespeare (ARGS="--steps 500 ..."), into run
 	$(call sample,runs/tiny)
 
 reviews: configure ## learn to judge reviews that are made up (ARGS="--labels tone"), into runs/reviews
-	$(call build,train)
+	$(call build,train draw)
 	@$(BUILD)/train --task reviews $(ARGS)
 	$(call sample,runs/reviews)
-	$(if $(ARGS),,@printf '\nIts losses: runs/reviews/loss.svg\n')
+	$(if $(ARGS),,@printf '\nIts losses: runs/reviews/loss.svg\n'; $(BUILD)/draw --checkpoint runs/reviews --example 2)
 
 digits: configure ## learn to tell drawn digits apart (ARGS="--class-pooling cls"), into runs/digits
-	$(call build,train)
+	$(call build,train draw)
 	@$(START) $(BUILD)/train --task digits $(ARGS)
 	$(call sample,runs/digits)
-	$(if $(ARGS),,@printf '\nIts losses: runs/digits/loss.svg\n')
+	$(if $(ARGS),,@printf '\nIts losses: runs/digits/loss.svg\n'; $(BUILD)/draw --checkpoint runs/digits --example 3)
 
 train_long: ## a larger network and Muon, for up to half an hour, into runs/shakespeare
 	@$(MAKE) --no-print-directory train ARGS='--preset shakespeare $(ARGS)'
@@ -62,10 +62,11 @@ train_gpu: ## the same on an NVIDIA GPU: the larger preset (ARGS="--preset ...")
 	  ARGS='--device cuda --type bf16 $(if $(findstring --preset,$(ARGS)),,--preset baby) $(ARGS)'
 
 sort: configure ## learn to sort arrays of six digits, into runs/sort (ARGS="--length 8 --digits 5 ...")
-	$(call build,train generate evaluate)
+	$(call build,train generate evaluate draw)
 	@$(START) $(BUILD)/train --task sort $(ARGS)
 	$(if $(ARGS),,@printf '\nThe digits 3 1 2 1 3 2, sorted by it: '; \
-	  $(BUILD)/generate --checkpoint runs/sort --prompt '3 1 2 1 3 2'; $(BUILD)/evaluate --checkpoint runs/sort)
+	  $(BUILD)/generate --checkpoint runs/sort --prompt '3 1 2 1 3 2'; $(BUILD)/evaluate --checkpoint runs/sort; \
+	  $(BUILD)/draw --checkpoint runs/sort --text '3 1 2 1 3 2')
 
 dates: configure ## learn to write dates as machines do, into runs/dates (ARGS="--mixer additive ...")
 	$(call build,train generate evaluate)
@@ -82,6 +83,10 @@ evaluate: configure ## how well the trained model predicts a text (ARGS="--data 
 	$(call build,evaluate)
 	@$(if $(findstring --data,$(ARGS)),,text=$$(data/tinyshakespeare.sh $(BUILD)) &&) \
 	  $(BUILD)/evaluate $(if $(findstring --data,$(ARGS)),,--data "$$text") $(ARGS)
+
+draw: configure ## pictures of what a trained model computes (ARGS='--text "ROMEO:"')
+	$(call build,draw)
+	@$(BUILD)/draw $(ARGS)
 
 golden: configure ## check numbers computed elsewhere (FILES="a.safetensors ...")
 	$(call build,golden)

@@ -42,6 +42,7 @@ check "nvcc builds for 80, 90 and PTX without a warning" env OPTIONS=-DBUILD_MPI
 check "no kernel spills registers" tools/kernel_registers.py
 check "the side-by-side page" tools/site.sh --test
 check "the side-by-side page in a browser" tools/site_in_browser.sh build/site
+check "pictures of networks in a browser" python3 docs/page/browser_draw_test.py build
 check "the pictures that can be touched" bash -c '"$(tools/page_python.sh)" docs/page/browser_touch_test.py build/site'
 check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
 

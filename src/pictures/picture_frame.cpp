@@ -76,9 +76,10 @@ std::string tenths(double value) {
   return text == "-0" ? "0" : text;
 }
 
-std::string short_number(double value) {
+std::string short_number(double value, int digits) {
   char buffer[64];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, 3).ptr);
+  return std::string(buffer,
+                     std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, digits).ptr);
 }
 
 Index columns_of(std::string_view name) {

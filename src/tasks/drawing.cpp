@@ -12,6 +12,7 @@
 #include "files/atomic_file.hpp"
 #include "files/text_file.hpp"
 #include "network/model.hpp"
+#include "pictures/picture_frame.hpp"
 #include "tasks/gallery.hpp"
 
 namespace abh {
@@ -127,7 +128,7 @@ class Drawing : public TaskCommand {
                                 to_text(config.heads) + (config.heads == 1 ? " head" : " heads");
     PicturePage page{.title = "What a network makes of " + subject.title,
                      .introduction = {network + ", after " + to_text(trained.step) + " steps; " + to_text(C) +
-                                      " positions, " + fixed_text(seen.losses().mean, 4) + " nats an answer."},
+                                      " positions, " + short_number(seen.losses().mean, 4) + " nats an answer."},
                      .sections = {}};
     page.introduction.insert(page.introduction.end(), subject.notes.begin(), subject.notes.end());
     page.introduction.push_back(
@@ -138,7 +139,7 @@ class Drawing : public TaskCommand {
     Index count = 0;
     for (const PictureSection& section : page.sections) count += static_cast<Index>(section.figures.size());
     std::cout << "draw: " << count << " pictures of " << one_line(subject.title) << ", "
-              << fixed_text(seen.losses().mean, 4) << " nats\n"
+              << short_number(seen.losses().mean, 4) << " nats\n"
               << "pictures: " << one_line(index) << "\n";
     return 0;
   }

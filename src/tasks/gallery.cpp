@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 constexpr std::size_t most_with_values = 24;  // tokens of a strip that shows its numbers
 
 std::string quoted(const std::string& name, Index c) { return "\u2018" + name + "\u2019 at " + to_text(c); }
-std::string nats(double loss) { return fixed_text(loss, 4); }
+std::string nats(double loss) { return short_number(loss, 4); }
 std::string percent(double part) { return fixed_text(100 * part, 1) + " %"; }
 
 Names numbers(Index count, const std::string& before = "") {
