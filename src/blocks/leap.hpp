@@ -136,7 +136,7 @@ class LeapBlock : public Block<Device, T> {
   }
 
  private:
-  // How much of the averaged value passes, (leap_gate.5) of values that are 1: by the plain loops, on the host.
+  // How much of the averaged value passes: what the gate makes of values that are 1, by the plain loops on the host.
   void look_at_gate(Device& device, const Look& look, const Pass& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {

@@ -10,7 +10,7 @@ namespace abh {
 // A small grey picture in patches, each on a ground that says how much it has of something; ink lies on top.
 struct PatchesPicture {
   FrameText text{};
-  Index side = 0;                // of the picture, pixels
+  Index height = 0, width = 0;   // of the picture, pixels
   Index patch = 0;               // of a patch
   std::vector<double> ink_yx{};  // 0 to 1
   std::vector<double> value_p{};

@@ -14,22 +14,25 @@ namespace {
 
 class DrawnPictures : public DrawnTask {
  public:
+  void add_flags(Flags& flags) override {
+    flags.text("data", data_, "FILE", "pictures, of which the test set is taken, else the last fifth");
+  }
+
   Subject subject(const Trained& trained, const Wanted& wanted, Index, const std::string& source) override {
     if (wanted.text) throw UsageError("--text: expected --example, as " + source + " has learned pictures");
-    patch_ = *from_text<Index>(trained.task.at("patch"));
+    grid_ = grid_of_task(trained.task, source);
     has_cls_ = trained.config.has_cls();
-    const DigitsTask task(patch_, has_cls_);
-    require_example(wanted.example, task.validation_rows(), source);
-    Subject subject{.title = "picture " + to_text(wanted.example), .batch = task.test_batch(wanted.example, 1)};
+    const std::unique_ptr<AnswerTask> task = digits_again(trained.task, trained.config, data_, source);
+    require_example(wanted.example, task->validation_rows(), source);
+    Subject subject{.title = "picture " + to_text(wanted.example), .batch = task->test_batch(wanted.example, 1)};
     if (constexpr Index most = 2 * longest_drawn + 1; subject.batch.C > most) {
       throw Error(source + ": expected at most " + to_text(most) + " patches, to be drawn, found " +
                   to_text(subject.batch.C));
     }
     subject.title += ", a " + to_text(Index{subject.batch.target_r.front()});
     if (has_cls_) subject.name_c.push_back("cls");
-    const Index across = drawn_side / patch_;
-    for (Index p = 0; p < across * across; ++p) {
-      subject.name_c.push_back(to_text(p / across) + "," + to_text(p % across));
+    for (Index p = 0; p < grid_.patches(); ++p) {
+      subject.name_c.push_back(to_text(p / grid_.across()) + "," + to_text(p % grid_.across()));
     }
     for (Index digit = 0; digit < trained.config.classes; ++digit) subject.answer_o.push_back(to_text(digit));
     subject.notes = {"Patches are named row,column, from above and from the left."};
@@ -43,8 +46,9 @@ class DrawnPictures : public DrawnTask {
     const auto C = static_cast<std::size_t>(seen.positions()), first = static_cast<std::size_t>(has_cls_ ? 1 : 0);
     std::vector<double> ink_yx(subject.batch.patch_bpi.size());
     for (std::size_t i = 0; i < ink_yx.size(); ++i) {
-      const auto pixel = static_cast<std::size_t>(pixel_of(static_cast<Index>(i), drawn_side, patch_));
-      ink_yx[pixel] = (static_cast<double>(subject.batch.patch_bpi[i]) + 1) / 2;
+      const PatchGrid::Place place = grid_.place_of(static_cast<Index>(i));
+      ink_yx[static_cast<std::size_t>(place.y * grid_.width + place.x)] =
+          (static_cast<double>(subject.batch.patch_bpi[i]) + 1) / 2;
     }
     for (const AttentionMap& map : seen.maps()) {
       if (!thinning.draws(map)) continue;
@@ -54,8 +58,9 @@ class DrawnPictures : public DrawnTask {
       PatchesPicture picture{
           .text = {"Layer " + to_text(map.layer) + (map.kind.empty() ? "" : ", weights of " + map.kind) + head,
                    "where " + who},
-          .side = drawn_side,
-          .patch = patch_,
+          .height = grid_.height,
+          .width = grid_.width,
+          .patch = grid_.patch,
           .ink_yx = ink_yx,
           .value_p = {received.begin() + static_cast<std::ptrdiff_t>(first), received.end()},
           .unit = "of its weight"};
@@ -73,7 +78,8 @@ class DrawnPictures : public DrawnTask {
   }
 
  private:
-  Index patch_ = 0;
+  std::string data_;
+  PatchGrid grid_{};
   bool has_cls_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "tasks/answers.hpp"
 #include "tasks/digits/picture.hpp"
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
@@ -13,6 +14,10 @@ namespace abh {
 TaskKind digits_kind(const TaskPrograms& programs);
 TaskPrograms digits_programs();
 std::unique_ptr<TaskCommand> digits_drawing();
+
+// The task of a checkpoint, the file `source`, again; data: where a user's pictures are, empty for drawn ones.
+std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+                                         const std::string& source);
 
 // What the metadata of a checkpoint, the file `source`, say of its pictures: whether they are a user's, and how they
 // are cut. Error for what cannot be.

@@ -84,6 +84,8 @@ class DigitsTraining : public TaskTraining {
   Index patch_ = 0;
 };
 
+}  // namespace
+
 std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const std::string& data,
                                          const std::string& source) {
   const PatchGrid grid = grid_of_task(task, source);
@@ -95,8 +97,6 @@ std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig
   require_grid(grid, pictures.height, pictures.width, data, source);
   return std::make_unique<DigitsTask>(std::move(pictures), data, grid.patch, config.has_cls());
 }
-
-}  // namespace
 
 TaskPrograms digits_programs() {
   return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<DigitsTraining>(); },
