@@ -87,6 +87,9 @@ struct ModelConfig {
   Index patches(Index C) const { return patch_inputs > 0 ? C - (has_cls() ? 1 : 0) : 0; }
 
   bool has_encoder() const { return encoder_layers > 0; }
+  // Of the stack that writes, beside which an encoder may stand: how many layers, and how names of weights begin there.
+  Index own_layers() const { return layers - encoder_layers; }
+  std::string own_prefix() const { return has_encoder() ? "decoder." : ""; }
   // Whether a layer sees no later positions. An encoder sees all.
   bool is_causal(Index layer) const { return causal && layer >= encoder_layers; }
   // Of the sequence that a layer reads.

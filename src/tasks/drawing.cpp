@@ -42,7 +42,7 @@ PicturePage page_of(const Observed& seen, const Subject& subject, const DrawnTas
     PictureSection own = task.section(subject, seen, thinning);
     if (!own.figures.empty()) page.sections.insert(page.sections.begin() + 1, std::move(own));
     const bool thins_heads = thinning.heads < seen.config().heads;
-    if (page.bytes() <= largest_drawing || (!thins_heads && thinning.layers >= seen.config().layers)) return page;
+    if (page.bytes() <= largest_drawing || (!thins_heads && thinning.layers >= seen.config().own_layers())) return page;
     (thins_heads ? thinning.heads : thinning.layers) *= 2;
   }
 }
@@ -113,7 +113,7 @@ class Drawing : public TaskCommand {
     { const AtomicFile probe(index); }
 
     const Index C = subject.batch.C;
-    const NetworkExtent extent{.B = std::min(C, most_at_once), .C = C};
+    const NetworkExtent extent{.B = std::min(C, most_at_once), .C = C, .S = subject.batch.S};
     require_memory(host_bytes(machine.device, model_memory(machine.device, config, extent, machine.type)));
     const auto model = make_model(machine.device, config, extent, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);

@@ -144,7 +144,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
 // Of the tokens that occur, the vectors of the table.
 std::optional<Figure> figure_of_embeddings(const Observed& seen, const Subject& subject) {
   constexpr std::size_t most = 40;
-  const ObservedArray* token_vd = seen.find("embedding.token_vd");
+  const ObservedArray* token_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
   if (!token_vd) return std::nullopt;
   const Index D = token_vd->shape[1];
   std::vector<Token> known;
@@ -171,7 +171,7 @@ std::optional<Figure> figure_of_embeddings(const Observed& seen, const Subject& 
 std::optional<Figure> figure_of_positions(const Observed& seen) {
   const Index C = seen.positions(), D = seen.config().channels;
   std::vector<double> rows;
-  if (const ObservedArray* position_cd = seen.find("embedding.position_cd")) {
+  if (const ObservedArray* position_cd = seen.find(seen.config().own_prefix() + "embedding.position_cd")) {
     rows.assign(position_cd->values.begin(), position_cd->values.begin() + C * D);
   } else if (seen.config().has_sinusoids()) {
     for (Index i = 0; i < C * D; ++i) rows.push_back(sinusoid(i / D, i % D, D));
@@ -194,9 +194,9 @@ Figure figure_of_stream(const Observed& seen, const Subject& subject) {
   const std::vector<double>* before = &seen.find("x_bcd")->values;
   double most = -1;
   std::string strongest;
-  for (Index layer = 0; layer < seen.config().layers; ++layer) {
+  for (Index layer = 0; layer < seen.config().own_layers(); ++layer) {
     for (const std::string block : {"conv", "mixer", "ffn"}) {
-      const ObservedArray* out = seen.find("blocks." + to_text(layer) + "." + block + ".out_bcd");
+      const ObservedArray* out = seen.find(seen.block_of(layer) + block + ".out_bcd");
       if (!out) continue;
       matrix.row_names.push_back(to_text(layer) + " " + block);
       double mean = 0;
@@ -236,7 +236,7 @@ class LayerPictures {
         subject_(subject),
         thinning_(thinning),
         layer_(layer),
-        block_("blocks." + to_text(layer) + "."),
+        block_(seen.block_of(layer)),
         file_("layer-" + to_text(layer) + "-"),
         mixer_(seen.config().mixer_names()[static_cast<std::size_t>(layer)]) {}
 
@@ -494,7 +494,7 @@ std::string worth_of(const AttentionMap& map, const Observed& seen, const Names&
 
 std::vector<PictureSection> gallery(const Observed& seen, const Subject& subject, const Thinning& thinning) {
   std::vector<PictureSection> sections = {section_of_answer(seen, subject), section_of_rows(seen, subject)};
-  for (Index layer = 0; layer < seen.config().layers; layer += thinning.layers) {
+  for (Index layer = 0; layer < seen.config().own_layers(); layer += thinning.layers) {
     sections.push_back(LayerPictures(seen, subject, thinning, layer).section());
   }
   return sections;

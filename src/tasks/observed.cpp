@@ -26,7 +26,10 @@ Batch repeated(const Batch& one, Index count) {
           .token_bc = rows(one.token_bc),
           .mask_bc = rows(one.mask_bc),
           .target_r = rows(one.target_r),
-          .patch_bpi = rows(one.patch_bpi)};
+          .patch_bpi = rows(one.patch_bpi),
+          .S = one.S,
+          .source_bs = rows(one.source_bs),
+          .source_mask_bs = rows(one.source_mask_bs)};
 }
 
 double mean_of(const std::vector<float>& loss_r, std::size_t begin, std::size_t end, Index count) {
@@ -114,8 +117,8 @@ void Observed::find_losses(Model& model, const Batch& batch, Index most) {
 }
 
 void Observed::find_maps() {
-  for (Index layer = 0; layer < config_.layers; ++layer) {
-    const std::string block = "blocks." + to_text(layer) + ".mixer.", end = "weight_bncs";
+  for (Index layer = 0; layer < config_.own_layers(); ++layer) {
+    const std::string block = block_of(layer) + "mixer.", end = "weight_bncs";
     for (const auto& [name, array] : arrays_) {
       if (!name.starts_with(block) || !name.ends_with(end) || array.shape.back() != C_) continue;
       std::string kind = name.substr(block.size(), name.size() - block.size() - end.size());
@@ -133,7 +136,7 @@ void Observed::find_maps() {
 }
 
 std::vector<double> squares_by_metric(const Observed& seen, Index layer, Index head) {
-  const std::string block = "blocks." + to_text(layer) + ".mixer.";
+  const std::string block = seen.block_of(layer) + "mixer.";
   const ObservedArray *metric_nkk = seen.find(block + "metric_nkk"), *p_bch = seen.find(block + "p_bch");
   if (!metric_nkk) return {};
   const Index N = metric_nkk->shape[0], K = metric_nkk->shape[1], C = seen.positions();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.hpp"
 #include "network/batch.hpp"
 #include "network/model.hpp"
 #include "settings/config.hpp"
@@ -41,6 +42,8 @@ class Observed {
 
   const ModelConfig& config() const { return config_; }
   Index positions() const { return C_; }
+  // What the names of a layer of the stack that writes begin with.
+  std::string block_of(Index layer) const { return config_.own_prefix() + "blocks." + to_text(layer) + "."; }
   // An array that a block showed, or a weight; null where there is none.
   const ObservedArray* find(const std::string& name) const;
   // Those that end so, by name.

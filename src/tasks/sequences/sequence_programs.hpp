@@ -13,6 +13,9 @@ namespace abh {
 // network writes by itself where a beam is asked for.
 using MakeWords = SequenceWords (*)(const Trained& trained, const std::string& source);
 std::unique_ptr<TaskCommand> sequence_generation(MakeWords words);
+// draw shows which characters of a source each one of the answer looks at. make: as above; data: what its flag --data
+// FILE is said to be, empty: it has none.
+std::unique_ptr<TaskCommand> sequence_drawing(const MakeAnswerTask& make, MakeWords words, const std::string& data);
 std::unique_ptr<TaskCommand> sequence_evaluation(const MakeAnswerTask& make, const std::string& data);
 
 }  // namespace abh
