@@ -23,6 +23,8 @@ DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what 
 COPIES = {"place_rows"}
 SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
+# AttentionCore, whose part Comparison is Products unless whoever has one says otherwise.
+CHOICE = re.compile(r"template <class Device, class T, template <class, class> class (\w+) = (\w+)>\nclass (\w+)")
 LONGEST_EXCERPT = 8
 LOOP = re.compile(r"(?:for|while|for_\w+) ?[(<]|do \{")
 HANDED_OVER = re.compile(r"\[[^\]]*\](?:<[^>]*>)?\([^()]*\)(?: mutable)? \{$")  # parallel_for(device, n, [&](Index i) {
@@ -252,13 +254,28 @@ class Calls:
         self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
         members: dict[str, dict[str, str]] = {}
         inner: dict[str, list[tuple[str, str, str]]] = {}
+        choices: dict[str, tuple[str, str]] = {}  # AttentionCore: (Comparison, Products)
         for path in sorted((root / "src/blocks").rglob("*.hpp")):
             source = Source(root, str(path.relative_to(root)))
+            for name, default, part in CHOICE.findall("\n".join(line.text for line in source.lines)):
+                choices[part] = (name, default)
             for name, lines in self._classes(source):
                 self._parts.setdefault(name, {}).update(self._methods(lines))
                 members.setdefault(name, {}).update(self._members(lines))
                 for function, code in self._by_function(lines):
                     inner.setdefault(name, []).extend((function, *call) for call in MEMBER.findall(code))
+        # A part that leaves one of its own parts to be chosen is another one with each choice.
+        with_choice: dict[str, dict[str, str]] = {}
+        for part, (name, default) in choices.items():
+            for chosen in {part, *(type_ for held in members.values() for type_ in held.values())}:
+                if chosen.split(" of ")[0] != part:
+                    continue
+                choice = chosen.split(" of ")[1] if " of " in chosen else default
+                held = {member: choice if type_ == name else type_ for member, type_ in members[part].items()}
+                self._parts[chosen] = {function: set(called) for function, called in self._parts[part].items()}
+                inner[chosen] = inner[part]
+                with_choice[chosen] = held
+        members |= with_choice
         changed = True
         while changed:  # a part may be made of others
             changed = False
@@ -282,12 +299,13 @@ class Calls:
 
     @staticmethod
     def _members(lines: list[Line]) -> dict[str, str]:
-        """The parts that a class holds, by their names."""
+        """The parts that a class holds, by their names; AttentionCore of AdditiveScores: a part with a choice."""
         members = {}
         for line in lines:
-            declared = re.match(r"  (\w+)<Device, T> ([\w, ]+);", line.code)
+            declared = re.match(r"  (\w+)<Device, T(?:, (\w+))?> ([\w, ]+);", line.code)
             if declared:
-                members |= {name: declared.group(1) for name in declared.group(2).split(", ")}
+                part, choice, names = declared.groups()
+                members |= {name: f"{part} of {choice}" if choice else part for name in names.split(", ")}
         return members
 
     @staticmethod

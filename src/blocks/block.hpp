@@ -56,7 +56,8 @@ struct MixerProperties {
   const char* head_projection = nullptr;  // the weight with N K rows, where K is free; null: K = D / N
   bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
   bool has_window = false;                // takes --window
-  bool has_scores = false;                // compares every position with every other one
+  bool has_scores = false;                // compares every position with every other one; alibi joins the scores
+  bool has_turns = false;                 // positions rotary turn what it compares
   bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
   bool decays = false;                    // ... and if alibi weighs its averages, no alibi
   bool has_products = false;              // takes --additive-values, --additive-projection and --additive-skip

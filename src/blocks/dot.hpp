@@ -149,6 +149,7 @@ struct DotMixer {
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
+                                                 .has_turns = true,
                                                  .has_rescale = true,
                                                  .in_chunks = true,
                                                  .truncates = true};

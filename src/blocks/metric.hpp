@@ -190,6 +190,7 @@ struct MetricMixer {
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
+                                                 .has_turns = true,
                                                  .in_chunks = true};
   template <class Device, class T>
   using Type = MetricBlock<Device, T>;
@@ -211,6 +212,7 @@ struct QuadraticMixer {
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
+                                                 .has_turns = true,
                                                  .in_chunks = true};
   template <class Device, class T>
   using Type = QuadraticBlock<Device, T>;

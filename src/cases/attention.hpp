@@ -13,7 +13,7 @@ struct AttentionCase {
   bool causal = true;
   bool side_by_side = false;  // query, key and value are slices of one array
   const Token* mask_bs = nullptr;
-  double query_scale = 1;
+  double query_scale = 1, key_scale = 1;
   std::array<Index, 6> gap = {};  // between rows of query, key and value as arrays of their own, and of their gradients
   Index S = -1;                   // keys; -1: as many as queries
   Index offset = 0, reach = 0;
@@ -24,7 +24,7 @@ struct AttentionCase {
   Index keys() const { return S < 0 ? C : S; }
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = {spread(activation("query_bch", {B, C, H()}, query_scale), gap[0], gap[3]),
-                               spread(activation("key_bsh", {B, keys(), H()}), gap[1], gap[4]),
+                               spread(activation("key_bsh", {B, keys(), H()}, key_scale), gap[1], gap[4]),
                                spread(activation("value_bsh", {B, keys(), H()}), gap[2], gap[5])};
     if (side_by_side) slots = {activation("query_key_value", {B, C, 3 * H()})};
     if (distances > 0) slots.push_back(constant("distance_bias_nc", {N, distances}));
@@ -42,21 +42,11 @@ struct AttentionCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    attention_forward<Device, T>(device,
-                                 {.out_bch = a.out[0].data(), .lse_bnc = a.saved[0].data(), .in = inputs_of<T>(a)});
+    attention_forward<Device, T>(device, forward_arguments<T>(a));
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    attention_backward<Device, T>(device, {.d_query_bch = part(a.d_in, 3),
-                                           .d_key_bsh = part(a.d_in, 4),
-                                           .d_value_bsh = part(a.d_in, 5),
-                                           .d_query_stride = stride(3),
-                                           .d_key_stride = stride(4),
-                                           .d_value_stride = stride(5),
-                                           .d_out_bch = a.d_out[0].data(),
-                                           .out_bch = a.out[0].data(),
-                                           .lse_bnc = a.saved[0].data(),
-                                           .in = inputs_of<T>(a)});
+    attention_backward<Device, T>(device, backward_arguments<T>(a));
   }
 
   // weight_bncs, after forward; on the plain device.
@@ -65,7 +55,24 @@ struct AttentionCase {
     attention_weights<Device, T>(device, weight_bncs, a.saved[0].data(), inputs_of<T>(a));
   }
 
- private:
+ protected:
+  template <class T, class Arrays>
+  AttentionForward<T> forward_arguments(Arrays& a) const {
+    return {.out_bch = a.out[0].data(), .lse_bnc = a.saved[0].data(), .in = inputs_of<T>(a)};
+  }
+  template <class T, class Arrays>
+  AttentionBackward<T> backward_arguments(Arrays& a) const {
+    return {.d_query_bch = part(a.d_in, 3),
+            .d_key_bsh = part(a.d_in, 4),
+            .d_value_bsh = part(a.d_in, 5),
+            .d_query_stride = stride(3),
+            .d_key_stride = stride(4),
+            .d_value_stride = stride(5),
+            .d_out_bch = a.d_out[0].data(),
+            .out_bch = a.out[0].data(),
+            .lse_bnc = a.saved[0].data(),
+            .in = inputs_of<T>(a)};
+  }
   template <class T, class Arrays>
   AttentionInputs<T> inputs_of(Arrays& a) const {
     return {.query_bch = part(a.in, 0),
@@ -82,6 +89,8 @@ struct AttentionCase {
             .N = N,
             .K = K};
   }
+
+ private:
   template <class A, class Arrays>
   Sight<A> sight_of(Arrays& a) const {
     Sight<A> sight{.causal = causal, .offset = offset, .reach = reach, .mask_bs = mask_bs, .distances = distances};

@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& m
       {"normed-values", &MixerProperties::has_normed_values}};
   for (const auto& [flag, takes] : owners)
     add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });
-  if (model.has_rotary()) add_if_idle("positions rotary", [](const auto& mixer) { return mixer.has_scores; });
+  if (model.has_rotary()) add_if_idle("positions rotary", [](const auto& mixer) { return mixer.has_turns; });
   if (model.has_alibi())
     add_if_idle("positions alibi", [](const auto& mixer) { return mixer.has_scores || mixer.decays; });
   return idle;

@@ -40,25 +40,42 @@ struct Source {
   T* d_memory_bse = nullptr;       // its gradient, to which every reader adds its own
 };
 
+// How a core compares queries with keys: by their products. Its functions take what the core has filled in.
+template <class Device, class T>
+struct Products {
+  void forward(Device& device, const AttentionForward<T>& a) const { attention_forward<Device, T>(device, a); }
+  void backward(Device& device, const AttentionBackward<T>& a) const { attention_backward<Device, T>(device, a); }
+  void step(Device& device, const AttentionStep<T>& a) const { attention_step<Device, T>(device, a); }
+
+  // Who looks at whom, on the host: in is what forward read there, values excepted.
+  template <class A>
+  void weights(Device&, A* weight_bncs, const A* lse_bnc, const AttentionInputs<A>& in) const {
+    PlainDevice plain;
+    attention_weights<PlainDevice, A>(plain, weight_bncs, lse_bnc, in);
+  }
+};
+
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
 // scores; and, in step-by-step inference and where passes are chunks of a sequence (docs/chunks.md), the keys and
 // values of all that came before.
-template <class Device, class T>
+template <class Device, class T, template <class, class> class Comparison = Products>
 class AttentionCore {
  public:
   // Of a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0)
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0,
+                const Comparison<Device, T>& comparison = {})
       : N_(config.heads),
         K_(config.mixer_head_channels()),
         scale_(scale),
+        comparison_(comparison),
         t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
     sight_.causal = false;
   }
   // Of a sequence with itself. caches_keys: whether steps compare with keys that are kept, else with the values.
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
-                bool caches_keys, double scale = 0)
-      : AttentionCore(layout, config, extent, scale) {
+                bool caches_keys, double scale = 0, const Comparison<Device, T>& comparison = {})
+      : AttentionCore(layout, config, extent, scale, comparison) {
     sight_.causal = options.causal;
     caches_keys_ = caches_keys;
     const Index positions = std::max(extent.positions, extent.sequence);
@@ -113,7 +130,7 @@ class AttentionCore {
       place(device, key_sh_ + first, H(), rows.key_bsh, stride, pass.C);
       place(device, value_sh_ + first, H(), rows.value_bsh, stride, pass.C);
     }
-    attention_forward<Device, T>(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(rows, source, pass)});
+    comparison_.forward(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(rows, source, pass)});
   }
 
   // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
@@ -133,14 +150,14 @@ class AttentionCore {
                            .out_bch = t_bch_,
                            .lse_bnc = lse_bnc_,
                            .in = inputs(rows, source, pass)};
-    if (!pass.sequence) return attention_backward<Device, T>(device, a);
+    if (!pass.sequence) return comparison_.backward(device, a);
     // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
     typename Device::Scope scratch(device.workspace);
     const Index count = a.in.S * H();
     a.d_key_bsh = scratch.template take<T>(count);
     a.d_value_bsh = scratch.template take<T>(count);
     a.d_key_stride = a.d_value_stride = 0;
-    attention_backward<Device, T>(device, a);
+    comparison_.backward(device, a);
     add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, count);
     add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, count);
     const Index first = pass.first_c * H(), stride = stride_or(d_rows.key_stride, H());
@@ -155,15 +172,15 @@ class AttentionCore {
 
   // t_h of one query over the first `length` positions.
   void step(Device& device, const T* query_h, Index length) const {
-    attention_step<Device, T>(device, {.out_h = t_bch_,
-                                       .query_h = query_h,
-                                       .key_ch = caches_keys_ ? key_sh_ : value_sh_,
-                                       .value_ch = value_sh_,
-                                       .sight = sight_,
-                                       .scale = scale_,
-                                       .length = length,
-                                       .N = N_,
-                                       .K = K_});
+    comparison_.step(device, {.out_h = t_bch_,
+                              .query_h = query_h,
+                              .key_ch = caches_keys_ ? key_sh_ : value_sh_,
+                              .value_ch = value_sh_,
+                              .sight = sight_,
+                              .scale = scale_,
+                              .length = length,
+                              .N = N_,
+                              .K = K_});
   }
 
  private:
@@ -191,8 +208,7 @@ class AttentionCore {
                             .K = K_};
       if (sight.mask_bs) in.sight.mask_bs = mask.data();
       if (sight.distance_bias_nc) in.sight.distance_bias_nc = bias.data();
-      PlainDevice plain;
-      attention_weights<PlainDevice, A>(plain, weight.data(), lse.data(), in);
+      comparison_.template weights<A>(device, weight.data(), lse.data(), in);
       look("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
@@ -234,6 +250,7 @@ class AttentionCore {
 
   Index N_, K_;
   double scale_;
+  Comparison<Device, T> comparison_;
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
