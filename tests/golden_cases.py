@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 from equations import (
     Sight,
     additive,
+    bahdanau,
     conv,
     cross,
     cross_entropy,
@@ -229,7 +230,7 @@ def additive_case(folder, name, C, D, N, values, projection, skip, window, mask,
 
 
 def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settings):
-    full_name = {"dot": "dot_product", "metric": "metric", "quadratic": "quadratic"}[mixer] + "_attention"
+    full_name = {"dot": "dot_product"}.get(mixer, mixer) + "_attention"
     case = Case(name, full_name, heads=N, causal=causal, **settings)
     x = case.real("input.x_bcd", (3, C, D))
     weight = weights_of(case, mixer_shapes(mixer, D, N, K, biases=biases)).get
@@ -257,6 +258,19 @@ def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
     weight = weights_of(case, shapes).get
     sight = Sight(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
     case.finish(folder, {"y_bcd": cross(x, memory, weight, N, sight)})
+
+
+def bahdanau_memory_case(folder, name, C, S, D, E, N, K, mask, std=1.0):
+    case = Case(name, "bahdanau_attention", heads=N)
+    H = N * K
+    x = case.real("input.x_bcd", (3, C, D))
+    memory = case.real("input.memory_bse", (3, S, E))
+    shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "score_nk": (N, K), "output_dh": (D, H)}
+    weight = weights_of(case, shapes).get
+    with torch.no_grad():  # so large that a tanh is 1
+        weight("query_hd").mul_(std)
+    sight = Sight(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
+    case.finish(folder, {"y_bcd": bahdanau(x, weight, N, sight, memory)})
 
 
 def kernel_regression_case(folder, name, kernel, C, S, offset=0.0, std=1.0, leave_one_out=0, **settings):
@@ -385,6 +399,7 @@ def main():
         for mask in ("none", "right", "left", "holes"):
             kind = ("causal" if causal else "bidirectional") + "_" + mask
             core_case(folder, f"dot_{kind}", "dot", 13, 10, 2, 5, causal, mask, ATTENTION_BIASES)
+            core_case(folder, f"bahdanau_{kind}", "bahdanau", 12, 10, 3, 4, causal, mask)
             core_case(folder, f"metric_{kind}", "metric", 12, 10, 3, 4, causal, mask)
             core_case(folder, f"quadratic_{kind}", "quadratic", 11, 9, 2, 7, causal, mask)
     core_case(folder, "dot_no_bias", "dot", 40, 12, 3, 6, 1, "none")
@@ -459,6 +474,12 @@ def main():
         cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ATTENTION_BIASES)
     cross_case(folder, "cross_long_queries", 23, 4, 12, 9, 3, 3, "none")
     cross_case(folder, "cross_one_position", 1, 1, 5, 7, 1, 2, "none", ("value_bias_h",))
+    for mask in ("none", "right", "left", "holes"):
+        bahdanau_memory_case(folder, f"bahdanau_memory_{mask}", 7, 10, 8, 6, 2, 5, mask)
+    core_case(folder, "bahdanau_alibi", "bahdanau", 19, 9, 2, 5, 1, "right", positions="alibi")
+    bahdanau_memory_case(folder, "bahdanau_memory_saturated", 9, 5, 6, 7, 1, 3, "right", 40.0)
+    model(folder, "lm_bahdanau", 2, "bahdanau,additive", ffn_bias=1, conv_kernel=3)
+    model(folder, "lm_bahdanau_narrow", 2, "bahdanau", N=3, K=5, mask="right", rows=20, positions="alibi")
 
     for kernel in ("average", "gaussian", "parametric"):
         kernel_regression_case(folder, f"kernel_{kernel}", kernel, 9, 21)

@@ -47,7 +47,7 @@ std::vector<NetworkCase> chunk_cases() {
   cases[2].masked = false;
   cases[3].dropout = 0;
   // Keys and values of all that came before.
-  for (const std::string mixer : {"dot", "metric", "quadratic"}) {
+  for (const std::string mixer : {"dot", "metric", "quadratic", "bahdanau"}) {
     for (const std::string positions : {"learned", "rotary", "alibi", "sinusoidal"}) {
       const bool turned = positions == "rotary";
       NetworkCase network = chunk_case(mixer, "0", 0, "channels=8 positions=" + positions);

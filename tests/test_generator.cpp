@@ -148,7 +148,7 @@ TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
 }
 
 TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
-  for (const char* mixer : {"additive", "metric", "quadratic", "dot", "dot,additive"}) {
+  for (const char* mixer : {"additive", "metric", "quadratic", "dot", "bahdanau", "dot,additive"}) {
     INFO(mixer);
     const TextModel checkpoint = some_checkpoint(mixer);
     const auto model = stepwise_model(checkpoint);

@@ -234,6 +234,11 @@ std::vector<Content> every_case() {
                in_and_out + "weight.project_hd weight.output_dh " +
                    (name == "metric" ? "weight.metric_nl" : "weight.metric_nkk")));
   }
+  const std::map<char, Index> sizes = {{'b', 2}, {'c', 4}, {'s', 6}, {'d', 5}, {'e', 3}, {'h', 6}, {'n', 2}, {'k', 3}};
+  const std::string bahdanau = in_and_out + "weight.query_hd weight.score_nk weight.output_dh ";
+  add(inputs({{"case", "bahdanau_attention"}, {"heads", "2"}}, sizes, bahdanau + "weight.key_hd weight.value_hd"));
+  add(inputs({{"case", "bahdanau_attention"}, {"heads", "2"}}, sizes,
+             bahdanau + "input.memory_bse weight.key_he weight.value_he"));
   Content turned = dot_inputs();
   turned.metadata["positions"] = "rotary";
   turned.metadata["rescale"] = "4";

@@ -119,7 +119,7 @@ TEST_CASE("programs: models from elsewhere are read with the least that says wha
 TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("ab\n\"\\", "x");
-  for (const std::string mixer : {"dot", "metric,quadratic"}) {
+  for (const std::string mixer : {"dot", "metric,quadratic", "bahdanau"}) {
     const ModelConfig config = model_with(
         "layers=2 channels=8 heads=2 hidden_channels=12 head_channels=3 context=6 mixer=" + mixer +
         " attention_bias=" + (mixer == "dot" ? "1" : "0") + " vocabulary_size=" + std::to_string(letters.size()));

@@ -63,7 +63,7 @@ def every_case():
     for mixer in MIXERS:
         for positions in POSITIONS:
             yield f"--mixer {mixer} --positions {positions}"
-    for mixer in ("additive", "metric", "quadratic", "dot", "leap"):
+    for mixer in ("additive", "metric", "quadratic", "dot", "bahdanau", "leap"):
         yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved"
         yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved --heads 6"
     for mixer in ("additive", "leap", "average"):

@@ -406,7 +406,7 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
   for (const char* changes :
        {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
         "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
-        "--mixer quadratic", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
+        "--mixer quadratic", "--mixer bahdanau", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
         "--mixer dot,additive --layers 2 --positions sinusoidal",
         "--mixer dot,additive --layers 2 --positions rotary --rescale 8",
         "--mixer metric,quadratic --layers 2 --positions rotary", "--mixer dot,additive --layers 2 --positions alibi",
@@ -491,8 +491,11 @@ TEST_CASE("programs: train says which flags change nothing", "[programs]") {
   CHECK(notes("--mixer additive --rescale 3 --positions rotary") ==
         Notes{"rescale: no layer is dot or leap", "positions rotary: no layer is metric, quadratic or dot"});
   CHECK(notes("--mixer average,identity --layers 2 --positions alibi") ==
-        Notes{"positions alibi: no layer is additive, metric, quadratic, dot or leap"});
+        Notes{"positions alibi: no layer is additive, metric, quadratic, dot, bahdanau or leap"});
   CHECK(notes("--mixer leap,dot --layers 2 --window 4 --rescale 3 --positions rotary --leap-focus exp").empty());
+  CHECK(notes("--mixer bahdanau --positions rotary") ==
+        Notes{"positions rotary: no layer is metric, quadratic or dot"});
+  CHECK(notes("--mixer bahdanau --positions alibi").empty());
   CHECK(notes("--mixer additive --positions alibi --additive-skip normed").empty());
   CHECK(notes("").empty());
 }

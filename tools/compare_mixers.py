@@ -30,6 +30,7 @@ MIXERS = [
     ("metric", "--mixer metric"),
     ("quadratic", "--mixer quadratic"),
     ("dot", "--mixer dot"),
+    ("bahdanau", "--mixer bahdanau"),
     ("average", "--mixer average"),
     ("identity", "--mixer identity"),
 ]
@@ -37,7 +38,7 @@ CONVOLUTIONS = [("none", "--conv-kernel 0"), ("depthwise, kernel 4", "--conv-ker
 # Positions that a mixer itself sees; the learned ones are those of the first table.
 POSITIONS = [("learned", ""), ("rotary", "--positions rotary"), ("ALiBi", "--positions alibi")]
 TURNED = ("metric", "quadratic", "dot")
-FADING = ("additive", "leap, focus elu", *TURNED)
+FADING = ("additive", "leap, focus elu", "bahdanau", *TURNED)
 
 
 def train(arguments, folder, parts, more):

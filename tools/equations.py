@@ -183,6 +183,18 @@ def attention(query_bnck, key_bnsk, value_bnsk, sight, scale):
     return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
 
 
+def bahdanau_attention(query_bnck, key_bnsk, value_bnsk, score_nk, sight):
+    def compared(key_bnsk):
+        hidden = torch.tanh(query_bnck[:, :, :, None] + key_bnsk[:, :, None])
+        return (score_nk[:, None, None] * hidden).sum(-1)
+
+    score = compared(key_bnsk)
+    if sight.chunk:
+        score = torch.where(sight.constant(*score.shape[-2:]), compared(key_bnsk.detach()), score)
+    sight.look("score_bncs", score)
+    return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
+
+
 # ---- blocks, without what is added to them --------------------------------------------------------------------------
 
 
@@ -231,6 +243,14 @@ def dot(h_bcd, weight, N, sight, rescale=0):
     if rescale:
         q, k, scale = rescaled(q), rescaled(k), rescale / q.shape[-1]
     return F.linear(attention(q, k, v, sight, scale), weight("output_dh"), weight("output_bias_d"))
+
+
+def bahdanau(h_bcd, weight, N, sight, memory_bse=None):
+    """Keys and values from h itself, or from a memory."""
+    letter, source = ("d", h_bcd) if memory_bse is None else ("e", memory_bse)
+    q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
+    k, v = (heads_apart(F.linear(source, weight(f"{x}_h{letter}")), N) for x in ("key", "value"))
+    return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), sight), weight("output_dh"))
 
 
 def cross(x_bcd, memory_bse, weight, N, sight):
@@ -293,6 +313,8 @@ def mix(mixer, h_bcd, weight, settings, sight):
         return h_bcd
     if mixer == "dot":
         return dot(h_bcd, weight, settings.heads, sight, settings.rescale)
+    if mixer == "bahdanau":
+        return bahdanau(h_bcd, weight, settings.heads, sight)
     return bilinear(h_bcd, weight, settings.heads, sight)
 
 

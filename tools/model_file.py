@@ -69,8 +69,8 @@ def write(path, tensors, metadata):
 
 # ---- what the metadata may say --------------------------------------------------------------------------------------
 
-MIXERS = ("additive", "metric", "quadratic", "dot", "leap", "average", "identity")
-CORES = ("metric", "quadratic", "dot")  # which compare every position with every other one, and take no window
+MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "leap", "average", "identity")
+CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare every position with every other one, and take no window
 POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
 
 
@@ -269,6 +269,8 @@ def mixer_shapes(mixer, D, N, K, values="shared", projection=False, biases=()):
     if mixer == "dot":
         shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
         return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
+    if mixer == "bahdanau":
+        return {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "score_nk": (N, K), "output_dh": (D, H)}
     metric = {"metric_nl": (N, K * (K + 1) // 2)} if mixer == "metric" else {"metric_nkk": (N, K, K)}
     return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
 

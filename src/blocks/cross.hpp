@@ -19,7 +19,7 @@ namespace abh {
 //   query_bch = sum_d h_bcd query_hd {+ query_bias_h | bias}               (cross.2)
 //   key_bsh = sum_e memory_bse key_he {+ key_bias_h | bias},
 //   value_bsh = sum_e memory_bse value_he {+ value_bias_h | bias}          (cross.3)
-//   t_bch = attention(query_bch, key_bsh, value_bsh)                       (cross.4)
+//   t_bch = attention(query_bch, key_bsh, value_bsh), or bahdanau_attention   (cross.4)
 //   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (cross.5)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (cross.6)
 //
@@ -29,7 +29,7 @@ namespace abh {
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (cross.7)
 //   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (cross.8)
 //   d_t_bch = sum_d d_y_bcd output_dh                                      (cross.9)
-//   d_query_bch, d_key_bsh, d_value_bsh = attention_backward(d_t_bch)      (cross.10)
+//   d_query_bch, d_key_bsh, d_value_bsh = attention_backward(d_t_bch), or bahdanau_attention_backward   (cross.10)
 //   d_key_he += sum_bs d_key_bsh memory_bse,  d_key_bias_h += sum_bs d_key_bsh,
 //   d_value_he += sum_bs d_value_bsh memory_bse,  d_value_bias_h += sum_bs d_value_bsh   (cross.11)
 //   d_memory_bse += sum_h (d_key_bsh key_he + d_value_bsh value_he)        (cross.12)
@@ -41,7 +41,9 @@ namespace abh {
 //
 // Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
 // step: keys and values of the memory are made once, at the start, and nothing is kept of the positions.
-template <class Device, class T>
+//
+// Comparison: how queries are compared with keys (attention_core.hpp); a weight of its own stands before the output's.
+template <class Device, class T, template <class, class> class Comparison = Products>
 class CrossBlock : public Block<Device, T> {
  public:
   // source: a memory of E channels, and of at most extent.S positions, as it is in each pass.
@@ -53,11 +55,12 @@ class CrossBlock : public Block<Device, T> {
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         query_(layout, prefix, {"query_hd"}, H_, D_, Init::normal, config.attention_bias),
         key_value_(layout, prefix, {"key_he", "value_he"}, H_, E, Init::normal, config.attention_bias),
+        comparison_(Comparison<Device, T>::of(layout, prefix, config)),
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::cross, D_),
         query_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
         key_value_bsq_(layout.template activation<T>(extent.B * extent.S * 2 * H_)),
-        core_(layout, config, extent) {}
+        core_(layout, config, extent, 0, comparison_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     key_value_.forward(device, key_value_bsq_, source_.memory_bse, pass.B * source_.S);  // (cross.3)
@@ -121,11 +124,13 @@ class CrossBlock : public Block<Device, T> {
   const Source<T>& source_;
   Index D_, H_;
   Norm<Device, T> norm_;
-  Linear<Device, T> query_, key_value_, output_;
+  Linear<Device, T> query_, key_value_;
+  Comparison<Device, T> comparison_;
+  Linear<Device, T> output_;
   Residual<Device, T> residual_;
   T* query_bch_;
   T* key_value_bsq_;
-  AttentionCore<Device, T> core_;
+  AttentionCore<Device, T, Comparison> core_;
 };
 
 }  // namespace abh

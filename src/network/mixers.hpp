@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "blocks/additive.hpp"
 #include "blocks/average.hpp"
+#include "blocks/bahdanau.hpp"
 #include "blocks/dot.hpp"
 #include "blocks/identity.hpp"
 #include "blocks/leap.hpp"
@@ -35,8 +36,9 @@ struct MixerList {
   }
 };
 
-// Every mixer that a layer can have. This line is all that the program knows of them.
-using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, LeapMixer, AverageMixer, IdentityMixer>;
+// Every mixer that a layer can have. This list is all that the program knows of them.
+using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, BahdanauMixer, LeapMixer, AverageMixer,
+                         IdentityMixer>;
 
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);

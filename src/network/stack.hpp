@@ -63,7 +63,7 @@ class Stack {
       });
       if (shape.source) {
         add("cross", [&](const std::string& prefix) {
-          return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D_, *shape.source, extent, options);
+          return cross(layout, prefix, config, *shape.source, extent, options);
         });
       }
       add("ffn", [&](const std::string& prefix) {
@@ -118,6 +118,16 @@ class Stack {
   }
 
  private:
+  std::unique_ptr<Block<Device, T>> cross(Layout<T>& layout, const std::string& prefix, const ModelConfig& config,
+                                          const Source<T>& source, const BlockExtent& extent,
+                                          const BlockOptions& options) const {
+    if (config.cross == "bahdanau") {
+      return std::make_unique<CrossBlock<Device, T, AdditiveScores>>(layout, prefix, config, D_, source, extent,
+                                                                     options);
+    }
+    return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D_, source, extent, options);
+  }
+
   Index D_;
   std::string prefix_;
   std::vector<Index> begin_;  // of the weights of each block that decay, in their arena

@@ -19,6 +19,7 @@ BLOCKS = {
     "conv": ("layernorm", "causal_conv", "dropout"),
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
     "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "dropout"),
+    "bahdanau": ("layernorm", "linear", "bahdanau_attention", "dropout"),
     "metric": ("layernorm", "linear", "metric_key", "rotary", "attention", "dropout"),
     "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
     "average": ("layernorm", "pooling", "dropout"),
@@ -31,6 +32,7 @@ BLOCKS = {
 LAYER_TITLES = {
     "adamw": "AdamW: moves every weight by two running means",
     "attention": "attention: softmax of all scores, without ever storing them",
+    "bahdanau_attention": "additive attention: a small net compares each query with each key",
     "causal_conv": "causal convolution: every position sees the few just before it",
     "cross_entropy": "cross entropy: how badly the logits predicted the next token",
     "dropout": "dropout: sets elements to zero at random while training",
@@ -59,6 +61,7 @@ BLOCK_TITLES = {
     "dot": "dot block: multi-head softmax attention",
     "metric": "metric block: one projection, compared in a learned metric",
     "quadratic": "quadratic, in the chapter of metric: the same with a free matrix",
+    "bahdanau": "Bahdanau's block: scores from a small net of query plus key",
     "leap": "leap block: averages of keys and values, gated by a query",
     "average": "average block: the mean of what was before",
     "identity": "identity block: the mixer that mixes nothing",
@@ -67,7 +70,7 @@ BLOCK_TITLES = {
 }
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
 # Together: those that call the same layers.
-MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("leap",), ("average",), ("identity",))
+MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("leap",), ("average",), ("identity",))
 
 
 class Map:
@@ -258,20 +261,20 @@ PICTURES = [
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, in a classifier a mean over positions, the logits, for which the table of tokens is used "
-            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, leap, average or identity. Below, the "
-            "optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
+            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, leap, average or identity. Below, "
+            "the optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
             "these, place, which moves rows from one chunk of a sequence to the next, and kernel_regression, which is in no "
             "network. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1470,
+        height=1550,
         paint=paint,
         constants=(
             Constant(
                 "src/network/mixers.hpp",
-                r"using Mixers = MixerList<(.*)>;",
+                r"using Mixers = MixerList<([\w,\s]*)>;",
                 ", ".join(f"{name.capitalize()}Mixer" for names in MIXERS for name in names),
             ),
         ),

@@ -52,8 +52,9 @@ class Picture:
         if len(matches) != 1:
             found = f"{len(matches)} lines match" if matches else "nothing matches"
             return [Fault(constant.file, f"for the picture {self.name} {found} {constant.pattern!r}")]
-        if matches[0].group(1) == constant.expected:
+        value = " ".join(matches[0].group(1).split())  # it may stand on several lines
+        if value == constant.expected:
             return []
         line = source.count("\n", 0, matches[0].start(1)) + 1
-        text = f"the picture {self.name} shows {constant.expected!r}, here stands {matches[0].group(1)!r}"
+        text = f"the picture {self.name} shows {constant.expected!r}, here stands {value!r}"
         return [Fault(f"{constant.file}:{line}", text)]

@@ -14,6 +14,7 @@
 #include "apps/bench/timing.hpp"
 #include "base/random.hpp"
 #include "cases/attention.hpp"
+#include "cases/bahdanau_attention.hpp"
 #include "cases/causal_conv.hpp"
 #include "cases/cross_entropy.hpp"
 #include "cases/device_arrays.hpp"
@@ -88,6 +89,7 @@ class LayerBench {
       attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
                 near * (near + 1) / 2 + (C - near) * near);
     }
+    layer("bahdanau_attention", BahdanauAttentionCase{{.B = B, .C = C, .N = N, .K = K}}, B * N * K * whole, 7, 20);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);

@@ -89,8 +89,9 @@ class GoldenCases {
     for (const MixerProperties& properties : Mixers::properties) {
       if (!properties.golden_case) continue;
       if (wanted == properties.golden_case) {
-        require_settings(settings_of(properties), false);
-        mixer(properties);
+        const bool of_memory = wanted == BahdanauMixer::properties.golden_case && file_.has("input.memory_bse");
+        require_settings(of_memory ? std::set<std::string>{"heads"} : settings_of(properties), false);
+        of_memory ? bahdanau_attention_of_memory() : mixer(properties);
         file_.require_all_taken();
         return std::move(results_);
       }
@@ -548,14 +549,17 @@ class GoldenCases {
   void check_positions(const MixerProperties& properties) {
     if (!file_.has_setting("positions")) return;
     const std::string& positions = file_.setting("positions");
-    if (positions == "none" || positions == "alibi" || (positions == "rotary" && properties.has_scores)) return;
-    file_.fail(std::string("metadata positions: expected none") + (properties.has_scores ? ", rotary" : "") +
+    if (positions == "none" || positions == "alibi" || (positions == "rotary" && properties.has_turns)) return;
+    file_.fail(std::string("metadata positions: expected none") + (properties.has_turns ? ", rotary" : "") +
                " or alibi, found \"" + positions + "\"");
   }
 
   // In golden_networks.hpp and golden_sequences.hpp, which whoever runs cases includes: what a whole network computes,
-  // and a block that reads a memory.
+  // and blocks that read a memory.
   void cross_attention();
+  void bahdanau_attention_of_memory();
+  template <class MemoryBlock>
+  void block_of_memory(ModelConfig config);
   // What a network reads: tokens, or so many patches of so many numbers.
   struct Given {
     bool classifier = false;

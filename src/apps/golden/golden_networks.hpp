@@ -4,20 +4,19 @@
 
 namespace abh {
 
-// Queries from x, keys and values from a memory.
+// A block without its norm and residual, with queries from x, and keys and values from a memory.
 template <class Device, class T>
-void GoldenCases<Device, T>::cross_attention() {
+template <class MemoryBlock>
+void GoldenCases<Device, T>::block_of_memory(ModelConfig config) {
   file_.setting("heads");
   const Shape x = file_.shape("input.x_bcd", 3), memory = file_.shape("input.memory_bse", 3);
   const Index B = x[0], C = x[1], S = memory[1];
-  ModelConfig config = block_config(C, x[2]);
   config.head_channels = head_channels("weight.query_hd", config.heads);
-  config.attention_bias = has_attention_bias("weight.");
   config.check();
   Source<T> from;
   const auto make = [&](Layout<T>& layout) {
-    return CrossBlock<Device, T>(layout, "", config, memory[2], from, {.B = B, .C = C, .positions = 0, .S = S},
-                                 {.norm = false, .residual = false});
+    return MemoryBlock(layout, "", config, memory[2], from, {.B = B, .C = C, .positions = 0, .S = S},
+                       {.norm = false, .residual = false});
   };
   Layout<T> measured;
   make(measured);
@@ -25,7 +24,7 @@ void GoldenCases<Device, T>::cross_attention() {
   Array<Accum<T>> gradients(device_, measured.weight_count());
   DeviceMemory activations(device_.memory(), measured.activation_bytes());
   Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
-  CrossBlock<Device, T> block = make(layout);
+  MemoryBlock block = make(layout);
   read_weights(weights.data(), layout.parameters());
 
   Array<Token> mask_bs = read_mask(B, S, "input.mask_bs");
@@ -42,6 +41,20 @@ void GoldenCases<Device, T>::cross_attention() {
   give("grad_input.x_bcd", x, d_x_bcd.data());
   give("grad_input.memory_bse", memory, d_memory_bse.data());
   give_gradients(gradients.data(), layout.parameters());
+}
+
+template <class Device, class T>
+void GoldenCases<Device, T>::cross_attention() {
+  const Shape x = file_.shape("input.x_bcd", 3);
+  ModelConfig config = block_config(x[1], x[2]);
+  config.attention_bias = has_attention_bias("weight.");
+  block_of_memory<CrossBlock<Device, T>>(config);
+}
+
+template <class Device, class T>
+void GoldenCases<Device, T>::bahdanau_attention_of_memory() {
+  const Shape x = file_.shape("input.x_bcd", 3);
+  block_of_memory<CrossBlock<Device, T, AdditiveScores>>(block_config(x[1], x[2]));
 }
 
 // Everything about the network that the shapes and names of its weights say.

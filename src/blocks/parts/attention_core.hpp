@@ -43,6 +43,8 @@ struct Source {
 // How a core compares queries with keys: by their products. Its functions take what the core has filled in.
 template <class Device, class T>
 struct Products {
+  static Products of(Layout<T>&, const std::string&, const ModelConfig&) { return {}; }
+
   void forward(Device& device, const AttentionForward<T>& a) const { attention_forward<Device, T>(device, a); }
   void backward(Device& device, const AttentionBackward<T>& a) const { attention_backward<Device, T>(device, a); }
   void step(Device& device, const AttentionStep<T>& a) const { attention_step<Device, T>(device, a); }
