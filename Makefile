@@ -69,11 +69,12 @@ sort: configure ## learn to sort arrays of six digits, into runs/sort (ARGS="--l
 	  $(BUILD)/draw --checkpoint runs/sort --text '3 1 2 1 3 2')
 
 dates: configure ## learn to write dates as machines do, into runs/dates (ARGS="--mixer additive ...")
-	$(call build,train generate evaluate)
+	$(call build,train generate evaluate draw)
 	@$(START) $(BUILD)/train --task dates $(ARGS)
 	$(if $(ARGS),,@printf '\nThe 22nd of September 1999, as it writes that: '; \
 	  $(BUILD)/generate --checkpoint runs/dates --prompt 'the 22nd of september 1999'; \
-	  $(BUILD)/evaluate --checkpoint runs/dates --decode --beam 4)
+	  $(BUILD)/evaluate --checkpoint runs/dates --decode --beam 4; \
+	  $(BUILD)/draw --checkpoint runs/dates --text 'the 22nd of september 1999')
 
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)

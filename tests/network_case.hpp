@@ -137,6 +137,7 @@ inline std::vector<NetworkCase> all_cases() {
   }
   cases.push_back(encoder_case("dot,additive,dot", 2, 1, "positions=rotary conv_kernel=2 conv_groups=0"));
   cases.push_back(encoder_case("metric,dot", 1, 1, "positions=alibi norm=post"));
+  cases.push_back(encoder_case("bahdanau,dot", 1, 1, "cross=bahdanau embeddings=target"));
   cases.push_back(network_case("additive,dot", "0", 3, "norm=post activation=relu embedding_scale=0.5"));
   return cases;
 }

@@ -153,6 +153,23 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected --decode beside it"});
 }
 
+TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dates][drawing][programs]") {
+  for (const std::string cross : {"dot", "bahdanau"}) {
+    const DatesPlace place;
+    require_success(train(place.flags("--steps 2 --cross " + cross)));
+    const std::string out = place / "pictures";
+    const auto draw = [&](const Arguments& what) {
+      return run_program_of_build("draw", Arguments{"--checkpoint", place.run, "--out", out, "--device", "cpu"} + what);
+    };
+    require_success(draw({"--example", "2"}));
+    CHECK(contains(read_bytes(out + "/source-0-1.svg"), "down: the answer, across: its source"));
+    require_success(draw({"--text", "3 may 1999"}));
+    CHECK(contains(read_bytes(out + "/index.html"), "the loss is that of the network"));
+    require_refusal(draw({"--text", "3 Mai 1999"}), 1, {"--text", "'M' (U+004D)"});
+    require_refusal(draw({"--example", "1000"}), 1, {"1000"});
+  }
+}
+
 TEST_CASE("dates: what cannot be", "[dates][programs]") {
   const DatesPlace place;
   require_refusal(train(place.flags("--context 20")), 2, {"--context: expected none, as dates have a length"});

@@ -38,9 +38,9 @@ TEST_CASE("encoder: padding of a source changes nothing, bit by bit, and what is
 
 // Of a source without a single real token cross-attention sees nothing: 0, and no gradient.
 TEST_CASE("encoder: a source of one token, and one of none", "[encoder]") {
-  for (const std::string mixer : {"dot", "additive", "metric"}) {
+  for (const std::string mixer : {"dot", "additive", "metric", "bahdanau"}) {
     CAPTURE(mixer);
-    NetworkCase network = encoder_case(mixer, 1, 1);
+    NetworkCase network = encoder_case(mixer, 1, 1, mixer == "bahdanau" ? "cross=bahdanau" : "");
     network.B = network.S = 1;
     Built<Reference, double> built(network, network.weights());
     const double one = built.forward();

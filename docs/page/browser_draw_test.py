@@ -16,7 +16,7 @@ import browser_test
 from browser_test import SETTLE, Browser
 
 BUILD = Path(__file__).resolve().parents[2] / "build"
-MIXERS = ("dot", "metric", "quadratic", "additive", "leap", "average", "identity")
+MIXERS = ("dot", "metric", "quadratic", "additive", "bahdanau", "leap", "average", "identity")
 TEXT = "The quick brown fox\njumps over the lazy dog. "
 MEASURES = """return [document.documentElement.scrollWidth, document.scripts.length, getComputedStyle(document.body).backgroundColor,
   [...document.images].filter((image) => !(image.complete && image.naturalWidth > 0 && image.alt)).length,
@@ -34,8 +34,14 @@ def draw_all(folder: Path) -> list[str]:
     for mixer in MIXERS:
         run("train", "--data", f"{folder}/text.txt", "--out", f"{folder}/runs/{mixer}", "--mixer", mixer, "--steps", "3", "--warmup", "1",
             "--layers", "2", "--channels", "24", "--heads", "2", "--conv-kernel", "3", "--batch", "2")  # fmt: skip
-    for task, what in (("sort", ("--text", "3 1 2 1 3 2")), ("reviews", ("--example", "1")), ("digits", ("--example", "2"))):
-        more = () if task == "sort" else ("--class-pooling", "cls")
+    tasks = {
+        "sort": ("--text", "3 1 2 1 3 2"),
+        "reviews": ("--example", "1"),
+        "digits": ("--example", "2"),
+        "dates": ("--example", "3"),
+    }
+    for task, what in tasks.items():
+        more = ("--class-pooling", "cls") if task in ("reviews", "digits") else ()
         run("train", "--task", task, "--steps", "3", "--out", f"{folder}/runs/{task}", *more)
         shown[task] = what
     for name, what in shown.items():

@@ -49,9 +49,7 @@ class BahdanauBlock : public Block<Device, T> {
   BahdanauBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
                 const BlockOptions& options)
       : D_(config.channels),
-        N_(config.heads),
-        K_(config.mixer_head_channels()),
-        H_(N_ * K_),
+        H_(config.heads * config.mixer_head_channels()),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         qkv_(layout, prefix, {"query_hd", "key_hd", "value_hd"}, H_, D_, Init::normal),
         scores_(AdditiveScores<Device, T>::of(layout, prefix, config)),
@@ -115,7 +113,7 @@ class BahdanauBlock : public Block<Device, T> {
 
   QueryKeyValue<const T> qkv() const { return QueryKeyValue<const T>::side_by_side(qkv_bcq_, H_); }
 
-  Index D_, N_, K_, H_;
+  Index D_, H_;
   Norm<Device, T> norm_;
   Linear<Device, T> qkv_;
   AdditiveScores<Device, T> scores_;

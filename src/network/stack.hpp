@@ -9,6 +9,7 @@
 #include "blocks/conv.hpp"
 #include "blocks/cross.hpp"
 #include "blocks/ffn.hpp"
+#include "blocks/parts/additive_scores.hpp"
 #include "blocks/parts/norm_after.hpp"
 #include "network/mixers.hpp"
 #include "network/weights.hpp"
@@ -62,9 +63,8 @@ class Stack {
         return Mixers::make<Device, T>(mixers[layer], layout, prefix, config, extent, options);
       });
       if (shape.source) {
-        add("cross", [&](const std::string& prefix) {
-          return cross(layout, prefix, config, *shape.source, extent, options);
-        });
+        add("cross",
+            [&](const std::string& prefix) { return cross(layout, prefix, config, *shape.source, extent, options); });
       }
       add("ffn", [&](const std::string& prefix) {
         return std::make_unique<FfnBlock<Device, T>>(layout, prefix, config, extent, options);

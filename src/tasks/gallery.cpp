@@ -144,7 +144,8 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
 // Of the tokens that occur, the vectors of the table.
 std::optional<Figure> figure_of_embeddings(const Observed& seen, const Subject& subject) {
   constexpr std::size_t most = 40;
-  const ObservedArray* token_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
+  const ObservedArray* own_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
+  const ObservedArray* token_vd = own_vd ? own_vd : seen.find("embedding.token_vd");  // shared with an encoder
   if (!token_vd) return std::nullopt;
   const Index D = token_vd->shape[1];
   std::vector<Token> known;
@@ -191,11 +192,11 @@ Figure figure_of_stream(const Observed& seen, const Subject& subject) {
   MatrixPicture matrix{.text = {"What every block changes", "length of the change by that of the row", ""},
                        .column_names = subject.name_c,
                        .scale = {.unit = "of a row's length"}};
-  const std::vector<double>* before = &seen.find("x_bcd")->values;
+  const std::vector<double>* before = &seen.find(seen.config().own_prefix() + "x_bcd")->values;
   double most = -1;
   std::string strongest;
   for (Index layer = 0; layer < seen.config().own_layers(); ++layer) {
-    for (const std::string block : {"conv", "mixer", "ffn"}) {
+    for (const std::string block : {"conv", "mixer", "cross", "ffn"}) {
       const ObservedArray* out = seen.find(seen.block_of(layer) + block + ".out_bcd");
       if (!out) continue;
       matrix.row_names.push_back(to_text(layer) + " " + block);
@@ -211,7 +212,9 @@ Figure figure_of_stream(const Observed& seen, const Subject& subject) {
         mean += matrix.value_rc.back() / static_cast<double>(C);
       }
       if (mean > most) most = mean, strongest = matrix.row_names.back();
-      before = &out->values;
+      // Where norms stand behind the sums, the next block reads normed rows.
+      const ObservedArray* normed = seen.find(seen.block_of(layer) + block + ".normed_bcd");
+      before = &(normed ? normed : out)->values;
     }
   }
   matrix.text.description = "Of " + to_text(static_cast<Index>(matrix.row_names.size())) + " blocks, " + strongest +
@@ -238,7 +241,8 @@ class LayerPictures {
         layer_(layer),
         block_(seen.block_of(layer)),
         file_("layer-" + to_text(layer) + "-"),
-        mixer_(seen.config().mixer_names()[static_cast<std::size_t>(layer)]) {}
+        number_(static_cast<std::size_t>(seen.config().encoder_layers + layer)),
+        mixer_(seen.config().mixer_names()[number_]) {}
 
   PictureSection section() {
     const ModelConfig& config = seen_.config();
@@ -253,7 +257,7 @@ class LayerPictures {
     if (!looks) add_rows();
     section.introduction = looks ? "Every row of a map is a position that looks, every column one that is looked at."
                                  : "Nothing here looks from one position to another.";
-    if (const Index window = config.windows()[static_cast<std::size_t>(layer_)]; window > 0 && looks) {
+    if (const Index window = config.windows()[number_]; window > 0 && looks) {
       section.introduction += " A window of " + to_text(window) + " positions hides what is older.";
     }
     if (config.has_alibi() && looks)
@@ -463,7 +467,9 @@ class LayerPictures {
   const Subject& subject_;
   const Thinning& thinning_;
   Index layer_;
-  std::string block_, file_, mixer_;
+  std::string block_, file_;
+  std::size_t number_;  // of the layer among all, those of an encoder first
+  std::string mixer_;
   bool has_map_ = false;
   std::vector<Figure>* figures_ = nullptr;
 };

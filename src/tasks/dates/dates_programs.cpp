@@ -57,16 +57,15 @@ std::unique_ptr<AnswerTask> dates_again(const Metadata&, const ModelConfig&, con
   return std::make_unique<DatesTask>();
 }
 
+SequenceWords words_of(const Trained&, const std::string&) { return DatesTask::words_of_dates(); }
+
 }  // namespace
 
 TaskPrograms dates_programs() {
-  return {
-      .train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<DatesTraining>(); },
-      .evaluate = [] { return sequence_evaluation(dates_again, ""); },
-      .generate =
-          [] {
-            return sequence_generation([](const Trained&, const std::string&) { return DatesTask::words_of_dates(); });
-          }};
+  return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<DatesTraining>(); },
+          .evaluate = [] { return sequence_evaluation(dates_again, ""); },
+          .generate = [] { return sequence_generation(words_of); },
+          .draw = [] { return sequence_drawing(dates_again, words_of, ""); }};
 }
 
 }  // namespace abh

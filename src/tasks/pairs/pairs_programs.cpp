@@ -14,6 +14,7 @@ namespace abh {
 
 namespace {
 
+constexpr const char* data_help = "the pairs, of which the last tenth are the test set";
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 class PairsTraining : public TaskTraining {
@@ -102,9 +103,9 @@ std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig&
 
 TaskPrograms pairs_programs() {
   return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<PairsTraining>(); },
-          .evaluate =
-              [] { return sequence_evaluation(pairs_again, "the pairs, of which the last tenth are the test set"); },
-          .generate = [] { return sequence_generation(words_of); }};
+          .evaluate = [] { return sequence_evaluation(pairs_again, data_help); },
+          .generate = [] { return sequence_generation(words_of); },
+          .draw = [] { return sequence_drawing(pairs_again, words_of, data_help); }};
 }
 
 }  // namespace abh
