@@ -42,7 +42,8 @@ std::vector<NetworkCase> chunk_cases() {
       chunk_case("leap,average", "0,5", 3, "rescale=3"),
       chunk_case("leap,average", "6,0", 0, "normed_values=1 focus=exp"),
       chunk_case("leap,additive", "4,0", 0, "positions=alibi"),
-      chunk_case("dot,additive", "0,4", 3)};
+      chunk_case("dot,additive", "0,4", 3),
+      chunk_case("additive,dot", "0,0", 3, "norm=post activation=relu embedding_scale=2")};
   cases[1].recompute = true;
   cases[2].masked = false;
   cases[3].dropout = 0;

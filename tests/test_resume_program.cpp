@@ -511,7 +511,7 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(state.training.log_every == 1);
   if (before.step < 60) {
     CHECK(contains(resumed.out, "\nstep " + std::to_string(before.step + 1) + "/60"));
-    CHECK(contains(resumed.out, "eval-every 7, eval-tokens 0, checkpoint-every 3, log-every 1\n"));
+    CHECK(contains(resumed.out, "eval-every 7, eval-tokens 0, checkpoint-every 3, keep-checkpoints 0, log-every 1\n"));
   }
   // With a preset, too, which sets them to something else.
   const Arguments preset = {"--data", place.data, "--preset", "tiny", "--steps", "1", "--out", place / "tiny"};

@@ -286,7 +286,7 @@ TEST_CASE("sort: what makes no sense is refused in one line", "[sort][programs]"
   refused("--length 2 --digits 2", "--length 2 --digits 2: none of the 4 arrays");
   refused("--context 64", "--context: expected 11");
   refused("--length 8 --context 11", "--context: expected 15");
-  refused("--data x", "--data: expected only with text, reviews or digits, found --task sort");
+  refused("--data x", "--data: expected only with text, reviews, digits or pairs, found --task sort");
   require_refusal(train({"--length", "8"}), 2, {"--length: expected only with sort, found --task text"});
   CHECK_FALSE(exists(place.run));
 

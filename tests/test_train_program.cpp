@@ -428,16 +428,18 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const Values model = settings(
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
-      "positions=alibi alibi-slopes=interleaved leap-focus=exp rescale=5 normed-values=1 causal=1 tokenizer=byte "
+      "norm=post activation=relu embedding-scale=2 positions=alibi alibi-slopes=interleaved leap-focus=exp rescale=5 "
+      "normed-values=1 causal=1 tokenizer=byte "
       "task=text");
   const Values training = settings(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
       "schedule=linear clip=0.5 beta1=0.8 beta2=0.9 "
       "weight-decay=0.2 weight-average=3 dropout=0.3 "
       "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 eval-tokens=24 checkpoint-every=3 "
-      "log-every=1 "
+      "keep-checkpoints=2 log-every=1 "
       "type=float");
-  const std::set<std::string> of_other_tasks = {"class-pooling", "digits", "labels", "length", "patch"};
+  const std::set<std::string> of_other_tasks = {"class-pooling",  "digits",         "labels",     "length", "patch",
+                                                "encoder-layers", "decoder-layers", "embeddings", "cross"};
   Values values = settings("preset=fastformer device=cpu gemm=hand recompute=1 threads=2");
   values.insert({{"data", place.data}, {"out", place.run}});
   values.insert(model.begin(), model.end());

@@ -420,7 +420,7 @@ class LayerPictures {
   // W_q W_k^T of dot-product attention: what two normed rows score before anything is turned or divided.
   void add_products() {
     const ObservedArray *query_hd = find("mixer.query_hd"), *key_hd = find("mixer.key_hd");
-    if (!query_hd || !key_hd) return;
+    if (!query_hd || !key_hd || find("mixer.score_nk")) return;  // of scores that are no products it says nothing
     constexpr Index most = 64;
     const Index D = query_hd->shape[1], N = seen_.config().heads, K = query_hd->shape[0] / N,
                 step = (D + most - 1) / most;
