@@ -434,8 +434,11 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
   const PairRows<T> d_value(key_power_sk[tile] + PairRows<T>::numbers(tile, KP), tile, KP);
   d_key.clear(keys);
   d_value.clear(keys);
-  for (Index s = 0; s < whole; ++s) {  // keys that there are not have powers of 0
-    for (Index k = 0; k < KP; ++k) key_power_sk[s][k] = s < keys ? head.key_power_sk[first_key + s][k] : T(0);
+  // Keys that there are not have powers of 0, and so do those that the mask hides: four keys share a division, and what
+  // nobody sees must not move a digit of its neighbours.
+  for (Index s = 0; s < whole; ++s) {
+    const bool real = s < keys && !(head.mask_s && head.mask_s[first_key + s] == 0);
+    for (Index k = 0; k < KP; ++k) key_power_sk[s][k] = real ? head.key_power_sk[first_key + s][k] : T(0);
   }
 
   const Stretch seers = sight.queries_of({first_key, first_key + keys}, head.in.C);

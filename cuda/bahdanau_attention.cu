@@ -207,6 +207,10 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
 
 // ---- Backward ----
 
+// What stands in the place of the power of a pair without a part in any sum, because one does not see the other or its
+// weight is 0: four pairs share a division, and what nobody sees must not move a digit of its neighbours.
+__device__ __forceinline__ float power_of_part(float power, float d_logit) { return d_logit == 0 ? 0 : power; }
+
 // The reciprocals of four pairs in one channel, by one division where no power is NaN. exact(j): that of a pair by its
 // definition.
 template <class Exact>
@@ -300,8 +304,8 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
         float slopes = 0, rhos = 0;
         for (int j = 0; j < side; j += 4) {
           float rho[4];
-          const float other_power[4] = {tiles.power[j][k - first], tiles.power[j + 1][k - first],
-                                        tiles.power[j + 2][k - first], tiles.power[j + 3][k - first]};
+          float other_power[4];
+          for (int i = 0; i < 4; ++i) other_power[i] = power_of_part(tiles.power[j + i][k - first], d_logit_s[j + i]);
           reciprocals(rho, power_k[k], other_power, [&](int i) {
             if (begin + j + i >= keys.end || !my.is_there) return 0.0f;
             return 0.5f - 0.5f * tanhf(float(query_k[k]) + float(key_sk[begin + j + i][k]));
@@ -393,8 +397,8 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
         float slopes = 0, mixed = 0;
         for (int j = 0; j < side; j += 4) {
           float rho[4];
-          const float other_power[4] = {tiles.power[j][k - first], tiles.power[j + 1][k - first],
-                                        tiles.power[j + 2][k - first], tiles.power[j + 3][k - first]};
+          float other_power[4];
+          for (int i = 0; i < 4; ++i) other_power[i] = power_of_part(tiles.power[j + i][k - first], d_logit_c[j + i]);
           reciprocals(rho, power_k[k], other_power, [&](int i) {
             if (begin + j + i >= queries.end || !my.is_there) return 0.0f;
             return 0.5f - 0.5f * tanhf(float(query_ck[begin + j + i][k]) + float(key_k[k]));
