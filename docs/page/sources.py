@@ -255,10 +255,12 @@ class Calls:
         members: dict[str, dict[str, str]] = {}
         inner: dict[str, list[tuple[str, str, str]]] = {}
         choices: dict[str, tuple[str, str]] = {}  # AttentionCore: (Comparison, Products)
-        for path in sorted((root / "src/blocks").rglob("*.hpp")):
-            source = Source(root, str(path.relative_to(root)))
+        sources = [Source(root, str(path.relative_to(root))) for path in sorted((root / "src/blocks").rglob("*.hpp"))]
+        for source in sources:
             for name, default, part in CHOICE.findall("\n".join(line.text for line in source.lines)):
                 choices[part] = (name, default)
+        self._open = {name for name, _ in choices.values()}
+        for source in sources:
             for name, lines in self._classes(source):
                 self._parts.setdefault(name, {}).update(self._methods(lines))
                 members.setdefault(name, {}).update(self._members(lines))
@@ -297,15 +299,15 @@ class Calls:
             lines.append(line)
         return classes + [(name, lines)]
 
-    @staticmethod
-    def _members(lines: list[Line]) -> dict[str, str]:
-        """The parts that a class holds, by their names; AttentionCore of AdditiveScores: a part with a choice."""
+    def _members(self, lines: list[Line]) -> dict[str, str]:
+        """The parts that a class holds, by their names; AttentionCore of AdditiveScores: a part with a choice. A class that
+        hands its own choice on is shown as it is without one."""
         members = {}
         for line in lines:
             declared = re.match(r"  (\w+)<Device, T(?:, (\w+))?> ([\w, ]+);", line.code)
             if declared:
                 part, choice, names = declared.groups()
-                members |= {name: f"{part} of {choice}" if choice else part for name in names.split(", ")}
+                members |= {name: part if choice in (None, *self._open) else f"{part} of {choice}" for name in names.split(", ")}
         return members
 
     @staticmethod

@@ -24,8 +24,8 @@ BLOCKS = {
     "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
     "average": ("layernorm", "pooling", "dropout"),
     "identity": ("layernorm", "dropout"),
-    "ffn": ("layernorm", "linear", "gelu", "dropout"),
-    "cross": ("linear", "attention"),
+    "ffn": ("layernorm", "linear", "gelu", "relu", "dropout"),
+    "cross": ("layernorm", "linear", "attention", "dropout"),
 }
 
 # What a link says to those who point at it.
@@ -51,6 +51,7 @@ LAYER_TITLES = {
     "place": "place: rows of numbers on their way, from one chunk of a sequence to the next",
     "pooling": "pooling: a running average, weighted by one logit a position",
     "pooling_logits": "pooling logits: one number a position and head",
+    "relu": "ReLU: what is positive passes",
     "rescale": "rescale: a head at a time to mean 0 and deviation 1",
     "rotary": "rotary: turns queries and keys by their position",
     "weight_average": "weight average: the mean of the weights over many steps",
@@ -201,7 +202,7 @@ def paint(d: Drawing) -> None:
     m.y = optimizers(d, m.y + 26)
     d.line([(LEFT, m.y), (RIGHT, m.y)], "rule", LINE)
     m.y += 12
-    m.block(("cross",), "for two sequences, in no mixer", LEFT, RIGHT)
+    m.block(("cross",), "behind a mixer, with a source", LEFT, RIGHT)
     with d.link("layers/place.html", LAYER_TITLES["place"]):
         d.box(LEFT, m.y + 14, 60, 30, "place", ink="link", bold=True)
     d.text(LEFT + 68, m.y + 33, "rows from one chunk of a sequence to the next", SMALL, "start", "faint")
