@@ -129,7 +129,8 @@ TEST_CASE("pictures: ways, the thicker the more", "[pictures]") {
 }
 
 TEST_CASE("pictures: patches lie under their ink", "[pictures]") {
-  PatchesPicture picture{.text = {"patches"}, .height = 4, .width = 4, .patch = 2, .value_p = {0, 1, 0.5, 0}, .unit = "weight"};
+  PatchesPicture picture{
+      .text = {"patches"}, .height = 4, .width = 4, .patch = 2, .value_p = {0, 1, 0.5, 0}, .unit = "weight"};
   picture.ink_yx.assign(16, 0);
   picture.ink_yx[5] = 1;
   const std::string svg = patches_svg(picture);

@@ -65,9 +65,8 @@ std::string PicturePage::html() const {
             paragraph(section.introduction) + "<div>\n";
     for (const Figure& figure : section.figures) {
       page += "<figure>" + std::string(source_of_picture) + attribute(figure.file) + "\" width=\"" +
-              tenths(picture_width) + "\" height=\"" + height_of(figure) + "\" alt=\"" +
-              attribute(figure.alternative) + "\"/>\n<figcaption>" + xml_text(figure.caption, 2000) +
-              "</figcaption></figure>\n";
+              tenths(picture_width) + "\" height=\"" + height_of(figure) + "\" alt=\"" + attribute(figure.alternative) +
+              "\"/>\n<figcaption>" + xml_text(figure.caption, 2000) + "</figcaption></figure>\n";
     }
     page += "</div>\n</section>\n";
   }
