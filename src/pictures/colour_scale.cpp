@@ -91,12 +91,15 @@ OkLab ok_lab_of(const std::array<double, 3>& srgb) {
 
 std::array<OkLab, colour_levels> colours_of(Colours kind, bool dark) {
   std::array<OkLab, colour_levels> colours{};
+  const auto put = [&](const std::vector<OkLab>& some, int first) {
+    std::copy(some.begin(), some.end(), colours.begin() + first);
+  };
   if (kind == Colours::one_way) {
-    std::ranges::copy(evenly_along(way_from_zero(dark), colour_levels), colours.begin());
+    put(evenly_along(way_from_zero(dark), colour_levels), 0);
   } else {
-    std::ranges::copy(evenly_along(way_of_sign(dark, true), middle_level + 1), colours.begin());
+    put(evenly_along(way_of_sign(dark, true), middle_level + 1), 0);
     std::reverse(colours.begin(), colours.begin() + middle_level + 1);
-    std::ranges::copy(evenly_along(way_of_sign(dark, false), middle_level + 1), colours.begin() + middle_level);
+    put(evenly_along(way_of_sign(dark, false), middle_level + 1), middle_level);
   }
   return colours;
 }
