@@ -164,7 +164,8 @@ void check_interrupted_run(const Arguments& flags, const std::string& stop_at, c
     require_success(run_program_of_build("train", all + Arguments{whole, "--threads", "1"}));
     const Outcome outcome = run_program_of_build("train", all + Arguments{stopped, "--threads", "2"},
                                                  {.signal = SIGTERM, .signal_at = stop_at});
-    CHECK((outcome.status == 143 || outcome.status == 0));
+    // On a busy machine the run may have done all its work when the signal comes, and even be on its way out.
+    CHECK((outcome.status == 143 || outcome.status == 0 || outcome.signal == SIGTERM));
     require_success(run_program_of_build("train", {"--resume", stopped, "--threads", "2"}));
     for (const char* file : {"/model.safetensors", "/resume.safetensors"}) {
       CHECK((read_bytes(stopped + file) == read_bytes(whole + file)));
