@@ -119,7 +119,9 @@ void Observed::find_losses(Model& model, const Batch& batch, Index most) {
 void Observed::find_maps() {
   for (Index layer = 0; layer < config_.own_layers(); ++layer) {
     const std::string block = block_of(layer) + "mixer.", end = "weight_bncs";
-    for (const auto& [name, array] : arrays_) {
+    for (const auto& entry : arrays_) {
+      const std::string& name = entry.first;
+      const ObservedArray& array = entry.second;
       if (!name.starts_with(block) || !name.ends_with(end) || array.shape.back() != C_) continue;
       std::string kind = name.substr(block.size(), name.size() - block.size() - end.size());
       if (!kind.empty()) kind.pop_back();  // its "_"
