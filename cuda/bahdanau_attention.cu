@@ -207,18 +207,16 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
 
 // ---- Backward ----
 
-// What stands in the place of the power of a pair without a part in any sum, because one does not see the other or its
-// weight is 0: four pairs share a division, and what nobody sees must not move a digit of its neighbours.
-__device__ __forceinline__ float power_of_part(float power, float d_logit) { return d_logit == 0 ? 0 : power; }
-
-// The reciprocals of four pairs in one channel, by one division where no power is NaN. exact(j): that of a pair by its
-// definition.
-template <class Exact>
-__device__ __forceinline__ void reciprocals(float (&rho)[4], float power, const float (&other_power)[4],
-                                            const Exact& exact) {
+// The reciprocals of four pairs in one channel, by one division where no power is NaN: those of a row with the power
+// `power` and of four others, whose powers are other_power[0 .. 3][channel]. A pair without a part in any sum, because
+// one does not see the other or its weight is 0, has a power of 0: what nobody sees must not move a digit of its
+// neighbours. exact(j): that of a pair by its definition.
+template <class Row, class Exact>
+__device__ __forceinline__ void reciprocals(float (&rho)[4], float power, const Row* other_power, int channel,
+                                            const float* d_logit, const Exact& exact) {
   float x[4], divisor[4];
   for (int j = 0; j < 4; ++j) {
-    x[j] = fmaf(power, other_power[j], 1.0f);
+    x[j] = fmaf(power, d_logit[j] == 0 ? 0 : other_power[j][channel], 1.0f);
     divisor[j] = x[j] < most ? x[j] : most;
   }
   const float low = divisor[0] * divisor[1], high = divisor[2] * divisor[3], inverse = 1 / (low * high);
@@ -304,9 +302,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
         float slopes = 0, rhos = 0;
         for (int j = 0; j < side; j += 4) {
           float rho[4];
-          float other_power[4];
-          for (int i = 0; i < 4; ++i) other_power[i] = power_of_part(tiles.power[j + i][k - first], d_logit_s[j + i]);
-          reciprocals(rho, power_k[k], other_power, [&](int i) {
+          reciprocals(rho, power_k[k], tiles.power + j, k - first, d_logit_s + j, [&](int i) {
             if (begin + j + i >= keys.end || !my.is_there) return 0.0f;
             return 0.5f - 0.5f * tanhf(float(query_k[k]) + float(key_sk[begin + j + i][k]));
           });
@@ -397,9 +393,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
         float slopes = 0, mixed = 0;
         for (int j = 0; j < side; j += 4) {
           float rho[4];
-          float other_power[4];
-          for (int i = 0; i < 4; ++i) other_power[i] = power_of_part(tiles.power[j + i][k - first], d_logit_c[j + i]);
-          reciprocals(rho, power_k[k], other_power, [&](int i) {
+          reciprocals(rho, power_k[k], tiles.power + j, k - first, d_logit_c + j, [&](int i) {
             if (begin + j + i >= queries.end || !my.is_there) return 0.0f;
             return 0.5f - 0.5f * tanhf(float(query_ck[begin + j + i][k]) + float(key_k[k]));
           });

@@ -285,4 +285,14 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
   for_each_gpu(check);
 }
 
+// Of N heads of K channels (0: D / N).
+template <class Make>
+BlockCase<Make> case_of_heads(Index D, Index N, Index K, Index B, Index C, const Make& make = {}) {
+  BlockCase<Make> block{.make = make, .config = {}, .B = B, .C = C};
+  block.config.channels = D;
+  block.config.heads = N;
+  block.config.head_channels = K;
+  return block;
+}
+
 }  // namespace abh

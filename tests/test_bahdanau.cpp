@@ -9,13 +9,7 @@ namespace {
 using MakeBahdanau = MakeBlock<BahdanauBlock>;
 
 BlockCase<MakeBahdanau> bahdanau_case(Index D, Index N, Index K, Index B, Index C) {
-  BlockCase<MakeBahdanau> block;
-  block.config.channels = D;
-  block.config.heads = N;
-  block.config.head_channels = K;
-  block.B = B;
-  block.C = C;
-  return block;
+  return case_of_heads<MakeBahdanau>(D, N, K, B, C);
 }
 
 template <class Body>

@@ -218,7 +218,7 @@ TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[d
 
   const std::pair<const char*, const char*> faults[] = {
       {"", "p: expected a PGM picture, which begins with P2 or P5"},
-      {"P6 1 1 255 xxx", "p: expected a PGM picture, which begins with P2 or P5"},
+      {"P6 1 1 255 abc", "p: expected a PGM picture, which begins with P2 or P5"},
       {"P2", "p: width: expected 1 to 1024, found the end"},
       {"P2 3", "p: height: expected 1 to 1024, found the end"},
       {"P2 3 0 9", "p: height: expected 1 to 1024, found \"0\""},

@@ -9,13 +9,7 @@ namespace {
 using MakeDot = MakeBlock<DotBlock>;
 
 BlockCase<MakeDot> dot_case(Index D, Index N, Index K, Index B, Index C) {
-  BlockCase<MakeDot> block;
-  block.config.channels = D;
-  block.config.heads = N;
-  block.config.head_channels = K;
-  block.B = B;
-  block.C = C;
-  return block;
+  return case_of_heads<MakeDot>(D, N, K, B, C);
 }
 
 // With and without biases, causal or not.

@@ -14,14 +14,7 @@ struct MakeMetric {
 };
 
 BlockCase<MakeMetric> metric_case(MetricForm form, Index D, Index N, Index K, Index B, Index C) {
-  BlockCase<MakeMetric> block;
-  block.make.form = form;
-  block.config.channels = D;
-  block.config.heads = N;
-  block.config.head_channels = K;
-  block.B = B;
-  block.C = C;
-  return block;
+  return case_of_heads<MakeMetric>(D, N, K, B, C, {form});
 }
 
 // Packed and full, causal or not.

@@ -29,13 +29,9 @@ inline Batch batch_of_sequences(Index C, std::vector<Token> token_bc, std::vecto
   return {.B = B, .C = C, .token_bc = std::move(token_bc), .target_r = std::move(target_bc)};
 }
 
-// Sequences first_b ... first_b + B - 1 of a batch.
-inline Batch part_of(const Batch& batch, Index first_b, Index B) {
-  const auto rows = [&](const auto& of_all) {
-    const Index of_sequence = static_cast<Index>(of_all.size()) / batch.B;
-    const auto begin = of_all.begin() + first_b * of_sequence;
-    return std::remove_cvref_t<decltype(of_all)>(begin, begin + B * of_sequence);
-  };
+// A batch of B sequences as long as those of this one, whose arrays rows(array of this one) makes.
+template <class Rows>
+Batch with_rows(const Batch& batch, Index B, const Rows& rows) {
   return {.B = B,
           .C = batch.C,
           .token_bc = rows(batch.token_bc),
@@ -45,6 +41,15 @@ inline Batch part_of(const Batch& batch, Index first_b, Index B) {
           .S = batch.S,
           .source_bs = rows(batch.source_bs),
           .source_mask_bs = rows(batch.source_mask_bs)};
+}
+
+// Sequences first_b ... first_b + B - 1 of a batch.
+inline Batch part_of(const Batch& batch, Index first_b, Index B) {
+  return with_rows(batch, B, [&](const auto& of_all) {
+    const Index of_sequence = static_cast<Index>(of_all.size()) / batch.B;
+    const auto begin = of_all.begin() + first_b * of_sequence;
+    return std::remove_cvref_t<decltype(of_all)>(begin, begin + B * of_sequence);
+  });
 }
 
 // The same in the memory of a device, for a network that computes with T. Masks and lengths are the business of a pass.

@@ -25,8 +25,8 @@ class Encoder {
         stack_(layout, {.prefix = "encoder.", .layers = config.encoder_layers}, config, of_source(extent), dropout),
         D_(config.channels),
         has_norm_(config.has_final_norm()),
-        norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(extent)),
-        room_bsd_(has_norm_ ? layout.template activation<T>(extent.B * extent.S * D_) : nullptr) {}
+        norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(extent), false),
+        normed_bsd_(has_norm_ ? layout.template activation<T>(extent.B * extent.S * D_) : nullptr) {}
 
   // The memory of the last pass, to which nothing was added yet.
   const Source<T>& source() const { return source_; }
@@ -36,7 +36,7 @@ class Encoder {
     const Pass of_source = source_pass(pass);
     entry_.forward(device, stack_.in_bcd(), source_batch(batch), of_source);
     stack_.forward(device, of_source);
-    source_ = {.memory_bse = norm_.forward(device, room_bsd_, stack_.out_bcd(), of_source.BC()),
+    source_ = {.memory_bse = norm_.forward(device, normed_bsd_, stack_.out_bcd(), of_source.BC()),
                .S = pass.S,
                .mask_bs = pass.source_mask_bs};
   }
@@ -79,7 +79,7 @@ class Encoder {
   Index D_;
   bool has_norm_;
   Norm<Device, T> norm_;
-  T* room_bsd_;  // for the normed rows where they are not saved anyway
+  T* normed_bsd_;  // the memory; without a norm it is what leaves the stack
   Source<T> source_;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "blocks/block.hpp"
 #include "blocks/parts/linear.hpp"
@@ -34,14 +33,12 @@ class Head {
 template <class Device, class T>
 class LanguageHead : public Head<Device, T> {
  public:
-  // prefix: of its norm.
-  LanguageHead(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
-               const Weight<T>& token)
+  LanguageHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, const Weight<T>& token)
       : D_(config.channels),
         V_(config.vocabulary),
         scale_(config.logit_scale),
         has_norm_(config.has_final_norm()),
-        norm_(layout, prefix + "final_norm.", has_norm_, D_, extent),
+        norm_(layout, config.own_prefix() + "final_norm.", has_norm_, D_, extent),
         token_(token) {
     if (config.logit_bias) bias_ = layout.weight("logit_bias_v", {V_}, Init::zero, Kind::undecayed);
   }
@@ -169,12 +166,12 @@ template <class Device, class T>
 std::unique_ptr<Head<Device, T>> make_head(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
                                            const Weight<T>& token) {
   if (config.classes > 0) return std::make_unique<ClassifierHead<Device, T>>(layout, config, extent);
-  if (!config.has_encoder()) return std::make_unique<LanguageHead<Device, T>>(layout, "", config, extent, token);
-  const bool apart = config.embeddings == "separate";
+  if (!config.has_encoder() || config.embeddings != "separate") {
+    return std::make_unique<LanguageHead<Device, T>>(layout, config, extent, token);
+  }
   const Weight<T> logit =
-      apart ? layout.weight("decoder.logit_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed)
-            : token;
-  return std::make_unique<LanguageHead<Device, T>>(layout, "decoder.", config, extent, logit);
+      layout.weight("decoder.logit_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed);
+  return std::make_unique<LanguageHead<Device, T>>(layout, config, extent, logit);
 }
 
 }  // namespace abh

@@ -193,18 +193,16 @@ class Network {
                                                   config, extent, dropout);
     }
     EntryShape<T> entry_shape(const ModelConfig& config) const {
-      EntryShape<T> shape{.vocabulary = config.vocabulary, .context = config.context};
-      if (!encoder) return shape;
-      shape.prefix = "decoder.embedding.";
-      shape.table = shared ? &*shared : nullptr;
-      return shape;
+      return {.prefix = config.own_prefix() + "embedding.",
+              .vocabulary = config.vocabulary,
+              .context = config.context,
+              .table = shared ? &*shared : nullptr};
     }
     StackShape<T> stack_shape(const ModelConfig& config) const {
-      if (!encoder) return {.layers = config.layers};
-      return {.prefix = "decoder.",
+      return {.prefix = config.own_prefix(),
               .first_layer = config.encoder_layers,
-              .layers = config.decoder_layers,
-              .source = &encoder->source()};
+              .layers = config.own_layers(),
+              .source = encoder ? &encoder->source() : nullptr};
     }
 
     std::optional<Weight<T>> shared;

@@ -15,21 +15,12 @@ namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 // The batch `count` times over.
-Batch repeated(const Batch& one, Index count) {
-  const auto rows = [&](const auto& of_one) {
-    auto all = of_one;
-    for (Index i = 1; i < count; ++i) all.insert(all.end(), of_one.begin(), of_one.end());
+Batch repeated(const Batch& batch, Index count) {
+  return with_rows(batch, count * batch.B, [&](const auto& once) {
+    auto all = once;
+    for (Index i = 1; i < count; ++i) all.insert(all.end(), once.begin(), once.end());
     return all;
-  };
-  return {.B = count,
-          .C = one.C,
-          .token_bc = rows(one.token_bc),
-          .mask_bc = rows(one.mask_bc),
-          .target_r = rows(one.target_r),
-          .patch_bpi = rows(one.patch_bpi),
-          .S = one.S,
-          .source_bs = rows(one.source_bs),
-          .source_mask_bs = rows(one.source_mask_bs)};
+  });
 }
 
 double mean_of(const std::vector<float>& loss_r, std::size_t begin, std::size_t end, Index count) {

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "device/choice.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
@@ -56,12 +58,22 @@ class TaskTraining : public TaskFlags {
     const std::string* fingerprint = nullptr;  // that of its data
     std::optional<Trained> trained{};
     std::string source{};  // the file of that network
+
+    // What is known of the task from a run or a network; null of a new one.
+    const Metadata* stored() const { return task ? task : trained ? &trained->task : nullptr; }
   };
   struct Started {
     std::unique_ptr<Task> task{};
     std::vector<std::string> notes{};  // to be said of the data, each a line
     std::vector<float> weights{};      // to begin with, in the order of the arena; empty: those of the seed
     std::string summary{};             // of these, one line for people
+
+    // With the weights of the trained network, where there is one.
+    void begin_with(std::optional<Trained>& trained) {
+      if (!trained) return;
+      summary = "step " + to_text(trained->step);
+      weights = std::move(trained->weights);
+    }
   };
   // Reads the data and makes the task of them.
   virtual Started start(Request request) const = 0;

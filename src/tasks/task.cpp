@@ -5,6 +5,12 @@
 
 namespace abh {
 
+void require_size(const std::string& key, Index expected, Index found, const std::string& source) {
+  if (expected == found) return;
+  throw Error(source + ": metadata " + key + ": expected " + to_text(expected) + ", as the task says, found " +
+              to_text(found));
+}
+
 std::vector<std::string> names_of(TaskKinds kinds) {
   std::vector<std::string> names;
   for (const TaskKind& kind : kinds) names.push_back(kind.name);

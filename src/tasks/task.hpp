@@ -108,6 +108,9 @@ struct TaskKind {
   TaskPrograms programs{};
 };
 
+// Error, which names `source`, if a checkpoint has another size under a key of its metadata than its task asks for.
+void require_size(const std::string& key, Index expected, Index found, const std::string& source);
+
 // Every task (kinds.cpp). A line there is all that programs know of one.
 using TaskKinds = std::span<const TaskKind>;
 TaskKinds task_kinds();

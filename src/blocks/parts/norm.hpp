@@ -8,18 +8,19 @@
 namespace abh {
 
 // A layernorm with its weights, PREFIXweight_d and PREFIXbias_d, and what it saves for its backward pass. Where the
-// norm is not present it hands its input on.
+// norm is not present it hands its input on. Whoever keeps the normed rows anyway has it save none.
 template <class Device, class T>
 class Norm {
  public:
-  Norm(Layout<T>& layout, const std::string& prefix, bool present, Index D, const BlockExtent& extent)
+  Norm(Layout<T>& layout, const std::string& prefix, bool present, Index D, const BlockExtent& extent,
+       bool saves_rows = true)
       : present_(present), D_(D) {
     if (!present_) return;
     weight_ = layout.weight(prefix + "weight_d", {D}, Init::one, Kind::undecayed);
     bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, Kind::undecayed);
     mean_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
     rstd_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
-    normed_bcd_ = layout.template cheap_activation<T>(extent.B * extent.C * D);
+    if (saves_rows) normed_bcd_ = layout.template cheap_activation<T>(extent.B * extent.C * D);
   }
 
   // The normed rows: saved until backward, or in room_bcd where the network saves less. Any array will do that nobody

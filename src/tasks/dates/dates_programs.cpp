@@ -45,10 +45,7 @@ class DatesTraining : public TaskTraining {
   Started start(Request request) const override {
     Started started;
     started.task = std::make_unique<DatesTask>();
-    if (request.trained) {
-      started.summary = "step " + to_text(request.trained->step);
-      started.weights = std::move(request.trained->weights);
-    }
+    started.begin_with(request.trained);
     return started;
   }
 };

@@ -35,14 +35,9 @@ namespace {
 void check_digits(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
   ModelConfig expected = config;
   DigitsTask::shape_of_grid(grid_of_task(metadata, source), config.has_cls(), expected);
-  const auto require = [&](const std::string& key, Index wanted, Index found) {
-    if (wanted == found) return;
-    throw Error(source + ": metadata " + key + ": expected " + to_text(wanted) + ", as the task says, found " +
-                to_text(found));
-  };
-  require("patch_inputs", expected.patch_inputs, config.patch_inputs);
-  require("classes", expected.classes, config.classes);
-  require("context", expected.context, config.context);
+  require_size("patch_inputs", expected.patch_inputs, config.patch_inputs, source);
+  require_size("classes", expected.classes, config.classes, source);
+  require_size("context", expected.context, config.context, source);
 }
 
 // A patch has as many pixels as a network has inputs, and is a square.

@@ -54,7 +54,7 @@ class DigitsTraining : public TaskTraining {
 
   Started start(Request request) const override {
     const bool has_cls = request.model.class_pooling == "cls";
-    const Metadata* stored = request.task ? request.task : request.trained ? &request.trained->task : nullptr;
+    const Metadata* stored = request.stored();
     if (data.empty() && stored && is_of_file(*stored)) {
       throw Error(request.source + ": learned the pictures of a file, expected --data FILE or FOLDER");
     }
@@ -73,10 +73,7 @@ class DigitsTraining : public TaskTraining {
     Started started;
     started.task = data.empty() ? std::make_unique<DigitsTask>(patch, has_cls)
                                 : std::make_unique<DigitsTask>(std::move(pictures), data, patch, has_cls);
-    if (request.trained) {
-      started.summary = "step " + to_text(request.trained->step);
-      started.weights = std::move(request.trained->weights);
-    }
+    started.begin_with(request.trained);
     return started;
   }
 

@@ -55,7 +55,7 @@ class PairsTraining : public TaskTraining {
   }
 
   Started start(Request request) const override {
-    const Metadata* stored = request.task ? request.task : request.trained ? &request.trained->task : nullptr;
+    const Metadata* stored = request.stored();
     if (data.empty()) throw Error(request.source + ": learned a file of pairs, expected --data FILE");
     const std::string bytes = read_text_file(data);
     const std::string_view text = without_mark(bytes);
@@ -71,10 +71,7 @@ class PairsTraining : public TaskTraining {
                               to_text(request.model.context) + " and left out");
     }
     started.task = std::move(task);
-    if (request.trained) {
-      started.summary = "step " + to_text(request.trained->step);
-      started.weights = std::move(request.trained->weights);
-    }
+    started.begin_with(request.trained);
     return started;
   }
 

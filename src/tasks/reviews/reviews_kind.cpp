@@ -12,13 +12,8 @@ namespace {
 
 void check_reviews(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
   const ReviewWords known = words_of_reviews(metadata, source);
-  const auto require = [&](const std::string& key, Index expected, Index found) {
-    if (expected == found) return;
-    throw Error(source + ": metadata " + key + ": expected " + to_text(expected) + ", as the task says, found " +
-                to_text(found));
-  };
-  require("vocabulary_size", static_cast<Index>(known.words.size()), config.vocabulary);
-  require("classes", static_cast<Index>(known.labels.size()), config.classes);
+  require_size("vocabulary_size", static_cast<Index>(known.words.size()), config.vocabulary, source);
+  require_size("classes", static_cast<Index>(known.labels.size()), config.classes, source);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ class ReviewsTraining : public TaskTraining {
 
   Started start(Request request) const override {
     const bool has_cls = request.model.class_pooling == "cls";
-    const Metadata* stored = request.task ? request.task : request.trained ? &request.trained->task : nullptr;
+    const Metadata* stored = request.stored();
     const bool of_file = stored ? stored->at("labels") == "file" : !data.empty();
     Started started;
     if (of_file && data.empty()) throw Error(request.source + ": learned a file's labels, expected --data FILE");
@@ -63,10 +63,7 @@ class ReviewsTraining : public TaskTraining {
     } else {
       started.task = std::make_unique<ReviewsTask>(labels_, has_cls);
     }
-    if (request.trained) {
-      started.summary = "step " + to_text(request.trained->step);
-      started.weights = std::move(request.trained->weights);
-    }
+    started.begin_with(request.trained);
     return started;
   }
 

@@ -81,13 +81,8 @@ std::string SequenceTask::shown(const Batch& batch, Index b, const std::vector<T
 }
 
 void require_sizes(const SequenceWords& words, const ModelConfig& config, const std::string& source) {
-  const auto require = [&](const char* key, Index expected, Index found) {
-    if (expected == found) return;
-    throw Error(source + ": metadata " + key + ": expected " + to_text(expected) + ", as the task says, found " +
-                to_text(found));
-  };
-  require("source_vocabulary_size", words.source_size(), config.source_vocabulary);
-  require("vocabulary_size", words.target_size(), config.vocabulary);
+  require_size("source_vocabulary_size", words.source_size(), config.source_vocabulary, source);
+  require_size("vocabulary_size", words.target_size(), config.vocabulary, source);
 }
 
 Batch batch_of_source(const std::vector<Token>& source) {
