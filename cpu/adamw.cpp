@@ -23,8 +23,8 @@ void adamw_update(Device& device, const AdamwUpdate<T>& a) {
   // Reciprocals: a product in place of a division.
   const T mean_correction = T(a.state->first_moment_correction);
   const T square_correction = T(a.state->second_moment_correction);
-  const T learning_rate = T(a.state->learning_rate);
-  const T decay = T(a.state->learning_rate * a.settings.weight_decay);
+  const T learning_rate = T(a.state->learning_rate * a.settings.rate);
+  const T decay = T(a.state->learning_rate * a.settings.rate * a.settings.weight_decay);
 
   // Copies of the numbers above: what is reached through a reference is read again after every store.
   parallel_pieces(device, a.count, weights_per_task, [=](Index begin, Index end) {

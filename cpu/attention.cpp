@@ -63,19 +63,19 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   const Index H = a.N * a.K;
   const Sight<Accum<T>>& sight = a.sight;
   const T scale = score_scale<T>(a);
-  // The rows in reach, the last of which is that of the query.
-  const Index rows = sight.reach > 0 ? lesser(sight.reach, a.length) : a.length, first = a.length - rows;
   typename Device::Scope scratch(device.workspace);
-  T* score_nc = scratch.template take<T>(a.N * rows);
+  T* score_nc = scratch.template take<T>(a.N * a.length);
   parallel_for(device, a.N, [&](Index n, Index) {
-    T* score_c = score_nc + n * rows;
-    const T* key_ck = rows > 0 ? a.key_ch + first * H + n * a.K : nullptr;
-    const T* value_ck = rows > 0 ? a.value_ch + first * H + n * a.K : nullptr;
+    // The rows in reach, the last of which is that of the query.
+    const Index reach = sight.of_head(n).reach;
+    const Index rows = reach > 0 ? lesser(reach, a.length) : a.length, first = a.length - rows;
+    T* score_c = score_nc + n * a.length;
+    const auto row = [&](const T* rows_ch, Index c) { return rows_ch + a.row(first + c) * H + n * a.K; };
     T max = T(-infinity);
     for (Index c = 0; c < rows; ++c) {
       RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes
-      for_lanes<T>(a.K,
-                   [&]<class L>(Index k) { score += load<L>(a.query_h + n * a.K + k) * load<L>(key_ck + c * H + k); });
+      const T* key_k = row(a.key_ch, c);
+      for_lanes<T>(a.K, [&]<class L>(Index k) { score += load<L>(a.query_h + n * a.K + k) * load<L>(key_k + k); });
       score_c[c] = score.total() * scale;  // (attention.1)
       if (sight.distance_bias_nc) score_c[c] += sight.distance_bias_nc[n * sight.distances + rows - 1 - c];
       max = larger(max, score_c[c]);
@@ -97,7 +97,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       for (Index first_row = 0; first_row < rows; first_row += tile) {
         L of_tile = splat<L>(T(0));
         for (Index c = first_row; c < lesser(first_row + tile, rows); ++c) {
-          of_tile += score_c[c] * load<L>(value_ck + c * H + k);
+          of_tile += score_c[c] * load<L>(row(a.value_ch, c) + k);
         }
         add_to_pair(out, low, of_tile);
       }

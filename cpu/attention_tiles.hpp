@@ -150,7 +150,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = in.K, padded_K = padded<T>(K);
-  const Sight<T>& sight = in.sight;
+  const Sight<T> sight = in.sight.of_head(n);
   const auto rows = [&](auto* first, Index stride, Index count) {
     return head_rows(first, stride, b, n, count, in.N, K);
   };
@@ -374,7 +374,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = in.K, padded_K = padded<T>(K);
-  const Sight<T>& sight = in.sight;
+  const Sight<T> sight = in.sight.of_head(n);
   const auto rows = [&](auto* first, Index stride, Index count) {
     return head_rows(first, stride, b, n, count, in.N, K);
   };
@@ -593,7 +593,9 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
   const auto rows = [&](auto* first, Index stride, Index head) {
     return head_rows(first, stride, head / in.N, head % in.N, in.C, in.N, in.K);
   };
-  const auto seen_by_tile = [&](Index t) { return in.sight.keys_of({t * tile, lesser((t + 1) * tile, in.C)}, in.S); };
+  const auto seen_by_tile = [&](Index t, Index head) {
+    return in.sight.of_head(head % in.N).keys_of({t * tile, lesser((t + 1) * tile, in.C)}, in.S);
+  };
 
   parallel_for(device, in.B * tiles, [&](Index task, Index) {
     const Index t = task % tiles;
@@ -601,7 +603,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     for (Index head = task / tiles * in.N; head < (task / tiles + 1) * in.N; ++head) {
       sum_delta<T>(delta_bnc + head * in.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first, end,
                    in.K);  // (attention.6)
-      if (in_place && seen_by_tile(t).empty()) {
+      if (in_place && seen_by_tile(t, head).empty()) {
         clear_rows<T>(rows(a.d_query_bch, a.d_query_stride, head).from(first), end - first, in.K);
       }
     }
@@ -626,7 +628,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     const Index t = task % tiles;
     const Rows<T> d_query_ck = rows(a.d_query_bch, a.d_query_stride, head);
     // The blocks that the tile has met lie one after the other, and so do their pieces, in a circle.
-    const Stretch seen = seen_by_tile(t);
+    const Stretch seen = seen_by_tile(t, head);
     const Index met = seen.empty() ? 0 : blocks_of(seen.end, block) - seen.begin / block;
     const Index first_piece = met == 0 ? 0 : seen.begin / block % pieces, pieces_here = lesser(pieces, met);
     for (Index c = t * tile; c < lesser((t + 1) * tile, in.C); ++c) {

@@ -21,20 +21,20 @@ struct Arrays {
 // What the host knows before a step. The complements are formed in double: 1 - 0.99f is off by a millionth.
 struct Factors {
   float beta1, beta1_complement, beta2, beta2_complement, epsilon;
-  double weight_decay;
+  double weight_decay, rate;
 };
 Factors factors_of(const AdamwSettings& settings) {
-  return {float(settings.beta1),     float(1 - settings.beta1), float(settings.beta2),
-          float(1 - settings.beta2), float(settings.epsilon),   settings.weight_decay};
+  return {float(settings.beta1),   float(1 - settings.beta1), float(settings.beta2), float(1 - settings.beta2),
+          float(settings.epsilon), settings.weight_decay,     settings.rate};
 }
 
 // Weights i ... i + width - 1.
 template <int width, class T>
 __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, const StepState& state, Index i) {
-  const float clip_scale = float(state.clip_scale), learning_rate = state.learning_rate;
+  const float clip_scale = float(state.clip_scale), learning_rate = float(state.learning_rate * f.rate);
   const float mean_correction = float(state.first_moment_correction);
   const float square_correction = float(state.second_moment_correction);
-  const float decay = float(state.learning_rate * f.weight_decay);
+  const float decay = float(state.learning_rate * f.rate * f.weight_decay);
 
   Floats<width> weight = load<width>(a.exact + i), first = load<width>(a.first_moment + i),
                 second = load<width>(a.second_moment + i);

@@ -290,9 +290,9 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
 
 // ---- Step ----
 
-// Cached rows of one block. The cache of a head is dealt out to blocks in chunks, each of which leaves a triple:
-// maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order, sums and outputs
-// as pairs.
+// Positions of one block. Those in reach are dealt out to the blocks of a head in chunks, each of which leaves a
+// triple: maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order, sums and
+// outputs as pairs.
 constexpr int chunk = 64;
 constexpr int step_threads = 128;
 
@@ -303,18 +303,18 @@ struct StepMemory {
 // Grid: chunks x N blocks of 4 warps. First a warp takes every fourth row, channels over lanes; then threads run over
 // channels, rows one after another. Reads the two caches once.
 template <class T>
-__global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float scale) {
+__global__ void step_kernel(AttentionStep<T> a, Index first_in_reach, float* triple, int chunks, float scale) {
   wait_for_kernel_before();
   auto& shared = shared_memory<StepMemory>();
   const int K = int(a.K), warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
-  const Index n = Index{blockIdx.x} / chunks, first = Index{blockIdx.x} % chunks * chunk, H = a.N * a.K;
+  const Index n = Index{blockIdx.x} / chunks, first = first_in_reach + Index{blockIdx.x} % chunks * chunk;
   const int rows = a.length - first < chunk ? int(a.length - first) : chunk;
-  const T* key_ck = a.key_ch + first * H + n * K;
-  const T* value_ck = a.value_ch + first * H + n * K;
+  const auto row = [&](const T* rows_ch, int c) { return rows_ch + a.row(first + c) * a.N * a.K + n * K; };
 
+  const Sight<float> sight = a.sight.of_head(n);
   for (int c = warp; c < rows; c += step_threads / warp_size) {
-    float score = scale * dot_product(a.query_h + n * K, key_ck + c * H, K);  // (attention.1)
-    const Sight<float>& sight = a.sight;
+    float score = scale * dot_product(a.query_h + n * K, row(a.key_ch, c), K);  // (attention.1)
+    if (sight.reach > 0 && first + c < a.length - sight.reach) score = -infinity;
     if (sight.distance_bias_nc) score += sight.distance_bias_nc[n * sight.distances + a.length - 1 - (first + c)];
     if (lane == 0) shared.score[c] = score;
   }
@@ -322,8 +322,8 @@ __global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float
   // Every warp works out the maximum and the sum for itself.
   const float score[2] = {lane < rows ? shared.score[lane] : -infinity,
                           lane + warp_size < rows ? shared.score[lane + warp_size] : -infinity};
-  const float max = warp_max(fmaxf(score[0], score[1]));
-  const float power[2] = {expf(score[0] - max), expf(score[1] - max)};
+  const float max = warp_max(fmaxf(score[0], score[1])), base = max == -infinity ? 0 : max;
+  const float power[2] = {expf(score[0] - base), expf(score[1] - base)};
   const float sum = warp_sum(power[0] + power[1]);  // (attention.2)
   if (warp == 0) {
     shared.power[lane] = power[0];
@@ -334,7 +334,7 @@ __global__ void step_kernel(AttentionStep<T> a, float* triple, int chunks, float
   float* of_block = triple + Index{blockIdx.x} * (K + 2);
   for (int k = int(threadIdx.x); k < K; k += step_threads) {
     float out = 0;
-    for (int c = 0; c < rows; ++c) out += shared.power[c] * float(value_ck[c * H + k]);
+    for (int c = 0; c < rows; ++c) out += shared.power[c] * float(row(a.value_ch, c)[k]);
     of_block[k] = out;
   }
   if (threadIdx.x == 0) {
@@ -468,16 +468,12 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
 
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
-  // The rows in reach alone.
-  AttentionStep<T> near = a;
-  if (a.sight.reach > 0) near.length = smaller(a.sight.reach, a.length);
-  near.key_ch += (a.length - near.length) * a.N * a.K;
-  near.value_ch += (a.length - near.length) * a.N * a.K;
-  const int chunks = int(blocks_for(near.length, chunk));
+  const Index in_reach = a.sight.reach > 0 ? smaller(a.sight.reach, a.length) : a.length;
+  const int chunks = int(blocks_for(in_reach, chunk));
   typename Device::Scope scratch(device.workspace);
   float* triple = scratch.template take<float>(a.N * chunks * (a.K + 2));
-  launch(step_kernel<T>, blocks_for(a.N * chunks, 1), step_threads, 0, device.stream(), near, triple, chunks,
-         scale_of(a));
+  launch(step_kernel<T>, blocks_for(a.N * chunks, 1), step_threads, 0, device.stream(), a, a.length - in_reach, triple,
+         chunks, scale_of(a));
   launch(merge_kernel<T>, blocks_for(a.N, 1), step_threads, 0, device.stream(), a.out_h, triple, chunks, int(a.K));
 }
 

@@ -125,7 +125,7 @@ struct Range {
 // what nearly every pass is over. It has kernels of its own, which know of nothing else; the others are `general`.
 template <bool general>
 struct HeadSight {
-  const Sight<float>& all;
+  Sight<float> all;
   const Token* mask_s;
   const float* distance_bias_c;
   int S;
@@ -179,7 +179,7 @@ struct HeadSight {
 template <bool general, class T>
 __device__ __forceinline__ HeadSight<general> sight_of(const AttentionInputs<T>& in, const AttentionPlace& at) {
   const Sight<float>& all = in.sight;
-  return {all, all.mask_bs ? all.mask_bs + at.b * (general ? in.S : in.C) : nullptr,
+  return {general ? all.of_head(at.n) : all, all.mask_bs ? all.mask_bs + at.b * (general ? in.S : in.C) : nullptr,
           general && all.distance_bias_nc ? all.distance_bias_nc + at.n * all.distances : nullptr,
           int(general ? in.S : in.C)};
 }

@@ -13,7 +13,8 @@ void adamw_update(Device&, const AdamwUpdate<T>& a) {
   const T beta2 = T(a.settings.beta2), complement2 = T(1 - a.settings.beta2);
   const T epsilon = T(a.settings.epsilon);
   // Decay is no part of the gradient: in there, the root of the second moment would divide it, too.
-  const T learning_rate = T(state.learning_rate), decay = T(state.learning_rate * a.settings.weight_decay);
+  const double rate = state.learning_rate * a.settings.rate;
+  const T learning_rate = T(rate), decay = T(rate * a.settings.weight_decay);
 
   // Every weight by itself. The corrections are reciprocals, which the host has formed once for the step. Epsilon
   // stands outside of the root, where it compares with the size of a gradient, not with its square.

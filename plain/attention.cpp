@@ -26,10 +26,10 @@ T score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, const Vi
   return score;
 }
 
-// Whether query c sees key s. Both passes ask the same.
+// Whether query c sees key s in head n. Both passes ask the same.
 template <class T>
-bool sees(const AttentionInputs<T>& in, Index b, Index c, Index s) {
-  return in.sight.sees(c, s) && (!in.sight.mask_bs || array(in.sight.mask_bs, in.S)(b, s) != 0);
+bool sees(const AttentionInputs<T>& in, Index b, Index n, Index c, Index s) {
+  return in.sight.of_head(n).sees(c, s) && (!in.sight.mask_bs || array(in.sight.mask_bs, in.S)(b, s) != 0);
 }
 
 // Positions whose terms are added one after the other. Sums of tiles are added with more digits where T is float: in a
@@ -102,19 +102,19 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
       for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
         T max = T(-infinity);
         for (Index s = 0; s < S; ++s) {
-          if (!sees(in, b, c, s)) continue;
+          if (!sees(in, b, n, c, s)) continue;
           score_s[s] = score_of(in, query, key, b, n, c, s);
           if (score_s[s] > max) max = score_s[s];
         }
         const T sum = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
-          if (!sees(in, b, c, s)) return;
+          if (!sees(in, b, n, c, s)) return;
           power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
           of_tile += power_s[s];               // (attention.2)
         });
         const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
           const T mixed = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
-            if (sees(in, b, c, s)) of_tile += power_s[s] * value(b, s, n, k);
+            if (sees(in, b, n, c, s)) of_tile += power_s[s] * value(b, s, n, k);
           });
           out(b, c, n, k) = sees_none ? T(0) : mixed / sum;  // (attention.3)
         }
@@ -135,7 +135,7 @@ void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const A
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {
         for (Index s = 0; s < in.S; ++s) {
-          const bool seen = sees(in, b, c, s);
+          const bool seen = sees(in, b, n, c, s);
           weight(b, n, c, s) = seen ? exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c)) : T(0);  // (attention.5)
         }
       }
@@ -172,7 +172,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
         for (Index s = 0; s < S; ++s) {
           if (s % tile == 0) d_query.set_aside(c, c + 1);
-          if (!sees(in, b, c, s)) continue;
+          if (!sees(in, b, n, c, s)) continue;
           const T weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
           T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
@@ -195,10 +195,41 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
   }
 }
 
+template <class Device, class T>
+void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
+  const auto& in = a.in;
+  const auto query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
+  const auto key = heads(in.key_bsh, in.key_stride, in.S, in.N, in.K);
+  const auto value = heads(in.value_bsh, in.value_stride, in.S, in.N, in.K);
+  const auto out = heads(a.out_bch, 0, in.C, in.N, in.K), d_out = heads(a.d_out_bch, 0, in.C, in.N, in.K);
+  const auto lse = array(a.lse_bnc, in.N, in.C);
+  const auto d_distance_bias = array(a.d_distance_bias_nx, in.sight.distances);
+  for (Index n = 0; n < in.N; ++n) {
+    for (Index x = distances_of(a, n).begin; x < distances_of(a, n).end; ++x) {
+      Longer<T> total(0);
+      for (Index b = 0; b < in.B; ++b) {
+        total += Longer<T>(sum_in_tiles<T>(in.C, [&](T& of_tile, Index c) {
+          const Index s = c + in.sight.offset - x;
+          if (s < 0 || s >= in.S || !sees(in, b, n, c, s)) return;
+          const T weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));
+          T d_weight = T(0), delta = T(0);
+          for (Index k = 0; k < in.K; ++k) {
+            d_weight += d_out(b, c, n, k) * value(b, s, n, k);
+            delta += d_out(b, c, n, k) * out(b, c, n, k);
+          }
+          of_tile += weight * (d_weight - delta);  // (attention.12)
+        }));
+      }
+      d_distance_bias(n, x) = T(total);
+    }
+  }
+}
+
 // Forward with the query of the last position alone.
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
   typename Device::Scope scratch(device.workspace);
+  const CachedRows<T> cached = in_order(device, scratch, a);
   Sight<T> sight = a.sight;
   sight.causal = true;
   sight.offset = a.length - 1;
@@ -206,8 +237,8 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   attention_forward<Device, T>(device, {.out_bch = a.out_h,
                                         .lse_bnc = scratch.template take<T>(a.N),
                                         .in = {.query_bch = a.query_h,
-                                               .key_bsh = a.key_ch,
-                                               .value_bsh = a.value_ch,
+                                               .key_bsh = cached.key_ch,
+                                               .value_bsh = cached.value_ch,
                                                .sight = sight,
                                                .scale = a.scale,
                                                .B = 1,
@@ -217,10 +248,11 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
                                                .K = a.K}});
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template decltype(attention_forward<PlainDevice, T>) attention_forward<PlainDevice, T>;   \
-  template decltype(attention_weights<PlainDevice, T>) attention_weights<PlainDevice, T>;   \
-  template decltype(attention_backward<PlainDevice, T>) attention_backward<PlainDevice, T>; \
+#define INSTANTIATE(T)                                                                                \
+  template decltype(attention_forward<PlainDevice, T>) attention_forward<PlainDevice, T>;             \
+  template decltype(attention_weights<PlainDevice, T>) attention_weights<PlainDevice, T>;             \
+  template decltype(attention_backward<PlainDevice, T>) attention_backward<PlainDevice, T>;           \
+  template decltype(attention_bias_backward<PlainDevice, T>) attention_bias_backward<PlainDevice, T>; \
   template decltype(attention_step<PlainDevice, T>) attention_step<PlainDevice, T>;
 ABH_FOR_EACH_SCALAR(INSTANTIATE)
 

@@ -29,25 +29,31 @@ inline const Token* holes(Index B, Index S) {
   return kept(std::move(mask));
 }
 
-// One query after the other, each over the rows up to its own.
+// One query after the other, each over the rows up to its own: `positions` of them, in a ring (0: all, in their order).
 template <class T, class Device>
-Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in) {
+Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in, Index positions = 0) {
   CaseArrays<T> a = arrays_of(layer, in);
-  Sight<Accum<T>> sight{.reach = layer.reach, .distances = layer.distances};
+  Sight<Accum<T>> sight{.reach = layer.reach, .distances = layer.distances, .reach_n = layer.reach_n};
   if (layer.distances > 0) sight.distance_bias_nc = a.in[3].data();
+  if (positions == 0) positions = layer.C;
+  Array<T> ring[2] = {Array<T>(size_of(positions * layer.H())), Array<T>(size_of(positions * layer.H()))};
   Values<T> out = {Array<T>(in[0].size())};
   for (Index c = 0; c < layer.C; ++c) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::copy_n(in[1 + i].begin() + c * layer.H(), layer.H(), ring[i].begin() + c % positions * layer.H());
+    }
     attention_step<Device, T>(device, {.out_h = out[0].data() + c * layer.H(),
                                        .query_h = a.in[0].data() + c * layer.H(),
-                                       .key_ch = a.in[1].data(),
-                                       .value_ch = a.in[2].data(),
+                                       .key_ch = ring[0].data(),
+                                       .value_ch = ring[1].data(),
                                        .sight = sight,
                                        .scale = layer.scale,
-                                       .length = c + 1,
+                                       .length = std::min(c + 1, positions),
+                                       .oldest = c < positions ? 0 : (c + 1) % positions,
                                        .N = layer.N,
                                        .K = layer.K});
+    wait_for(device);
   }
-  wait_for(device);
   return out;
 }
 

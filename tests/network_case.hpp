@@ -123,6 +123,19 @@ inline std::vector<NetworkCase> all_cases() {
     mixed.dropout = 0.3;
     cases.push_back(mixed);
   }
+  // Windows of attention, one of a single position.
+  for (const char* const window : {"1,3,2,4", "3"}) {
+    NetworkCase near = network_case("dot,bahdanau,metric,quadratic", "0", 0, "layers=4 positions=alibi");
+    near.config.attention_window = window;
+    near.masked = true;
+    cases.push_back(near);
+  }
+  // Heads that learn how far they look.
+  cases.push_back(network_case("dot", "0", 0, "span=4 ramp=3 positions=none"));
+  cases.push_back(network_case("dot,metric,quadratic,additive", "0", 3, "layers=4 span=5 ramp=2.5 positions=alibi"));
+  cases.back().masked = true;
+  cases.back().dropout = 0.2;
+  cases.push_back(network_case("dot,metric", "0", 0, "span=9 ramp=6 attention_window=4,0 positions=rotary"));
   // Encoder and decoder, norms behind the sums, tables of every kind.
   const char* const around[] = {"embeddings=target", "norm=post activation=relu embedding_scale=2.5 logit_bias=1",
                                 "embeddings=shared source_vocabulary_size=11 attention_bias=1 embedding_norm=1"};

@@ -348,6 +348,24 @@ TEST_CASE("attention: a step over scores of thousands", "[attention][gpu]") {
   });
 }
 
+TEST_CASE("attention: a cache that is a ring gives what one of all positions gives", "[attention][gpu]") {
+  const Index reach = 70, C = 150, N = 2;
+  for (const Index distances : {Index{0}, C}) {
+    const AttentionCase layer{.B = 1, .C = C, .N = N, .K = 5, .reach = reach, .distances = distances};
+    const Values<double> in = random_values(layer.inputs(), 1);
+    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+      if (name == "plain") return;  // whose tiles are those of all positions
+      INFO(name << ", " << distances << " distances");
+      const Values<T> narrow_in = converted<T>(in), expected = step_by_step<T>(layer, device, narrow_in);
+      CHECK(step_by_step<T>(layer, device, narrow_in, reach) == expected);
+      CHECK(step_by_step<T>(layer, device, narrow_in, reach + 13) == expected);
+    });
+    PlainDevice plain;
+    require_close(layer.outputs(), step_by_step<double>(layer, plain, in, reach),
+                  step_by_step<double>(layer, plain, in), 1e-14, "plain");
+  }
+}
+
 TEST_CASE("attention: a step over no keys gives 0", "[attention][gpu]") {
   for_each_number([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);

@@ -12,8 +12,9 @@ Sight<float> sight_of(const AttentionCase& layer) {
   return {.causal = layer.causal, .offset = layer.offset, .reach = layer.reach};
 }
 
-// With a bias at every distance that occurs, and none beyond.
+// With a bias at every distance that occurs, and none beyond. Where nobody sees what is behind, it has a gradient.
 AttentionCase with_bias(AttentionCase layer) {
+  layer.learns_bias = layer.causal;
   layer.distances = 1;
   for (Index c = 0; c < layer.C; ++c) {
     for (Index s = 0; s < layer.keys(); ++s) {
@@ -34,7 +35,8 @@ std::vector<AttentionCase> small_cases() {
           {.B = 2, .C = 7, .N = 1, .K = 2, .causal = false, .reach = 1},
           {.B = 2, .C = 7, .N = 2, .K = 3, .scale = 0.9},
           {.B = 2, .C = 7, .N = 2, .K = 3, .mask_bs = holes(2, 13), .S = 13, .offset = 3, .reach = 4, .scale = 0.3},
-          {.B = 2, .C = 7, .N = 2, .K = 3, .causal = false, .mask_bs = holes(2, 10), .S = 10, .offset = 1, .reach = 3}};
+          {.B = 2, .C = 7, .N = 2, .K = 3, .causal = false, .mask_bs = holes(2, 10), .S = 10, .offset = 1, .reach = 3},
+          {.B = 2, .C = 9, .N = 3, .K = 3, .reach = 6, .reach_n = kept(Array<Index>{1, 6, 3})}};
 }
 
 TEST_CASE("attention: every derivative, whoever sees whom", "[attention]") {
@@ -163,9 +165,12 @@ TEST_CASE("attention: tiles that nobody sees are not looked at", "[attention][gp
 }
 
 TEST_CASE("attention: step by step with biases and a reach is the same as at once", "[attention][gpu]") {
+  const Index* const reach_n = kept(Array<Index>{1, 20, 7});
   for (const Index reach : {0, 1, 20, 64, 100}) {
-    for (const AttentionCase& layer : {with_bias({.B = 1, .C = 90, .N = 3, .K = 13, .reach = reach}),
-                                       AttentionCase{.B = 1, .C = 90, .N = 2, .K = 64, .reach = reach, .scale = 0.2}}) {
+    const Index* const of_heads = reach == 20 ? reach_n : nullptr;
+    for (const AttentionCase& layer :
+         {with_bias({.B = 1, .C = 90, .N = 3, .K = 13, .reach = reach, .reach_n = of_heads}),
+          AttentionCase{.B = 1, .C = 90, .N = 2, .K = 64, .reach = reach, .scale = 0.2}}) {
       INFO("reach " << reach << ", K " << layer.K);
       const Values<double> in = random_values(layer.inputs(), 1);
       PlainDevice plain;
@@ -236,6 +241,8 @@ TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
   check("fewer keys, masked", {.B = 2, .C = 131, .N = 1, .K = 7, .causal = false, .mask_bs = holes(2, 37), .S = 37});
   check("a past", {.B = 1, .C = 67, .N = 2, .K = 16, .S = 140, .offset = 73});
   check("a reach", {.B = 2, .C = 150, .N = 2, .K = 24, .side_by_side = true, .reach = 9});
+  const Index* const reach_n = kept(Array<Index>{70, 1, 33});
+  check("a reach a head", {.B = 2, .C = 150, .N = 3, .K = 24, .reach = 70, .reach_n = reach_n});
   check("a reach, both directions", {.B = 1, .C = 150, .N = 1, .K = 16, .causal = false, .reach = 70});
   check("some see nothing", {.B = 1, .C = 140, .N = 1, .K = 8, .S = 100, .offset = -20, .reach = 30});
   // Every width of a tile, and heads too wide for any.

@@ -47,6 +47,8 @@ std::vector<NetworkCase> chunk_cases() {
   cases[1].recompute = true;
   cases[2].masked = false;
   cases[3].dropout = 0;
+  cases.push_back(chunk_case("dot,metric", "0", 0, "span=6 ramp=5"));
+  cases.push_back(chunk_case("dot,additive", "0", 2, "span=3 ramp=2 positions=alibi"));
   // Keys and values of all that came before.
   for (const std::string mixer : {"dot", "metric", "quadratic", "bahdanau"}) {
     for (const std::string positions : {"learned", "rotary", "alibi", "sinusoidal"}) {
@@ -56,6 +58,9 @@ std::vector<NetworkCase> chunk_cases() {
       network.dropout = turned ? 0.3 : 0;
       network.config.attention_bias = turned;
       if (turned && mixer == "dot") network.config.rescale = 4;
+      cases.push_back(network);
+      // Those of a window alone, shorter and longer than chunks.
+      network.config.attention_window = positions == "learned" ? "7,200" : positions == "rotary" ? "1,5" : "12,4";
       cases.push_back(network);
     }
   }

@@ -56,33 +56,39 @@ TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
 }
 
 TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
-  ModelConfig model = valid();
-  model.layers = 2;
-  CHECK(model.windows() == std::vector<Index>{0, 0});
-  model.window = "16";
-  CHECK(model.windows() == std::vector<Index>{16, 16});
-  model.window = "4,0";
-  CHECK(model.windows() == std::vector<Index>{4, 0});
-  // What sees all there is, is global: without positions, whatever may come.
-  model.context = 32;
-  model.window = "31,32";
-  CHECK(model.windows() == std::vector<Index>{31, 0});
-  model.window = "9223372036854775807";
-  CHECK(model.windows() == std::vector<Index>{0, 0});
-  model.positions = "none";
-  model.window = "32,9223372036854775807";
-  CHECK(model.windows() == std::vector<Index>{32, 0});
-  const auto windows = [&] { model.windows(); };
-  model.window = "4,8,16";
-  CHECK(error_of(windows) == "--window: expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
-  model.layers = 1;
-  model.window = "0,1";
-  CHECK(error_of(windows) == "--window: expected 1 entry, one a layer, found 2 in \"0,1\"");
-  model.layers = 2;
-  for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
-    model.window = text;
-    CHECK(error_of(windows).rfind("--window: expected whole numbers, 0 for a global window", 0) == 0);
-  }
+  // Of what pools, and of what compares positions.
+  const auto check = [](const std::string& flag, std::string ModelConfig::*window,
+                        std::vector<Index> (ModelConfig::*windows_of)() const) {
+    ModelConfig model = valid();
+    const auto windows = [&] { return (model.*windows_of)(); };
+    model.layers = 2;
+    CHECK(windows() == std::vector<Index>{0, 0});
+    model.*window = "16";
+    CHECK(windows() == std::vector<Index>{16, 16});
+    model.*window = "4,0";
+    CHECK(windows() == std::vector<Index>{4, 0});
+    // What sees all there is, is global: without positions, whatever may come.
+    model.context = 32;
+    model.*window = "31,32";
+    CHECK(windows() == std::vector<Index>{31, 0});
+    model.*window = "9223372036854775807";
+    CHECK(windows() == std::vector<Index>{0, 0});
+    model.positions = "none";
+    model.*window = "32,9223372036854775807";
+    CHECK(windows() == std::vector<Index>{32, 0});
+    model.*window = "4,8,16";
+    CHECK(error_of(windows) == flag + ": expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
+    model.layers = 1;
+    model.*window = "0,1";
+    CHECK(error_of(windows) == flag + ": expected 1 entry, one a layer, found 2 in \"0,1\"");
+    model.layers = 2;
+    for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
+      model.*window = text;
+      CHECK(error_of(windows).rfind(flag + ": expected whole numbers, 0 for a global window", 0) == 0);
+    }
+  };
+  check("--window", &ModelConfig::window, &ModelConfig::windows);
+  check("--attention-window", &ModelConfig::attention_window, &ModelConfig::attention_windows);
 }
 
 TEST_CASE("config: what does not make a network is refused", "[config]") {
@@ -136,6 +142,10 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
       {"mixer=metric heads=3 head_channels=50", "no error"},
       {"causal=0", "no error"},
       {"causal=0 window=64", "no error"},
+      {"causal=0 mixer=dot attention_window=5",
+       "--attention-window: expected 0 or at least the context, 64, where causal is 0 and the mixer dot, found 5"},
+      {"causal=0 mixer=dot attention_window=64", "no error"},
+      {"causal=0 attention_window=5", "no error"},
       {"mixer=dot causal=0 positions=alibi", "no error"},
       {"mixer=dot,additive,dot,dot window=5,0,5,5 causal=0", "no error"},
       {"mixer=dot,dot,additive,dot heads=3 head_channels=50", "--heads: 3 does not divide the 128 channels"}};

@@ -87,6 +87,7 @@ TEST_CASE("programs: draw follows the settings of a network", "[programs][drawin
       words("--mixer dot --positions rotary --rescale 4 --tokenizer byte"),
       words("--mixer metric --positions sinusoidal --embedding-norm 1"),
       words("--mixer average --window 2 --positions none --final-norm 0"),
+      words("--layers 2 --mixer dot --span 9 --ramp 4 --attention-window 0,3"),
       words("--layers 2 --mixer dot,identity --conv-kernel 2 --conv-groups 0")};
   for (const Arguments& flags : settings) {
     CAPTURE(flags);
@@ -96,6 +97,7 @@ TEST_CASE("programs: draw follows the settings of a network", "[programs][drawin
                           std::count(flags.begin(), flags.end(), "rotary") ==
                       0;
     CHECK(has(files, "positions.svg") == adds);
+    CHECK(has(files, "layer-1-spans.svg") == (std::count(flags.begin(), flags.end(), "--span") > 0));
   }
   CHECK(contains(page_of(folder / "page"), "Layer 1: identity"));
   // The same words, and the same bytes: on any number of threads, and once more over what is there.

@@ -18,12 +18,12 @@ using namespace abh;
 namespace {
 
 TextModel some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
-                          const std::string& window = "0", Index context = 8) {
+                          const std::string& window = "0", Index context = 8, const std::string& changes = "") {
   const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
   const ModelConfig config =
       model_with("layers=2 channels=8 heads=2 conv_kernel=3 conv_groups=0 mixer=" + mixer + " window=" + window +
                  " positions=" + positions + " context=" + std::to_string(context) +
-                 " vocabulary_size=" + std::to_string(tokenizer.size()));
+                 " vocabulary_size=" + std::to_string(tokenizer.size()) + " " + changes);
   // Large weights, so that every token seen makes a difference that can be measured.
   return {config, tokenizer, some_weights(config, 0.5, 7), 0};
 }
@@ -233,12 +233,15 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
 }
 
 TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
-  using Case = std::pair<const char*, const char*>;
-  for (const auto& [window, positions] :
+  struct Case {
+    const char *window, *positions, *mixer = "additive";
+  };
+  for (const auto& [window, positions, mixer] :
        {Case{"0", "none"}, Case{"5", "none"}, Case{"0", "sinusoidal"}, Case{"5", "sinusoidal"}, Case{"0", "alibi"},
-        Case{"5", "alibi"}, Case{"0", "rotary"}}) {
-    INFO("window " << window << ", positions " << positions);
-    const TextModel checkpoint = some_checkpoint("additive", positions, window);
+        Case{"5", "alibi"}, Case{"0", "rotary"}, Case{"0", "none", "dot,metric"}, Case{"5", "sinusoidal", "bahdanau"},
+        Case{"5", "alibi", "dot,quadratic"}}) {
+    INFO("window " << window << ", positions " << positions << ", " << mixer);
+    const TextModel checkpoint = some_checkpoint(mixer, positions, window, 8, "attention_window=3,5");
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
     generator.feed(2);
@@ -264,8 +267,10 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
 #else
   const long allowed = 200'000;  // 40 bytes a token
 #endif
-  for (const auto& [mixer, positions] : {std::pair{"additive", "none"}, std::pair{"dot", "learned"}}) {
-    Generator generator(one_thread, some_checkpoint(mixer, positions));
+  for (const auto& [mixer, positions, window] :
+       {std::tuple{"additive", "none", "0"}, {"dot", "learned", "0"}, {"dot", "none", "7"}}) {
+    Generator generator(one_thread,
+                        some_checkpoint(mixer, positions, "0", 8, std::string("attention_window=") + window));
     generator.feed(0);
     for (int i = 0; i < 100; ++i) generator.next({});
     const long before = resident_pages();

@@ -50,19 +50,34 @@ TEST_CASE("a log of a task that counts answers has their accuracy behind the los
       "step,train_loss,val_loss,accuracy,learning_rate,grad_norm,tokens_per_s\n10,1.5,1.25,0.75,0,0,9\n20,1,,,0,0,9\n";
   std::string position;
   {
-    RunLog log(path, std::nullopt, true);
+    RunLog log(path, std::nullopt, RunLog::Columns{.accuracy = true});
     log.append({.step = 10, .train_loss = 1.5, .val_loss = 1.25, .accuracy = 0.75, .tokens_per_s = 9});
     log.append({.step = 20, .train_loss = 1, .val_loss = std::nullopt, .tokens_per_s = 9});
     CHECK(read_bytes(path) == lines);
     position = log.position();
   }
-  const RunLog log(path, 20, true);
+  const RunLog log(path, 20, RunLog::Columns{.accuracy = true});
   REQUIRE(log.rows().size() == 2);
   CHECK(log.rows()[0].accuracy == 0.75);
   CHECK_FALSE(log.rows()[1].accuracy.has_value());
   CHECK(log.position() == position);
   // The header of one kind is none of the other.
   CHECK(error_of(path, 20).starts_with(path + ": line 1: expected the header "));
+}
+
+TEST_CASE("a log of heads that learn their spans has the mean of these", "[log]") {
+  const TestFolder folder;
+  const std::string path = folder / "log.csv";
+  const std::string text =
+      "step,train_loss,val_loss,accuracy,span,learning_rate,grad_norm,tokens_per_s\n10,1.5,,,12.5,0,0,9\n";
+  const RunLog::Columns columns{.accuracy = true, .span = true};
+  {
+    RunLog log(path, std::nullopt, columns);
+    log.append({.step = 10, .train_loss = 1.5, .val_loss = {}, .span = 12.5, .tokens_per_s = 9});
+  }
+  CHECK(read_bytes(path) == text);
+  CHECK(RunLog(path, 10, columns).rows()[0].span == 12.5);
+  CHECK(error_of(path, 10).starts_with(path + ": line 1: expected the header "));
 }
 
 TEST_CASE("a log goes on where the checkpoint was", "[log]") {

@@ -302,7 +302,7 @@ def average(h_bcd, sight):
 
 
 def mix(mixer, h_bcd, weight, settings, sight):
-    """settings: heads, and those of the mixer. A mixer that compares all positions takes no window."""
+    """settings: heads, and those of the mixer."""
     if mixer == "additive":
         return additive(h_bcd, weight, settings.heads, sight, settings.skip)
     if mixer == "leap":
@@ -348,7 +348,7 @@ def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody):
 
         sight = Sight(
             settings.causal,
-            0 if mixer in CORES else settings.window[layer],
+            (settings.attention_window if mixer in CORES else settings.window)[layer],
             mask_bc,
             settings.positions,
             settings.alibi_slopes == "interleaved",

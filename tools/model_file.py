@@ -70,7 +70,7 @@ def write(path, tensors, metadata):
 # ---- what the metadata may say --------------------------------------------------------------------------------------
 
 MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "leap", "average", "identity")
-CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare every position with every other one, and take no window
+CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare positions, and take a window of their own
 POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
 
 
@@ -134,6 +134,7 @@ SETTINGS = {
     "head_channels": (Whole(0), "seen"),
     "mixer": (List(OneOf(*MIXERS)), None),
     "window": (List(Whole(0)), "0"),
+    "attention_window": (List(Whole(0)), "0"),
     "values": (OneOf("shared", "own"), "shared"),
     "projection": (Toggle(), "0"),
     "skip": (OneOf("stream", "normed"), "stream"),
@@ -166,8 +167,8 @@ OF_MODELS = ("format", "tokenizer", "vocabulary", "length", "digits", "labels", 
 
 
 def settings_of(metadata, shapes, path, others=OF_MODELS):
-    """The settings of a network, read: numbers, names, True and False, and for `mixer` and `window` a list with one
-    entry a layer. shapes: name -> shape of its tensors. others: keys that are none of the network's."""
+    """The settings of a network, read: numbers, names, True and False, and for `mixer` and both windows a list with
+    one entry a layer. shapes: name -> shape of its tensors. others: keys that are none of the network's."""
 
     def fail(key, what):
         raise FileError(f"{path}: metadata {key}: {what}")
@@ -186,7 +187,7 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
             read[key] = reader(text)
         except ValueError:
             fail(key, f"expected {reader.expected}, found {text!r}")
-    for key in ("mixer", "window"):
+    for key in ("mixer", "window", "attention_window"):
         if len(read[key]) == 1:
             read[key] *= read["layers"]
         if len(read[key]) != read["layers"]:

@@ -43,7 +43,7 @@ namespace {
 double training_flops(const ModelConfig& config, Index tokens) {
   double parameters = 0;
   for (const Parameter& parameter : parameter_table(config)) {
-    if (parameter.kind != Kind::undecayed) parameters += static_cast<double>(parameter.count);
+    if (decays(parameter.kind)) parameters += static_cast<double>(parameter.count);
   }
   double attention = 0;
   for (const MixerProperties& mixer : mixer_properties(config)) {

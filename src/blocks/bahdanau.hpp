@@ -92,11 +92,12 @@ class BahdanauBlock : public Block<Device, T> {
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }
 
+  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, one_position);
     device.copy(core_.key_h(position), qkv().key_bsh, H_);
     device.copy(core_.value_h(position), qkv().value_bsh, H_);
-    core_.step(device, qkv().query_bch, position + 1);
+    core_.step(device, qkv().query_bch, position);
     leave(device, out_d, in_d, one_position);
   }
 

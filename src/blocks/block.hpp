@@ -57,6 +57,7 @@ struct MixerProperties {
   bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
   bool has_window = false;                // takes --window
   bool has_scores = false;                // compares every position with every other one; alibi joins the scores
+  bool has_span = false;                  // takes --span
   bool has_turns = false;                 // positions rotary turn what it compares
   bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
   bool decays = false;                    // ... and if alibi weighs its averages, no alibi
@@ -74,7 +75,8 @@ struct BlockOptions {
   bool norm = true;
   bool residual = true;
   bool causal = true;
-  Index window = 0;  // positions that a mixer with windows sees; 0: all
+  Index window = 0;            // positions that a mixer with windows sees; 0: all
+  Index attention_window = 0;  // the same of one that compares positions
   double dropout = 0;
   std::uint32_t layer = 0;  // which one, for the dropout sites
 };

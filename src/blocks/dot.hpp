@@ -42,10 +42,12 @@ namespace abh {
 //   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (dot.15)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.16)
 //
-// With rescale > 0 scores are multiplied by rescale / K in the place of 1/sqrt(K).
+// With rescale > 0 scores are multiplied by rescale / K in the place of 1/sqrt(K). With span > 0 the mixer has a weight
+// more, span_n, how far each head looks back (layers/adaptive_span.hpp).
 //
 // Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores, and the
-// deviations of what is rescaled. Step by step: a cache of keys, as the core takes them, and values.
+// deviations of what is rescaled. Step by step: a cache of keys, as the core takes them, and values, or a ring of those
+// that are still seen.
 template <class Device, class T>
 class DotBlock : public Block<Device, T> {
  public:
@@ -62,7 +64,8 @@ class DotBlock : public Block<Device, T> {
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
         rescale_(layout, config.rescale > 0, extent, 2 * N_, K_, 3 * H_),
         rotary_(layout, config, extent, 2 * N_, 3 * H_),
-        core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_)) {}
+        core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_), {},
+              {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, out_bcd, in_bcd, pass);
@@ -100,11 +103,13 @@ class DotBlock : public Block<Device, T> {
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }
 
+  void start(Device& device) override { core_.start(device); }
+  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
     device.copy(core_.key_h(position), qkv().key_bsh, H_);
     device.copy(core_.value_h(position), qkv().value_bsh, H_);
-    core_.step(device, qkv().query_bch, position + 1);
+    core_.step(device, qkv().query_bch, position);
     leave(device, out_d, in_d, one_position);
   }
 
@@ -149,6 +154,7 @@ struct DotMixer {
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
+                                                 .has_span = true,
                                                  .has_turns = true,
                                                  .has_rescale = true,
                                                  .in_chunks = true,

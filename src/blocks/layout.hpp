@@ -18,8 +18,10 @@ namespace abh {
 enum class Init { zero, one, normal, normal_residual, convolution, identity_packed, identity_full };
 
 // What the optimizer may do with a weight: linear, the matrix of a linear map, decays, and Muon can update it; the
-// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not.
-enum class Kind { linear, decayed, undecayed };
+// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not. span:
+// numbers of positions, from 0 to a largest one, of which a step is a share; they do not decay either.
+enum class Kind { linear, decayed, undecayed, span };
+inline constexpr bool decays(Kind kind) { return kind == Kind::linear || kind == Kind::decayed; }
 
 // One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
 struct Parameter {
@@ -29,6 +31,7 @@ struct Parameter {
   Kind kind;
   Index offset;  // elements from the start of the arena
   Index count;
+  double largest = 0;  // of a span
 };
 
 // A weight and its gradient, where a block finds them.
@@ -107,20 +110,19 @@ class Layout {
         adjoints_(adjoints),
         first_undecayed_(measured.decayed_) {}
 
-  Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind) {
+  Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind, double largest = 0) {
     Index count = 1;
     for (Index extent : shape) {
       if (__builtin_mul_overflow(count, extent, &count)) throw Error(name + ": more elements than can be counted");
     }
-    const bool decays = kind != Kind::undecayed;
-    Index& end = decays ? decayed_ : undecayed_;
-    const Index offset = (decays ? 0 : first_undecayed_) + end;
+    Index& end = decays(kind) ? decayed_ : undecayed_;
+    const Index offset = (decays(kind) ? 0 : first_undecayed_) + end;
     Index total = 0;
     if (__builtin_add_overflow(decayed_ + undecayed_, count, &total)) {
       throw Error(name + ": more elements than can be counted");
     }
     end += count;
-    parameters_.push_back({name, std::move(shape), init, kind, offset, count});
+    parameters_.push_back({name, std::move(shape), init, kind, offset, count, largest});
     if (!weights_) return {};
     return {weights_ + offset, gradients_ ? gradients_ + offset : nullptr};
   }
@@ -189,7 +191,7 @@ class Layout {
   std::vector<Parameter> parameters() const {
     std::vector<Parameter> table = parameters_;
     for (Parameter& parameter : table) {
-      if (parameter.kind == Kind::undecayed) parameter.offset += decayed_ - first_undecayed_;
+      if (!decays(parameter.kind)) parameter.offset += decayed_ - first_undecayed_;
     }
     return table;
   }

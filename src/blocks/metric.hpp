@@ -66,7 +66,7 @@ class MetricBlock : public Block<Device, T> {
         rotary_(layout, config, extent, N_),
         query_bch_(rotary_.present() ? layout.template activation<T>(extent.B * extent.C * H_) : p_bch_),
         key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        core_(layout, config, options, extent, rotary_.present()) {}
+        core_(layout, config, options, extent, rotary_.present(), 0, {}, {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
@@ -113,6 +113,8 @@ class MetricBlock : public Block<Device, T> {
     show(device, look, "out_bcd", out_bcd, bcd, D_);
   }
 
+  void start(Device& device) override { core_.start(device); }
+  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
   void step(Device& device, T* out_d, const T* in_d, Index position) override {
     T* p_h = core_.value_h(position);
     project(device, p_h, out_d, in_d, one_position);
@@ -122,10 +124,10 @@ class MetricBlock : public Block<Device, T> {
       metric_key_forward<Device, T>(device, key_h, inputs(p_h, 1));
       rotary_.forward(device, query_bch_, p_h, step_at(position));
       rotary_.forward(device, key_h, key_h, step_at(position));
-      core_.step(device, query_bch_, position + 1);
+      core_.step(device, query_bch_, position);
     } else {
       metric_query_step<Device, T>(device, key_bch_, inputs(p_h, 1));
-      core_.step(device, key_bch_, position + 1);
+      core_.step(device, key_bch_, position);
     }
     leave(device, out_d, in_d, one_position);
   }
@@ -190,6 +192,7 @@ struct MetricMixer {
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
+                                                 .has_span = true,
                                                  .has_turns = true,
                                                  .in_chunks = true};
   template <class Device, class T>
@@ -212,6 +215,7 @@ struct QuadraticMixer {
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
+                                                 .has_span = true,
                                                  .has_turns = true,
                                                  .in_chunks = true};
   template <class Device, class T>

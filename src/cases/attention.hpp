@@ -19,6 +19,8 @@ struct AttentionCase {
   Index offset = 0, reach = 0;
   Index distances = 0;  // of a bias; 0: none
   double scale = 0;
+  bool learns_bias = false;        // causal: the bias has a gradient
+  const Index* reach_n = nullptr;  // as in layers/sight.hpp
 
   Index H() const { return N * K; }
   Index keys() const { return S < 0 ? C : S; }
@@ -27,7 +29,10 @@ struct AttentionCase {
                                spread(activation("key_bsh", {B, keys(), H()}, key_scale), gap[1], gap[4]),
                                spread(activation("value_bsh", {B, keys(), H()}), gap[2], gap[5])};
     if (side_by_side) slots = {activation("query_key_value", {B, C, 3 * H()})};
-    if (distances > 0) slots.push_back(constant("distance_bias_nc", {N, distances}));
+    if (distances > 0) {
+      const std::vector<Index> shape = {N, distances};
+      slots.push_back(learns_bias ? statistic("distance_bias_nc", shape) : constant("distance_bias_nc", shape));
+    }
     return slots;
   }
   std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
@@ -46,7 +51,17 @@ struct AttentionCase {
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    attention_backward<Device, T>(device, backward_arguments<T>(a));
+    const AttentionBackward<T> arguments = backward_arguments<T>(a);
+    attention_backward<Device, T>(device, arguments);
+    if (!learns_bias) return;
+    Accum<T>* const d_distance_bias_nx = a.d_in.back().data();
+    device.set_zero(d_distance_bias_nx, N * distances);  // heads may reach differently far
+    attention_bias_backward<Device, T>(device, {.d_distance_bias_nx = d_distance_bias_nx,
+                                                .most = distances,
+                                                .d_out_bch = arguments.d_out_bch,
+                                                .out_bch = arguments.out_bch,
+                                                .lse_bnc = arguments.lse_bnc,
+                                                .in = arguments.in});
   }
 
   // weight_bncs, after forward; on the plain device.
@@ -95,6 +110,7 @@ struct AttentionCase {
   Sight<A> sight_of(Arrays& a) const {
     Sight<A> sight{.causal = causal, .offset = offset, .reach = reach, .mask_bs = mask_bs, .distances = distances};
     if (distances > 0) sight.distance_bias_nc = a.in.back().data();
+    sight.reach_n = reach_n;
     return sight;
   }
 };

@@ -26,6 +26,7 @@ struct AdamwSettings {
   double beta2 = 0.99;      // in [0, 1)
   double epsilon = 1e-8;    // above 0
   double weight_decay = 0;  // of this tensor; acts on the weight, per unit of learning rate
+  double rate = 1;          // of this tensor: what the learning rate is multiplied by
 };
 
 // The arrays of `count` >= 0 weights. Where T is narrower than Accum<T> (bf16), `master` holds the weights in full

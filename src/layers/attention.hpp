@@ -32,6 +32,7 @@ namespace abh {
 // has a bias for every distance, it joins the score, in (attention.2) and (attention.5) alike:
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
+//   d_distance_bias_nx = sum_bc d_score_bncs,  s = c + offset - x                   (attention.12)
 //
 // Long sums, over keys and over queries, are made of sums over tiles of 64, and those of very many with more digits
 // than T has: they do not drift. A row that meets one tile is one sum.
@@ -82,9 +83,34 @@ struct AttentionBackward {
 template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);
 
-// Inference: one query that stands at the last of `length` cached rows, which touch; (attention.1) to (attention.3).
-// Of its sight it needs the reach and the bias alone. key and value may be the same cache. length 0 gives 0. Flops:
-// 4 N K for every row in reach; reads those of the caches once.
+// The gradient of a bias of distances, of causal attention: (attention.12) for the distances x from first_n on that are
+// within the reach of the head, `most` of them at most; the others stay as they are. After attention_backward or before
+// it. Flops: 4 B C N K for every distance.
+template <class T>
+struct AttentionBiasBackward {
+  Accum<T>* d_distance_bias_nx;
+  const Index* first_n = nullptr;  // in memory of the device; null: 0
+  Index most;
+  const T* d_out_bch;
+  const T* out_bch;
+  const Accum<T>* lse_bnc;
+  AttentionInputs<T> in;
+};
+template <class Device, class T>
+void attention_bias_backward(Device&, const AttentionBiasBackward<T>&);
+
+// The distances that it asks for.
+template <class T>
+ABH_HOST_DEVICE constexpr Stretch distances_of(const AttentionBiasBackward<T>& a, Index n) {
+  const Index first = a.first_n ? a.first_n[n] : 0, reach = a.in.sight.of_head(n).reach;
+  const Index end = reach > 0 && reach < a.in.sight.distances ? reach : a.in.sight.distances;
+  return {first, end < first + a.most ? end : first + a.most};
+}
+
+// Inference: one query that stands at the last of `length` positions, whose rows are cached and touch; (attention.1) to
+// (attention.3). The cache may be a ring: the oldest position stands in row `oldest`, the others follow it, and behind
+// row length - 1 comes row 0. Of its sight a step needs the reach and the bias alone. key and value may be the same
+// cache. length 0 gives 0. Flops: 4 N K for every row in reach; reads those of the caches once.
 template <class T>
 struct AttentionStep {
   T* out_h;
@@ -93,9 +119,31 @@ struct AttentionStep {
   const T* value_ch;
   Sight<Accum<T>> sight = {};
   double scale = 0;
-  Index length, N, K;
+  Index length, oldest = 0, N, K;
+
+  // The row of position c of the cached ones.
+  ABH_HOST_DEVICE constexpr Index row(Index c) const { return oldest + c < length ? oldest + c : oldest + c - length; }
 };
 template <class Device, class T>
 void attention_step(Device&, const AttentionStep<T>&);
+
+// The cached rows from the oldest to the newest: where they are, or copies where they stand in a ring.
+template <class T>
+struct CachedRows {
+  const T *key_ch, *value_ch;
+};
+template <class Device, class Scope, class T>
+CachedRows<T> in_order(Device& device, Scope& scratch, const AttentionStep<T>& a) {
+  if (a.oldest == 0) return {a.key_ch, a.value_ch};
+  const Index H = a.N * a.K, newer = a.oldest * H, older = a.length * H - newer;
+  const auto ordered = [&](const T* ring_ch) {
+    T* rows_ch = scratch.template take<T>(a.length * H);
+    device.copy(rows_ch, ring_ch + newer, older);
+    device.copy(rows_ch + older, ring_ch, newer);
+    return rows_ch;
+  };
+  const T* value_ch = ordered(a.value_ch);
+  return {a.key_ch == a.value_ch ? value_ch : ordered(a.key_ch), value_ch};
+}
 
 }  // namespace abh

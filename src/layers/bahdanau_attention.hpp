@@ -65,6 +65,7 @@ void bahdanau_attention_backward(Device&, const AttentionBackward<T>&, const T* 
 template <class Device, class T>
 void bahdanau_attention_step(Device& device, const AttentionStep<T>& a, const T* score_nk) {
   typename Device::Scope scratch(device.workspace);
+  const CachedRows<T> cached = in_order(device, scratch, a);
   Sight<Accum<T>> sight = a.sight;
   sight.causal = true;
   sight.offset = a.length - 1;
@@ -73,8 +74,8 @@ void bahdanau_attention_step(Device& device, const AttentionStep<T>& a, const T*
                                         {.out_bch = a.out_h,
                                          .lse_bnc = scratch.template take<Accum<T>>(a.N),
                                          .in = {.query_bch = a.query_h,
-                                                .key_bsh = a.key_ch,
-                                                .value_bsh = a.value_ch,
+                                                .key_bsh = cached.key_ch,
+                                                .value_bsh = cached.value_ch,
                                                 .sight = sight,
                                                 .B = 1,
                                                 .C = 1,

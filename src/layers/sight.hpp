@@ -28,6 +28,15 @@ struct Sight {
   // Added to the score of head n for every distance |c + offset - s|; null: nothing. Finite, and without a gradient.
   const A* distance_bias_nc = nullptr;
   Index distances = 0;  // entries a head: more than the distance of any two that see each other
+  // Where heads reach differently far: the reach of each, above 0 and at most `reach`, in memory of the device.
+  const Index* reach_n = nullptr;
+
+  // The sight of one head.
+  ABH_HOST_DEVICE constexpr Sight of_head(Index n) const {
+    Sight sight = *this;
+    if (reach_n) sight.reach = reach_n[n];
+    return sight;
+  }
 
   // Whether query c sees key s, unless that is masked. From here on the mask plays no part. Kernels ask in 32 bits.
   template <class Integer>

@@ -15,6 +15,8 @@ void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::st
       [&](std::string text) {
         replace(text, "{mixers}", listed_mixers());
         replace(text, "{windowed}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_window; }));
+        replace(text, "{spans}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_span; }));
+        replace(text, "{compare}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_scores; }));
         return text;
       },
       only);
@@ -28,11 +30,15 @@ std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& m
   };
   const std::pair<const char*, bool MixerProperties::*> owners[] = {
       {"window", &MixerProperties::has_window},
+      {"attention-window", &MixerProperties::has_scores},
       {"additive-values", &MixerProperties::has_products},
       {"additive-projection", &MixerProperties::has_products},
       {"additive-skip", &MixerProperties::has_products},
       {"leap-focus", &MixerProperties::has_focus},
       {"rescale", &MixerProperties::has_rescale},
+      {"span", &MixerProperties::has_span},
+      {"ramp", &MixerProperties::has_span},
+      {"penalty", &MixerProperties::has_span},
       {"normed-values", &MixerProperties::has_normed_values}};
   for (const auto& [flag, takes] : owners)
     add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });

@@ -44,17 +44,20 @@ void check_model(const ModelConfig& config) {
     if (mixer.has_rescale && config.rescale > 0) require_two_channels("--rescale");
     if (mixer.has_normed_values && config.leap.normed_values) require_two_channels("--normed-values");
   }
-  // What sees every position is one average a sequence.
-  const std::vector<Index> windows = config.windows();
+  // A pooling that sees every position is one average a sequence, and a window ends at its query.
+  const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     if (config.is_causal(static_cast<Index>(layer))) continue;
     const std::string where = config.has_encoder() ? "where the layer is an encoder's" : "where causal is 0";
     const std::string name = mixers[layer].name;
     const Index context = config.context_of(static_cast<Index>(layer));
-    if (mixers[layer].pools && windows[layer] > 0 && windows[layer] < context) {
-      throw UsageError("--window: expected 0 or at least the context, " + std::to_string(context) + ", " + where +
-                       " and the mixer " + name + ", found " + std::to_string(windows[layer]));
-    }
+    const auto require_global = [&](const char* flag, bool takes, Index window) {
+      if (!takes || window == 0 || window >= context) return;
+      throw UsageError(std::string(flag) + ": expected 0 or at least the context, " + std::to_string(context) + ", " +
+                       where + " and the mixer " + name + ", found " + std::to_string(window));
+    };
+    require_global("--window", mixers[layer].pools, windows[layer]);
+    require_global("--attention-window", mixers[layer].has_scores, attention_windows[layer]);
     if (mixers[layer].decays && config.has_alibi()) {
       throw UsageError("--positions: alibi needs causal 1 where the mixer is " + name +
                        ", whose weights decay in one direction");

@@ -6,6 +6,7 @@
 #include "blocks/layout.hpp"
 #include "device/memory.hpp"
 #include "layers/adamw.hpp"
+#include "layers/adaptive_span.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
 #include "layers/weight_average.hpp"
@@ -57,7 +58,14 @@ class Optimizer {
       update_range(0, decayed, settings, state);
     }
     settings.weight_decay = 0;
-    update_range(decayed, weights_.count() - decayed, settings, state);
+    Index begin = decayed;
+    for (const Parameter& parameter : parameters_) {
+      if (parameter.kind != Kind::span) continue;
+      update_range(begin, parameter.offset - begin, settings, state);
+      update_span(parameter, settings, state);
+      begin = parameter.offset + parameter.count;
+    }
+    update_range(begin, weights_.count() - begin, settings, state);
     if (averages()) {
       weight_average_update<Device, T>(device_, averages(), weights_.exact(), state, weights_.count());
     }
@@ -71,6 +79,7 @@ class Optimizer {
 
  private:
   void update_range(Index begin, Index count, const AdamwSettings& settings, const StepState* state) {
+    if (count == 0) return;
     Accum<T>* const masters = weights_.masters();
     adamw_update<Device, T>(device_, {.weight = weights_.values() + begin,
                                       .master = masters ? masters + begin : nullptr,
@@ -80,6 +89,15 @@ class Optimizer {
                                       .settings = settings,
                                       .state = state,
                                       .count = count});
+  }
+
+  // A learning rate is a share of the largest span; then the spans are again what they may be.
+  void update_span(const Parameter& span, AdamwSettings settings, const StepState* state) {
+    settings.rate = span.largest;
+    update_range(span.offset, span.count, settings, state);
+    Accum<T>* const masters = weights_.masters();
+    adaptive_span_clamp<Device, T>(device_, weights_.values() + span.offset, masters ? masters + span.offset : nullptr,
+                                   span.largest, span.count);
   }
 
   // The matrices of linear maps, those of one shape together: where each begins in its arena.

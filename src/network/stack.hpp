@@ -37,13 +37,14 @@ class Stack {
         double dropout)
       : D_(config.channels), prefix_(shape.prefix) {
     const std::vector<std::size_t> mixers = mixers_of(config);
-    const std::vector<Index> windows = config.windows();
+    const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
     for (Index i = 0; i < shape.layers; ++i) {
       const auto layer = static_cast<std::size_t>(shape.first_layer + i);
       const std::string name = prefix_ + "blocks." + std::to_string(i) + ".";
       const BlockOptions options{.norm = !config.norms_after(),
                                  .causal = config.is_causal(shape.first_layer + i),
                                  .window = windows[layer],
+                                 .attention_window = attention_windows[layer],
                                  .dropout = dropout,
                                  .layer = static_cast<std::uint32_t>(layer)};
       const auto add = [&](const std::string& block, const auto& make) {

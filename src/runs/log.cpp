@@ -59,8 +59,9 @@ void append_to_file(const std::string& path, std::string_view text) {
 }
 
 // One line of a log, without its line break. Error, beginning with `where`, if it is not a row.
-LogRow parse_row(std::string_view line, const std::string& where, bool has_accuracy) {
-  const std::size_t behind_losses = has_accuracy ? 4 : 3, field_count = behind_losses + 3;
+LogRow parse_row(std::string_view line, const std::string& where, const RunLog::Columns& columns) {
+  const std::size_t behind_losses = 3 + std::size_t{columns.accuracy} + std::size_t{columns.span};
+  const std::size_t field_count = behind_losses + 3;
   std::vector<std::string_view> fields;
   for (std::size_t begin = 0; begin <= line.size();) {
     const std::size_t end = std::min(line.find(',', begin), line.size());
@@ -82,7 +83,8 @@ LogRow parse_row(std::string_view line, const std::string& where, bool has_accur
   read(fields[0], "step", row.step);
   if (!fields[1].empty()) read(fields[1], "train_loss", row.train_loss.emplace());
   if (!fields[2].empty()) read(fields[2], "val_loss", row.val_loss.emplace());
-  if (has_accuracy && !fields[3].empty()) read(fields[3], "accuracy", row.accuracy.emplace());
+  if (columns.accuracy && !fields[3].empty()) read(fields[3], "accuracy", row.accuracy.emplace());
+  if (columns.span && !fields[behind_losses - 1].empty()) read(fields[behind_losses - 1], "span", row.span.emplace());
   read(fields[behind_losses], "learning_rate", row.learning_rate);
   read(fields[behind_losses + 1], "grad_norm", row.grad_norm);
   read(fields[behind_losses + 2], "tokens_per_s", row.tokens_per_s);
@@ -92,19 +94,20 @@ LogRow parse_row(std::string_view line, const std::string& where, bool has_accur
 }  // namespace
 
 std::string RunLog::header() const {
-  return std::string("step,train_loss,val_loss,") + (has_accuracy_ ? "accuracy," : "") +
-         "learning_rate,grad_norm,tokens_per_s";
+  return std::string("step,train_loss,val_loss,") + (columns_.accuracy ? "accuracy," : "") +
+         (columns_.span ? "span," : "") + "learning_rate,grad_norm,tokens_per_s";
 }
 
 std::string RunLog::line_of(const LogRow& row) const {
   const auto optional_text = [](const std::optional<double>& value) { return value ? to_text(*value) : std::string(); };
   return to_text(row.step) + ',' + optional_text(row.train_loss) + ',' + optional_text(row.val_loss) + ',' +
-         (has_accuracy_ ? optional_text(row.accuracy) + ',' : "") + to_text(row.learning_rate) + ',' +
+         (columns_.accuracy ? optional_text(row.accuracy) + ',' : "") +
+         (columns_.span ? optional_text(row.span) + ',' : "") + to_text(row.learning_rate) + ',' +
          to_text(row.grad_norm) + ',' + to_text(row.tokens_per_s) + '\n';
 }
 
-RunLog::RunLog(const std::string& path, std::optional<Index> resume_at, bool has_accuracy)
-    : path_(path), has_accuracy_(has_accuracy) {
+RunLog::RunLog(const std::string& path, std::optional<Index> resume_at, const Columns& columns)
+    : path_(path), columns_(columns) {
   const std::string first_line = header() + '\n';
   const std::optional<std::string> content = resume_at ? read_if_present(path) : std::nullopt;
   if (!content) {
@@ -122,7 +125,7 @@ RunLog::RunLog(const std::string& path, std::optional<Index> resume_at, bool has
     const std::size_t end = content->find('\n', begin);
     if (end == content->npos) break;  // nothing more, or a line whose writing was cut short
     const std::string where = path + ": line " + to_text(line_number) + ": ";
-    const LogRow row = parse_row(std::string_view(*content).substr(begin, end - begin), where, has_accuracy_);
+    const LogRow row = parse_row(std::string_view(*content).substr(begin, end - begin), where, columns_);
     if (row.step <= previous) {
       throw Error(where + "expected a step above " + to_text(previous) + ", found " + to_text(row.step));
     }

@@ -19,6 +19,7 @@ struct LogRow {
   std::optional<double> train_loss;  // none before the first step
   std::optional<double> val_loss;    // none where the step was not evaluated
   std::optional<double> accuracy{};  // share of whole answers that are right; likewise, and where none are counted
+  std::optional<double> span{};      // mean of how far heads look back, where they learn that, in tokens
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens_per_s = 0;
@@ -32,8 +33,13 @@ class RunLog {
   // Starts a new log, replacing what is at `path`. With `resume_at`, goes on in the log that is there: rows beyond that
   // step and a half-written last line are cut; a missing file starts anew, since a checkpoint alone is enough to
   // resume. Error, naming file and line, if the file is not such a log.
-  // has_accuracy: with a column `accuracy` behind that of val_loss.
-  explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt, bool has_accuracy = false);
+  // columns: which there are, `accuracy` and `span`, behind that of val_loss, beside those of every log.
+  struct Columns {
+    bool accuracy = false, span = false;
+  };
+  RunLog(const std::string& path, std::optional<Index> resume_at, const Columns& columns);
+  explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt)
+      : RunLog(path, resume_at, Columns()) {}
 
   // Steps must increase. Error if the row cannot be written whole; the file is then as it was, where the disk allows.
   void append(const LogRow& row);
@@ -51,7 +57,7 @@ class RunLog {
   std::string line_of(const LogRow& row) const;
 
   std::string path_;
-  bool has_accuracy_;
+  Columns columns_;
   std::vector<LogRow> rows_;
 };
 

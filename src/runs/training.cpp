@@ -120,7 +120,7 @@ class Trainer {
       log_.emplace(
           run.run + "/log.csv",
           run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt,
-          task.counts_answers());
+          RunLog::Columns{.accuracy = task.counts_answers(), .span = run.model.span > 0});
     }
     if (run.resume) {
       state_ = *run.resume;
@@ -207,6 +207,7 @@ class Trainer {
                      .train_loss = recent_loss(),
                      .val_loss = val_loss,
                      .accuracy = measured.accuracy,
+                     .span = mean_span(),
                      .learning_rate = learning_rate_at(training, state_.step - 1),
                      .grad_norm = gradient_norm,
                      .tokens_per_s = tokens_per_second()});
@@ -239,6 +240,34 @@ class Trainer {
     const bool again = rows < task_.validation_rows() && (on_the_way > 0 || state_.best_loss);
     return on_the_way * task_.evaluation_targets(rows) +
            (again ? 2 : 1) * task_.evaluation_targets(task_.validation_rows());
+  }
+
+  // How far heads look back, layer by layer, where they learn that.
+  using Spans = std::vector<std::pair<std::string, std::vector<double>>>;
+  Spans spans_in(const std::vector<float>& weights) const {
+    Spans spans;
+    for (const Parameter& parameter : parameter_table(run_.model)) {
+      if (parameter.kind != Kind::span) continue;
+      const auto begin = weights.begin() + parameter.offset;
+      spans.emplace_back(parameter.name, std::vector<double>(begin, begin + parameter.count));
+    }
+    return spans;
+  }
+  std::optional<double> mean_span() {
+    if (!log_ || run_.model.span == 0) return std::nullopt;
+    double sum = 0, count = 0;
+    for (const auto& [name, span_n] : spans_in(model_->read(Model::Arena::weights))) {
+      sum = std::accumulate(span_n.begin(), span_n.end(), sum);
+      count += static_cast<double>(span_n.size());
+    }
+    return count > 0 ? std::optional(sum / count) : std::nullopt;
+  }
+  static void print(const Spans& spans) {
+    for (const auto& [name, span_n] : spans) {
+      std::string line = name + ", in tokens:";
+      for (const double span : span_n) line += " " + fixed_text(span, 1);
+      std::printf("%s\n", line.c_str());
+    }
   }
 
   void append_to_log(const LogRow& row) {
@@ -473,6 +502,7 @@ class Trainer {
                            .tokens_per_s = tokens_per_second()};
     if (processes_.leads()) {
       const Checkpoint checkpoint = best();
+      print(spans_in(checkpoint.weights));
       const auto words = task_.last_words(checkpoint.config, checkpoint.weights, [] { return stop_signal == 0; });
       if (words) std::printf("%s\n", words->c_str());
     }

@@ -90,7 +90,10 @@ class MetadataReader {
 
 struct MetadataWriter {
   std::map<std::string, std::string>& metadata;
-  void operator()(const Setting& setting, const std::string& value) const { metadata[setting.key] = value; }
+  void operator()(const Setting& setting, const std::string& value) const {
+    if (setting.since == left_out && value == "0") return;
+    metadata[setting.key] = value;
+  }
   void operator()(const Setting& setting, bool value) const { metadata[setting.key] = value ? "1" : "0"; }
   void operator()(const ChoiceSetting& setting, const std::string& value) const {
     if (setting.since == left_out && value == setting.choices.front()) return;
@@ -141,11 +144,15 @@ std::vector<std::string> ModelConfig::mixer_names() const {
   return one_a_layer(mixer, layers, "--mixer", [](const std::string& name) { return name; });
 }
 
-std::vector<Index> ModelConfig::windows() const {
-  std::vector<Index> windows = one_a_layer(window, layers, "--window", [](const std::string& text) {
+std::vector<Index> ModelConfig::windows() const { return windows_in(window, "--window"); }
+std::vector<Index> ModelConfig::attention_windows() const { return windows_in(attention_window, "--attention-window"); }
+
+std::vector<Index> ModelConfig::windows_in(const std::string& list, const char* flag) const {
+  std::vector<Index> windows = one_a_layer(list, layers, flag, [flag](const std::string& text) {
     const std::optional<Index> width = from_text<Index>(text);
     if (!width || *width < 0) {
-      throw UsageError("--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"" +
+      throw UsageError(std::string(flag) +
+                       ": expected whole numbers, 0 for a global window, or a comma list of them, found \"" +
                        one_line(text) + "\"");
     }
     return *width;
@@ -171,6 +178,7 @@ void ModelConfig::check() const {
   }
   check_encoder();
   windows();
+  attention_windows();
 }
 
 void ModelConfig::check_encoder() const {

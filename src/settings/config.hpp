@@ -39,14 +39,18 @@ struct LeapSettings {
 // The strings that the program flags, the golden files and the checkpoints use are the same.
 struct ModelConfig {
   Index layers = 4;
-  Index channels = 128;            // D
-  Index heads = 4;                 // N
-  Index hidden_channels = 0;       // F of the feed-forward net; 0: 4 * channels
-  Index head_channels = 0;         // K of metric, quadratic and dot; 0: channels / heads, as in additive
-  Index context = 64;              // rows of the position table, and the longest cache
-  Index vocabulary = 0;            // V, from the tokenizer; 0: patches in the place of tokens
-  std::string mixer = "additive";  // one name, or a comma list with one a layer
-  std::string window = "0";        // of additive pooling: one number or one a layer; 0: global
+  Index channels = 128;                // D
+  Index heads = 4;                     // N
+  Index hidden_channels = 0;           // F of the feed-forward net; 0: 4 * channels
+  Index head_channels = 0;             // K of metric, quadratic and dot; 0: channels / heads, as in additive
+  Index context = 64;                  // rows of the position table, and the longest cache
+  Index vocabulary = 0;                // V, from the tokenizer; 0: patches in the place of tokens
+  std::string mixer = "additive";      // one name, or a comma list with one a layer
+  std::string window = "0";            // of additive pooling: one number or one a layer; 0: global
+  std::string attention_window = "0";  // of what compares positions, likewise
+  Index span = 0;      // the largest span of a head that learns how far it looks back, in positions; 0: none does
+  double ramp = 32;    // positions over which its weights fall behind the span
+  double penalty = 0;  // nats of the loss for a position of the mean span, layer by layer
   AdditiveSettings additive{};
   LeapSettings leap{};
   double rescale = 0;           // c of rescaled products, in leap and dot; 0: off
@@ -112,6 +116,7 @@ struct ModelConfig {
   // negative number, or a list of the wrong length.
   std::vector<std::string> mixer_names() const;
   std::vector<Index> windows() const;
+  std::vector<Index> attention_windows() const;
 
   // UsageError for values outside their range. Whether they make a network, too, says check_model.
   void check() const;
@@ -127,6 +132,7 @@ struct ModelConfig {
 
  private:
   void check_encoder() const;
+  std::vector<Index> windows_in(const std::string& list, const char* flag) const;
 };
 
 // How a network is trained. Losses are nats per token.

@@ -11,7 +11,8 @@ namespace abh {
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
 // flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
 // `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
-// number, or a choice, whose key a file of any version has only where it is not its default, 0 or the first one.
+// number, a list of them, or a choice, whose key a file of any version has only where it is not its default, 0 or the
+// first one.
 inline constexpr Index left_out = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
@@ -117,6 +118,19 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(ChoiceSetting{{"cross", "cross", "", "how layers that write compare with what was read", left_out},
                       {"dot", "bahdanau"}},
         m.cross);
+  visit(Setting{"attention_window", "attention-window", "LIST",
+                "tokens that attention sees ({compare}), 0: all; one, or one a layer", left_out},
+        m.attention_window);
+  visit(WholeSetting{{"span", "span", "TOKENS",
+                      "how far heads can learn to look back ({spans}); 0: they do not learn it", left_out},
+                     0,
+                     largest_context},
+        m.span);
+  visit(
+      RealSetting{
+          {"ramp", "ramp", "TOKENS", "over which attention falls behind a span", left_out}, 1e-3, 1e6, false, 32},
+      m.ramp);
+  visit(RealSetting{{"penalty", "penalty", "NATS", "for a token of the mean span", left_out}, 0, 1e6}, m.penalty);
 }
 
 template <class Visitor, class Config>

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "blocks/parts/positions.hpp"
+#include "network/mixers.hpp"
 #include "pictures/matrix.hpp"
 #include "pictures/strip.hpp"
 
@@ -242,7 +243,8 @@ class LayerPictures {
         block_(seen.block_of(layer)),
         file_("layer-" + to_text(layer) + "-"),
         number_(static_cast<std::size_t>(seen.config().encoder_layers + layer)),
-        mixer_(seen.config().mixer_names()[number_]) {}
+        mixer_(seen.config().mixer_names()[number_]),
+        has_scores_(mixer_properties(seen.config())[number_].has_scores) {}
 
   PictureSection section() {
     const ModelConfig& config = seen_.config();
@@ -252,12 +254,14 @@ class LayerPictures {
     add_maps();
     const bool looks = !figures_->empty() && has_map_;
     add_gates();
+    add_spans();
     add_metric();
     add_products();
     if (!looks) add_rows();
     section.introduction = looks ? "Every row of a map is a position that looks, every column one that is looked at."
                                  : "Nothing here looks from one position to another.";
-    if (const Index window = config.windows()[number_]; window > 0 && looks) {
+    const Index window = (has_scores_ ? config.attention_windows() : config.windows())[number_];
+    if (window > 0 && looks) {
       section.introduction += " A window of " + to_text(window) + " positions hides what is older.";
     }
     if (config.has_alibi() && looks)
@@ -380,6 +384,29 @@ class LayerPictures {
     }
   }
 
+  // How much of what lies at each distance a head lets in, where heads learn that.
+  void add_spans() {
+    const ObservedArray* span_n = find("mixer.span_n");
+    if (!span_n) return;
+    const Index N = span_n->shape[0], C = seen_.positions();
+    const double ramp = seen_.config().ramp;
+    MatrixPicture masks{.text = {title("spans"), "a row a head, a column a distance back", ""},
+                        .column_names = numbers(C),
+                        .scale = {.colours = Colours::one_way, .unit = "share of a weight that is let in"}};
+    std::string spans;
+    for (Index n = 0; n < N; ++n) {
+      const double span = span_n->values[static_cast<std::size_t>(n)];
+      masks.row_names.push_back("head " + to_text(n));
+      for (Index x = 0; x < C; ++x) {
+        masks.value_rc.push_back(std::clamp((ramp + span - static_cast<double>(x)) / ramp, 0.0, 1.0));
+      }
+      spans += (n == 0 ? "" : ", ") + fixed_text(span, 1);
+    }
+    masks.text.description =
+        "Heads look back " + spans + " positions, and less and less over " + short_number(ramp) + " more.";
+    add("spans", masks, masks.text.description);
+  }
+
   // M of every head, and the squares of the distances that it makes between the rows p that it compares.
   void add_metric() {
     const ObservedArray* metric_nkk = find("mixer.metric_nkk");
@@ -470,6 +497,7 @@ class LayerPictures {
   std::string block_, file_;
   std::size_t number_;  // of the layer among all, those of an encoder first
   std::string mixer_;
+  bool has_scores_;
   bool has_map_ = false;
   std::vector<Figure>* figures_ = nullptr;
 };

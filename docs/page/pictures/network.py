@@ -30,6 +30,7 @@ BLOCKS = {
 
 # What a link says to those who point at it.
 LAYER_TITLES = {
+    "adaptive_span": "adaptive span: how far a head looks back, learned",
     "adamw": "AdamW: moves every weight by two running means",
     "attention": "attention: softmax of all scores, without ever storing them",
     "bahdanau_attention": "additive attention: a small net compares each query with each key",

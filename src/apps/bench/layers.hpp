@@ -13,6 +13,7 @@
 #include "apps/bench/results.hpp"
 #include "apps/bench/timing.hpp"
 #include "base/random.hpp"
+#include "cases/adaptive_span.hpp"
 #include "cases/attention.hpp"
 #include "cases/bahdanau_attention.hpp"
 #include "cases/causal_conv.hpp"
@@ -89,6 +90,10 @@ class LayerBench {
       attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
                 near * (near + 1) / 2 + (C - near) * near);
     }
+    Index* const border_n = copy_of(std::vector<Index>(2 * static_cast<std::size_t>(N)));
+    layer("adaptive_span",
+          AdaptiveSpanCase{.N = N, .distances = C, .ramp = 32, .reach_n = border_n, .first_n = border_n + N}, N * C, 3,
+          1);
     layer("bahdanau_attention", BahdanauAttentionCase{{.B = B, .C = C, .N = N, .K = K}}, B * N * K * whole, 7, 20);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);

@@ -56,6 +56,7 @@ class GoldenCases {
         {"ffn", &GoldenCases::ffn, {"ffn_bias"}},
         {"additive_pooling", &GoldenCases::additive_pooling, {"window", "causal"}},
         {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk, {}},
+        {"adaptive_span_attention", &GoldenCases::adaptive_span_attention, {"heads", "ramp", "penalty"}},
         {"cross_attention", &GoldenCases::cross_attention, {"heads"}},
         {"kernel_regression", &GoldenCases::kernel_regression, {"kernel", "leave_one_out"}},
         {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
@@ -438,6 +439,27 @@ class GoldenCases {
       if (!(slope >= 0)) file_.fail("input.slope_n: expected numbers of at least 0, found " + std::to_string(slope));
     }
     return Array<T>(device_, rounded(slope_n));
+  }
+
+  // Dot-product attention without its norm, whose heads have spans.
+  void adaptive_span_attention() {
+    file_.setting("ramp");
+    const Shape x = file_.shape("input.x_bcd", 3);
+    ModelConfig config = block_config(x[1], x[2]);
+    config.mixer = "dot";
+    config.head_channels = head_channels("weight.query_hd", config.heads);
+    config.span = x[1];
+    ModelConfig priced = config;
+    const double penalty = file_.real_setting("penalty", 0, 0, 1e6);
+    if (file_.has_setting("penalty")) {
+      double sum = 0;
+      for (const double span : file_.reals("weight.span_n", {config.heads})) sum += span;
+      results_["output.penalty"] = {{}, {penalty * sum / static_cast<double>(config.heads)}};
+      if (goes_back("grad_output.y_bcd")) priced.penalty = penalty * file_.reals("grad_output.penalty", {})[0];
+    }
+    run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+      return std::make_unique<DotBlock<Device, T>>(layout, "", priced, extent, options);
+    });
   }
 
   // A chunk of a longer sequence. What was seen before it is like one position more, which has the logarithm of the sum

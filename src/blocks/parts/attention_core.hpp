@@ -7,29 +7,14 @@
 #include <vector>
 
 #include "blocks/block.hpp"
+#include "blocks/parts/attention_past.hpp"
 #include "blocks/parts/positions.hpp"
-#include "blocks/parts/residual.hpp"
+#include "blocks/parts/span.hpp"
 #include "layers/attention.hpp"
-#include "layers/place.hpp"
 #include "plain/plain.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
-
-// Queries, keys and values, or their gradients: rows of N heads of K channels. A stride is the distance between two
-// consecutive rows, 0 for rows that touch.
-template <class Element>
-struct QueryKeyValue {
-  Element* query_bch;
-  Element* key_bsh;
-  Element* value_bsh;
-  Index query_stride = 0, key_stride = 0;  // values stand as keys do
-
-  // The three slices of rows in which they stand side by side, H channels each.
-  static QueryKeyValue side_by_side(Element* qkv_bcq, Index H) {
-    return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H, 3 * H};
-  }
-};
 
 // The second sequence, from which keys and values are made where that is not done from the queries' own.
 template <class T>
@@ -58,48 +43,25 @@ struct Products {
 };
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
-// scores; and, in step-by-step inference and where passes are chunks of a sequence (docs/chunks.md), the keys and
-// values of all that came before.
+// scores; and the keys and values of the positions before, in step-by-step inference and where passes are chunks.
 template <class Device, class T, template <class, class> class Comparison = Products>
 class AttentionCore {
  public:
   // Of a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0,
                 const Comparison<Device, T>& comparison = {})
-      : N_(config.heads),
-        K_(config.mixer_head_channels()),
-        scale_(scale),
-        comparison_(comparison),
-        t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
-        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
-    sight_.causal = false;
-  }
+      : AttentionCore(layout, config, {.causal = false}, extent, {.B = extent.B, .C = extent.C, .positions = 0}, false,
+                      scale, comparison, {}) {}
   // Of a sequence with itself. caches_keys: whether steps compare with keys that are kept, else with the values.
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
-                bool caches_keys, double scale = 0, const Comparison<Device, T>& comparison = {})
-      : AttentionCore(layout, config, extent, scale, comparison) {
-    sight_.causal = options.causal;
-    caches_keys_ = caches_keys;
-    const Index positions = std::max(extent.positions, extent.sequence);
-    if (extent.positions) {
-      value_sh_ = layout.template state<T>(positions * H());
-      if (caches_keys) key_sh_ = layout.template state<T>(positions * H());
-    } else if (extent.sequence) {
-      value_sh_ = layout.template activation<T>(positions * H());
-    }
-    if (extent.sequence) {
-      if (!extent.positions || !caches_keys) key_sh_ = layout.template activation<T>(positions * H());
-      d_key_sh_ = layout.template adjoint<T>(extent.sequence * H());
-      d_value_sh_ = layout.template adjoint<T>(extent.sequence * H());
-    }
-    if (config.has_alibi()) {
-      const Index N = N_, distances = std::max(extent.longest(), extent.positions);
-      const auto slope = alibi_rule(config);
-      sight_.distances = distances;
-      sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances, slope](Index i) {
-        return -slope(i / distances, N) * static_cast<double>(i % distances);
-      });
-    }
+                bool caches_keys, double scale = 0, const Comparison<Device, T>& comparison = {},
+                const Span<Device, T>& span = {})
+      : AttentionCore(layout, config, options, extent, extent, caches_keys, scale, comparison, span) {
+    if (!config.has_alibi() && config.span == 0) return;
+    const Index longest = std::max(extent.longest(), extent.positions);
+    sight_.distances = sight_.reach > 0 ? std::min(sight_.reach, longest) : longest;
+    if (config.has_alibi()) claim_alibi(layout, config);
+    span_.claim(layout, sight_);
   }
 
   // What the last pass or step computed.
@@ -117,6 +79,7 @@ class AttentionCore {
     show(device, look, "query_bch", rows.query_bch, bch, H(), rows.query_stride);
     show(device, look, names.first, rows.key_bsh, bsh, H(), rows.key_stride);
     show(device, look, names.second, rows.value_bsh, bsh, H(), rows.key_stride);
+    span_.look(device, look);
     show(device, look, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
     look_at_weights(device, look, inputs(rows, source, pass));
     show(device, look, "t_bch", t_bch_, bch, H());
@@ -127,12 +90,12 @@ class AttentionCore {
     forward(device, rows, itself(pass), pass);
   }
   void forward(Device& device, const QueryKeyValue<const T>& rows, const Source<T>& source, const Pass& pass) const {
-    if (pass.sequence) {
-      const Index first = pass.first_c * H(), stride = stride_or(rows.key_stride, H());
-      place(device, key_sh_ + first, H(), rows.key_bsh, stride, pass.C);
-      place(device, value_sh_ + first, H(), rows.value_bsh, stride, pass.C);
-    }
-    comparison_.forward(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(rows, source, pass)});
+    typename Device::Scope scratch(device.workspace);
+    span_.forward(device);
+    past_.append(device, rows, pass);
+    const auto joined = past_.join(device, scratch, rows, pass);
+    comparison_.forward(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(joined, source, pass)});
+    past_.leave(device, joined, pass);
   }
 
   // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
@@ -142,50 +105,73 @@ class AttentionCore {
   }
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
                 const Source<T>& source, const Pass& pass) const {
-    AttentionBackward<T> a{.d_query_bch = d_rows.query_bch,
-                           .d_key_bsh = d_rows.key_bsh,
-                           .d_value_bsh = d_rows.value_bsh,
-                           .d_query_stride = d_rows.query_stride,
-                           .d_key_stride = d_rows.key_stride,
-                           .d_value_stride = d_rows.key_stride,
-                           .d_out_bch = d_t_bch,
-                           .out_bch = t_bch_,
-                           .lse_bnc = lse_bnc_,
-                           .in = inputs(rows, source, pass)};
-    if (!pass.sequence) return comparison_.backward(device, a);
-    // Keys and values of a chunk have gradients from all later ones, which come first: theirs are complete here.
     typename Device::Scope scratch(device.workspace);
-    const Index count = a.in.S * H();
-    a.d_key_bsh = scratch.template take<T>(count);
-    a.d_value_bsh = scratch.template take<T>(count);
-    a.d_key_stride = a.d_value_stride = 0;
+    const auto joined = past_.join(device, scratch, rows, pass);
+    const QueryKeyValue<T> d_joined = past_.room(scratch, d_rows, pass);
+    const AttentionBackward<T> a{.d_query_bch = d_joined.query_bch,
+                                 .d_key_bsh = d_joined.key_bsh,
+                                 .d_value_bsh = d_joined.value_bsh,
+                                 .d_query_stride = d_joined.query_stride,
+                                 .d_key_stride = d_joined.key_stride,
+                                 .d_value_stride = d_joined.key_stride,
+                                 .d_out_bch = d_t_bch,
+                                 .out_bch = t_bch_,
+                                 .lse_bnc = lse_bnc_,
+                                 .in = inputs(joined, source, pass)};
     comparison_.backward(device, a);
-    add<Device, T>(device, d_key_sh_, d_key_sh_, a.d_key_bsh, count);
-    add<Device, T>(device, d_value_sh_, d_value_sh_, a.d_value_bsh, count);
-    const Index first = pass.first_c * H(), stride = stride_or(d_rows.key_stride, H());
-    place(device, d_rows.key_bsh, stride, d_key_sh_ + first, H(), pass.C);
-    place(device, d_rows.value_bsh, stride, d_value_sh_ + first, H(), pass.C);
+    span_.backward(device, a, pass);
+    past_.split(device, d_rows, d_joined, pass);
   }
 
-  // Where the key and the value of a position are kept, from one step to the next. Those beyond a step's own position
-  // are never read: there is nothing to forget at the start.
-  T* key_h(Index position) const { return key_sh_ + position * H(); }
-  T* value_h(Index position) const { return value_sh_ + position * H(); }
+  // Where the key and the value of a position are kept, from one step to the next.
+  T* key_h(Index position) const { return past_.key_h(position); }
+  T* value_h(Index position) const { return past_.value_h(position); }
 
-  // t_h of one query over the first `length` positions.
-  void step(Device& device, const T* query_h, Index length) const {
+  // t_h of one query over the positions up to its own.
+  void step(Device& device, const T* query_h, Index position) const {
     comparison_.step(device, {.out_h = t_bch_,
                               .query_h = query_h,
-                              .key_ch = caches_keys_ ? key_sh_ : value_sh_,
-                              .value_ch = value_sh_,
+                              .key_ch = past_.keys(),
+                              .value_ch = past_.values(),
                               .sight = sight_,
                               .scale = scale_,
-                              .length = length,
+                              .length = past_.length(position),
+                              .oldest = past_.oldest(position),
                               .N = N_,
                               .K = K_});
   }
+  void start(Device& device) const { span_.forward(device); }
+  void go_on(Device& device, Index positions) const { past_.go_on(device, positions); }
 
  private:
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
+                const BlockExtent& of_past, bool caches_keys, double scale, const Comparison<Device, T>& comparison,
+                const Span<Device, T>& span)
+      : N_(config.heads),
+        K_(config.mixer_head_channels()),
+        scale_(scale),
+        comparison_(comparison),
+        t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
+        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        past_(layout, N_ * K_, reach_of(config, options), of_past, caches_keys),
+        span_(span) {
+    sight_.causal = options.causal;
+    sight_.reach = reach_of(config, options);
+  }
+
+  // How far at most a query looks back; 0: as far as there is something.
+  static Index reach_of(const ModelConfig& config, const BlockOptions& options) {
+    const Index window = options.attention_window, span = Span<Device, T>::reach(config);
+    return window > 0 && span > 0 ? std::min(window, span) : std::max(window, span);
+  }
+  void claim_alibi(Layout<T>& layout, const ModelConfig& config) {
+    const Index N = N_, distances = sight_.distances;
+    const auto slope = alibi_rule(config);
+    sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances, slope](Index i) {
+      return -slope(i / distances, N) * static_cast<double>(i % distances);
+    });
+  }
+
   // Who looks at whom: computed on the host from what was saved, by the plain loops.
   void look_at_weights(Device& device, const Look& look, const AttentionInputs<T>& saved) const {
     using A = Accum<T>;
@@ -196,6 +182,7 @@ class AttentionCore {
       const std::vector<A> key = on_host<A>(device, saved.key_bsh, B * S, H(), saved.key_stride);
       const std::vector<A> bias = on_host<A>(device, sight.distance_bias_nc, N_, sight.distances);
       const std::vector<Token> mask = on_host<Token>(device, sight.mask_bs, B, S);
+      const std::vector<Index> reach = on_host<Index>(device, sight.reach_n, 1, N_);
       const std::vector<A> lse = on_host<A>(device, lse_bnc_, B * N_, C);
       std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * S));
       AttentionInputs<A> in{.query_bch = query.data(),
@@ -210,6 +197,7 @@ class AttentionCore {
                             .K = K_};
       if (sight.mask_bs) in.sight.mask_bs = mask.data();
       if (sight.distance_bias_nc) in.sight.distance_bias_nc = bias.data();
+      if (sight.reach_n) in.sight.reach_n = reach.data();
       comparison_.template weights<A>(device, weight.data(), lse.data(), in);
       look("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
@@ -218,6 +206,7 @@ class AttentionCore {
   static Source<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
 
   AttentionInputs<T> inputs(const QueryKeyValue<const T>& rows, const Source<T>& source, const Pass& pass) const {
+    const Index past = past_.positions(pass);
     AttentionInputs<T> in{.query_bch = rows.query_bch,
                           .key_bsh = rows.key_bsh,
                           .value_bsh = rows.value_bsh,
@@ -228,24 +217,12 @@ class AttentionCore {
                           .scale = scale_,
                           .B = pass.B,
                           .C = pass.C,
-                          .S = source.S,
+                          .S = past + source.S,
                           .N = N_,
                           .K = K_};
-    in.sight.mask_bs = source.mask_bs;
-    if (!pass.sequence) return in;
-    in.key_bsh = key_sh_;
-    in.value_bsh = value_sh_;
-    in.key_stride = in.value_stride = 0;
-    in.sight.offset = pass.first_c;
-    if (pass.mask_bc) in.sight.mask_bs = pass.mask_bc - pass.first_c;
-    in.S = pass.first_c + pass.C;
+    in.sight.offset = past;
+    if (source.mask_bs) in.sight.mask_bs = source.mask_bs - past;
     return in;
-  }
-
-  void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {
-    place_rows<Device, T>(
-        device,
-        {.to = to, .to_stride = to_stride, .from = from, .from_stride = from_stride, .rows = rows, .columns = H()});
   }
 
   Index H() const { return N_ * K_; }
@@ -256,10 +233,8 @@ class AttentionCore {
   Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
-  // Of a sequence up to this chunk or step, and their gradients from this chunk on.
-  bool caches_keys_ = true;
-  Kept<T> key_sh_, value_sh_;
-  T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;
+  AttentionPast<Device, T> past_;
+  Span<Device, T> span_;
 };
 
 }  // namespace abh

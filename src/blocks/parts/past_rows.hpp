@@ -4,6 +4,7 @@
 
 #include "blocks/block.hpp"
 #include "blocks/parts/residual.hpp"
+#include "layers/place.hpp"
 
 namespace abh {
 
@@ -15,21 +16,31 @@ class PastRows {
  public:
   // most: how far the layer reaches back.
   PastRows(Layout<T>& layout, Index most, Index D, const BlockExtent& extent)
-      : most_(extent.sequence ? std::min(most, extent.sequence) : 0), D_(D) {
+      : most_(extent.sequence && most > 0 ? std::min(most, extent.sequence) : 0), D_(D) {
     if (most_ > 0) rows_pd_ = layout.template carried<T>(most_ * D);
   }
 
   // Rows before the chunk of a pass.
   Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
 
-  // The past and the chunk, one after the other.
+  // The past and the chunk, one after the other, in rows that touch. stride: between two rows of the chunk.
   template <class Scope>
-  const T* join(Device& device, Scope& scratch, const T* rows_bcd, const Pass& pass) const {
+  const T* join(Device& device, Scope& scratch, const T* rows_bcd, const Pass& pass, Index stride = 0) const {
     const Index past = positions(pass) * D_;
-    if (past == 0) return rows_bcd;
+    const bool touch = stride_or(stride, D_) == D_;
+    if (past == 0 && touch) return rows_bcd;
     T* joined_bcd = scratch.template take<T>(past + pass.BC() * D_);
-    device.copy(joined_bcd, rows_pd_.value, past);
-    device.copy(joined_bcd + past, rows_bcd, pass.BC() * D_);
+    if (past > 0) device.copy(joined_bcd, rows_pd_.value, past);
+    if (touch) {
+      device.copy(joined_bcd + past, rows_bcd, pass.BC() * D_);
+    } else {
+      place_rows<Device, T>(device, {.to = joined_bcd + past,
+                                     .to_stride = D_,
+                                     .from = rows_bcd,
+                                     .from_stride = stride,
+                                     .rows = pass.BC(),
+                                     .columns = D_});
+    }
     return joined_bcd;
   }
 

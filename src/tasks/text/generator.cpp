@@ -53,10 +53,21 @@ static constexpr Index prompt_chunk = 256;
 // Of a sequence that may have any length.
 static constexpr Index unlimited = std::numeric_limits<Index>::max();
 
-NetworkExtent generation_extent(const ModelConfig& config) {
+// Whether what a network keeps from position to position does not grow with them.
+static bool is_recurrent(const ModelConfig& config) {
+  const std::vector<MixerProperties> mixers = mixer_properties(config);
+  const std::vector<Index> windows = config.attention_windows();
   bool recurrent = !config.has_position_table();
-  for (const MixerProperties& mixer : mixer_properties(config)) recurrent = recurrent && !mixer.has_cache;
-  const Index sequence = recurrent ? unlimited : config.context, chunk = std::min(prompt_chunk, sequence);
+  for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    const bool has_table = mixers[layer].has_turns && config.has_rotary();  // of angles, which ends
+    const bool forgets = !mixers[layer].has_cache || windows[layer] > 0 || (mixers[layer].has_span && config.span > 0);
+    recurrent = recurrent && forgets && !has_table;
+  }
+  return recurrent;
+}
+
+NetworkExtent generation_extent(const ModelConfig& config) {
+  const Index sequence = is_recurrent(config) ? unlimited : config.context, chunk = std::min(prompt_chunk, sequence);
   return {.B = 1, .C = chunk, .training = false, .positions = config.context, .chunk = chunk, .sequence = sequence};
 }
 

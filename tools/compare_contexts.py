@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Trains what is there for long contexts at several lengths, and prints a Markdown table for each of them.
+
+    tools/compare_contexts.py BUILD_DIR TEXT OUT_DIR [--runs 1024:200,8192:40,65536:4] [--only dot,leap]
+
+--runs: lengths, and steps at each. A step has 8,192 tokens, or one sequence where that is longer. Runs that OUT_DIR
+already holds are not repeated. They go on one after the other, on a machine that does nothing else, or tokens/s are not
+worth much. --only: rows whose names begin so.
+"""
+
+import argparse
+import re
+import subprocess
+from pathlib import Path
+
+# What a row is called, and its flags.
+ROWS = [
+    ("additive", "--mixer additive"),
+    ("leap", "--mixer leap"),
+    ("average", "--mixer average"),
+    ("dot", "--mixer dot"),
+    ("dot, window of 128", "--mixer dot --attention-window 128"),
+    ("dot, spans", "--mixer dot --span 1024 --penalty 1e-5"),
+    ("dot, strided", "--mixer dot --pattern strided --stride 128"),
+    ("dot, fixed", "--mixer dot --pattern fixed --stride 128 --summary 8"),
+    ("transformer_xl", "--mixer transformer_xl --segment 128 --memory 128"),
+    ("additive, reversible", "--mixer additive --reversible 1"),
+    ("dot, window of 128, chunks of 1,024", "--mixer dot --attention-window 128 --chunk 1024"),
+    ("additive, chunks of 1,024", "--mixer additive --chunk 1024"),
+]
+NETWORK = "--layers 2 --channels 64 --heads 2 --positions none --conv-kernel 4 --conv-groups 0"
+TOKENS = 8192  # of a step
+
+
+def train(arguments, name, flags, length, steps):
+    """What train prints."""
+    folder = Path(arguments.out) / re.sub(r"[^a-z0-9]+", "_", f"{name} {length} {steps}".lower())
+    output = folder / "output.txt"
+    if not output.exists() or "final:" not in output.read_text():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [f"{arguments.build}/train", "--data", arguments.text, "--out", str(folder), "--overwrite",
+                   "--context", str(length), "--batch", str(max(1, TOKENS // length)), "--steps", str(steps),
+                   "--warmup", str(min(20, steps)), "--eval-every", "0", "--checkpoint-every", "0", "--seed", "1",
+                   *NETWORK.split(), *flags.split()]
+        with output.open("w") as file:
+            subprocess.run(command, stdout=file, check=True)
+    return output.read_text()
+
+
+def cells(text):
+    """Loss, tokens/s, memory of activations and scratch, and the state of inference."""
+    def found(pattern):
+        match = re.search(pattern, text)
+        return match[1] if match else "-"
+
+    return [found(r"val ([0-9.]+) nats/"), f"{int(found(r'(\d+) tokens/s$')):,}", found(r"activations ([0-9.]+)"),
+            found(r"scratch ([0-9.]+)"), f"{int(found(r'inference: (\d+) bytes')):,}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("text")
+    parser.add_argument("out")
+    parser.add_argument("--runs", default="1024:200,8192:40,65536:4")
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    rows = [row for row in ROWS if row[0].startswith(tuple(arguments.only.split(",")))]
+    for run in arguments.runs.split(","):
+        length, steps = map(int, run.split(":"))
+        print(f"\n{length:,} positions, {steps} steps:\n")
+        print("| | nats/char | tokens/s | activations, MiB | scratch, MiB | inference state, bytes |")
+        print("|---|--:|--:|--:|--:|--:|")
+        for name, flags in rows:
+            print("| " + " | ".join([name, *cells(train(arguments, name, flags, length, steps).strip())]) + " |",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main()
