@@ -128,6 +128,43 @@ TEST_CASE("beam search: finished hypotheses leave the beam, and the rest ends un
   CHECK(oracle.steps < 5 * 7);
 }
 
+TEST_CASE("beam search: the tree says what was kept, and what became of it", "[beam_search]") {
+  Oracle oracle(6, 5, 2), alone(6, 5, 2);
+  std::vector<BeamNode> tree;
+  const std::vector<Hypothesis> found = beam_search(settings(5, 7), oracle.next(), oracle.copy(), &tree);
+  // Each node is its parent and one token more, as likely as the network says.
+  std::vector<std::vector<Token>> tokens;
+  std::vector<Index> kept(7), children(tree.size());
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    REQUIRE(tree[i].parent < static_cast<Index>(i));
+    tokens.push_back(tree[i].parent < 0 ? std::vector<Token>{} : tokens[static_cast<std::size_t>(tree[i].parent)]);
+    tokens.back().push_back(tree[i].token);
+    if (i > 0) CHECK(tokens[i].size() >= tokens[i - 1].size());
+    ++kept.at(tokens.back().size() - 1);
+    if (tree[i].parent >= 0) {
+      ++children[static_cast<std::size_t>(tree[i].parent)];
+      CHECK(tree[static_cast<std::size_t>(tree[i].parent)].token != 2);
+    }
+    CHECK_FALSE(!(std::abs(tree[i].log_probability - oracle.log_probability(tokens[i])) <= 1e-12));
+  }
+  // What was found ends in it, and each step keeps as many as the width less what was finished before.
+  Index finished = 0;
+  for (std::size_t step = 0; step < 7; ++step) {
+    CHECK(kept[step] == 5 - finished);
+    for (const Hypothesis& each : found) finished += each.tokens.size() == step + 1 && each.tokens.back() == 2;
+  }
+  for (const Hypothesis& each : found) {
+    const auto node = static_cast<std::size_t>(each.node);
+    CHECK((tokens.at(node) == each.tokens));
+    CHECK(tree[node].log_probability == each.log_probability);
+    CHECK(children[node] == 0);
+  }
+  // Asked for or not, the search is the same.
+  const std::vector<Hypothesis> again = beam_search(settings(5, 7), alone.next(), alone.copy());
+  REQUIRE(again.size() == found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK((again[i].tokens == found[i].tokens));
+}
+
 TEST_CASE("beam search: of equals the earlier hypothesis and the lower token", "[beam_search]") {
   const std::vector<double> flat(4, 0.5);
   const auto next = [&](Token, Index, Index) { return std::span<const double>(flat); };

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -163,8 +164,21 @@ TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dat
     };
     require_success(draw({"--example", "2"}));
     CHECK(contains(read_bytes(out + "/source-0-1.svg"), "down: the answer, across: its source"));
-    require_success(draw({"--text", "3 may 1999"}));
+    CHECK(contains(read_bytes(out + "/beam.svg"), ">A beam of 4</text>"));
+    require_success(draw({"--text", "3 may 1999", "--beam", "3", "--length-penalty", "0.6"}));
     CHECK(contains(read_bytes(out + "/index.html"), "the loss is that of the network"));
+    // The scores below the ends are those that generate prints.
+    const std::string beam = read_bytes(out + "/beam.svg");
+    const std::vector<std::string> found = lines_of(generated(
+        words("--checkpoint " + place.run + " --device cpu --beam 3 --length-penalty 0.6 --n-best 3 --prompt") +
+        Arguments{"3 may 1999"}));
+    const auto scores = matches(beam, ">([0-9])\\.</text>\n<text class=\"label\"[^>]*>(-[0-9.]+)</text>");
+    REQUIRE(scores.size() == 3);
+    for (const Parts& score : scores) {
+      const double said = std::stod(found.at(std::stoul(score[1]) - 1));
+      CHECK_FALSE(!(std::abs(std::stod(score[2]) - said) <= 0.00056));
+    }
+    require_refusal(draw({"--text", "3 may 1999", "--beam", "9"}), 2, {"--beam", "1 to 8"});
     require_refusal(draw({"--text", "3 Mai 1999"}), 1, {"--text", "'M' (U+004D)"});
     require_refusal(draw({"--example", "1000"}), 1, {"1000"});
   }

@@ -9,8 +9,10 @@
 #include "pictures/patches.hpp"
 #include "pictures/picture_page.hpp"
 #include "pictures/strip.hpp"
+#include "pictures/tree.hpp"
 #include "pictures/ways.hpp"
 #include "tests/catch.hpp"
+#include "tests/error_of.hpp"
 #include "tests/xml.hpp"
 
 namespace abh {
@@ -126,6 +128,41 @@ TEST_CASE("pictures: ways, the thicker the more", "[pictures]") {
   CHECK(count(svg, "<path") == 2);
   CHECK(count(svg, "class=\"token\"") == 5);
   CHECK(well_formed(ways_svg({})));
+}
+
+TEST_CASE("pictures: a tree grows in lanes, and what died is crossed out", "[pictures]") {
+  const TreePicture picture{.text = {"tree"},
+                            .nodes = {{-1, "a", -1, {"2.", "-1"}},
+                                      {-1, "b", -2},
+                                      {-1, "c", -3},
+                                      {1, "d", -2.5},
+                                      {1, "e", -4},
+                                      {3, "f", -3, {"1.", "-0.5"}, true}},
+                            .scale = {.smallest = -4, .largest = 0, .unit = "log P"}};
+  const std::string svg = tree_svg(picture);
+  INFO(svg);
+  CHECK(well_formed(svg));
+  CHECK(count(svg, "class=\"token") == 6);
+  CHECK(count(svg, "\u00d7") == 2);  // c and e
+  CHECK(count(svg, "stroke-dasharray=\"2 2\"") == 2);
+  // Three lanes of 110: a, an end, keeps the first, so that d and f stay below b, and e grows where c died.
+  const auto letter = [](const std::string& x, const std::string& y, char name) {
+    return "x=\"" + x + "\" y=\"" + y + "\">" + name + "</text>";
+  };
+  for (const auto& each : {letter("69", "74", 'a'), letter("179", "74", 'b'), letter("289", "74", 'c'),
+                           letter("179", "105", 'd'), letter("289", "105", 'e'), letter("179", "136", 'f')}) {
+    CHECK(contains(svg, each));
+  }
+  CHECK(contains(svg, "stroke-width=\"3\" d=\"M179 79C179 85 179 85 179 91M179 110C179 116 179 116 179 122\""));
+  CHECK(contains(svg, "stroke-dasharray=\"2 3\" d=\"M179 79C179 85 289 85 289 91\""));
+  CHECK(contains(svg, ">-0.5</text>"));
+  CHECK(contains(svg, "<rect class=\"g v0\""));
+  CHECK(well_formed(tree_svg({})));
+  TreePicture wide;
+  wide.nodes.resize(static_cast<std::size_t>(most_lanes), {-1, "n"});
+  CHECK(well_formed(tree_svg(wide)));
+  wide.nodes.push_back({-1, "n"});
+  CHECK(contains(error_of([&] { tree_svg(wide); }), "8 branches"));
 }
 
 TEST_CASE("pictures: patches lie under their ink", "[pictures]") {

@@ -17,10 +17,17 @@ from browser_test import SETTLE, Browser
 
 BUILD = Path(__file__).resolve().parents[2] / "build"
 MIXERS = ("dot", "metric", "quadratic", "additive", "bahdanau", "leap", "average", "identity")
+WIDEST_BEAM = "widest_beam"
 TEXT = "The quick brown fox\njumps over the lazy dog. "
 MEASURES = """return [document.documentElement.scrollWidth, document.scripts.length, getComputedStyle(document.body).backgroundColor,
   [...document.images].filter((image) => !(image.complete && image.naturalWidth > 0 && image.alt)).length,
   document.images.length, Math.max(...[...document.images].map((image) => image.getBoundingClientRect().right))]"""
+
+# Of a picture that is opened alone: how far text reaches, and how many of its texts lie over another one.
+TEXTS = """const boxes = [...document.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+  return [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right)),
+          boxes.filter((a, i) => boxes.some((b, j) => j < i && meet(a, b))).length]"""
 
 
 def run(program: str, *arguments: str) -> None:
@@ -46,7 +53,8 @@ def draw_all(folder: Path) -> list[str]:
         shown[task] = what
     for name, what in shown.items():
         run("draw", "--checkpoint", f"{folder}/runs/{name}", *what, "--out", f"{folder}/{name}")
-    return list(shown)
+    run("draw", "--checkpoint", f"{folder}/runs/dates", "--text", "3 may 1999", "--beam", "8", "--out", f"{folder}/{WIDEST_BEAM}")
+    return [*shown, WIDEST_BEAM]
 
 
 class Pages(unittest.TestCase):
@@ -60,8 +68,21 @@ class Pages(unittest.TestCase):
                 browser = Browser(dark=dark)
                 try:
                     self.check(browser, names, dark)
+                    self.check_beams(browser, dark)
                 finally:
                     browser.close()
+
+    def check_beams(self, browser: Browser, dark: bool) -> None:
+        """The tree of a beam search can be read: its texts lie in the picture and not over one another."""
+        browser.resize(390)
+        for name in ("dates", WIDEST_BEAM):
+            with self.subTest(name=name, dark=dark):
+                browser.open(f"{name}/beam.svg")
+                left, right, over = browser.run(TEXTS)
+                self.assertGreaterEqual(left, 0)
+                self.assertLessEqual(right, 358)
+                self.assertEqual(over, 0)
+                browser.keep(f"{name}-beam-{'dark' if dark else 'light'}")
 
     def check(self, browser: Browser, names: list[str], dark: bool) -> None:
         for width in (390, 1280):

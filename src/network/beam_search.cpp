@@ -11,10 +11,10 @@ namespace abh {
 
 namespace {
 
-// A live hypothesis and where its network state is.
+// A live hypothesis, as a node of the tree, and where its network state is.
 struct Live {
-  Hypothesis hypothesis{};
-  Index place = 0;
+  BeamNode end;
+  Index node = 0, place = 0;
 };
 
 // A live hypothesis, by its number, with one token more.
@@ -23,6 +23,16 @@ struct Candidate {
   std::size_t parent;
   Token token;
 };
+
+// What a node says, from the first token on.
+std::vector<Token> tokens_to(Index node, const std::vector<BeamNode>& tree) {
+  std::vector<Token> tokens;
+  for (; node >= 0; node = tree[static_cast<std::size_t>(node)].parent) {
+    tokens.push_back(tree[static_cast<std::size_t>(node)].token);
+  }
+  std::reverse(tokens.begin(), tokens.end());
+  return tokens;
+}
 
 // log softmax of a row of logits, the largest taken out first.
 void add_log_probabilities(std::vector<Candidate>& candidates, std::size_t parent, double so_far,
@@ -75,30 +85,36 @@ void settle(std::vector<Live>& children, const std::vector<std::size_t>& parents
 
 }  // namespace
 
-std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogits& next, const CopyHypothesis& copy) {
-  std::vector<Live> live(1);
+std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogits& next, const CopyHypothesis& copy,
+                                    std::vector<BeamNode>* tree) {
+  std::vector<BeamNode> nodes;
+  std::vector<Live> live = {{.end = {.parent = -1, .token = settings.begin, .log_probability = 0}, .node = -1}};
   std::vector<Hypothesis> found;
+  const auto end_at = [&](const BeamNode& end, Index node) {
+    Hypothesis hypothesis{.tokens = tokens_to(node, nodes), .log_probability = end.log_probability, .node = node};
+    const double n = static_cast<double>(hypothesis.tokens.size());
+    hypothesis.score = end.log_probability / std::pow((5 + n) / 6, settings.length_penalty);
+    found.push_back(std::move(hypothesis));
+  };
   std::vector<Candidate> candidates;
   for (Index position = 0; position < settings.most_tokens; ++position) {
     const Index width = settings.width - static_cast<Index>(found.size());
     if (width == 0) break;
     candidates.clear();
     for (std::size_t i = 0; i < live.size(); ++i) {
-      const Hypothesis& hypothesis = live[i].hypothesis;
-      const Token last = position == 0 ? settings.begin : hypothesis.tokens.back();
-      add_log_probabilities(candidates, i, hypothesis.log_probability, next(last, position, live[i].place));
+      const BeamNode& end = live[i].end;
+      add_log_probabilities(candidates, i, end.log_probability, next(end.token, position, live[i].place));
     }
     keep_likeliest(candidates, static_cast<std::size_t>(width));
     std::vector<Live> children;
     std::vector<std::size_t> parents;
     for (const Candidate& candidate : candidates) {
-      Hypothesis longer = live[candidate.parent].hypothesis;
-      longer.tokens.push_back(candidate.token);
-      longer.log_probability = candidate.log_probability;
+      const Index node = static_cast<Index>(nodes.size());
+      nodes.push_back({live[candidate.parent].node, candidate.token, candidate.log_probability});
       if (candidate.token == settings.end) {
-        found.push_back(std::move(longer));
+        end_at(nodes.back(), node);
       } else {
-        children.push_back({std::move(longer)});
+        children.push_back({.end = nodes.back(), .node = node});
         parents.push_back(candidate.parent);
       }
     }
@@ -106,13 +122,10 @@ std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogi
     live = std::move(children);
     if (live.empty()) break;
   }
-  for (Live& each : live) found.push_back(std::move(each.hypothesis));
-  for (Hypothesis& each : found) {
-    const double n = static_cast<double>(each.tokens.size());
-    each.score = each.log_probability / std::pow((5 + n) / 6, settings.length_penalty);
-  }
+  for (const Live& each : live) end_at(each.end, each.node);
   std::stable_sort(found.begin(), found.end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  if (tree) *tree = std::move(nodes);
   return found;
 }
 

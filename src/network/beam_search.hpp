@@ -23,6 +23,15 @@ struct BeamSettings {
 struct Hypothesis {
   std::vector<Token> tokens{};
   double log_probability = 0, score = 0;
+  Index node = 0;  // where it ends in the tree of the search
+};
+
+// A hypothesis that the search kept: another one, and one token more. Those of a step stand behind those of the step
+// before it. One that is nobody's parent and the node of no hypothesis that was found has died.
+struct BeamNode {
+  Index parent;  // its number in the tree; -1: the empty hypothesis
+  Token token;
+  double log_probability;
 };
 
 // One step of a network that has forgotten everything (Model::step): the logits of what follows `token`, in the place
@@ -38,7 +47,8 @@ using CopyHypothesis = std::function<void(Index to, Index from)>;
 // programs stop at a bound in the place of a width that shrinks.
 //
 // Error for a logit that is not finite. Steps: at most width times tokens; a copy for every hypothesis that is extended
-// in more than one way, once for each further one.
-std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogits& next, const CopyHypothesis& copy);
+// in more than one way, once for each further one. `tree`, where it is asked for, gets all that the search kept.
+std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogits& next, const CopyHypothesis& copy,
+                                    std::vector<BeamNode>* tree = nullptr);
 
 }  // namespace abh

@@ -7,9 +7,9 @@
 
 namespace abh {
 
-void add_decoding_flags(Flags& flags, Decoding& decoding) {
+void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest) {
   flags.integer("beam", decoding.beam, "N", "hypotheses that are followed at once; 1: always the likeliest token", 1,
-                widest_beam);
+                widest);
   flags.real("length-penalty", decoding.length_penalty, "ALPHA",
              "how much a longer answer of a beam gains: its log probability is divided by ((5 + n) / 6)^ALPHA",
              {-100, 100});
@@ -32,7 +32,7 @@ Decoder::Decoder(const Machine& machine, const Trained& trained, const Decoding&
   model_->write(Model::Arena::weights, trained.weights);
 }
 
-std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source) {
+std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source, std::vector<BeamNode>* tree) {
   model_->start(batch_of_source(source));
   return beam_search(
       settings_,
@@ -41,7 +41,7 @@ std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source) {
         logits_v_.assign(logits_v.begin(), logits_v.end());
         return std::span<const double>(logits_v_);
       },
-      [&](Index to, Index from) { model_->copy_hypothesis(to, from); });
+      [&](Index to, Index from) { model_->copy_hypothesis(to, from); }, tree);
 }
 
 }  // namespace abh

@@ -17,7 +17,7 @@ struct Decoding {
   double length_penalty = 0;
 };
 inline constexpr Index widest_beam = 1024;
-void add_decoding_flags(Flags& flags, Decoding& decoding);
+void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest = widest_beam);
 
 // A network that answers sources, one after the other.
 class Decoder {
@@ -26,8 +26,8 @@ class Decoder {
   Decoder(const Machine& machine, const Trained& trained, const Decoding& decoding);
 
   // What it finds for a source of at most config.source_context tokens, best first. The end is left out of no
-  // hypothesis that has one.
-  std::vector<Hypothesis> operator()(const std::vector<Token>& source);
+  // hypothesis that has one. tree: as of beam_search.
+  std::vector<Hypothesis> operator()(const std::vector<Token>& source, std::vector<BeamNode>* tree = nullptr);
 
  private:
   BeamSettings settings_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "pictures/matrix.hpp"
+#include "pictures/tree.hpp"
 #include "tasks/drawing.hpp"
 #include "tasks/sequences/decoding.hpp"
 #include "tasks/sequences/sequence_programs.hpp"
@@ -24,19 +26,25 @@ class DrawnSequences : public DrawnTask {
 
   void add_flags(Flags& flags) override {
     if (!data_help_.empty()) flags.text("data", data_, "FILE", data_help_);
+    add_decoding_flags(flags, decoding_, most_lanes);
   }
 
   Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {
     const SequenceWords words = make_words_(trained, source);
     Subject subject;
+    std::vector<Token> asked;
     if (wanted.text) {
-      subject.batch = answered(words, words.source_tokens(*wanted.text, "--text"), trained);
+      asked = words.source_tokens(*wanted.text, "--text");
+      subject.batch = answered(words, asked, trained);
       subject.notes.push_back("The right answer is not known: the loss is that of the network's own.");
     } else {
       const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, data_, source);
       require_example(wanted.example, task->validation_rows(), source);
       subject.batch = task->test_batch(wanted.example, 1);
       cut_padding(subject.batch);
+      for (std::size_t s = 0; s < subject.batch.source_bs.size(); ++s) {
+        if (subject.batch.source_mask_bs[s] != 0) asked.push_back(subject.batch.source_bs[s]);
+      }
     }
     const Batch& batch = subject.batch;
     if (batch.C > longest || batch.S > longest_drawn) {
@@ -56,14 +64,17 @@ class DrawnSequences : public DrawnTask {
       subject.name_c.push_back(subject.answer_o[static_cast<std::size_t>(token)]);
     }
     subject.title = "\u2018" + words.source_text(batch.source_bs.data(), batch.S) + "\u2019";
+    std::vector<BeamNode> tree;
+    const std::vector<Hypothesis> found = Decoder({}, trained, decoding_)(asked, &tree);
+    beam_ = figure_of_beam(found, tree, subject.answer_o, words);
     return subject;
   }
 
-  // Which characters of the source each character of the answer looks at, where it is said.
+  // Which characters of the source each character of the answer looks at, where it is said; and how a beam finds one.
   PictureSection section(const Subject& subject, const Observed& seen, const Thinning& thinning) const override {
     PictureSection section{"From the source to its answer",
                            "A row for each character of the answer, as it is said, and a column for each one of the "
-                           "source: where cross-attention looks.",
+                           "source: where cross-attention looks. Then how a beam search finds its answers.",
                            {}};
     const Index C = seen.positions(), S = subject.batch.S;
     for (Index layer = 0; layer < seen.config().own_layers(); layer += thinning.layers) {
@@ -94,10 +105,52 @@ class DrawnSequences : public DrawnTask {
                                    matrix.text.title + ": " + matrix.text.description, matrix.text.description});
       }
     }
+    section.figures.push_back(beam_);
     return section;
   }
 
  private:
+  // All that a beam search kept, with the scores of what it found.
+  Figure figure_of_beam(const std::vector<Hypothesis>& found, const std::vector<BeamNode>& nodes,
+                        const std::vector<std::string>& name_v, const SequenceWords& words) const {
+    TreePicture tree{.text = {"A beam of " + to_text(decoding_.beam), "down: the answer, token by token", ""},
+                     .scale = {.largest = 0, .unit = "log P so far"}};
+    std::vector<Index> row_of;
+    std::vector<bool> has_child(nodes.size());
+    for (const BeamNode& node : nodes) {
+      row_of.push_back(node.parent < 0 ? 0 : row_of[static_cast<std::size_t>(node.parent)] + 1);
+      if (row_of.back() == longest_drawn) break;
+      if (node.parent >= 0) has_child[static_cast<std::size_t>(node.parent)] = true;
+      tree.nodes.push_back(
+          {.parent = node.parent, .name = name_v[static_cast<std::size_t>(node.token)], .value = node.log_probability});
+      tree.scale.smallest = std::min(tree.scale.smallest, node.log_probability);
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i].node >= static_cast<Index>(tree.nodes.size())) continue;
+      TreePicture::Node& end = tree.nodes[static_cast<std::size_t>(found[i].node)];
+      end.end = {to_text(static_cast<Index>(i) + 1) + ".", fixed_text(found[i].score, 3)};
+      end.is_first = i == 0;
+      has_child[static_cast<std::size_t>(found[i].node)] = true;
+    }
+    const Index died =
+        std::count(has_child.begin(), has_child.begin() + static_cast<std::ptrdiff_t>(tree.nodes.size()), false);
+    const auto said = [&](const Hypothesis& hypothesis) {
+      return "\u2018" + words.target_text(hypothesis.tokens.data(), static_cast<Index>(hypothesis.tokens.size())) +
+             "\u2019 (" + short_number(hypothesis.score, 4) + ")";
+    };
+    tree.text.description = "Found first: " + said(found.front());
+    if (found.size() > 1) tree.text.description += "; second: " + said(found[1]);
+    tree.text.description += ". Of " + to_text(static_cast<Index>(tree.nodes.size())) +
+                             " hypotheses, longer and longer, " + to_text(died) + " died.";
+    if (tree.nodes.size() < nodes.size()) {
+      tree.text.description += " Only the first " + to_text(longest_drawn) + " tokens are drawn.";
+    }
+    return {"beam.svg", tree_svg(tree), tree.text.title + ": " + tree.text.description,
+            "Every box is a hypothesis that was kept. A cross: it died, since others were likelier. Below an end "
+            "stand its rank and its score; the thick line leads to the best. " +
+                tree.text.description};
+  }
+
   // The source, with what the network writes for it as the target.
   static Batch answered(const SequenceWords& words, const std::vector<Token>& source, const Trained& trained) {
     if (const Index longest = trained.config.source_context; static_cast<Index>(source.size()) > longest) {
@@ -114,7 +167,9 @@ class DrawnSequences : public DrawnTask {
   MakeAnswerTask make_;
   MakeWords make_words_;
   std::string data_help_, data_;
+  Decoding decoding_{.beam = 4};
   std::vector<std::string> source_names_;
+  Figure beam_;
 };
 
 }  // namespace
