@@ -109,6 +109,7 @@ SPREADS = {
     "embedding.cls_d": 0.7,
     "embedding.patch_di": 0.4,
     "embedding.position_cd": 0.5,
+    "embedding.position_sd": 0.5,
     "logit_bias_v": 1.0,
     "classifier.weight_od": 0.5,
 }
@@ -120,8 +121,8 @@ def weights_of(case, shapes):
     for name, shape in shapes.items():
         if re.search("norm[_.]weight_d$", name):
             made[name] = case.real("weight." + name, shape, 0.3, 1.0)
-        elif name in SPREADS:
-            made[name] = case.real("weight." + name, shape, SPREADS[name])
+        elif (own := re.sub("^(en|de)coder[.]", "", name)) in SPREADS:
+            made[name] = case.real("weight." + name, shape, SPREADS[own])
         elif len(shape) == 1 or "pool" in name:
             made[name] = case.real("weight." + name, shape, 0.5)
         else:
@@ -325,6 +326,27 @@ def language_model_case(
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
 
 
+def sequences_case(folder, name, encoder_layers, decoder_layers, D=12, N=2, K=None, S=7, C=6, U=13, V=11, hidden=None,
+                   biases=(), mask="right", **settings):  # fmt: skip
+    """A network with an encoder. U: tokens of the source."""
+    case = Case(name, "seq2seq", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, **settings)
+    sizes = {"channels": D, "head_channels": K or 0, "hidden_channels": hidden or 0, "vocabulary_size": V, "context": C,
+             "source_vocabulary_size": U, "source_context": S, "layers": encoder_layers + decoder_layers,
+             "attention_bias": int(bool(biases)), "positions": "learned", "mixer": "dot"}  # fmt: skip
+    given = {key: str(value) for key, value in (sizes | case.metadata).items()}
+    read = settings_of(given, {}, case.name, OF_CASES)
+    weights = weights_of(case, network_shapes(read))
+    source = case.fixed("input.source_bs", case.integers(0, U, (3, S)))
+    source_mask = case.mask(3, S, mask, "input.mask_bs")
+    tokens = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
+    targets = case.integers(0, V, (3, C))
+    targets[0, -2:] = -100
+    x = final_state(weights, read, tokens, source_bs=source, source_mask_bs=source_mask)
+    logits = logits_of(x, weights, read)
+    loss, _ = cross_entropy(logits, case.fixed("input.targets_bc", targets), settings.get("label_smoothing", 0))
+    case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
+
+
 def classifier_case(
     folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, O=5, rows=None, hidden=None, mask="none",
     unlabelled=0, image=None, **settings
@@ -480,6 +502,18 @@ def main():
     bahdanau_memory_case(folder, "bahdanau_memory_saturated", 9, 5, 6, 7, 1, 3, "right", 40.0)
     model(folder, "lm_bahdanau", 2, "bahdanau,additive", ffn_bias=1, conv_kernel=3)
     model(folder, "lm_bahdanau_narrow", 2, "bahdanau", N=3, K=5, mask="right", rows=20, positions="alibi")
+
+    sequences = sequences_case
+    sequences(folder, "seq2seq_defaults", 1, 1)
+    for embeddings in ("separate", "target", "shared"):
+        for place in ("pre", "post"):
+            sequences(folder, f"seq2seq_{embeddings}_{place}", 2, 1, U=11, embeddings=embeddings, norm=place, ffn_bias=1,
+                      biases=ATTENTION_BIASES, label_smoothing=0.1, mask="holes")
+    sequences(folder, "seq2seq_bahdanau", 1, 2, N=3, K=5, cross="bahdanau", positions="sinusoidal", activation="relu",
+              embedding_scale=3.5, mask="left", logit_bias=1)
+    sequences(folder, "seq2seq_mixers", 3, 3, mixer="additive,leap,bahdanau,metric,dot,average", window="0,0,0,0,0,3",
+              hidden=20, S=1, mask="none")
+    sequences(folder, "seq2seq_none_seen", 1, 1, S=3, mask="left", embedding_norm=1)
 
     for kernel in ("average", "gaussian", "parametric"):
         kernel_regression_case(folder, f"kernel_{kernel}", kernel, 9, 21)

@@ -4,7 +4,7 @@
     tests/test_pytorch.py BUILD_DIR
 
 Trains small models until their losses are far apart, and compares the loss of evaluate and the logits of golden with
-tools/checkpoint_in_pytorch.py; then that each setting matters to it, that it refuses what it does not know, and that
+tools/checkpoint_in_pytorch.py, of networks with an encoder those of pairs; then that each setting matters to it, that it refuses what it does not know, and that
 the network which the benchmark measures (tools/pytorch_reference.py) is that of the equations. Needs torch. Prints
 `N passed, N failed`; status 1 if one failed. tools/check_all.sh runs it.
 """
@@ -90,34 +90,95 @@ def every_case():
     yield "--mixer metric,quadratic --layers 2 --positions rotary --tokenizer byte --channels 15"
 
 
+def every_case_of_pairs():
+    """The same, of networks with an encoder."""
+    for mixer in MIXERS:
+        yield f"--mixer {mixer}"
+    for positions in POSITIONS:
+        yield f"--mixer dot,metric,additive,leap --encoder-layers 2 --decoder-layers 2 --positions {positions}"
+    for embeddings in ("separate", "target", "shared"):
+        for norm in ("pre", "post"):
+            yield f"--embeddings {embeddings} --norm {norm} --cross bahdanau --activation relu --embedding-scale 3.5"
+    for switch in ("embedding-norm 1", "final-norm 0", "logit-bias 1", "ffn-bias 0", "conv-kernel 3"):
+        yield f"--mixer dot --{switch}"
+    yield "--tokenizer byte --encoder-layers 2 --mixer average,bahdanau,identity --window 0,0,3"
+
+
 # Keys that change what a network computes while its tensors stay as they are, with another value for each.
+SILENT_OF_PAIRS = {"norm": "post", "activation": "relu", "embedding_scale": "2"}
 SILENT = {"window": "2", "skip": "normed", "focus": "exp", "rescale": "3", "normed_values": "1", "causal": "0",
           "positions": "none", "alibi_slopes": "interleaved", "logit_scale": "0.5", "heads": "1"}
 
 
-def check_case(flags, folder, text):
-    run, window, golden = folder / "run", folder / "window.txt", folder / "golden.safetensors"
-    words = [word for key, value in COMMON.items() for word in (f"--{key}", value) if f"--{key} " not in flags]
-    status, out = output_of("train", "--data", text, "--out", run, "--overwrite", *words, *flags.split())
-    if status:
-        return check(flags, False, out)
-    window.write_bytes(text.read_bytes()[: WINDOW + 1])
-    status, out = output_of("evaluate", "--checkpoint", run, "--data", window)
-    theirs = float(re.search(r"([0-9.]+) nats/", out.splitlines()[-1])[1])
-    line = printed(run, text, "--golden", golden)
+def trained(flags, run, *what):
+    """Whether a model of these flags was trained. With an encoder each stack has layers of its own."""
+    given = flags + " --layers " if "--encoder-layers" in flags else flags
+    words = [word for key, value in COMMON.items() for word in (f"--{key}", value) if f"--{key} " not in given]
+    status, out = output_of("train", *what, "--out", run, "--overwrite", *words, *flags.split())
+    check(f"{flags}: training", status == 0, out)
+    return status == 0
+
+
+def compare(flags, run, shown, golden, data, targets=None):
+    """The loss of `shown` here and by evaluate on `data`, which is to be that of as many targets; then the logits."""
+    status, out = output_of("evaluate", "--checkpoint", run, "--data", data)
+    theirs = float(re.search(r"([0-9.]+) nats", out.splitlines()[-1])[1])
+    line = printed(run, shown, "--golden", golden)
     ours = re.fullmatch(r"([0-9]+) targets, ([0-9.]+) nats each\n", line)
-    good = ours and int(ours[1]) == WINDOW and abs(float(ours[2]) - theirs) <= 6e-5  # evaluate prints four decimals
+    good = ours and targets in (None, int(ours[1])) and abs(float(ours[2]) - theirs) <= 6e-5  # evaluate prints four decimals
     check(flags, good, f"evaluate {theirs}, PyTorch {line!r}")
     status, out = output_of("golden", golden, "--type", "float", "--tolerance", "2e-5")
     check(f"{flags}: logits", status == 0, out)
+
+
+def check_case(flags, folder, text):
+    run, window = folder / "run", folder / "window.txt"
+    if trained(flags, run, "--data", text):
+        window.write_bytes(text.read_bytes()[: WINDOW + 1])
+        compare(flags, run, text, folder / "golden.safetensors", window, WINDOW)
+
+
+def check_pairs(flags, folder, pairs):
+    """What is held back, the last tenth of the lines, is what evaluate measures."""
+    run, held_back = folder / "run", folder / "held_back.tsv"
+    sizes = "" if "--encoder-layers" in flags else " --encoder-layers 1"
+    sizes += "" if "--decoder-layers" in flags else " --decoder-layers 1"
+    if trained(flags + sizes, run, "--task", "pairs", "--data", pairs):
+        lines = pairs.read_text().splitlines(keepends=True)
+        held_back.write_text("".join(lines[-(len(lines) // 10) :]))
+        compare(flags, run, held_back, folder / "golden.safetensors", pairs)
+
+
+def check_refusals_of_pairs(folder, pairs):
+    run, changed = folder / "run", folder / "changed.safetensors"
+    trained("--encoder-layers 1 --decoder-layers 1 --mixer dot,leap", run, "--task", "pairs", "--data", pairs)
+    tensors, metadata = read(run / "model.safetensors")
+    loss = printed(run, pairs)
+    check("a model of pairs", "nats each" in loss, loss)
+
+    def result(metadata):
+        write(changed, tensors, metadata)
+        return printed(changed, pairs)
+
+    for key, value in SILENT_OF_PAIRS.items():
+        line = result(metadata | {key: value})
+        check(f"{key} {value}", line != loss, line)
+    for key, value in {"encoder_layers": "2", "decoder_layers": "0", "source_vocabulary_size": "9", "cross": "leap",
+                       "source_context": "7", "embeddings": "shared", "source_characters": "ab"}.items():
+        line = result(metadata | {key: value})
+        check(f"{key} {value}", changed.name in line and line.count("\n") == 0, line)
+    for text, what in {"no tab\n": "line 1: expected SOURCE TAB TARGET", "\n": "found none",
+                       "1\t" + 99 * "1" + "\n": "expected at most 13 and 12 tokens, found 1 and 99"}.items():
+        (folder / "odd.tsv").write_text(text)
+        line = printed(run, folder / "odd.tsv")
+        check(f"pairs of {text[:9]!r}", what in line, line)
 
 
 def check_refusals(folder, text):
     """A model of leap, dot and additive with alibi, changed key by key: another loss, or an error."""
     run, changed = folder / "run", folder / "changed.safetensors"
     flags = "--mixer leap,dot,additive --layers 3 --positions alibi --conv-kernel 2 --conv-groups 3 --window 0,0,4"
-    words = [word for key, value in COMMON.items() for word in (f"--{key}", value) if f"--{key} " not in flags]
-    output_of("train", "--data", text, "--out", run, "--overwrite", *words, *flags.split())
+    trained(flags, run, "--data", text)
     tensors, metadata = read(run / "model.safetensors")
     loss = printed(run, text)
     check("a model of three mixers", "nats each" in loss, loss)
@@ -159,6 +220,11 @@ def main():
         for flags in every_case():
             check_case(flags, folder, text)
         check_refusals(folder, text)
+        pairs = folder / "pairs.tsv"
+        pairs.write_text("".join(f"{i * 37 % 1000}\t{i * 37 % 1000 // 7}b\n" for i in range(60)) + "\t1\n" + "7\t\n")
+        for flags in every_case_of_pairs():
+            check_pairs(flags, folder, pairs)
+        check_refusals_of_pairs(folder, pairs)
         check_peer(folder)
     print(f"{passed} passed, {failed} failed")
     sys.exit(failed > 0)

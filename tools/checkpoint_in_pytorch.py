@@ -4,7 +4,7 @@
     tools/checkpoint_in_pytorch.py RUN|FILE TEXT [--copy FILE] [--golden FILE]
 
 Reads a model.safetensors, computes the logits of the first context + 1 tokens of TEXT, and prints the mean loss of
-their targets. --copy writes the weights again as PyTorch users do, with safetensors.torch.save_file and no more
+their targets. Of a network with an encoder TEXT holds lines SOURCE TAB TARGET, and the loss is that of all of them. --copy writes the weights again as PyTorch users do, with safetensors.torch.save_file and no more
 metadata than our programs need to read them (docs/checkpoints.md); --golden writes a golden file (docs/golden.md) with
 the logits, for `build/golden FILE --type float --tolerance 1e-5`. Needs torch, and --copy safetensors and NumPy.
 
@@ -15,15 +15,37 @@ tools/model_file.py, which reads the file: nothing that decides what a network c
 import argparse
 import pathlib
 import sys
+from dataclasses import dataclass
 
-from model_file import SETTINGS, FileError, read_model, write
+from model_file import BEGIN, END, FIRST_TARGET, PADDING, SETTINGS, FileError, first_source, read_model
+from model_file import words_of, write
+
+NOT_OF_CASES = ("task", "source_context")  # keys of a checkpoint that a golden file has no use for
+IGNORED = -100  # the target of what is not asked
 
 
-def encode(metadata, text, path):
-    """Bytes to ids: of bytes, or of characters in the order of the vocabulary."""
-    if metadata["tokenizer"] == "byte":
-        return list(text)
-    ids = {character: i for i, character in enumerate(metadata["vocabulary"])}
+@dataclass
+class Window:
+    """What a network is given, as lists of rows: tokens and targets, and with an encoder a source and its mask."""
+
+    tokens_bc: list
+    targets_bc: list
+    source_bs: list = None
+    mask_bs: list = None
+
+    def tensors(self):
+        """By the names of a golden file."""
+        import torch
+
+        rows = {name: rows for name, rows in vars(self).items() if rows is not None}
+        return {name: torch.tensor(rows, dtype=torch.int32) for name, rows in rows.items()}
+
+
+def encode(words, key, text, path, first=0):
+    """Bytes to ids: of bytes, or of characters in the order of the vocabulary, from `first` on."""
+    if words["tokenizer"] == "byte":
+        return [first + byte for byte in text]
+    ids = {character: first + i for i, character in enumerate(words[key])}
     try:
         return [ids[character] for character in text.decode("utf-8-sig")]
     except KeyError as error:
@@ -32,36 +54,72 @@ def encode(metadata, text, path):
         raise FileError(f"{path}: not UTF-8 at byte {error.start}") from None
 
 
+def window_of_text(settings, words, text, path):
+    ids = encode(words, "vocabulary", text, path)[: settings.context + 1]
+    if len(ids) < 2:
+        raise FileError(f"{path}: expected two tokens or more, found {len(ids)}")
+    return Window([ids[:-1]], [ids[1:]])
+
+
+def window_of_pairs(settings, words, text, path):
+    """Every line is a row, padded to the longest: the target behind begin, and asked for, with end behind it."""
+    pairs = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line:
+            continue
+        source, tab, target = line.partition(b"\t")
+        if not tab:
+            raise FileError(f"{path}: line {number}: expected SOURCE TAB TARGET, found no tab")
+        source = encode(words, "source_characters", source, path, first_source(settings))
+        target = encode(words, "target_characters", target, path, FIRST_TARGET)
+        if len(source) > settings.source_context or len(target) >= settings.context:
+            most = f"{settings.source_context} and {settings.context - 1}"
+            raise FileError(f"{path}: line {number}: expected at most {most} tokens, found {len(source)} and {len(target)}")
+        pairs.append((source, target))
+    if not pairs:
+        raise FileError(f"{path}: expected lines SOURCE TAB TARGET, found none")
+    S, C = max(1, *(len(source) for source, _ in pairs)), 1 + max(len(target) for _, target in pairs)
+
+    def padded(row, width, behind=PADDING):
+        return row + [behind] * (width - len(row))
+
+    return Window(
+        [padded([BEGIN] + target, C) for _, target in pairs],
+        [padded(target + [END], C, IGNORED) for _, target in pairs],
+        [padded(source, S) for source, _ in pairs],
+        [padded([1] * len(source), S, 0) for source, _ in pairs],
+    )
+
+
 def needed(metadata, tensors):
     """What our programs need to know and cannot see: the rest has a default or stands in the shapes."""
-    keys = ["tokenizer", "vocabulary"] + [
+    keys = ["task", "tokenizer", "vocabulary", "source_characters", "target_characters"] + [
         key for key, (_, absent) in SETTINGS.items() if absent != "seen" and metadata.get(key, absent) != absent
     ]
-    if "embedding.position_cd" not in tensors:
-        keys += ["positions", "context"]
+    if not any(name.endswith("embedding.position_cd") for name in tensors):
+        keys += ["positions", "context", "source_context"]
     return {key: metadata[key] for key in keys if key in metadata}
 
 
 def compute(path, text_path):
-    """The window of the text, its logits and its loss, and what was read."""
+    """What the network is given, its logits and its loss, and what was read."""
     tensors, settings, metadata = read_model(path)
     try:
         text = text_path.read_bytes()
     except OSError as error:
         raise FileError(f"{text_path}: {error.strerror}") from None
-    ids = encode(metadata, text, text_path)[: settings.context + 1]
-    if len(ids) < 2:
-        raise FileError(f"{text_path}: expected two tokens or more, found {len(ids)}")
+    window_of = window_of_pairs if settings.encoder_layers else window_of_text
+    window = window_of(settings, words_of(settings, metadata), text, text_path)
     try:
-        import torch
+        inputs = window.tensors()
     except ImportError:
         raise FileError("torch is missing; install it with: python3 -m pip install torch") from None
     from equations import cross_entropy, logits, tensors_of
 
-    ids = torch.tensor(ids, dtype=torch.int32)
-    tokens_bc, targets_bc, weights = ids[None, :-1], ids[None, 1:], tensors_of(tensors)
-    logits_bcv = logits(weights, settings, tokens_bc)
-    return tokens_bc, logits_bcv, cross_entropy(logits_bcv, targets_bc)[0].item(), weights, metadata
+    weights = tensors_of(tensors)
+    source = {"source_bs": inputs["source_bs"], "source_mask_bs": inputs["mask_bs"]} if settings.encoder_layers else {}
+    logits_bcv = logits(weights, settings, inputs["tokens_bc"], **source)
+    return inputs, logits_bcv, cross_entropy(logits_bcv, inputs["targets_bc"])[0], weights, metadata
 
 
 def write_copy(path, weights, metadata):
@@ -75,13 +133,15 @@ def write_copy(path, weights, metadata):
         raise FileError(f"{path}: {error}") from None
 
 
-def write_golden(path, tokens_bc, logits_bcv, weights, metadata):
+def write_golden(path, inputs, logits_bcv, loss, weights, metadata):
     from equations import parts_of
 
     tensors = {"weight." + name: tensor for name, tensor in weights.items()}
-    tensors |= {"input.tokens_bc": tokens_bc, "output.logits_bcv": logits_bcv}
-    settings = {key: text for key, text in needed(metadata, weights).items() if key in SETTINGS}
-    write(path, parts_of(tensors), {**settings, "case": "language_model", "source": "tools/checkpoint_in_pytorch.py"})
+    tensors |= {"input." + name: tensor for name, tensor in inputs.items()}
+    tensors |= {"output.logits_bcv": logits_bcv, "output.loss": loss}
+    case = "seq2seq" if "source_bs" in inputs else "language_model"
+    settings = {key: text for key, text in needed(metadata, weights).items() if key in SETTINGS and key not in NOT_OF_CASES}
+    write(path, parts_of(tensors), {**settings, "case": case, "source": "tools/checkpoint_in_pytorch.py"})
 
 
 def main(words=None):
@@ -93,14 +153,14 @@ def main(words=None):
     arguments = parser.parse_args(words)
     path = arguments.checkpoint
     try:
-        tokens_bc, logits_bcv, loss, weights, metadata = compute(
+        inputs, logits_bcv, loss, weights, metadata = compute(
             path / "model.safetensors" if path.is_dir() else path, arguments.text
         )
-        print(f"{tokens_bc.numel()} targets, {loss:.6f} nats each")
+        print(f"{int((inputs['targets_bc'] != IGNORED).sum())} targets, {loss.item():.6f} nats each")
         if arguments.copy:
             write_copy(arguments.copy, weights, metadata)
         if arguments.golden:
-            write_golden(arguments.golden, tokens_bc, logits_bcv, weights, metadata)
+            write_golden(arguments.golden, inputs, logits_bcv, loss, weights, metadata)
     except FileError as error:
         sys.exit(f"tools/checkpoint_in_pytorch.py: {error}")
 

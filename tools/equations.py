@@ -3,19 +3,19 @@ dense C x C matrix of weights, gradients are left to automatic differentiation. 
 chapters and shares nothing with the code; golden files (tests/golden_cases.py), the bridge to PyTorch
 (tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the proof of tools/pytorch_reference.py compute with it.
 
-`logits(weights, settings, tokens_bc)` is the whole network. Weights are tensors under their names in a checkpoint
+`logits(weights, settings, tokens_bc)` is the whole network; one with an encoder is given a source beside. Weights are tensors under their names in a checkpoint
 (docs/checkpoints.md), settings what tools/model_file.py reads from its metadata.
 """
 
 import ctypes
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 import torch
 import torch.nn.functional as F
 
-from model_file import CORES
+from model_file import CORES, own_prefix
 
 torch.set_default_dtype(torch.float64)
 
@@ -324,60 +324,99 @@ def patch_rows(image_bgyx, weights, patch):
     return F.conv2d(image_bgyx, kernel_dgyx, weights["embedding.patch_bias_d"], patch).flatten(2).transpose(1, 2)
 
 
-def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody):
-    """What the logits are made of. inputs: tokens_bc, or rows of patches (patch_rows). With embedding.cls_d among the
-    weights it stands in front of them. chunk: as in Sight. look(name, tensor): what a mixer shows, as
-    blocks.0.mixer.score_bncs."""
+def token_table(weights, prefix):
+    """Of a stack: its own, or the one of all."""
+    own = weights.get(prefix + "embedding.token_vd")
+    return weights["embedding.token_vd"] if own is None else own
+
+
+def entry(inputs, weights, settings, prefix="", position="position_cd"):
+    """The rows that enter a stack. inputs: tokens_bc, or rows of patches (patch_rows). With embedding.cls_d among the
+    weights it stands in front of them."""
     x = inputs
     if not inputs.is_floating_point():
-        x = settings.embedding_scale * weights["embedding.token_vd"][inputs.long()]
+        x = settings.embedding_scale * token_table(weights, prefix)[inputs.long()]
     if "embedding.cls_d" in weights:
         x = torch.cat((weights["embedding.cls_d"].expand(len(x), 1, -1), x), 1)
-        mask_bc = None if mask_bc is None else F.pad(mask_bc, (1, 0), value=1)
     C, D = x.shape[1:]
     if settings.positions == "learned":
-        x = x + weights["embedding.position_cd"][:C]
+        x = x + weights[f"{prefix}embedding.{position}"][:C]
     if settings.positions == "sinusoidal":
         x = x + sinusoids(C, D)
-    if settings.embedding_norm:
-        x = norm(x, weights.get, "embedding.norm_")
-    for layer, mixer in enumerate(settings.mixer):
+    return norm(x, weights.get, prefix + "embedding.norm_") if settings.embedding_norm else x
 
-        def of(block):
-            return lambda name: weights.get(f"blocks.{layer}.{block}.{name}")
 
-        sight = Sight(
-            settings.causal,
-            (settings.attention_window if mixer in CORES else settings.window)[layer],
-            mask_bc,
-            settings.positions,
-            settings.alibi_slopes == "interleaved",
-            chunk,
-            lambda name, tensor: look(f"blocks.{layer}.mixer.{name}", tensor),
+def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobody):
+    """Blocks in their order, and the norm behind them. layers: which ones of the settings; sight: of its mixers, but for
+    their windows; memory: rows that every layer asks, and their mask."""
+
+    def block(name, compute, adds=True):
+        """The stream behind a block, whose norm stands in front of it or, with norm=post, behind its sum."""
+        nonlocal x
+        before = settings.norm == "pre"
+
+        def weight(tensor):
+            return weights.get(f"{name}.{tensor}")
+
+        y = compute(norm(x, weight) if before else x, weight)
+        y = x + y if adds else y
+        x = y if before else norm(y, weight)
+
+    for i, layer in enumerate(layers):
+        name, mixer = f"{prefix}blocks.{i}", settings.mixer[layer]
+        own = replace(
+            sight,
+            window=(settings.attention_window if mixer in CORES else settings.window)[layer],
+            look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
         )
-        def block(name, compute, adds=True):
-            """The stream behind a block, whose norm stands in front of it or, with norm=post, behind its sum."""
-            nonlocal x
-            before = settings.norm == "pre"
-            y = compute(norm(x, of(name)) if before else x)
-            y = x + y if adds else y
-            x = y if before else norm(y, of(name))
-
         if settings.conv_kernel:
-            block("conv", lambda h: conv(h, of("conv"), settings.conv_groups, sight))
+            block(f"{name}.conv", lambda h, weight: conv(h, weight, settings.conv_groups, own))
         adds = mixer != "additive" or settings.skip != "normed"
-        block("mixer", lambda h: mix(mixer, h, of("mixer"), settings, sight), adds)
-        block("ffn", lambda h: ffn(h, of("ffn"), settings.activation))
-    return norm(x, weights.get, "final_norm.") if settings.final_norm and settings.norm == "pre" else x
+        block(f"{name}.mixer", lambda h, weight: mix(mixer, h, weight, settings, own), adds)
+        if memory is not None:
+            block(f"{name}.cross", lambda h, weight: ask(h, *memory, weight, settings))
+        block(f"{name}.ffn", lambda h, weight: ffn(h, weight, settings.activation))
+    has_norm = settings.final_norm and settings.norm == "pre"
+    return norm(x, weights.get, prefix + "final_norm.") if has_norm else x
+
+
+def ask(h_bcd, memory_bse, mask_bs, weight, settings):
+    """Cross-attention: all of the memory that is no padding, wherever it stands."""
+    sight = Sight(causal=False, mask=mask_bs)
+    if settings.cross == "bahdanau":
+        return bahdanau(h_bcd, weight, settings.heads, sight, memory_bse)
+    return cross(h_bcd, memory_bse, weight, settings.heads, sight)
+
+
+def sight_of_stack(settings, causal, mask_bc, chunk=0):
+    return Sight(causal, 0, mask_bc, settings.positions, settings.alibi_slopes == "interleaved", chunk)
+
+
+def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody, source_bs=None, source_mask_bs=None):
+    """What the logits are made of. inputs, mask_bc: as in entry. chunk: as in Sight. look(name, tensor): what a mixer
+    shows, as blocks.0.mixer.score_bncs. source_bs: what an encoder reads, from both sides."""
+    memory, prefix, E = None, own_prefix(settings), settings.encoder_layers
+    if E:
+        sight = sight_of_stack(settings, False, source_mask_bs)
+        rows = entry(source_bs, weights, settings, "encoder.", "position_sd")
+        memory = stack(rows, weights, settings, range(E), sight, "encoder.", look=look), source_mask_bs
+    if "embedding.cls_d" in weights and mask_bc is not None:
+        mask_bc = F.pad(mask_bc, (1, 0), value=1)
+    sight = sight_of_stack(settings, settings.causal, mask_bc, chunk)
+    x = entry(inputs, weights, settings, prefix)
+    return stack(x, weights, settings, range(E, settings.layers), sight, prefix, memory, look)
 
 
 def logits_of(x_bcd, weights, settings):
     """Of a final state."""
-    return settings.logit_scale * F.linear(x_bcd, weights["embedding.token_vd"], weights.get("logit_bias_v"))
+    own_table = weights.get("decoder.logit_vd")
+    table = token_table(weights, own_prefix(settings)) if own_table is None else own_table
+    return settings.logit_scale * F.linear(x_bcd, table, weights.get("logit_bias_v"))
 
 
-def logits(weights, settings, tokens_bc, look=nobody):
-    return logits_of(final_state(weights, settings, tokens_bc, look=look), weights, settings)
+def logits(weights, settings, tokens_bc, look=nobody, source_bs=None, source_mask_bs=None):
+    x = final_state(weights, settings, tokens_bc, look=look, source_bs=source_bs, source_mask_bs=source_mask_bs)
+    return logits_of(x, weights, settings)
 
 
 def cross_entropy(logits, targets, smoothing=0):

@@ -155,14 +155,20 @@ SETTINGS = {
     "embedding_scale": (Real(), "1"),
     "positions": (OneOf(*POSITIONS), "seen"),
     "alibi_slopes": (OneOf("formula", "interleaved"), "formula"),
-    "task": (OneOf("text", "sort", "reviews", "digits"), "text"),
+    "encoder_layers": (Whole(0), "0"),
+    "decoder_layers": (Whole(0), "0"),
+    "source_vocabulary_size": (Whole(0), "seen"),
+    "source_context": (Whole(0), "seen"),
+    "embeddings": (OneOf("separate", "target", "shared"), "separate"),
+    "cross": (OneOf("dot", "bahdanau"), "dot"),
+    "task": (OneOf("text", "sort", "reviews", "digits", "dates", "pairs"), "text"),
 }
 
 # Of files (src/files/safetensors.hpp): which keys their writer knew.
 VERSION = 3
 
 # What else the metadata of a model says, nothing of its function.
-OF_MODELS = ("format", "tokenizer", "vocabulary", "length", "digits", "labels", "label_names", "words", "patch",
+OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "patch",
              "height", "width", "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
 
 
@@ -196,6 +202,14 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
     s.hidden_channels = s.hidden_channels or 4 * s.channels
     s.head_channels = s.head_channels or s.channels // s.heads
     s.conv_groups = s.conv_groups or s.channels
+    if bool(s.encoder_layers) != bool(s.source_vocabulary_size):
+        fail("encoder_layers", f"expected {'at least 1' if s.source_vocabulary_size else '0 without a source'}")
+    if s.encoder_layers and s.encoder_layers + s.decoder_layers != s.layers:
+        fail("layers", f"expected {s.encoder_layers + s.decoder_layers}, of encoder and decoder, found {s.layers}")
+    if bool(s.decoder_layers) != bool(s.encoder_layers):
+        fail("decoder_layers", f"expected {'at least 1' if s.encoder_layers else '0 without an encoder'}")
+    if s.embeddings == "shared" and s.source_vocabulary_size != s.vocabulary_size:
+        fail("embeddings", "expected separate or target, where source and target have vocabularies of their own")
     if bool(s.vocabulary_size) == bool(s.patch_inputs):
         fail("vocabulary_size", f"expected {'none beside patch_inputs' if s.patch_inputs else 'at least 1'}")
     if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
@@ -213,24 +227,33 @@ def seen(key, metadata, shapes, path):
             raise FileError(f"{path}: tensor {name} {'has not two dimensions' if name in shapes else 'is missing'}")
         return shapes[name]
 
-    table, patch = "embedding.position_cd", "embedding.patch_di"
+    encodes = any(name.startswith("encoder.") for name in shapes)
+    own, shared = "decoder." if encodes else "", "embedding.token_vd"
+    tokens, table, patch = own + shared, own + "embedding.position_cd", "embedding.patch_di"
+    source_tokens, source_table = "encoder." + shared, "encoder.embedding.position_sd"
+    if shared in shapes:
+        tokens = source_tokens = shared
+    if key == "source_vocabulary_size":
+        return str(shape(source_tokens)[0]) if encodes else "0"
+    if key == "source_context":
+        return str(shape(source_table)[0]) if source_table in shapes else None if encodes else "0"
     if key == "patch_inputs":
         return str(shape(patch)[1]) if patch in shapes else "0"
     if key in ("vocabulary_size", "channels") and patch in shapes:
         return str(shape(patch)[0]) if key == "channels" else "0"
     if key in ("vocabulary_size", "channels"):
-        return str(shape("embedding.token_vd")[key == "channels"])
+        return str(shape(tokens)[key == "channels"])
     if key == "hidden_channels":
-        return str(shape("blocks.0.ffn.up_fd")[0])
+        return str(shape(own + "blocks.0.ffn.up_fd")[0])
     if key == "positions":
         return "learned" if table in shapes else "none"
     if key == "context":
         return str(shape(table)[0]) if table in shapes else None
     if key == "attention_bias":
-        return str(int(any(name.endswith(".mixer.query_bias_h") for name in shapes)))
+        return str(int(any(name.endswith(".query_bias_h") for name in shapes)))
     # head_channels: the rows of a projection, of all heads. 0: as usual.
-    heads = metadata.get("heads", "")
-    rows = [shape(name)[0] for name in shapes if re.fullmatch(r"blocks\.[0-9]+\.mixer\.(query|project)_hd", name)]
+    heads, projection = metadata.get("heads", ""), r"(decoder\.)?blocks\.[0-9]+\.(mixer|cross)\.(query|project)_hd"
+    rows = [shape(name)[0] for name in shapes if re.fullmatch(projection, name)]
     return str(rows[0] // int(heads)) if rows and re.fullmatch("[1-9][0-9]*", heads) else "0"
 
 
@@ -276,33 +299,65 @@ def mixer_shapes(mixer, D, N, K, values="shared", projection=False, biases=()):
     return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
 
 
+def cross_shapes(s):
+    """Without its norm. What a memory has of channels is what the network has."""
+    D, H = s.channels, s.heads * s.head_channels
+    shapes = {"query_hd": (H, D), "key_he": (H, D), "value_he": (H, D), "output_dh": (D, H)}
+    if s.cross == "bahdanau":
+        shapes["score_nk"] = (s.heads, s.head_channels)
+    biases = ATTENTION_BIASES if s.attention_bias else ()
+    return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
+
+
 def network_shapes(s):
     """Name -> shape of every tensor of a network with these settings, as docs/checkpoints.md lists them."""
     D, V = s.channels, s.vocabulary_size
-    shapes = {"embedding.token_vd": (V, D)}
-    if s.patch_inputs:
-        shapes = {"embedding.patch_di": (D, s.patch_inputs), "embedding.patch_bias_d": (D,)}
-    if s.positions == "learned":
-        shapes["embedding.position_cd"] = (s.context, D)
+    shapes = {}
 
     def add(prefix, block):
         shapes.update({prefix + name: shape for name, shape in block.items()})
 
-    if s.embedding_norm:
-        add("embedding.", norm_shapes(D))
-    for layer, mixer in enumerate(s.mixer):
-        block = f"blocks.{layer}."
-        if s.conv_kernel:
-            add(block + "conv.", conv_shapes(D, s.conv_groups, s.conv_kernel))
-        biases = ATTENTION_BIASES if s.attention_bias else ()
-        own = mixer_shapes(mixer, D, s.heads, s.head_channels, s.values, s.projection, biases)
-        add(block + "mixer.", {**norm_shapes(D), **own})
-        add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))
-    if s.final_norm and s.norm == "pre":
-        add("final_norm.", norm_shapes(D, ""))
+    def add_stack(prefix, mixers, V, positions, asks=False):
+        """An entry and blocks, and the norm behind them. positions: name and rows of the table."""
+        entry = {"token_vd": (V, D)}
+        if s.patch_inputs:
+            entry = {"patch_di": (D, s.patch_inputs), "patch_bias_d": (D,)}
+        if s.embeddings == "shared":
+            entry = {}
+        if s.positions == "learned":
+            entry[positions[0]] = (positions[1], D)
+        if s.embedding_norm:
+            entry |= norm_shapes(D)
+        add(prefix + "embedding.", entry)
+        for layer, mixer in enumerate(mixers):
+            block = f"{prefix}blocks.{layer}."
+            if s.conv_kernel:
+                add(block + "conv.", conv_shapes(D, s.conv_groups, s.conv_kernel))
+            biases = ATTENTION_BIASES if s.attention_bias else ()
+            own = mixer_shapes(mixer, D, s.heads, s.head_channels, s.values, s.projection, biases)
+            add(block + "mixer.", {**norm_shapes(D), **own})
+            if asks:
+                add(block + "cross.", {**norm_shapes(D), **cross_shapes(s)})
+            add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))
+        if s.final_norm and s.norm == "pre":
+            add(prefix + "final_norm.", norm_shapes(D, ""))
+
+    if s.embeddings == "shared":
+        shapes["embedding.token_vd"] = (V, D)
+    encoder, decoder = s.mixer[: s.encoder_layers], s.mixer[s.encoder_layers :]
+    if s.encoder_layers:
+        add_stack("encoder.", encoder, s.source_vocabulary_size, ("position_sd", s.source_context))
+    add_stack(own_prefix(s), decoder, V, ("position_cd", s.context), bool(s.encoder_layers))
+    if s.encoder_layers and s.embeddings == "separate":
+        shapes["decoder.logit_vd"] = (V, D)
     if s.logit_bias:
         shapes["logit_bias_v"] = (V,)
     return shapes
+
+
+def own_prefix(s):
+    """What the names of the stack that writes begin with."""
+    return "decoder." if s.encoder_layers else ""
 
 
 def check_tensors(tensors, settings, path):
@@ -318,17 +373,43 @@ def check_tensors(tensors, settings, path):
             raise FileError(f"{path}: tensor {name} is {dtype} {shape}, expected F32 {expected[name]}")
 
 
+# Of dates, which have no metadata of their own.
+WORDS_OF_DATES = {"tokenizer": "char", "source_characters": " ,./0123456789abcdefghijklmnopqrstuvwxyz",
+                  "target_characters": "-0123456789"}  # fmt: skip
+PADDING, BEGIN, END, FIRST_TARGET = 0, 1, 2, 3  # tokens of sources and targets that stand for no character
+
+
+def words_of(settings, metadata):
+    """The metadata that say what tokens stand for."""
+    return WORDS_OF_DATES if settings.task == "dates" else metadata
+
+
+def first_source(settings):
+    """The token of the first character of a source."""
+    return FIRST_TARGET if settings.embeddings == "shared" else PADDING + 1
+
+
+# Which key has the characters of which vocabulary, and the token of the first one: without an encoder and with one.
+TOKENS = (
+    lambda s: (("vocabulary", "vocabulary_size", 0),),
+    lambda s: (("source_characters", "source_vocabulary_size", first_source(s)),
+               ("target_characters", "vocabulary_size", FIRST_TARGET)),
+)  # fmt: skip
+
+
 def read_model(path):
     """The tensors, settings and metadata of a model. What nobody would know what to make of is an error."""
     tensors, metadata = read(path)
     settings = settings_of(metadata, {name: shape for name, (_, shape, _) in tensors.items()}, path)
     check_tensors(tensors, settings, path)
-    version, tokenizer = metadata.get("abh_version", "1"), metadata.get("tokenizer")
+    version = metadata.get("abh_version", "1")
     if not re.fullmatch("[0-9]", version) or int(version) > VERSION:
         raise FileError(f"{path}: metadata abh_version: expected at most {VERSION}, found {version!r}")
-    if tokenizer not in ("char", "byte"):
-        raise FileError(f"{path}: metadata tokenizer: expected char or byte, found {tokenizer!r}")
-    tokens = 256 if tokenizer == "byte" else len(metadata.get("vocabulary", ""))
-    if tokens != settings.vocabulary_size:
-        raise FileError(f"{path}: metadata vocabulary: expected {settings.vocabulary_size} tokens, found {tokens}")
+    words = words_of(settings, metadata)
+    if words.get("tokenizer") not in ("char", "byte"):
+        raise FileError(f"{path}: metadata tokenizer: expected char or byte, found {words.get('tokenizer')!r}")
+    for key, size, first in TOKENS[bool(settings.encoder_layers)](settings):
+        tokens = first + (256 if words["tokenizer"] == "byte" else len(words.get(key, "")))
+        if tokens != getattr(settings, size):
+            raise FileError(f"{path}: metadata {key}: expected {getattr(settings, size)} tokens, found {tokens}")
     return tensors, settings, metadata
