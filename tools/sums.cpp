@@ -15,9 +15,9 @@
 #include "device/processes.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
+#include "program/run_program.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu_sums.hpp"
-#include "program/run_program.hpp"
 #endif
 
 namespace abh {
