@@ -42,7 +42,8 @@ with() {
   line="$line $*"
 }
 # resumed RUN FLAGS...: sets `line` to what goes on with a run.
-resumed() { line="--data $folder/text.txt --resume $*"; }
+data="--data $folder/text.txt"
+resumed() { line="$data --resume $*"; }
 # run PROCESSES: train with the flags of `line`; sets `status`. What is printed is in out.txt and err.txt.
 run() {
   # shellcheck disable=SC2086 # flags are words
@@ -234,22 +235,24 @@ lose() { # PROCESSES RANK SIGNAL STEP: at about this step
   milliseconds=$((($(date +%s%N) - begin) / 1000000))
 }
 slowest=0
-for ((i = 0; i < kills; ++i)); do
-  size=$((RANDOM % 2 ? 4 : 2)) others=$((1 << RANDOM % 3))
-  rank=$((RANDOM % size))
-  run=$folder/killed$i
-  with --threads 1 --out "$run"
-  what="kill $i, process $rank of $size"
-  lose $size $rank KILL $((RANDOM % 80 + 1))0
+kill_and_go_on() { # RUN EXPECTED STEP: kills a process at about this step, and goes on in 1, 2 or 4
+  local size=$((RANDOM % 2 ? 4 : 2)) others=$((1 << RANDOM % 3))
+  local rank=$((RANDOM % size))
+  local what="kill in ${1##*/}, process $rank of $size"
+  with --threads 1 --out "$1"
+  lose $size $rank KILL "$3"
   if [ $status != 0 ]; then # else it was done before
     [ $milliseconds -gt $slowest ] && slowest=$milliseconds
     check "$what: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
     check "$what: one line" one_line "process $rank of $size has ended"
-    [ ! -e "$run/resume.safetensors" ] || resumed "$run"
+    [ ! -e "$1/resume.safetensors" ] || resumed "$1"
     run $others
     check "$what: goes on in $others processes" status_is 0
   fi
-  check "$what: the same run" same_run "$run" "$folder/expected"
+  check "$what: the same run" same_run "$1" "$2"
+}
+for ((i = 0; i < kills; ++i)); do
+  kill_and_go_on "$folder/killed$i" "$folder/expected" $((RANDOM % 80 + 1))0
 done
 echo "$kills processes killed, all others had ended after $slowest ms at most"
 with --steps 1000000 --out "$folder/stopped"
@@ -267,6 +270,27 @@ if [ $gpu != none ]; then
   check "$gpu: all stop within 10 s, not $milliseconds ms" test $milliseconds -lt 10000
   check "$gpu: one line" one_line "process 1 of 2 has ended"
 fi
+
+echo "== tasks that are no texts"
+# Two stacks, sources that are padded, the average of weights; a network without a source.
+of_text=$flags data=""
+of_dates="--encoder-layers 2 --decoder-layers 1 --mixer additive,dot,leap --cross bahdanau --norm post"
+for task in dates sort; do
+  flags="--task $task --channels 18 --heads 3 --batch 8 --dropout 0.2 --warmup 3 --weight-average 20 --steps 1000
+    --eval-every 250 --log-every 10 --checkpoint-every 50 --shards 4"
+  [ $task = sort ] || flags="$flags $of_dates"
+  with --threads 1 --out "$folder/expected_$task"
+  alone
+  check "$task: status $status" status_is 0
+  for processes in 2 4; do
+    with --threads $((4 / processes)) --out "$folder/$task$processes"
+    run $processes
+    check "$task in $processes processes: status $status" status_is 0
+    check "$task in $processes processes: the same run" same_run "$folder/$task$processes" "$folder/expected_$task"
+  done
+  kill_and_go_on "$folder/killed_$task" "$folder/expected_$task" $((RANDOM % 80 + 1))0
+done
+flags=$of_text
 
 echo "== the speed of sums"
 measured() { grep -q ' 4194304 .* [0-9.]*$' "$folder/out.txt"; }
