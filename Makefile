@@ -8,8 +8,8 @@ RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 
   --steps 2800
 
 .DEFAULT_GOAL := all
-.PHONY: all story train train_long train_many train_gpu sort reviews digits dates generate evaluate draw golden bench regress \
-  test gradcheck site check-all help clean configure
+.PHONY: all story train train_long train_many train_gpu sort reviews digits dates recall generate evaluate draw golden \
+  bench regress test gradcheck site check-all help clean configure
 
 all: configure ## build the programs into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -75,6 +75,11 @@ dates: configure ## learn to write dates as machines do, into runs/dates (ARGS="
 	  $(BUILD)/generate --checkpoint runs/dates --prompt 'the 22nd of september 1999'; \
 	  $(BUILD)/evaluate --checkpoint runs/dates --decode --beam 4; \
 	  $(BUILD)/draw --checkpoint runs/dates --text 'the 22nd of september 1999')
+
+recall: configure ## learn to recall the symbol behind a marker, into runs/recall (ARGS="--mixer additive ...")
+	$(call build,train evaluate draw)
+	@$(START) $(BUILD)/train --task recall $(ARGS)
+	$(if $(ARGS),,@$(BUILD)/evaluate --checkpoint runs/recall; $(BUILD)/draw --checkpoint runs/recall --example 0)
 
 generate: configure ## continue a text with the trained model (ARGS='--prompt "ROMEO:"')
 	$(call build,generate)

@@ -161,14 +161,14 @@ SETTINGS = {
     "source_context": (Whole(0), "seen"),
     "embeddings": (OneOf("separate", "target", "shared"), "separate"),
     "cross": (OneOf("dot", "bahdanau"), "dot"),
-    "task": (OneOf("text", "sort", "reviews", "digits", "dates", "pairs"), "text"),
+    "task": (OneOf("text", "sort", "reviews", "digits", "dates", "pairs", "recall"), "text"),
 }
 
 # Of files (src/files/safetensors.hpp): which keys their writer knew.
 VERSION = 3
 
 # What else the metadata of a model says, nothing of its function.
-OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "patch",
+OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "patch", "reach",
              "height", "width", "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
 
 

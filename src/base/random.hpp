@@ -22,6 +22,7 @@ inline constexpr std::uint32_t sort = 4;
 inline constexpr std::uint32_t reviews = 5;
 inline constexpr std::uint32_t dates = 6;
 inline constexpr std::uint32_t digits = 7;
+inline constexpr std::uint32_t recall = 8;
 inline constexpr std::uint32_t regression = 9;
 // Where pictures to train on are moved; key: the run's seed.
 inline constexpr std::uint32_t picture_moves = 10;

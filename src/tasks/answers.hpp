@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
@@ -26,6 +27,11 @@ class AnswerTask : public Task {
   virtual Index test_example(Index i) const { return static_cast<Index>(first_test_example) + i; }
   // For people, in one line: row b of a batch, and what a network said there, a token a target.
   virtual std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const = 0;
+
+  // Test examples may be of several kinds, each of which is scored by itself as well: their names, and which one an
+  // example is of. None: all are alike.
+  virtual std::vector<std::string> kinds() const { return {}; }
+  virtual std::size_t kind(Index /*example*/) const { return 0; }
 
   const std::string& name() const { return name_; }
   // Examples first ... first + B - 1 of the test set.

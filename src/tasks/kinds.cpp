@@ -1,6 +1,7 @@
 #include "tasks/dates/dates_kind.hpp"
 #include "tasks/digits/digits_kind.hpp"
 #include "tasks/pairs/pairs_kind.hpp"
+#include "tasks/recall/recall_kind.hpp"
 #include "tasks/reviews/reviews_kind.hpp"
 #include "tasks/sort/sort_kind.hpp"
 #include "tasks/task.hpp"
@@ -11,7 +12,8 @@ namespace abh {
 TaskKinds task_kinds() {
   static const TaskKind kinds[] = {text_kind(text_programs()),       sort_kind(sort_programs()),
                                    reviews_kind(reviews_programs()), digits_kind(digits_programs()),
-                                   dates_kind(dates_programs()),     pairs_kind(pairs_programs())};
+                                   dates_kind(dates_programs()),     pairs_kind(pairs_programs()),
+                                   recall_kind(recall_programs())};
   return kinds;
 }
 

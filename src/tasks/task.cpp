@@ -11,6 +11,14 @@ void require_size(const std::string& key, Index expected, Index found, const std
               to_text(found));
 }
 
+Index number_in(const Metadata& metadata, const std::string& key, Index low, Index high, const std::string& source) {
+  const std::string& text = metadata.at(key);
+  const std::optional<Index> number = from_text<Index>(text);
+  if (number && *number >= low && *number <= high) return *number;
+  throw Error(source + ": metadata " + key + ": expected a whole number from " + to_text(low) + " to " + to_text(high) +
+              ", found \"" + one_line(text) + "\"");
+}
+
 std::vector<std::string> names_of(TaskKinds kinds) {
   std::vector<std::string> names;
   for (const TaskKind& kind : kinds) names.push_back(kind.name);

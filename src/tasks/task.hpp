@@ -111,6 +111,10 @@ struct TaskKind {
 // Error, which names `source`, if a checkpoint has another size under a key of its metadata than its task asks for.
 void require_size(const std::string& key, Index expected, Index found, const std::string& source);
 
+// A number that a checkpoint's metadata have under a key of its task. Error, which names `source`, for what is none, or
+// lies beyond these.
+Index number_in(const Metadata& metadata, const std::string& key, Index low, Index high, const std::string& source);
+
 // Every task (kinds.cpp). A line there is all that programs know of one.
 using TaskKinds = std::span<const TaskKind>;
 TaskKinds task_kinds();

@@ -11,14 +11,6 @@ namespace abh {
 
 namespace {
 
-Index number_in(const Metadata& metadata, const std::string& key, Index low, Index high, const std::string& source) {
-  const std::string& text = metadata.at(key);
-  const std::optional<Index> number = from_text<Index>(text);
-  if (number && *number >= low && *number <= high) return *number;
-  throw Error(source + ": metadata " + key + ": expected a whole number from " + to_text(low) + " to " + to_text(high) +
-              ", found \"" + one_line(text) + "\"");
-}
-
 void check_sort(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
   const ArraySize size{.length = number_in(metadata, "length", shortest_array, longest_array, source),
                        .digits = number_in(metadata, "digits", fewest_digits, most_digits, source)};
