@@ -46,6 +46,7 @@ def draw_all(folder: Path) -> list[str]:
         "reviews": ("--example", "1"),
         "digits": ("--example", "2"),
         "dates": ("--example", "3"),
+        "recall": ("--example", "1"),
     }
     for task, what in tasks.items():
         more = ("--class-pooling", "cls") if task in ("reviews", "digits") else ()
