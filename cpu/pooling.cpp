@@ -1,5 +1,6 @@
 #include "layers/pooling.hpp"
 
+#include "cpu/pooling_decay.hpp"
 #include "cpu/pooling_of_all.hpp"
 #include "cpu/pooling_rows.hpp"
 #include "cpu/pooling_weights.hpp"

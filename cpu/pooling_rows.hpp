@@ -3,7 +3,7 @@
 // Pooling over all positions so far: how sequences are cut into chunks and stretches, and the sweeps over rows of the
 // payload.
 
-#include "cpu/pooling_weights.hpp"
+#include "cpu/pooling_decay.hpp"
 #include "cpu/rows.hpp"
 
 namespace abh {

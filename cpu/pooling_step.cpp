@@ -1,4 +1,4 @@
-#include "cpu/pooling_weights.hpp"
+#include "cpu/pooling_decay.hpp"
 
 namespace abh {
 

@@ -34,12 +34,6 @@ MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const Po
   return {logit_bnc + bn * s.C, mask_bc ? mask_bc + bn / s.N * s.C : nullptr};
 }
 
-// What the logits of head n lose a position; 0: nothing, and everything is as without decay.
-template <class T>
-T slope_of(const T* slope_n, Index n) {
-  return slope_n ? slope_n[n] : T(0);
-}
-
 // Scratch memory, `size` numbers a slot.
 template <class T>
 struct PerSlot {
@@ -103,76 +97,6 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
 template <class T>
 void exponentials(T* x, Index n) {
   for_lanes<T>(n, [&]<class L>(Index i) { store<L>(x + i, exponential<L>(load<L>(x + i))); });
-}
-
-// The same where the newcomer is what counts from: at each position all that was seen before has lost one slope more.
-// The largest logit is kept as it was, with the positions since, so that nothing is rounded twice. It stays until a
-// newcomer is larger by `margin`.
-template <class T, class Logits>
-void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T margin, Index C, Index block,
-                 PoolingOrder order) {
-  T top = minus_infinity<T>();
-  T age = T(0);
-  for_positions(C, block, order, [&](Index c, bool starts) {
-    const T newcomer = logit[c];
-    const T aged = starts ? minus_infinity<T>() : top - slope * (age + T(1));  // (pooling.20)
-    const bool nothing_new = newcomer == minus_infinity<T>();
-    const bool stays = newcomer - margin < aged || nothing_new;
-    const T most = stays ? aged : newcomer;
-    top = starts || !stays ? newcomer : top;  // (pooling.21)
-    age = stays ? age + T(1) : T(0);          // (pooling.21)
-    keep_c[c] = stays ? T(0) : aged - newcomer;
-    add_c[c] = nothing_new ? newcomer : newcomer - most;
-    max_c[c] = most;
-  });
-  exponentials(keep_c, C);
-  exponentials(add_c, C);
-}
-template <class T, class Logits>
-void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                 PoolingOrder order) {
-  if (slope == T(0)) {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-  } else {
-    decayed_max(max_c, keep_c, add_c, logit, slope, T(0), C, block, order);
-  }
-}
-
-// The same of logits that rise by a slope a position as long as one maximum of the forward pass stays. Compared to the
-// last bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one
-// that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
-// its power in the end.
-template <class T, class Logits>
-void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                       PoolingOrder order) {
-  if (slope == T(0)) {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-  } else {
-    decayed_max(max_c, keep_c, add_c, logit, slope, T(0.5), C, block, order);
-  }
-}
-
-// The same where the first of a block is what counts from, and each newcomer is older than all that was seen: logits
-// that lose a slope a position from there on, and then no decay.
-template <class T, class Logits>
-void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                          PoolingOrder order) {
-  if (slope == T(0)) {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-    return;
-  }
-  struct Aged {
-    Logits logit;
-    T slope;
-    Index C, block;
-    PoolingOrder order;
-    T operator[](Index c) const {
-      const Index begin = c / block * block;
-      const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
-      return logit[c] - slope * T(order == PoolingOrder::up ? c - first : first - c);  // (pooling.23)
-    }
-  };
-  running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
 }
 
 // sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it: a walk of multiply-adds, then

@@ -2,7 +2,7 @@
 
 // Pooling over a window: a prefix of the block that a position lies in, merged with a suffix of the block before.
 
-#include "cpu/pooling_weights.hpp"
+#include "cpu/pooling_decay.hpp"
 
 namespace abh {
 

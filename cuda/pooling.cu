@@ -1,5 +1,6 @@
 #include "cuda/pooling_in_tile.hpp"
 #include "cuda/pooling_of_all.hpp"
+#include "cuda/pooling_windowed.hpp"
 
 namespace abh {
 
@@ -42,11 +43,6 @@ __global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* ou
 
 // Pooling. What is one number a position and head is computed once; the payloads that it weighs are scanned one after
 // the other, each from its first channel on.
-
-template <class Body>
-void for_each_payload(const PoolingShape& s, const Body& body) {
-  for (Index p = 0; p < s.payloads; ++p) body(p, p * s.N * s.K);
-}
 
 template <int width, class T>
 void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
@@ -140,117 +136,6 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
                                .N = N};
   launch(a.d_lse_bnc ? global_d_logit_kernel<true> : global_d_logit_kernel<false>, blocks_for(s.B * s.N, 1),
          scan_threads, 0, device.stream(), d_logit);
-}
-
-template <int width, class T>
-void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
-  const PoolingShape& s = a.in.shape;
-  const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
-  typename Gpu::Scope scratch(device.workspace);
-  const auto take = [&](Index count) { return scratch.template take<float>(count); };
-  const WindowWeights w{.keep_down_bnc = take(BNC),
-                        .add_down_bnc = take(BNC),
-                        .weight_down_bnc = take(BNC),
-                        .keep_up_bnc = take(BNC),
-                        .add_up_bnc = take(BNC),
-                        .weight_up_bnc = take(BNC),
-                        .level_bnc = take(BNC),
-                        .from_bnc = scratch.template take<int>(a.in.slope_n ? BNC : 0),
-                        .max_bnc = a.max_bnc,
-                        .sum_bnc = a.sum_bnc,
-                        .logit_bnc = a.in.logit_bnc,
-                        .slope_n = a.in.slope_n,
-                        .mask_bc = a.in.mask_bc,
-                        .C = C,
-                        .N = N,
-                        .block = block};
-  launch(a.in.slope_n ? window_weights_kernel<true> : window_weights_kernel<false>, blocks_for(s.B * s.N, 1),
-         scan_threads, 0, device.stream(), w);
-
-  // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float. Up first:
-  // the second scan has both sides at hand and finishes the gradient.
-  float* pull_up_bch = take(s.B * C * H);
-  float *x_dot_pbnc = take(s.payloads * parts), *out_dot_pbnc = take(s.payloads * parts);
-  for_each_payload(s, [&](Index p, Index first) {
-    const T* d_out_bch = a.d_out_bch + first;
-    const Scan<T> up{d_out_bch, H, w.keep_up_bnc, w.add_up_bnc, PoolingOrder::up, s.B, C, N, K, block, H};
-    const Scan<T> down{d_out_bch, H, w.keep_down_bnc, w.add_down_bnc, PoolingOrder::down, s.B, C, N, K, block, H};
-    const EmitWindowGradient<T> emit{payload_gradient(a, first),
-                                     pull_up_bch + first,
-                                     w.weight_down_bnc,
-                                     w.weight_up_bnc,
-                                     {x_dot_pbnc + p * parts, out_dot_pbnc + p * parts},
-                                     C,
-                                     block,
-                                     int(H)};
-    scan_payload<width>(device, up, EmitState<float>{pull_up_bch + first});  // (pooling.16)
-    scan_payload<width>(device, down, emit);                                 // (pooling.16)
-  });
-
-  const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
-                               .pulled_up_bnc = w.level_bnc,
-                               .keep_down_bnc = w.keep_down_bnc,
-                               .add_down_bnc = w.add_down_bnc,
-                               .weight_down_bnc = w.weight_down_bnc,
-                               .keep_up_bnc = w.keep_up_bnc,
-                               .add_up_bnc = w.add_up_bnc,
-                               .weight_up_bnc = w.weight_up_bnc,
-                               .x_dot = dots_of(device, x_dot_pbnc, s, tile_channels<width>),
-                               .out_dot = dots_of(device, out_dot_pbnc, s, tile_channels<width>),
-                               .C = C,
-                               .N = N,
-                               .block = block,
-                               .d_lse_bnc = a.d_lse_bnc};
-  launch(a.d_lse_bnc ? window_d_logit_kernel<true> : window_d_logit_kernel<false>, blocks_for(s.B * s.N, 1),
-         scan_threads, 0, device.stream(), d_logit);
-}
-
-// One average for all positions.
-
-template <int width, class T>
-void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
-  const PoolingShape& s = a.in.shape;
-  const int C = int(s.C), N = int(s.N), K = int(s.K);
-  const Index H = s.H(), BNC = s.B * s.N * C;
-  typename Gpu::Scope scratch(device.workspace);
-  float* alpha_bnc = scratch.template take<float>(BNC);
-  float* keep_bnc = scratch.template take<float>(BNC);
-  float* average_bh = scratch.template take<float>(s.B * N * K);
-  launch(weights_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(),
-         WeightsOfAll{a.max_bnc, a.sum_bnc, a.in.logit_bnc, a.in.mask_bc, C, N});
-  launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
-         a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
-  for_each_payload(s, [&](Index, Index first) {
-    const Scan<T> payload{
-        a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
-    sum_payload<width>(device, average_bh, payload);  // (pooling.25)
-    emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
-  });
-}
-
-// With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.11) and
-// (pooling.13) are what is wanted here.
-template <int width, class T>
-void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
-  const PoolingShape& s = a.in.shape;
-  const int C = int(s.C), N = int(s.N), K = int(s.K);
-  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
-  typename Gpu::Scope scratch(device.workspace);
-  float* alpha_bnc = scratch.template take<float>(BNC);
-  float* keep_bnc = scratch.template take<float>(BNC);
-  float* adjoint_bh = scratch.template take<float>(s.B * N * K);
-  float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
-  launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
-         a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
-  for_each_payload(s, [&](Index p, Index first) {
-    const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, PoolingOrder::up, s.B, C, N, K, C, H};
-    const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
-    sum_payload<width>(device, adjoint_bh, gradients);
-    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling.26)
-  });
-  launch(d_logit_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
-         dots_of(device, kappa_pbnc, s, tile_channels<width>), a.d_lse_bnc, C, N);
 }
 
 template <int width, class T>

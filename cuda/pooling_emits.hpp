@@ -41,41 +41,6 @@ struct EmitState {
   }
 };
 
-// A prefix merged with the suffix that fills up its window.
-template <class T>
-struct EmitWindow {
-  static constexpr int dots = 0, batch = 2;
-  T* out_bch;
-  const float* share_bnc;
-  const float* suffix_bch;
-  const float* gamma_bnc;
-  int block, H;
-  template <int width>
-  struct Loaded {
-    Floats<width> suffix;
-    float share, gamma;
-  };
-  template <int width>
-  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    Loaded<width> loaded{};
-    loaded.share = share_bnc[at.weight];
-    if (at.c < block) return loaded;
-    loaded.gamma = gamma_bnc[at.weight];
-    loaded.suffix = load<width>(suffix_bch + at.element - Index{block - 1} * H);
-    return loaded;
-  }
-  template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
-                         const Floats<width>& sum, float*) const {
-    Floats<width> out;
-    for (int v = 0; v < width; ++v) {
-      const float prefix = sum.x[v] * loaded.share;
-      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling.8)
-    }
-    store<width>(out_bch + at.element, out);
-  }
-};
-
 // What both gradients of the payload read and write besides.
 template <class T>
 struct PayloadGradient {
@@ -133,43 +98,11 @@ struct EmitGlobalGradient {
   }
 };
 
-// The gradient of the payload from the pulls of its own block and of the next, and two dot products for the logits'.
-template <class T>
-struct EmitWindowGradient {
-  static constexpr int dots = 2, batch = 1;
-  PayloadGradient<T> arrays;
-  const float* pull_up_bch;
-  const float *weight_down_bnc, *weight_up_bnc;
-  float* dot_pbnc[2];  // x . d_x, out . d_out
-  int C, block, H;
-  template <int width>
-  struct Loaded {
-    Floats<width> x, out, pull_up;
-    float weight_down, weight_up;
-  };
-  template <int width>
-  __device__ Loaded<width> fetch(const PoolingPlace& at) const {
-    Loaded<width> loaded{load<width>(arrays.x_bch + at.in_rows(arrays.x_stride)),
-                         load<width>(arrays.out_bch + at.element),
-                         {},
-                         weight_down_bnc[at.weight],
-                         weight_up_bnc[at.weight]};
-    const int further = last_window(at.c, C, block) - at.c;
-    if (loaded.weight_up != 0) loaded.pull_up = load<width>(pull_up_bch + at.element + Index{further} * H);
-    return loaded;
-  }
-  template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>& d_out,
-                         const Floats<width>& pull_down, float* dot) const {
-    Floats<width> d_x;
-    for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling.17)
-      dot[0] += loaded.x.x[v] * d_x.x[v];
-      dot[1] += loaded.out.x[v] * d_out.x[v];
-    }
-    arrays.write(at, d_x);
-  }
-};
+// Each payload is scanned by itself, from its first channel on.
+template <class Body>
+void for_each_payload(const PoolingShape& s, const Body& body) {
+  for (Index p = 0; p < s.payloads; ++p) body(p, p * s.N * s.K);
+}
 
 }  // namespace ABH_BACKEND
 }  // namespace abh

@@ -129,5 +129,50 @@ __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* al
   }
 }
 
+template <int width, class T>
+void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
+  const PoolingShape& s = a.in.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K);
+  const Index H = s.H(), BNC = s.B * s.N * C;
+  typename Gpu::Scope scratch(device.workspace);
+  float* alpha_bnc = scratch.template take<float>(BNC);
+  float* keep_bnc = scratch.template take<float>(BNC);
+  float* average_bh = scratch.template take<float>(s.B * N * K);
+  launch(weights_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(),
+         WeightsOfAll{a.max_bnc, a.sum_bnc, a.in.logit_bnc, a.in.mask_bc, C, N});
+  launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
+         a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
+  for_each_payload(s, [&](Index, Index first) {
+    const Scan<T> payload{
+        a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
+    sum_payload<width>(device, average_bh, payload);  // (pooling.25)
+    emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
+  });
+}
+
+// With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.11) and
+// (pooling.13) are what is wanted here.
+template <int width, class T>
+void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
+  const PoolingShape& s = a.in.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K);
+  const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
+  typename Gpu::Scope scratch(device.workspace);
+  float* alpha_bnc = scratch.template take<float>(BNC);
+  float* keep_bnc = scratch.template take<float>(BNC);
+  float* adjoint_bh = scratch.template take<float>(s.B * N * K);
+  float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
+  launch(shares_of_all_kernel, blocks_for(BNC, 128), 128, 0, device.stream(), alpha_bnc, keep_bnc, a.max_bnc, a.sum_bnc,
+         a.in.logit_bnc, a.in.mask_bc, BNC, C, N);
+  for_each_payload(s, [&](Index p, Index first) {
+    const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, PoolingOrder::up, s.B, C, N, K, C, H};
+    const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
+    sum_payload<width>(device, adjoint_bh, gradients);
+    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling.26)
+  });
+  launch(d_logit_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
+         dots_of(device, kappa_pbnc, s, tile_channels<width>), a.d_lse_bnc, C, N);
+}
+
 }  // namespace ABH_BACKEND
 }  // namespace abh

@@ -49,35 +49,6 @@ struct Maxima {
   }
 };
 
-// Maxima with decay. A state is the largest logit as it was, and the position it comes from, so that its age follows
-// from where it is asked for. Two stretches compare their tops where the later one has its own, which replaces the
-// other if it is larger by `margin`.
-struct Top {
-  float keep;  // of what was before: 0, or -infinity where the stretch starts anew
-  float top;
-  int from;
-};
-__device__ __forceinline__ Top of_lane(const Top& top, int lane) {
-  return {__shfl_sync(whole_warp, top.keep, lane), __shfl_sync(whole_warp, top.top, lane),
-          __shfl_sync(whole_warp, top.from, lane)};
-}
-struct DecayedMaxima {
-  using State = Top;
-  using Effect = Top;
-  float slope, margin;
-  // What a top has come down to at position c, in either order.
-  __device__ float at(const Top& top, int c) const {
-    return top.top - slope * float(c < top.from ? top.from - c : c - top.from);  // (pooling.20)
-  }
-  static __device__ Top start() { return nothing(); }
-  static __device__ Top nothing() { return {0, minus_infinity, 0}; }
-  __device__ Top after(const Top& state, const Top& then) const { return both(state, then); }
-  __device__ Top both(const Top& first, const Top& then) const {
-    const bool stays = then.top - margin < at(first, then.from) + then.keep;
-    return {first.keep + then.keep, stays ? first.top : then.top, stays ? first.from : then.from};  // (pooling.21)
-  }
-};
-
 inline constexpr int scan_threads = 128;
 inline constexpr int scan_warps = scan_threads / warp_size;
 inline constexpr int positions_per_thread = 8;
@@ -165,87 +136,6 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
         keep_c[c] = first ? 0 : nothing_new ? 1 : expf(before - most);
         add_c[c] = nothing_new ? 0 : expf(newcomer - most);
       });
-}
-
-// The same where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
-template <int threads = scan_threads, class Logits>
-__device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
-                            int block, PoolingOrder order) {
-  const DecayedMaxima kind{slope, 0};
-  scan_positions<threads>(
-      kind, C, order,
-      [&](int c) {
-        return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
-      },
-      [&](int c, const Top& before, const Top& now) {
-        const float most = kind.at(now, c), newcomer = logit(c);
-        max_c[c] = most;  // (pooling.21)
-        const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
-        keep_c[c] = first ? 0 : nothing_new || now.from != c ? 1 : expf(kind.at(before, c) - most);
-        add_c[c] = nothing_new ? 0 : expf(newcomer - most);
-      });
-}
-
-// The same of logits that rise by a slope a position as long as one maximum of the forward pass stays. Compared to the
-// last bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one
-// that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
-// its power in the end. Which one stays, two threads may see differently: keep_c is found from what they have decided.
-// Leaves the references in max_c, and in from_c, scratch, where they come from.
-template <class Logits>
-__device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, float* add_c, const Logits& logit,
-                                  float slope, int C, int block, PoolingOrder order) {
-  const DecayedMaxima kind{slope, 0.5f};
-  const int before = order == PoolingOrder::up ? -1 : 1;
-  scan_positions(
-      kind, C, order,
-      [&](int c) {
-        return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
-      },
-      [&](int c, const Top&, const Top& now) {
-        max_c[c] = now.top;
-        from_c[c] = now.from;
-      });
-  const auto top = [&](int c) { return Top{0, max_c[c], from_c[c]}; };
-  __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
-    const float most = kind.at(top(c), c), newcomer = logit(c);
-    const bool nothing = most == minus_infinity;
-    add_c[c] = newcomer == minus_infinity ? 0 : expf(newcomer - most);
-    if (starts(c, C, block, order)) {
-      keep_c[c] = 0;
-    } else {
-      keep_c[c] = nothing || from_c[c] == from_c[c + before] ? 1 : expf(kind.at(top(c + before), c) - most);
-    }
-  }
-  __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) max_c[c] = kind.at(top(c), c);
-}
-
-// The running maximum with decay or without, where what comes first is older.
-template <bool decays, int threads = scan_threads, class Logits>
-__device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
-                            int block, PoolingOrder order) {
-  if constexpr (decays) {
-    decayed_max<threads>(max_c, keep_c, add_c, logit, slope, C, block, order);
-  } else {
-    running_max<threads>(max_c, keep_c, add_c, logit, C, block, order);
-  }
-}
-
-// The same where what comes first is newer: it stays, and what joins it has lost a slope a position since the first of
-// the block.
-template <bool decays, class Logits>
-__device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
-                                     int block, PoolingOrder order) {
-  if constexpr (decays) {
-    const auto aged = [&](int c) {
-      const int begin = c / block * block, end = smaller(begin + block, C) - 1;
-      return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling.23)
-    };
-    running_max(max_c, keep_c, add_c, aged, C, block, order);
-  } else {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-  }
 }
 
 // sum_c, relative to the running maximum, and one over it, 0 while nothing has been seen. first_rest: what rounding

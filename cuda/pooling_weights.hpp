@@ -3,6 +3,7 @@
 // Pooling on the GPU: what is one number a position and head, weights before the payload is scanned and the gradients
 // of logits after it. Kernels of one block a head walk through the sequence with the scans of pooling_positions.hpp.
 
+#include "cuda/pooling_decay.hpp"
 #include "cuda/pooling_scan.hpp"
 #include "layers/pooling.hpp"
 
@@ -18,13 +19,6 @@ struct MaskedLogits {
   const Token* mask_c;  // null: all real
   __device__ float operator()(int c) const { return mask_c && mask_c[c] == 0 ? minus_infinity : logit_c[c]; }
 };
-
-// What the logits of a head lose a position.
-template <bool decays>
-__device__ float slope_of(const float* slope_n, int n) {
-  if constexpr (decays) return slope_n[n];
-  return 0;
-}
 
 // Weights, forward.
 
@@ -125,59 +119,6 @@ __global__ void global_weights_kernel(GlobalWeights a) {
                          slope_of<decays>(a.slope_n, int(bn % a.N)), a.C);
 }
 
-// Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
-struct WindowWeights {
-  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + level), by the position that is pulled
-  float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
-  float* level_bnc;  // scratch
-  int* from_bnc;     // scratch, for decay
-  const float *max_bnc, *sum_bnc, *logit_bnc;
-  const float* slope_n;
-  const Token* mask_bc;
-  int C, N, block;
-};
-// The last window that c lies in, of those that exist.
-__device__ inline int last_window(int c, int C, int block) { return smaller(c + block, C) - 1; }
-
-template <bool decays>
-__global__ void window_weights_kernel(WindowWeights a) {
-  wait_for_kernel_before();
-  const int C = a.C;
-  const Index bn = blockIdx.x, first = bn * C;
-  const MaskedLogits logit{a.logit_bnc + first, a.mask_bc ? a.mask_bc + bn / a.N * C : nullptr};
-  const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
-  const float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
-  float* level_c = a.level_bnc + first;
-  // A window that saw nothing has no say: not +infinity, and not 0/0 below.
-  const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
-  const auto weight = [&](int c, float level) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + level); };
-
-  // With decay the levels are as (pooling.24) has them: down those of c, up those of the first of their block.
-  if constexpr (decays) {
-    decayed_reference(level_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
-                      a.block, PoolingOrder::down);
-  } else {
-    running_max(level_c, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, C, a.block, PoolingOrder::down);
-  }
-  __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) a.weight_down_bnc[first + c] = weight(c, level_c[c]);
-  __syncthreads();
-  running_max_of_older<decays>(level_c, a.keep_up_bnc + first, a.add_up_bnc + first, reversed, slope, C, a.block,
-                               PoolingOrder::up);
-  __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
-    // The first of a block lies in no window of the next one, and the last block has none.
-    const int last = last_window(c, C, a.block);
-    const bool crosses = last / a.block > c / a.block;
-    float level = level_c[last];
-    if constexpr (decays) level -= slope * float(last / a.block * a.block - c);  // (pooling.24)
-    a.weight_up_bnc[first + c] = crosses ? weight(c, level) : 0;
-    const float sum = sum_c[c] == 0 ? 1 : sum_c[c];
-    a.add_down_bnc[first + c] /= sum;
-    a.add_up_bnc[first + c] /= sum;
-  }
-}
-
 // Gradients of logits, once the dot products of the payload's scans are there: sums over the channels of a head, one
 // part for each tile of channels that the head touches, as pooling_scan.hpp has left them.
 
@@ -252,49 +193,6 @@ __global__ void global_d_logit_kernel(GlobalGradient a) {
       a.d_logit_bnc + first, a.weight_bnc + first, a.share_bnc + first, has_d_lse ? a.d_lse_bnc + first : nullptr,
       [&](int c) { return global_beta(c, a.sum_bnc + first, a.keep_bnc + first); },
       [&](int c) { return a.kappa(first + c, int(bn % a.N)); }, a.C);
-}
-
-// Grid: one block for each head of each sequence.
-struct WindowGradient {
-  float* d_logit_bnc;
-  float* pulled_up_bnc;  // scratch
-  const float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;
-  const float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
-  Dots x_dot, out_dot;  // x . d_x, out . d_out
-  int C, N, block;
-  const float* d_lse_bnc;
-};
-template <bool has_d_lse>
-__global__ void window_d_logit_kernel(WindowGradient a) {
-  wait_for_kernel_before();
-  const Index bn = blockIdx.x, first = bn * a.C;
-  const int n = int(bn % a.N);
-  const auto pulled_by = [&](float add, int c) {
-    if constexpr (has_d_lse) {
-      // Not read where the window saw nothing and has no say.
-      return add == 0 ? 0 : add * (a.out_dot(first + c, n) - a.d_lse_bnc[first + c]);  // (pooling.29)
-    } else {
-      return add * a.out_dot(first + c, n);
-    }
-  };
-  scan_positions(
-      LongSums{}, a.C, PoolingOrder::up,
-      [&](int c) {
-        return LongStep{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
-      },
-      [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling.16), pull_out
-  __syncthreads();
-  scan_positions(
-      LongSums{}, a.C, PoolingOrder::down,
-      [&](int c) {
-        return LongStep{a.keep_down_bnc[first + c], pulled_by(a.add_down_bnc[first + c], c)};
-      },
-      [&](int c, double, double pulled_down) {
-        const Index i = first + c;
-        const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
-        const float same = a.weight_down_bnc[i] * float(pulled_down) + a.weight_up_bnc[i] * pulled_up;
-        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling.18)
-      });
 }
 
 }  // namespace ABH_BACKEND

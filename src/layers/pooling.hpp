@@ -165,6 +165,17 @@ void pooling_definition_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
 void pooling_definition_backward(Device&, const PoolingBackward<T>&);
 
+// The two kinds that are not the running average over all positions so far: in plain/ alone functions of their own,
+// called by the two above.
+template <class Device, class T>
+void pooling_windowed_forward(Device&, const PoolingForward<T>&);
+template <class Device, class T>
+void pooling_windowed_backward(Device&, const PoolingBackward<T>&);
+template <class Device, class T>
+void pooling_of_all_forward(Device&, const PoolingForward<T>&);
+template <class Device, class T>
+void pooling_of_all_backward(Device&, const PoolingBackward<T>&);
+
 // For whoever looks: what position c gives to position s, the weights of these sums, (B, N, C, C); 0 where c does not
 // see s. In plain/ alone, from what forward read, x excepted.
 template <class Device, class T>

@@ -1,0 +1,120 @@
+#include "plain/pooling_state.hpp"
+
+namespace abh {
+
+namespace {
+
+// The positions that c sees, [first, end).
+struct SeenPositions {
+  Index first, end;
+};
+SeenPositions seen_by(const PoolingShape& s, Index c) {
+  if (!s.causal) return {0, s.C};
+  const Index w = window_of(s);
+  return {c < w ? 0 : c - w + 1, c + 1};
+}
+
+// The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing.
+template <class T>
+SeenPositions weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
+  const SeenPositions seen = seen_by(in.shape, c);
+  const T slope = slope_of(in.slope_n, n);
+  const auto decayed = [&](Index s) { return logit_of(in, b, n, s) - slope * T(c - s); };
+  T most = T(-infinity);
+  Longer<T> total = 0;
+  for (Index s = seen.first; s < seen.end; ++s) {
+    if (decayed(s) > most) most = decayed(s);
+  }
+  // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
+  for (Index s = seen.first; s < seen.end; ++s) total += power(decayed(s), most);
+  for (Index s = seen.first; s < seen.end; ++s) {
+    weight_s[s] = total == Longer<T>(0) ? T(0) : T(power(decayed(s), most) / total);
+  }
+  return seen;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
+  typename Device::Scope scratch(device.workspace);
+  T* weight_s = scratch.template take<T>(C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index m = 0; m < payloads * N; ++m) {
+      for (Index c = 0; c < C; ++c) {
+        const SeenPositions seen = weights_of(weight_s, a.in, b, m % N, c);
+        for (Index k = 0; k < K; ++k) {
+          Longer<T> average = 0;
+          for (Index s = seen.first; s < seen.end; ++s) {
+            average += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling.19)
+          }
+          out(b, c, m, k) = T(average);
+        }
+      }
+    }
+  }
+}
+
+// The gradients of these as they stand: out is linear in x_s, with the factor weight_s, and by the quotient rule its
+// derivative with respect to logit_s is weight_s (x_s - out). That of the logarithm of the sum of weights is weight_s.
+template <class Device, class T>
+void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K),
+             d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
+  const auto d_logit = array(a.d_logit_bnc, N, C);
+  typename Device::Scope scratch(device.workspace);
+  T* weight_s = scratch.template take<T>(C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      for (Index c = 0; c < C; ++c) {
+        d_logit(b, n, c) = T(0);
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K && !a.accumulate; ++k) d_x(b, c, m, k) = T(0);
+        }
+      }
+      for (Index c = 0; c < C; ++c) {
+        const SeenPositions seen = weights_of(weight_s, a.in, b, n, c);
+        for (Index m = n; m < payloads * N; m += N) {
+          for (Index k = 0; k < K; ++k) {
+            Longer<T> out = 0;
+            for (Index s = seen.first; s < seen.end; ++s) out += weight_s[s] * x(b, s, m, k);
+            for (Index s = seen.first; s < seen.end; ++s) {
+              d_x(b, s, m, k) += weight_s[s] * d_out(b, c, m, k);
+              d_logit(b, n, s) += weight_s[s] * d_out(b, c, m, k) * (x(b, s, m, k) - T(out));
+            }
+          }
+        }
+        for (Index s = seen.first; s < seen.end && a.d_lse_bnc; ++s) {
+          if (weight_s[s] != T(0)) d_logit(b, n, s) += weight_s[s] * array(a.d_lse_bnc, N, C)(b, n, c);
+        }
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void pooling_weights(Device&, T* weight_bncs, const PoolingInputs<T>& in) {
+  const Index B = in.shape.B, C = in.shape.C, N = in.shape.N;
+  const auto weight = array(weight_bncs, N, C, C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      for (Index c = 0; c < C; ++c) {
+        for (Index s = 0; s < C; ++s) weight(b, n, c, s) = T(0);
+        weights_of(&weight(b, n, c, 0), in, b, n, c);
+      }
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                                        \
+  template decltype(pooling_definition_forward<PlainDevice, T>) pooling_definition_forward<PlainDevice, T>;   \
+  template decltype(pooling_definition_backward<PlainDevice, T>) pooling_definition_backward<PlainDevice, T>; \
+  template decltype(pooling_weights<PlainDevice, T>) pooling_weights<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

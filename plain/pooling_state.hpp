@@ -1,0 +1,108 @@
+#pragma once
+
+// What the poolings of plain/ share.
+
+#include "layers/pooling.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// How many positions a window holds.
+inline Index window_of(const PoolingShape& s) { return s.window > 0 && s.window < s.C ? s.window : s.C; }
+
+// The logit of a position, -infinity where the mask leaves it out.
+template <class T>
+T logit_of(const PoolingInputs<T>& in, Index b, Index n, Index c) {
+  const bool left_out = in.mask_bc && array(in.mask_bc, in.shape.C)(b, c) == 0;
+  return left_out ? T(-infinity) : array(in.logit_bnc, in.shape.N, in.shape.C)(b, n, c);
+}
+
+// What a logit loses a position. Without decay the same steps with 0, which change no bit.
+template <class T>
+T slope_of(const T* slope_n, Index n) {
+  return slope_n ? slope_n[n] : T(0);
+}
+
+// e^(logit - most), at most 1: most is the largest logit of those concerned. Nothing weighs 0 beside nothing, too,
+// where the difference would be -infinity less -infinity.
+template <class T>
+T power(T logit, T most) {
+  return logit == T(-infinity) ? T(0) : exp(logit - most);
+}
+
+// What is known of some positions of a head: the largest logit as it was and the positions since, their sum relative to
+// max = top - slope age, sum e^max being the sum of the e^logit, and the average of each of J numbers of payload. Sum
+// and averages are kept as pairs, what a number is rounded to and what that left.
+template <class T>
+struct State {
+  using S = Longer<T>;
+  T* numbers;  // top, sum, averages, what rounding left of the sum and of the averages
+  T& age;
+  Index J;
+  T& top() const { return numbers[0]; }
+  S sum() const { return S(numbers[1]) + S(numbers[2 + J]); }
+  S out(Index j) const { return S(numbers[2 + j]) + S(numbers[3 + J + j]); }
+  void set_sum(S sum) const { set(1, sum); }
+  void set_out(Index j, S out) const { set(2 + j, out); }
+  S max(T slope) const { return S(top()) - S(slope) * S(age); }
+
+  static Index size(Index J) { return 2 * (J + 1) + 1; }
+
+ private:
+  void set(Index i, S x) const {
+    numbers[i] = T(x);
+    numbers[i + J + 1] = T(x - S(numbers[i]));
+  }
+};
+
+// Of no position.
+template <class T>
+void start(const State<T>& state) {
+  state.age = T(0);
+  state.top() = T(-infinity);
+  state.set_sum(0);
+  for (Index j = 0; j < state.J; ++j) state.set_out(j, 0);
+}
+
+// One position more: now = before and (logit, x_j). Both may be one state. After no position sum is 0 and alpha
+// 1, whatever out held; a masked position has a power of 0, so alpha is 0 and nothing moves.
+template <class T, class Payload>
+void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x) {
+  using S = Longer<T>;
+  const S aged = S(before.top()) - S(slope) * S(before.age + T(1));  // (pooling.20)
+  const bool stays = S(logit) < aged;
+  const S max = stays ? aged : S(logit);                                 // (pooling.2)
+  const S sum = before.sum() * power(aged, max) + power(S(logit), max);  // (pooling.3)
+  const S alpha = sum == S(0) ? S(0) : power(S(logit), max) / sum;       // (pooling.4)
+  for (Index j = 0; j < now.J; ++j) {
+    now.set_out(j, before.out(j) + alpha * (S(x(j)) - before.out(j)));  // (pooling.5)
+  }
+  now.top() = stays ? before.top() : logit;    // (pooling.21)
+  now.age = stays ? before.age + T(1) : T(0);  // (pooling.21)
+  now.set_sum(sum);
+}
+
+// A state of one position that stands for many, with what rounding left of its logit and payload; and what it left of a
+// state.
+template <class T>
+void add_rest(const State<T>& state, const PoolingRest<const T>& rest, Index n, const PoolingShape& s) {
+  using S = Longer<T>;
+  state.set_sum(state.sum() * (S(1) + S(rest.weight_n[n])));  // e^rest, of next to nothing
+  for (Index j = 0; j < state.J; ++j) {
+    state.set_out(j, state.out(j) + S(array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
+  }
+}
+template <class T>
+void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, const PoolingShape& s) {
+  using S = Longer<T>;
+  rest.weight_n[n] = T(state.sum() - S(T(state.sum())));
+  for (Index j = 0; j < state.J; ++j) {
+    array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
+  }
+}
+
+}  // namespace
+
+}  // namespace abh

@@ -1,0 +1,68 @@
+#include "plain/pooling_state.hpp"
+
+namespace abh {
+
+namespace {
+
+// The state: one a head of all that is seen; with a window, before it where in the ring the next position goes, and
+// behind it a ring of the last w positions, a state each. `place` 0 is the former, 1 + r position r of the ring. The
+// age stands last; a state without decay has none, and uses that of a step.
+template <class T>
+State<T> state_of(T* state, Index place, Index n, const PoolingShape& s, bool decays, T& age_of_step) {
+  T* states = s.window > 0 ? state + 1 : state;
+  const Index J = s.payloads * s.K, width = State<T>::size(J);
+  T* numbers = &array(states, s.N, width + (decays ? 1 : 0))(place, n, 0);
+  return {numbers, decays ? numbers[width] : age_of_step, J};
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays) {
+  T age_of_step = T(0);
+  if (s.window > 0) state[0] = T(0);
+  for (Index place = 0; place < s.window + 1; ++place) {
+    for (Index n = 0; n < s.N; ++n) start(state_of<T>(state, place, n, s, decays, age_of_step));
+  }
+}
+
+template <class Device, class T>
+void pooling_step(Device&, const PoolingStep<T>& a) {
+  const PoolingShape& s = a.shape;
+  const Index w = s.window, newest = w > 0 ? static_cast<Index>(static_cast<double>(a.state[0])) : 0;
+  const Index N = s.N, K = s.K, J = s.payloads * K;
+  const auto x = array(a.x_h, K);
+  const auto out = array(a.out_h, K);
+  T age_of_step = T(0);
+  for (Index n = 0; n < N; ++n) {
+    const T slope = slope_of(a.slope_n, n);
+    const auto place = [&, n = n](Index i) { return state_of<T>(a.state, i, n, s, a.slope_n != nullptr, age_of_step); };
+    const auto payload = [&, n = n](Index j) { return x(j / K * N + n, j % K); };
+    const State<T> seen = place(0);
+    if (w > 0) {
+      const State<T> here = place(1 + newest);
+      here.top() = a.logit_n[n];
+      for (Index j = 0; j < J; ++j) here.set_out(j, payload(j));
+      start(seen);
+      // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
+      // The oldest first. Places that nothing has filled yet have a logit of -infinity.
+      for (Index r = 1; r <= w; ++r) {
+        const State<T> position = place(1 + (newest + r) % w);
+        push(seen, seen, position.top(), slope, [&](Index j) { return position.out(j); });
+      }
+    } else {
+      push(seen, seen, a.logit_n[n], slope, payload);
+    }
+    for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = T(seen.out(j));
+    a.max_n[n] = T(seen.max(slope));
+    a.sum_n[n] = T(seen.sum());
+  }
+  if (w > 0) a.state[0] = T((newest + 1) % w);
+}
+
+#define INSTANTIATE(T)                                                            \
+  template decltype(pooling_start<PlainDevice, T>) pooling_start<PlainDevice, T>; \
+  template decltype(pooling_step<PlainDevice, T>) pooling_step<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh
