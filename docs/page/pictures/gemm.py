@@ -71,8 +71,8 @@ def paint(d: Drawing) -> None:
 PICTURES = [
     Picture(
         name="gemm-tile",
-        page="layers/linear",
-        after="In the code",
+        page="docs/layers/parts/linear_fast",
+        after="On the CPU",
         title="A tile of a product in registers",
         description=(
             f"The tile of out has {ROWS} rows of {VECTORS} vectors of {LANES} lanes: {SUMS} sums in registers. To its "
