@@ -114,13 +114,13 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
     // In the place of kappa, which is not there yet: what the maximum has come down to, then e to that less the next.
     A* aged_c = kappa[slot];
     for (Index c = 1; c < C && slope != A(0); ++c) {
-      aged_c[c - 1] = logit[c] < max_c[c] ? max_c[c] : max_c[c - 1] - slope;  // (pooling.22)
+      aged_c[c - 1] = logit[c] < max_c[c] ? max_c[c] : max_c[c - 1] - slope;  // (pooling_decay.4)
     }
     A* keep_c = kappa[slot];
     kept_of_maxima(keep_c, slope == A(0) ? max_c : aged_c, max_c, C);
     for_lanes<A>(C - 1, [=]<class L>(Index c) {
       const L kept = load<L>(sum_c + c) * load<L>(keep_c + c);
-      store<L>(beta_c + c + 1, kept / nonzero<L>(load<L>(sum_c + c + 1)));  // (pooling.9)
+      store<L>(beta_c + c + 1, kept / nonzero<L>(load<L>(sum_c + c + 1)));  // (pooling.6)
     });
     if (in_stretches(s)) shares_of_stretches(left[slot], keep_c, sum_c, C);
   };
@@ -180,10 +180,10 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
       for (Index c = end - 1; c >= begin; --c) {
         const A share = alpha[slot][c];
         const A local = kappa[slot][c];
-        if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling.28)
+        if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling_chunk.2)
         const A all = anchored ? drift + anchor * left[slot][c] : drift;
-        d_logit_c[c] = share * (local + all);           // (pooling.13)
-        drift = beta[slot][c] * drift - share * local;  // (pooling.14)
+        d_logit_c[c] = share * (local + all);           // (pooling.10)
+        drift = beta[slot][c] * drift - share * local;  // (pooling.11)
         if (anchored && c == begin) anchor = beta[slot][c] * all - share * local;
       }
     };

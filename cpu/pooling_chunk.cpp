@@ -1,6 +1,7 @@
+#include "layers/pooling_chunk.hpp"
+
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
-#include "layers/pooling.hpp"
 
 namespace abh {
 
@@ -14,7 +15,7 @@ void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, cons
     for (Index n = 0; n < N; ++n) {
       const S sum = S(sum_nc[(n + 1) * C - 1]) + (rest_n ? S(rest_n[n]) : S(0));
       const bool sees = sum > S(0);
-      const S zeta = sees ? S(max_nc[(n + 1) * C - 1]) + natural_log(sum) : S(pooling_nothing);  // (pooling.30)
+      const S zeta = sees ? S(max_nc[(n + 1) * C - 1]) + natural_log(sum) : S(pooling_nothing);  // (pooling_chunk.1)
       zeta_n[n] = T(zeta);
       if (rest_n) rest_n[n] = sees ? T(zeta - S(zeta_n[n])) : T(0);
     }

@@ -14,9 +14,9 @@ T slope_of(const T* slope_n, Index n) {
   return slope_n ? slope_n[n] : T(0);
 }
 
-// The same where the newcomer is what counts from: at each position all that was seen before has lost one slope more.
-// The largest logit is kept as it was, with the positions since, so that nothing is rounded twice. It stays until a
-// newcomer is larger by `margin`.
+// running_max where the newcomer is what counts from: at each position all that was seen before has lost one slope
+// more. The largest logit is kept as it was, with the positions since, so that nothing is rounded twice. It stays until
+// a newcomer is larger by `margin`.
 template <class T, class Logits>
 void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T margin, Index C, Index block,
                  PoolingOrder order) {
@@ -24,12 +24,12 @@ void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T 
   T age = T(0);
   for_positions(C, block, order, [&](Index c, bool starts) {
     const T newcomer = logit[c];
-    const T aged = starts ? minus_infinity<T>() : top - slope * (age + T(1));  // (pooling.20)
+    const T aged = starts ? minus_infinity<T>() : top - slope * (age + T(1));  // (pooling_decay.2)
     const bool nothing_new = newcomer == minus_infinity<T>();
     const bool stays = newcomer - margin < aged || nothing_new;
     const T most = stays ? aged : newcomer;
-    top = starts || !stays ? newcomer : top;  // (pooling.21)
-    age = stays ? age + T(1) : T(0);          // (pooling.21)
+    top = starts || !stays ? newcomer : top;  // (pooling_decay.3)
+    age = stays ? age + T(1) : T(0);          // (pooling_decay.3)
     keep_c[c] = stays ? T(0) : aged - newcomer;
     add_c[c] = nothing_new ? newcomer : newcomer - most;
     max_c[c] = most;
@@ -78,7 +78,7 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
     T operator[](Index c) const {
       const Index begin = c / block * block;
       const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
-      return logit[c] - slope * T(order == PoolingOrder::up ? c - first : first - c);  // (pooling.23)
+      return logit[c] - slope * T(order == PoolingOrder::up ? c - first : first - c);  // (pooling_windowed.8)
     }
   };
   running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);

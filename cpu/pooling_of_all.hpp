@@ -90,7 +90,7 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
           const bool starts = c == piece.begin;
           for_lanes<T>(s.K, [=]<class L>(Index k) {
             const L added = load<L>(x_k + k) * share;
-            store<L>(sum_k + k, starts ? added : load<L>(sum_k + k) + added);  // (pooling.25)
+            store<L>(sum_k + k, starts ? added : load<L>(sum_k + k) + added);  // (pooling_of_all.1)
           });
         }
       }
@@ -153,13 +153,13 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
           RowSum<T> dot;
           for_lanes<T>(s.K, [&]<class L>(Index k) {
             const L adj = load<L>(adjoint_k + k);
-            const L gradient = adj * share;  // (pooling.26)
+            const L gradient = adj * share;  // (pooling_of_all.2)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;
           });
           kappa += dot.total();
         }
-        *d_logit = share * kappa;  // (pooling.27)
+        *d_logit = share * kappa;  // (pooling_of_all.3)
       }
     }
   });

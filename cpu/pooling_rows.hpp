@@ -84,7 +84,7 @@ void for_sequences(Device& device, const Shape& s, PoolingOrder order, const Wei
 }
 
 // The share that what was seen up to `from` has in what was seen up to `to`: the product of all beta between, as each
-// is (pooling.9) over one position. From chunk to chunk the state goes up with it, the adjoint down.
+// is (pooling.6) over one position. From chunk to chunk the state goes up with it, the adjoint down.
 template <class A>
 A share_left(const A* max_c, const A* sum_c, Index from, Index to) {
   if (sum_c[from] == A(0)) return A(0);
@@ -405,11 +405,11 @@ void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<cons
       T* adjoint_k = adjoint_h + m * s.K;
       RowSum<T> dot;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        const L since = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.10)
+        const L since = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.7)
         L adj = since;
         if constexpr (anchored) adj += load<L>(anchor_k + k) * of_anchor;
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (pooling.12)
-        L gradient = adj * share;                              // (pooling.11)
+        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (pooling.9)
+        L gradient = adj * share;                              // (pooling.8)
         if constexpr (accumulate) gradient += load<L>(d_x_k + k);
         store<L>(d_x_k + k, gradient);
         store<L>(adjoint_k + k, since);

@@ -64,7 +64,7 @@ template <class T>
 void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payloads<T>& x, const PoolingShape& s) {
   const bool starts = *from.sum == T(0);
   const bool nothing_new = logit == minus_infinity<T>();
-  const T aged = *from.top - slope * (*from.age + T(1));  // (pooling.20)
+  const T aged = *from.top - slope * (*from.age + T(1));  // (pooling_decay.2)
   const bool stays = logit < aged || nothing_new;
   const T most = stays ? aged : logit;  // (pooling.2)
   const T keep = starts || nothing_new ? T(1) : exponential<T>(aged - most);
@@ -77,8 +77,8 @@ void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payl
     average_row(to.average_k + j, to.rest_k + j, from.average_k + j, from.rest_k + j, starts, alpha, x.x_k + p * x.gap,
                 s.K);
   }
-  *to.top = stays ? *from.top : logit;        // (pooling.21)
-  *to.age = stays ? *from.age + T(1) : T(0);  // (pooling.21)
+  *to.top = stays ? *from.top : logit;        // (pooling_decay.3)
+  *to.age = stays ? *from.age + T(1) : T(0);  // (pooling_decay.3)
   *to.sum = T(sum);
   *to.sum_rest = T(sum - S(*to.sum));
 }
@@ -91,14 +91,14 @@ struct Merged {
 };
 template <class T>
 Merged<T> merge(const State<T>& older, const State<T>& newer, T slope, Index distance) {
-  const T max_older = *older.top - slope * T(distance);  // (pooling.23)
+  const T max_older = *older.top - slope * T(distance);  // (pooling_windowed.8)
   const T max_newer = *newer.top - slope * *newer.age;
   if (*older.sum == T(0)) return {max_newer, *newer.sum, T(0)};
   if (*newer.sum == T(0)) return {max_older, *older.sum, T(1)};
   const T most = larger<T>(max_older, max_newer);
   const T old_sum = *older.sum * exponential<T>(max_older - most);
-  const T sum = old_sum + *newer.sum * exponential<T>(max_newer - most);  // (pooling.6)
-  return {most, sum, old_sum / sum};                                      // (pooling.7)
+  const T sum = old_sum + *newer.sum * exponential<T>(max_newer - most);  // (pooling_windowed.1)
+  return {most, sum, old_sum / sum};                                      // (pooling_windowed.2)
 }
 
 template <class T>
@@ -155,7 +155,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
       T* out_k = a.out_h + (p * s.N + n) * s.K;
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         const L newer = load<L>(prefix_k + k);
-        store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * merged.share);  // (pooling.8)
+        store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * merged.share);  // (pooling_windowed.3)
       });
     }
 
@@ -165,7 +165,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     if (!ends) continue;
     for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
       const State<A> single = position(r);
-      const A logit = *single.top - slope * A(s.window - 1 - r);  // (pooling.23)
+      const A logit = *single.top - slope * A(s.window - 1 - r);  // (pooling_windowed.8)
       push<A>(single, position(r + 1), logit, A(0), {single.average_k, s.K}, s);
     }
   }

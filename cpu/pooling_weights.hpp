@@ -76,7 +76,7 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   T most = minus_infinity<T>();
   for_positions(C, block, order, [&](Index c, bool starts) {
     add_c[c] = logit[c];
-    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling.15)
+    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling_windowed.4)
     max_c[c] = most;
   });
   // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.

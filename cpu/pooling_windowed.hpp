@@ -91,7 +91,7 @@ inline __attribute__((always_inline)) void for_stretches(Index n, bool in_stretc
 // The average of a window, from that of its newer part and that of its older one.
 template <class L>
 L merged(const L& prefix, const L& suffix, ScalarOf<L> share) {
-  return prefix + (suffix - prefix) * share;  // (pooling.8)
+  return prefix + (suffix - prefix) * share;  // (pooling_windowed.3)
 }
 
 // The suffix averages of `count` neighbouring positions, from the last to the first, as average_block() takes averages;
@@ -149,7 +149,8 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
       const Index first = c - block + 1;
       const Index distance = first % block;  // from the end of the suffix to c
       const bool has_suffix = first > 0 && distance != 0;
-      const A older = has_suffix ? suffix_max[slot][first] - slope * A(distance) : minus_infinity<A>();  // (pooling.23)
+      const A older =
+          has_suffix ? suffix_max[slot][first] - slope * A(distance) : minus_infinity<A>();  // (pooling_windowed.8)
       const A newer = max_c[c];
       const A most = larger<A>(older, newer);
       keep[slot][c] = older == minus_infinity<A>() ? older : older - most;
@@ -162,9 +163,9 @@ void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
-      const A sum = older + sum_c[c] * add[slot][c];  // (pooling.6)
+      const A sum = older + sum_c[c] * add[slot][c];  // (pooling_windowed.1)
       sum_c[c] = sum;
-      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling.7)
+      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling_windowed.2)
     }
   };
 
@@ -248,7 +249,7 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
   const L added = value * add;
-  return starts ? added : load<L>(state) * keep + added;  // (pooling.16)
+  return starts ? added : load<L>(state) * keep + added;  // (pooling_windowed.5)
 }
 
 // The pull of many windows, in stretches: what was pulled before this one is the anchor, of which `kept` is left by
@@ -333,7 +334,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
       const A highest = level[slot][lesser(last, C - 1)];
       const A decay = slope == A(0) ? A(0) : slope * A(block - c % block);  // up to the block that level counts from
-      weight_up[slot][c] = exponent(c, highest - decay);                    // (pooling.24)
+      weight_up[slot][c] = exponent(c, highest - decay);                    // (pooling_windowed.9)
     });
 
     exponentials(weight_down[slot], C);
@@ -372,7 +373,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
             const L d = load<L>(d_out_k + k);
             const L pulled = weighted_sum<L>(d, pull_k + k, sum.starts(i), keep, add);
             store<L>(pull_k + k, pulled);
-            const L gradient = sum.template all<L>(pulled, k) * weight;  // (pooling.17)
+            const L gradient = sum.template all<L>(pulled, k) * weight;  // (pooling_windowed.6)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             x_sum += load<L>(x_k + k) * gradient;
             out_sum += load<L>(out_k + k) * d;
@@ -395,7 +396,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
           for_lanes<T>(part.size, [&]<class L>(Index k) {
-            const L gradient = sum.template all<L>(load<L>(pull_k + k), k) * weight;  // (pooling.17)
+            const L gradient = sum.template all<L>(load<L>(pull_k + k), k) * weight;  // (pooling_windowed.6)
             store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
             x_sum += load<L>(x_k + k) * gradient;
           });
@@ -411,7 +412,7 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
     const A* sum_c = a.sum_bnc + bn * C;
     const auto pulled_at = [&](Index c) {
       const A d = sum_of_parts(out_dot[slot], parts, C, c);
-      return d_lse_c && sum_c[c] != A(0) ? d - d_lse_c[c] : d;  // (pooling.29)
+      return d_lse_c && sum_c[c] != A(0) ? d - d_lse_c[c] : d;  // (pooling_chunk.3)
     };
     Longer<A> pulled = 0;
     const auto pull_one = [&](Index c, Index i, A keep, A add) {
@@ -421,11 +422,12 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
         C, block,
         [&](Index c, Index i) {
           pull_one(c, i, keep_down[slot][c], add_down[slot][c]);
-          d_logit_c[c] = sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * A(pulled);  // (pooling.18)
+          d_logit_c[c] =
+              sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * A(pulled);  // (pooling_windowed.7)
         },
         [&](Index c, Index last, Index i) {
           if (last < C) pull_one(last, i, keep_up[slot][last], add_up[slot][last]);
-          d_logit_c[c] -= weight_up[slot][c] * A(pulled);  // (pooling.18), the next block
+          d_logit_c[c] -= weight_up[slot][c] * A(pulled);  // (pooling_windowed.7), the next block
         });
   };
 

@@ -123,7 +123,7 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
   for_each_payload(s, [&](Index p, Index first) {
     const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, PoolingOrder::down, s.B, C, N, K, C, H};
     const EmitGlobalGradient<T> emit{payload_gradient(a, first), w.weight_bnc, {kappa_pbnc + p * parts}};
-    scan_payload<width>(device, adjoints, emit);  // (pooling.10), over sum_c
+    scan_payload<width>(device, adjoints, emit);  // (pooling.7), over sum_c
   });
   const GlobalGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
                                .weight_bnc = w.weight_bnc,

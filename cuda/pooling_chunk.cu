@@ -1,5 +1,5 @@
 #include "cuda/kernel.hpp"
-#include "layers/pooling.hpp"
+#include "layers/pooling_chunk.hpp"
 
 namespace abh {
 
@@ -14,7 +14,7 @@ __global__ static void zeta_kernel(float* zeta_n, const float* max_nc, const flo
   const Index n = Index{blockIdx.x} * 128 + threadIdx.x;
   if (n >= N) return;
   const double max = max_nc[(n + 1) * C - 1], sum = double(sum_nc[(n + 1) * C - 1]) + (rest_n ? rest_n[n] : 0);
-  const double zeta = sum > 0 ? max + log(sum) : pooling_nothing;  // (pooling.30)
+  const double zeta = sum > 0 ? max + log(sum) : pooling_nothing;  // (pooling_chunk.1)
   zeta_n[n] = float(zeta);
   if (rest_n) rest_n[n] = sum > 0 ? float(zeta - zeta_n[n]) : 0;
 }

@@ -32,18 +32,18 @@ struct DecayedMaxima {
   float slope, margin;
   // What a top has come down to at position c, in either order.
   __device__ float at(const Top& top, int c) const {
-    return top.top - slope * float(c < top.from ? top.from - c : c - top.from);  // (pooling.20)
+    return top.top - slope * float(c < top.from ? top.from - c : c - top.from);  // (pooling_decay.2)
   }
   static __device__ Top start() { return nothing(); }
   static __device__ Top nothing() { return {0, minus_infinity, 0}; }
   __device__ Top after(const Top& state, const Top& then) const { return both(state, then); }
   __device__ Top both(const Top& first, const Top& then) const {
     const bool stays = then.top - margin < at(first, then.from) + then.keep;
-    return {first.keep + then.keep, stays ? first.top : then.top, stays ? first.from : then.from};  // (pooling.21)
+    return {first.keep + then.keep, stays ? first.top : then.top, stays ? first.from : then.from};  // (pooling_decay.3)
   }
 };
 
-// The same where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
+// running_max where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
 template <int threads = scan_threads, class Logits>
 __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {
@@ -55,7 +55,7 @@ __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Log
       },
       [&](int c, const Top& before, const Top& now) {
         const float most = kind.at(now, c), newcomer = logit(c);
-        max_c[c] = most;  // (pooling.21)
+        max_c[c] = most;  // (pooling_decay.3)
         const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
         keep_c[c] = first ? 0 : nothing_new || now.from != c ? 1 : expf(kind.at(before, c) - most);
         add_c[c] = nothing_new ? 0 : expf(newcomer - most);
@@ -116,7 +116,7 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
   if constexpr (decays) {
     const auto aged = [&](int c) {
       const int begin = c / block * block, end = smaller(begin + block, C) - 1;
-      return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling.23)
+      return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling_windowed.8)
     };
     running_max(max_c, keep_c, add_c, aged, C, block, order);
   } else {

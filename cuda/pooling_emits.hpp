@@ -91,8 +91,8 @@ struct EmitGlobalGradient {
     const Floats<width> x = floats_of<T, width>(loaded.x), out = floats_of<T, width>(loaded.out);
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight * adjoint.x[v];       // (pooling.11)
-      dot[0] += (x.x[v] - out.x[v]) * adjoint.x[v];  // (pooling.12)
+      d_x.x[v] = loaded.weight * adjoint.x[v];       // (pooling.8)
+      dot[0] += (x.x[v] - out.x[v]) * adjoint.x[v];  // (pooling.9)
     }
     arrays.write(at, d_x);
   }

@@ -225,7 +225,7 @@ __global__ __launch_bounds__(tile_threads<width>,
     for (int i = 0; i < 4; ++i) {
       const PoolingPlace at(me, me.position(first + i));
       const Floats<width> in = floats_of<T, width>(run.in[first + i]);
-      advance<width>(adjoint, four.step[i], in);  // (pooling.10), over sum_c
+      advance<width>(adjoint, four.step[i], in);  // (pooling.7), over sum_c
       float kappa[] = {0};
       const typename Emit::template Loaded<width> loaded{load_words<width>(tile.payload.x[slot][i][threadIdx.x].x),
                                                          load_words<width>(tile.payload.out[slot][i][threadIdx.x].x),

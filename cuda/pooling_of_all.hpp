@@ -58,7 +58,7 @@ __global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, c
   if (i >= BNC) return;
   const Index bn = i / C;
   const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(int(i - bn * C));
-  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - max_bnc[i]) / sum_bnc[i];  // (pooling.25)
+  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - max_bnc[i]) / sum_bnc[i];  // (pooling_of_all.1)
   keep_bnc[i] = 1;
 }
 
@@ -125,7 +125,8 @@ __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* al
   }
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     const float alpha = alpha_bnc[first + c];  // all 0 where nothing is seen, and d_lse has no meaning
-    d_logit_bnc[first + c] = alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + float(d_lse));  // (pooling.27)
+    d_logit_bnc[first + c] =
+        alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + float(d_lse));  // (pooling_of_all.3)
   }
 }
 
@@ -145,13 +146,13 @@ void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
   for_each_payload(s, [&](Index, Index first) {
     const Scan<T> payload{
         a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
-    sum_payload<width>(device, average_bh, payload);  // (pooling.25)
+    sum_payload<width>(device, average_bh, payload);  // (pooling_of_all.1)
     emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
   });
 }
 
-// With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.11) and
-// (pooling.13) are what is wanted here.
+// With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.8) and
+// (pooling.10) are what is wanted here.
 template <int width, class T>
 void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
@@ -168,7 +169,7 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
     const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, PoolingOrder::up, s.B, C, N, K, C, H};
     const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
     sum_payload<width>(device, adjoint_bh, gradients);
-    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling.26)
+    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling_of_all.2)
   });
   launch(d_logit_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
          dots_of(device, kappa_pbnc, s, tile_channels<width>), a.d_lse_bnc, C, N);

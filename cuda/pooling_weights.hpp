@@ -66,15 +66,15 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
     const int begin = c - a.block + 1;
     const bool merges = begin > 0 && begin % a.block != 0;
     float older = merges ? suffix_max_c[begin] : minus_infinity;
-    if constexpr (decays) older -= slope * float(c % a.block + 1);  // (pooling.23)
+    if constexpr (decays) older -= slope * float(c % a.block + 1);  // (pooling_windowed.8)
     const float newer = max_c[c];
     const float most = fmaxf(older, newer);
     const float old_sum = older == minus_infinity ? 0 : suffix_sum_c[begin] * expf(older - most);
     const float new_sum = newer == minus_infinity ? 0 : sum_c[c] * expf(newer - most);
-    const float sum = old_sum + new_sum;  // (pooling.6)
+    const float sum = old_sum + new_sum;  // (pooling_windowed.1)
     max_c[c] = most;
     sum_c[c] = sum;
-    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (pooling.7)
+    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (pooling_windowed.2)
   }
 }
 
@@ -99,13 +99,13 @@ __device__ void global_weights(float* weight_c, float* keep_c, float* share_c, i
   if (c == C - 1) keep_c[c] = 0;
   if (c == 0) return;
   float aged = max_c[c - 1];
-  if constexpr (decays) aged = logit < most ? most : aged - slope;  // (pooling.22)
+  if constexpr (decays) aged = logit < most ? most : aged - slope;  // (pooling_decay.4)
   keep_c[c - 1] = sum_c[c - 1] == 0 ? 0 : expf(aged - most);
 }
 // beta_c, once sum and keep of the position before are there.
 __device__ inline double global_beta(int c, const float* sum_c, const float* keep_c) {
   if (c == 0 || sum_c[c] == 0) return 0;
-  return sum_c[c - 1] * double(keep_c[c - 1]) / sum_c[c];  // (pooling.9)
+  return sum_c[c - 1] * double(keep_c[c - 1]) / sum_c[c];  // (pooling.6)
 }
 template <bool decays>
 __global__ void global_weights_kernel(GlobalWeights a) {
@@ -167,13 +167,13 @@ __device__ void global_d_logit(float* d_logit_c, const float* weight_c, const fl
       LongSums{}, C, PoolingOrder::down,
       [&](int c) {
         const float local = weight_c[c] * kappa(c);                                     // alpha kappa
-        if constexpr (has_d_lse) return LongStep{beta(c), beta(c) * d_lse(c) - local};  // (pooling.28)
-        return LongStep{beta(c), -local};                                               // (pooling.14)
+        if constexpr (has_d_lse) return LongStep{beta(c), beta(c) * d_lse(c) - local};  // (pooling_chunk.2)
+        return LongStep{beta(c), -local};                                               // (pooling.11)
       },
       [&](int c, double drift, double) {
-        if constexpr (has_d_lse) drift += d_lse(c);                    // (pooling.28)
+        if constexpr (has_d_lse) drift += d_lse(c);                    // (pooling_chunk.2)
         const float alpha = weight_c[c] * share_c[c];                  // (pooling.4)
-        d_logit_c[c] = weight_c[c] * kappa(c) + alpha * float(drift);  // (pooling.13)
+        d_logit_c[c] = weight_c[c] * kappa(c) + alpha * float(drift);  // (pooling.10)
       });
 }
 

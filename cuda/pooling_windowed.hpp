@@ -35,7 +35,7 @@ __global__ void window_weights_kernel(WindowWeights a) {
   const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
   const auto weight = [&](int c, float level) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + level); };
 
-  // With decay the levels are as (pooling.24) has them: down those of c, up those of the first of their block.
+  // With decay the levels are as (pooling_windowed.9) has them: down those of c, up those of the first of their block.
   if constexpr (decays) {
     decayed_reference(level_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
                       a.block, PoolingOrder::down);
@@ -53,7 +53,7 @@ __global__ void window_weights_kernel(WindowWeights a) {
     const int last = last_window(c, C, a.block);
     const bool crosses = last / a.block > c / a.block;
     float level = level_c[last];
-    if constexpr (decays) level -= slope * float(last / a.block * a.block - c);  // (pooling.24)
+    if constexpr (decays) level -= slope * float(last / a.block * a.block - c);  // (pooling_windowed.9)
     a.weight_up_bnc[first + c] = crosses ? weight(c, level) : 0;
     const float sum = sum_c[c] == 0 ? 1 : sum_c[c];
     a.add_down_bnc[first + c] /= sum;
@@ -79,7 +79,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
   const auto pulled_by = [&](float add, int c) {
     if constexpr (has_d_lse) {
       // Not read where the window saw nothing and has no say.
-      return add == 0 ? 0 : add * (a.out_dot(first + c, n) - a.d_lse_bnc[first + c]);  // (pooling.29)
+      return add == 0 ? 0 : add * (a.out_dot(first + c, n) - a.d_lse_bnc[first + c]);  // (pooling_chunk.3)
     } else {
       return add * a.out_dot(first + c, n);
     }
@@ -89,7 +89,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
       [&](int c) {
         return LongStep{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
       },
-      [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling.16), pull_out
+      [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling_windowed.5)
   __syncthreads();
   scan_positions(
       LongSums{}, a.C, PoolingOrder::down,
@@ -100,7 +100,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
         const Index i = first + c;
         const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
         const float same = a.weight_down_bnc[i] * float(pulled_down) + a.weight_up_bnc[i] * pulled_up;
-        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling.18)
+        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling_windowed.7)
       });
 }
 
@@ -133,7 +133,7 @@ struct EmitWindow {
     Floats<width> out;
     for (int v = 0; v < width; ++v) {
       const float prefix = sum.x[v] * loaded.share;
-      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling.8)
+      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling_windowed.3)
     }
     store<width>(out_bch + at.element, out);
   }
@@ -169,7 +169,7 @@ struct EmitWindowGradient {
                          const Floats<width>& pull_down, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling.17)
+      d_x.x[v] = loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling_windowed.6)
       dot[0] += loaded.x.x[v] * d_x.x[v];
       dot[1] += loaded.out.x[v] * d_out.x[v];
     }
@@ -219,8 +219,8 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
                                      C,
                                      block,
                                      int(H)};
-    scan_payload<width>(device, up, EmitState<float>{pull_up_bch + first});  // (pooling.16)
-    scan_payload<width>(device, down, emit);                                 // (pooling.16)
+    scan_payload<width>(device, up, EmitState<float>{pull_up_bch + first});  // (pooling_windowed.5)
+    scan_payload<width>(device, down, emit);                                 // (pooling_windowed.5)
   });
 
   const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,

@@ -1,4 +1,5 @@
-#include "layers/pooling.hpp"
+#include "layers/pooling_chunk.hpp"
+
 #include "plain/view.hpp"
 
 namespace abh {
@@ -13,7 +14,7 @@ void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum
   for (Index n = 0; n < N; ++n) {
     const S all = S(sum(n, C - 1)) + (rest_n ? S(rest_n[n]) : S(0));
     const bool sees = all > S(0);
-    const S zeta = sees ? S(max(n, C - 1)) + log(all) : S(pooling_nothing);  // (pooling.30)
+    const S zeta = sees ? S(max(n, C - 1)) + log(all) : S(pooling_nothing);  // (pooling_chunk.1)
     zeta_n[n] = T(zeta);
     if (rest_n) rest_n[n] = sees ? T(zeta - S(zeta_n[n])) : T(0);
   }

@@ -49,7 +49,7 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
         for (Index k = 0; k < K; ++k) {
           Longer<T> average = 0;
           for (Index s = seen.first; s < seen.end; ++s) {
-            average += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling.19)
+            average += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling_decay.1)
           }
           out(b, c, m, k) = T(average);
         }

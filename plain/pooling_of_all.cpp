@@ -1,8 +1,9 @@
+#include "layers/pooling_of_all.hpp"
+
 #include "plain/pooling_state.hpp"
 
 namespace abh {
 
-// One average for all positions.
 template <class Device, class T>
 void pooling_of_all_forward(Device&, const PoolingForward<T>& a) {
   using S = Longer<T>;
@@ -28,7 +29,7 @@ void pooling_of_all_forward(Device&, const PoolingForward<T>& a) {
           S average = S(0);
           for (Index c = 0; c < C; ++c) {
             const S alpha = total == S(0) ? S(0) : S(power(logit_of(a.in, b, n, c), most)) / total;
-            average += alpha * S(x(b, c, m, k));  // (pooling.25)
+            average += alpha * S(x(b, c, m, k));  // (pooling_of_all.1)
           }
           for (Index c = 0; c < C; ++c) out(b, c, m, k) = T(average);
         }
@@ -62,14 +63,14 @@ void pooling_of_all_backward(Device&, const PoolingBackward<T>& a) {
           for (Index c = 0; c < C; ++c) adjoint += S(d_out(b, c, m, k));
           for (Index c = 0; c < C; ++c) {
             const S alpha = alpha_of(c);
-            d_x(b, c, m, k) = T(alpha * adjoint) + (a.accumulate ? d_x(b, c, m, k) : T(0));    // (pooling.26)
-            d_logit(b, n, c) += T(alpha * (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint);  // (pooling.27)
+            d_x(b, c, m, k) = T(alpha * adjoint) + (a.accumulate ? d_x(b, c, m, k) : T(0));    // (pooling_of_all.2)
+            d_logit(b, n, c) += T(alpha * (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint);  // (pooling_of_all.3)
           }
         }
       }
       for (Index c = 0; c < C; ++c) {
         const S alpha = alpha_of(c);
-        if (alpha != S(0)) d_logit(b, n, c) += T(alpha * d_lse);  // (pooling.27)
+        if (alpha != S(0)) d_logit(b, n, c) += T(alpha * d_lse);  // (pooling_of_all.3)
       }
     }
   }

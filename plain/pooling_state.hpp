@@ -1,6 +1,7 @@
 #pragma once
 
-// What the poolings of plain/ share.
+// What the poolings of plain/ share: logits as they see them, and a state in memory, of which steps, windows and decay
+// are made.
 
 #include "layers/pooling.hpp"
 #include "plain/view.hpp"
@@ -30,6 +31,12 @@ T slope_of(const T* slope_n, Index n) {
 template <class T>
 T power(T logit, T most) {
   return logit == T(-infinity) ? T(0) : exp(logit - most);
+}
+
+// What a state in memory keeps of a number: what it is rounded to, and what that left. In double nothing is.
+template <class T>
+Longer<T> kept(Longer<T> x) {
+  return Longer<T>(T(x)) + Longer<T>(T(x - Longer<T>(T(x))));
 }
 
 // What is known of some positions of a head: the largest logit as it was and the positions since, their sum relative to
@@ -66,12 +73,13 @@ void start(const State<T>& state) {
   for (Index j = 0; j < state.J; ++j) state.set_out(j, 0);
 }
 
-// One position more: now = before and (logit, x_j). Both may be one state. After no position sum is 0 and alpha
-// 1, whatever out held; a masked position has a power of 0, so alpha is 0 and nothing moves.
+// One position more: now = before and (logit, x_j), the state before having aged by a position. Both may be one state.
+// After no position sum is 0 and alpha 1, whatever out held; a masked position has a power of 0, so alpha is 0 and
+// nothing moves.
 template <class T, class Payload>
 void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x) {
   using S = Longer<T>;
-  const S aged = S(before.top()) - S(slope) * S(before.age + T(1));  // (pooling.20)
+  const S aged = S(before.top()) - S(slope) * S(before.age + T(1));  // (pooling_decay.2)
   const bool stays = S(logit) < aged;
   const S max = stays ? aged : S(logit);                                 // (pooling.2)
   const S sum = before.sum() * power(aged, max) + power(S(logit), max);  // (pooling.3)
@@ -79,28 +87,9 @@ void push(const State<T>& now, const State<T>& before, T logit, T slope, const P
   for (Index j = 0; j < now.J; ++j) {
     now.set_out(j, before.out(j) + alpha * (S(x(j)) - before.out(j)));  // (pooling.5)
   }
-  now.top() = stays ? before.top() : logit;    // (pooling.21)
-  now.age = stays ? before.age + T(1) : T(0);  // (pooling.21)
+  now.top() = stays ? before.top() : logit;    // (pooling_decay.3)
+  now.age = stays ? before.age + T(1) : T(0);  // (pooling_decay.3)
   now.set_sum(sum);
-}
-
-// A state of one position that stands for many, with what rounding left of its logit and payload; and what it left of a
-// state.
-template <class T>
-void add_rest(const State<T>& state, const PoolingRest<const T>& rest, Index n, const PoolingShape& s) {
-  using S = Longer<T>;
-  state.set_sum(state.sum() * (S(1) + S(rest.weight_n[n])));  // e^rest, of next to nothing
-  for (Index j = 0; j < state.J; ++j) {
-    state.set_out(j, state.out(j) + S(array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
-  }
-}
-template <class T>
-void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, const PoolingShape& s) {
-  using S = Longer<T>;
-  rest.weight_n[n] = T(state.sum() - S(T(state.sum())));
-  for (Index j = 0; j < state.J; ++j) {
-    array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
-  }
 }
 
 }  // namespace

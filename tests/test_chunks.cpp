@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "layers/pooling_chunk.hpp"
 #include "network/devices.hpp"
 #include "tests/heard_sums.hpp"
 #include "tests/model_case.hpp"

@@ -1,5 +1,4 @@
-// What pooling takes beside its logits and one payload: decay, several payloads, a gradient of the logarithm of its
-// sums, and, where it is not causal, one average for all positions.
+// Pooling with decay, and with several payloads.
 
 #include <cmath>
 #include <limits>
@@ -11,77 +10,33 @@
 namespace abh {
 namespace {
 
-struct LseDefinition : LseCase {
-  template <class Arrays, class T = typename Arrays::Number>
-  void backward(PlainDevice& device, Arrays& a) const {
-    pooling_definition_backward<PlainDevice, T>(device, backward_of<T>(a));
-  }
-};
-
-// Both passes on the CPU and in plain loops, with their derivatives, and against the definition.
-void check(const PoolingCase& layer) {
-  const LseCase lse{layer};
-  PlainDevice plain;
-  check_gradients(lse, 1);
-  check_plain(lse, 1);
-  check_float(lse, 1, 1e-5, 2e-5, false);
-  check_threads(lse, 1);
-  const Values<double> in = random_values(lse.inputs(), 5), d_out = random_values(lse.outputs(), 6);
-  require_close(layer.outputs(), run_forward<double>(layer, plain, in),
-                run_forward<double>(PoolingDefinition{layer}, plain, in), 1e-12, "definition, forward");
-  require_close(lse.inputs(), run_backward<double>(lse, plain, in, d_out),
-                run_backward<double>(LseDefinition{lse}, plain, in, d_out), 1e-12, "definition, backward");
-}
-
-constexpr Index all_windows[] = {0, 1, 2, 4, 5, 10, 11, 50};
-
 TEST_CASE("pooling: decay, every derivative", "[pooling]") {
   for (Index window : all_windows) {
     INFO("window " << window);
-    check(decaying({{2, 11, 2, 5, window}}));
-    check(decaying({{2, 11, 2, 3, window}, holes_and_nothing(11)}));
-    check(decaying({{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9}));
+    check_every_derivative(decaying({{2, 11, 2, 5, window}}));
+    check_every_derivative(decaying({{2, 11, 2, 3, window}, holes_and_nothing(11)}));
+    check_every_derivative(decaying({{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9}));
   }
-  check(decaying({{1, 4, 1, 150}}));
-  check(decaying({{1, 4, 1, 150, 2}}));
-  check(decaying({{9, 5, 2, 3}}));  // enough sequences for one task each
-  check(decaying({{1, 1, 2, 3}}));
-  check(decaying({{1, 1, 2, 3, 1}}));
+  check_every_derivative(decaying({{1, 4, 1, 150}}));
+  check_every_derivative(decaying({{1, 4, 1, 150, 2}}));
+  check_every_derivative(decaying({{9, 5, 2, 3}}));  // enough sequences for one task each
+  check_every_derivative(decaying({{1, 1, 2, 3}}));
+  check_every_derivative(decaying({{1, 1, 2, 3, 1}}));
 }
 
 TEST_CASE("pooling: several payloads, every derivative", "[pooling]") {
   for (Index window : {0, 1, 3, 6, 7}) {
     for (Index payloads : {2, 3}) {
       INFO("window " << window << ", payloads " << payloads);
-      check({{2, 7, 2, 3, window, true, payloads}});
-      check({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7), true, 4, 9});
-      check(decaying({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7)}));
+      check_every_derivative({{2, 7, 2, 3, window, true, payloads}});
+      check_every_derivative({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7), true, 4, 9});
+      check_every_derivative(decaying({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7)}));
     }
   }
-  check({{1, 4, 1, 150, 0, true, 2}});
-  check({{1, 4, 1, 150, 2, true, 2}});
-  check({{9, 5, 2, 3, 0, true, 2}});
-  check({{9, 5, 2, 3, 2, true, 2}});
-}
-
-TEST_CASE("pooling: a gradient of the logarithm of the sums", "[pooling]") {
-  for (Index window : all_windows) {
-    INFO("window " << window);
-    check({{2, 11, 2, 5, window}});
-    check({{2, 11, 2, 3, window}, holes_and_nothing(11)});
-  }
-}
-
-TEST_CASE("pooling: one average for all positions, every derivative", "[pooling]") {
-  for (Index payloads : {1, 3}) {
-    INFO("payloads " << payloads);
-    check({{2, 11, 2, 5, 0, false, payloads}});
-    check({{2, 11, 2, 3, 0, false, payloads}, holes_and_nothing(11)});
-    check({{2, 7, 2, 3, 0, false, payloads}, holes_and_nothing(7), true, 4, 9});
-    check({{1, 4, 1, 150, 0, false, payloads}});
-    check({{9, 5, 2, 3, 0, false, payloads}});
-    check({{1, 1, 1, 1, 0, false, payloads}});
-  }
+  check_every_derivative({{1, 4, 1, 150, 0, true, 2}});
+  check_every_derivative({{1, 4, 1, 150, 2, true, 2}});
+  check_every_derivative({{9, 5, 2, 3, 0, true, 2}});
+  check_every_derivative({{9, 5, 2, 3, 2, true, 2}});
 }
 
 TEST_CASE("pooling: lane widths agree at every odd size, with decay, several payloads, not causal", "[pooling]") {
@@ -202,27 +157,6 @@ TEST_CASE("pooling: a slope of 0 changes no bit", "[pooling]") {
       CHECK((run_forward<float>(decaying(layer), device, in) == out));
       const Values<double> d_in_decayed = run_backward<float>(decaying(layer), device, in, d_out);
       CHECK((d_in_decayed[0] == d_in[0] && d_in_decayed[1] == d_in[1]));
-    }
-  });
-}
-
-// What comes in for positions that see nothing has no meaning, and no effect.
-TEST_CASE("pooling: a gradient of the logarithm of an empty sum is not read", "[pooling]") {
-  for_each_cpu(1, [&](auto& device, const std::string& name) {
-    for (bool causal : {true, false}) {
-      for (Index window : {0, 3}) {
-        if (!causal && window > 0) continue;
-        const LseCase layer{{{2, 12, 1, 4, window, causal}, holes_and_nothing(12)}};
-        const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-        Values<float> d_out = converted<float>(random_values(layer.outputs(), 2));
-        for (Index c = 0; c < 24; ++c) {
-          if (c >= 12 || (causal && c < 3)) d_out[1][size(c)] = std::numeric_limits<float>::quiet_NaN();
-        }
-        INFO(name << ", window " << window << ", causal " << causal);
-        for (const Array<double>& gradient : run_backward<float>(layer, device, in, d_out)) {
-          CHECK(std::isfinite(largest(gradient)));
-        }
-      }
     }
   });
 }

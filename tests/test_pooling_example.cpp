@@ -1,4 +1,5 @@
-// The worked example of docs/layers/pooling.md: three positions of one head of two channels.
+// The worked example of docs/layers/pooling.md, three positions of one head of two channels, and what becomes of it
+// over a window, with decay and where all positions see all: docs/layers/pooling_*.md.
 
 #include <cmath>
 #include <iterator>

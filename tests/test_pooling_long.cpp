@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/pooling_chunk.hpp"
 #include "tests/pooling_case.hpp"
 
 namespace abh {

@@ -33,6 +33,7 @@ STORY = "story.html"
 ITEM = re.compile(r"^(?:[-*]|\d+\.) +\[[^\]]+\]\(([^)#]+\.md)\)(.*(?:\n +\S.*)*)", re.MULTILINE)
 FAST = ("cpu", "cuda")
 CONTEXTS = (16, 8, 4, 2, 1, 0)  # lines around those of an equation in a file that is listed in parts
+LENT_CONTEXT = 2  # the same in a file of another layer, of which a page shows what is its own alone
 LONG = 4  # headings from which on a page has a list of them
 
 PAGE = """<!doctype html>
@@ -81,7 +82,7 @@ class Site:
         self.calls = Calls(root, self.rooms)
         self.images: set[str] = set()
         self._in_parts: dict[str, int] = {}  # files that are listed in parts: so many lines around each equation's
-        self._room_of: dict[str, Room] = {}  # of these files
+        self._room_of: dict[str, Room] = {}  # of the files of layers and blocks
         self._more: list[str] = []  # files that pages link to and that have a page of their own
         self._addresses = {"README.md": "index.html", INDEX: "index.html", CONVENTIONS: "conventions.html"}
         self.has_story = (root / story.CHAPTER).is_file()
@@ -91,7 +92,9 @@ class Site:
             self._addresses[room.chapter] = f"{room.page}.html"
             for device, sources in room.devices.items():
                 for number, source in enumerate(sources):
-                    self._addresses[source.path] = f"{room.page}.html#{self._prefix(device, number)}"
+                    if source.path not in room.lent:
+                        self._addresses[source.path] = f"{room.page}.html#{self._prefix(device, number)}"
+                        self._room_of[source.path] = room
         self.chapters = self._reading_order()
         of_chapter = {room.chapter: name for name, room in self.rooms.items()}
         self.order = [of_chapter[path] for path in self.chapters if path in of_chapter]
@@ -129,7 +132,7 @@ class Site:
 
     def _list_in_parts(self, room: Room) -> None:
         """Lists files of a room in parts until its page fits, with as much around the lines as there is room for."""
-        files = [source for device in FAST for source in room.devices.get(device, [])]
+        files = [source for device in FAST for source in room.devices.get(device, []) if source.path not in room.lent]
         paths = [source.path for source in sorted(files, key=lambda source: (source.size, source.path))]
         beside = {path: self._addresses[path] for path in paths}
         self._addresses |= {path: f"files/{path}.html" for path in paths}
@@ -144,9 +147,7 @@ class Site:
                 self._in_parts[path] = context
                 self._addresses[path] = f"files/{path}.html"
                 break
-        parts = [path for path in paths if path in self._in_parts]
-        self._room_of |= dict.fromkeys(parts, room)
-        self._more += parts
+        self._more += [path for path in paths if path in self._in_parts]
 
     def _is_too_large(self, output: Output) -> bool:
         return len(self.html(output).encode()) > LARGEST_PAGE
@@ -284,7 +285,9 @@ class Site:
         written = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
             prefix = self._prefix(device, number)
-            context = self._in_parts.get(source.path)
+            context = LENT_CONTEXT if source.path in room.lent else self._in_parts.get(source.path)
+            if source.path in room.lent:
+                self._more.append(source.path)
             if context is None:
                 heading, code = source.path, listing.whole(source, prefix, room.name, address)
             else:
@@ -345,7 +348,7 @@ class Site:
 
     def _file(self, path: str) -> Output:
         """A file that has no other page: a document as such, anything else as code."""
-        page = self._addresses[path]
+        page = f"files/{path}.html" if path in self._room_of else self._addresses[path]
         if path.endswith(".md"):
             title = chapter.headings((self.root / path).read_text(encoding="utf-8"))[0]
             return self._document(path, page, title)

@@ -18,9 +18,9 @@ from fault import Fault
 
 TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
-# Functions of a layer that are no use of it where a part of a block calls them: they move numbers and compute nothing, or
-# only add.
-COPIES = {"place_rows"}
+# Functions of a layer that are no use of it where a part of a block calls them: they move numbers at the border of a
+# chunk, or only add.
+COPIES = {"place_rows", "pooling_put_rest", "pooling_zeta"}
 SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 # AttentionCore, whose part Comparison is Products unless whoever has one says otherwise.
@@ -185,6 +185,7 @@ class Room:
     chapter: str
     header: Source
     devices: dict[str, list[Source]]
+    lent: frozenset[str] = frozenset()  # files among these that other layers of its family have
 
     @property
     def page(self) -> str:
@@ -218,18 +219,30 @@ def _parts(root: Path, folder: str, name: str, names: list[str]) -> list[str]:
     return [f"{folder}/{file}" for file in sorted(mine, key=lambda file: (Path(file).stem != name, file))]
 
 
+def _family(name: str, layers: list[str]) -> list[str]:
+    """The layers whose names begin alike, with that of one of them, as pooling_decay and pooling_windowed with pooling:
+    what one of them computes may stand in a file of any."""
+    first = min((other for other in layers if f"{name}_".startswith(f"{other}_")), key=len)
+    return [other for other in layers if f"{other}_".startswith(f"{first}_")]
+
+
 def rooms(root: Path) -> dict[str, Room]:
     """Every layer and block that has equations, by name."""
     layers = sorted(path.stem for path in (root / "src/layers").glob("*.hpp") if TAG.search(path.read_text("utf-8")))
     found = {}
     for name in layers:
-        devices = {}
+        devices, lent = {}, set()
         for device in DEVICES:
             parts = [Source(root, path) for path in _parts(root, device, name, layers)]
             # A part without an equation is a mechanism. Where a chapter links to it, it gets a page of its own.
             devices[device] = parts[:1] + [part for part in parts[1:] if part.has_tags_of(name)]
+            others = [other for other in _family(name, layers) if other != name]
+            borrowed = [Source(root, path) for other in others for path in _parts(root, device, other, layers)]
+            borrowed = [part for part in borrowed if part.has_tags_of(name)]
+            devices[device] += borrowed
+            lent |= {part.path for part in borrowed}
         header = Source(root, f"src/layers/{name}.hpp")
-        found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices)
+        found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices, frozenset(lent))
     for path in sorted((root / "src/blocks").glob("*.hpp")):
         header = Source(root, f"src/blocks/{path.name}")
         if not any(re.search(r"^class \w+Block\b", line.text) for line in header.lines):

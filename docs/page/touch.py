@@ -2,7 +2,7 @@
 
 A reader without script sees them as touch_pictures.py and touch_row.py draw them. Where clang can make WebAssembly
 (Debian: clang, lld, wasi-libc, libc++-dev-wasm32) a script takes them over, which carries the layer of its page:
-plain/pooling.cpp or plain/attention.cpp.
+plain/pooling*.cpp or plain/attention.cpp.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def interface(layer: str) -> str:
 
 
 def sources(layer: str) -> list[str]:
-    return [interface(layer), "docs/page/touch/device.cpp", f"plain/{layer}.cpp"]
+    """What is compiled for a layer: its plain loops, and those of what its name is the beginning of."""
+    root = HERE.parent.parent
+    plain = sorted(str(path.relative_to(root)) for path in (root / "plain").glob(f"{layer}*.cpp"))
+    return [interface(layer), "docs/page/touch/device.cpp", *plain]
 
 
 def exported(source: str) -> list[str]:
@@ -57,7 +60,7 @@ def compiled(root: Path, layer: str) -> bytes:
     exports = exported((root / interface(layer)).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / f"{layer}.wasm"
-        command = ["clang++", "--target=wasm32-wasi", "-mcpu=mvp", "-std=c++20", "-Os", "-Isrc", "-I."]
+        command = ["clang++", "--target=wasm32-wasi", "-mcpu=mvp", "-std=c++20", "-Os", "-flto", "-Isrc", "-I."]
         command += ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib", *sources(layer), "-lc"]
         command += ["-Wl,--no-entry,--strip-all", *(f"-Wl,--export={name}" for name in exports), "-o", str(out)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
@@ -121,7 +124,7 @@ def figures(scripted: bool) -> list[Figure]:
         ),
         Figure(
             "touch-window",
-            "layers/pooling",
+            "layers/pooling_windowed",
             "The window: merge, do not subtract",
             "A window anywhere: its suffix, its prefix, and what merging the two gives. Where it is one whole block, "
             "there is no suffix to merge.",

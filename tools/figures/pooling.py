@@ -6,7 +6,7 @@ import numpy as np
 
 
 def decayed(slope, logit_sc, x_sc, how: str):
-    """Averages that decay by a slope a position, in the type of its inputs, by (pooling.20) and (pooling.21), the pair,
+    """Averages that decay by a slope a position, in the type of its inputs, by (pooling_decay.2) and (pooling_decay.3), the pair,
     or in ways that the chapter argues against: logits grown by slope c and no decay; a maximum that stays while the sum
     is multiplied by e^-slope; a maximum lowered by the slope at every position."""
     number = logit_sc.dtype.type
@@ -56,7 +56,7 @@ def figures() -> None:
         return max_sc, sum_sc, out_sck
 
     def window(logit_sc, x_sck, w: int):
-        """(pooling.6) to (pooling.8)."""
+        """(pooling_windowed.1) to (pooling_windowed.3)."""
         max_sc, sum_sc, out_sck = recurrence(logit_sc, x_sck, w)
         suffix_max, suffix_sum, suffix = recurrence(logit_sc, x_sck, w, backwards=True)
         for c in range(w, C):
@@ -95,7 +95,7 @@ def figures() -> None:
         return "; ".join(words + ([f"{percent(lost(got))} not finite"] if lost(got) > 0 else []))
 
     def backward(logit_sc, x_sck, d_out_sck):
-        """d_logit twice: from kappa and drift, (pooling.9) to (pooling.14), and from x . d_x and rho."""
+        """d_logit twice: from kappa and drift, (pooling.6) to (pooling.11), and from x . d_x and rho."""
         max_sc, sum_sc, out_sck = recurrence(logit_sc, x_sck)
         alpha_sc = np.exp(logit_sc - max_sc) / sum_sc
         beta_sc = np.zeros_like(alpha_sc)

@@ -51,7 +51,11 @@ LAYER_TITLES = {
     "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
     "place": "place: rows of numbers on their way, from one chunk of a sequence to the next",
     "pooling": "pooling: a running average, weighted by one logit a position",
+    "pooling_chunk": "pooling at the border of a chunk: one position that stands for many",
+    "pooling_decay": "pooling with decay: what was long ago weighs less",
     "pooling_logits": "pooling logits: one number a position and head",
+    "pooling_of_all": "pooling of all positions: one average",
+    "pooling_windowed": "pooling over a window: a suffix and a prefix, merged",
     "relu": "ReLU: what is positive passes",
     "rescale": "rescale: a head at a time to mean 0 and deviation 1",
     "rotary": "rotary: turns queries and keys by their position",
@@ -70,6 +74,7 @@ BLOCK_TITLES = {
     "ffn": "feed-forward block: every position alone",
     "cross": "cross-attention block: what a sequence reads in another one",
 }
+WAYS_OF_POOLING = ("pooling_decay", "pooling_windowed", "pooling_of_all", "pooling_chunk")
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
 # Together: those that call the same layers.
 MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("leap",), ("average",), ("identity",))
@@ -207,7 +212,12 @@ def paint(d: Drawing) -> None:
     with d.link("layers/place.html", LAYER_TITLES["place"]):
         d.box(LEFT, m.y + 14, 60, 30, "place", ink="link", bold=True)
     d.text(LEFT + 68, m.y + 33, "rows from one chunk of a sequence to the next", SMALL, "start", "faint")
-    m.y += 52
+    m.y += 58
+    d.text(LEFT, m.y + 4, "pooling with decay, over a window, of all, in chunks", SMALL, "start", "faint")
+    for i, layer in enumerate(WAYS_OF_POOLING):
+        with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
+            d.box(LEFT + 169 * (i % 2), m.y + 12 + 38 * (i // 2), 161, 30, layer, ink="link", bold=True)
+    m.y += 94
     with d.link("layers/kernel_regression.html", LAYER_TITLES["kernel_regression"]):
         d.box(LEFT, m.y, 136, 30, "kernel_regression", ink="link", bold=True)
     d.text(LEFT + 144, m.y + 19, "in no network: attention of 1964", SMALL, "start", "faint")
@@ -266,12 +276,12 @@ PICTURES = [
             "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, leap, average or identity. Below, "
             "the optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
-            "these, place, which moves rows from one chunk of a sequence to the next, and kernel_regression, which is in no "
+            "these, place, which moves rows from one chunk of a sequence to the next, the other ways of pooling, and kernel_regression, which is in no "
             "network. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1550,
+        height=1650,
         paint=paint,
         constants=(
             Constant(

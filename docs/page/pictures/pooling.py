@@ -6,9 +6,11 @@ from svg import NAME, SMALL, TEXT, THICK, Drawing
 WIDTH = 360
 
 
-def tag(d: Drawing, x: float, y: float, equation: int, anchor: str = "middle", ink: str = "link") -> None:
+def tag(
+    d: Drawing, x: float, y: float, equation: int, anchor: str = "middle", ink: str = "link", layer: str = "pooling"
+) -> None:
     """A number that leads to the equation of this chapter."""
-    with d.link(f"#pooling.{equation}", f"equation pooling.{equation}"):
+    with d.link(f"#{layer}.{equation}", f"equation {layer}.{equation}"):
         d.text(x, y, f"({equation})", SMALL, anchor, ink)
 
 
@@ -64,7 +66,7 @@ def paint_carries(d: Drawing, adjoint: float) -> None:
         d.line([(x + kappa, adjoint + 30), (x + kappa, drift + 44), (x + 14, drift + 44)], "backward", radius=5)
         d.arrow([(x + 14, drift + 30), (x + 14, drift + 80)], "backward")
         d.text(x + 14, drift + 94, f"d_logit_{{{index}}}", NAME)
-    for y, half, equation, aside in ((adjoint + 15, HALF, 10, 0), (drift + 15, DRIFT, 14, -10)):
+    for y, half, equation, aside in ((adjoint + 15, HALF, 7, 0), (drift + 15, DRIFT, 11, -10)):
         middles = chain(d, y, half, "backward", False)
         for (index, _), x in zip(COLUMNS[1:], middles):
             d.text(x + aside, y - 8, f"*β*_{{{index}}}", NAME)
@@ -73,9 +75,9 @@ def paint_carries(d: Drawing, adjoint: float) -> None:
         d.circle(x + kappa, drift + 15, 3, "backward", "backward")
         d.circle(x + 14, drift + 44, 3, "backward", "backward")
     x = MIDDLES[1]
-    tag(d, x + 4, adjoint + 56, 12, "start")
-    tag(d, x - 61, drift + 72, 11, "end")
-    tag(d, x + 50, drift + 94, 13, "start")
+    tag(d, x + 4, adjoint + 56, 9, "start")
+    tag(d, x - 61, drift + 72, 8, "end")
+    tag(d, x + 50, drift + 94, 10, "start")
 
 
 # ---- A window ----
@@ -116,8 +118,8 @@ def paint_window(d: Drawing) -> None:
     d.box(box_left, merge_y, box_right - box_left, 28, "merge", fill="panel")
     d.arrow([(box_right, merge_y + 14), (box_right + 26, merge_y + 14)])
     d.text(box_right + 30, merge_y + 19, "out_{*c*}", NAME, "start")
-    for i, equation in enumerate((6, 7, 8)):
-        tag(d, x_of(0) + 8 + 24 * i, merge_y + 18, equation)
+    for i, equation in enumerate((1, 2, 3)):
+        tag(d, x_of(0) + 8 + 24 * i, merge_y + 18, equation, layer="pooling_windowed")
 
     y = merge_y + 58
     d.text(x_of(0), y, "The next windows:", SMALL, "start", "faint")
@@ -211,7 +213,7 @@ PICTURES = [
     Picture(
         name="pooling-states",
         page="layers/pooling",
-        after="Backward, global",
+        after="Backward, step by step",
         title="The states of a pooling, and the two carries that run back",
         description=(
             "Three neighbouring positions. Forward, the state of a head (max, sum, out) goes from each position to the "
@@ -230,7 +232,7 @@ PICTURES = [
     ),
     Picture(
         name="pooling-window",
-        page="layers/pooling",
+        page="layers/pooling_windowed",
         after="The window: merge, do not subtract",
         title="A window as a suffix and a prefix",
         description=(
@@ -250,7 +252,7 @@ PICTURES = [
     ),
     Picture(
         name="pooling-scan",
-        page="layers/pooling",
+        page="docs/layers/parts/pooling_fast",
         after="On the GPU",
         title="A scan over tiles, with its carry",
         description=(

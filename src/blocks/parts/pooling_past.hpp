@@ -4,7 +4,7 @@
 
 #include "blocks/block.hpp"
 #include "layers/place.hpp"
-#include "layers/pooling.hpp"
+#include "layers/pooling_chunk.hpp"
 
 namespace abh {
 

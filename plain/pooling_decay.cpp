@@ -1,0 +1,72 @@
+#include "layers/pooling_decay.hpp"
+
+#include "plain/pooling_backward.hpp"
+
+namespace abh {
+
+namespace {
+
+// A state of one position that stands for many, with what rounding left of its logit and payload; and what it left of a
+// state.
+template <class T>
+void add_rest(const State<T>& state, const PoolingRest<const T>& rest, Index n, const PoolingShape& s) {
+  using S = Longer<T>;
+  state.set_sum(state.sum() * (S(1) + S(rest.weight_n[n])));  // e^rest, of next to nothing
+  for (Index j = 0; j < state.J; ++j) {
+    state.set_out(j, state.out(j) + S(array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
+  }
+}
+template <class T>
+void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, const PoolingShape& s) {
+  using S = Longer<T>;
+  rest.weight_n[n] = T(state.sum() - S(T(state.sum())));
+  for (Index j = 0; j < state.J; ++j) {
+    array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
+  }
+}
+
+}  // namespace
+
+// The recurrence, a state after the other.
+template <class Device, class T>
+void pooling_decay_forward(Device& device, const PoolingForward<T>& a) {
+  const Index B = a.in.shape.B, C = a.in.shape.C, N = a.in.shape.N, K = a.in.shape.K, payloads = a.in.shape.payloads;
+  const Index J = payloads * K;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  typename Device::Scope scratch(device.workspace);
+  T* numbers = scratch.template take<T>(State<T>::size(J) + 1);
+  const State<T> seen{numbers + 1, numbers[0], J};
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      const T slope = slope_of(a.in.slope_n, n);
+      start(seen);
+      for (Index c = 0; c < C; ++c) {
+        push(seen, seen, logit_of(a.in, b, n, c), slope, [&](Index j) { return x(b, c, j / K * N + n, j % K); });
+        if (c == 0 && a.first.weight_n) add_rest(seen, a.first, n, a.in.shape);
+        max(b, n, c) = T(seen.max(slope));
+        sum(b, n, c) = T(seen.sum());
+        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = T(seen.out(j));
+      }
+      if (C > 0 && a.last.weight_n) write_rest(a.last, seen, n, a.in.shape);
+    }
+  }
+}
+
+template <class Device, class T>
+void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
+  using S = Longer<T>;
+  const auto max = array(a.max_bnc, a.in.shape.N, a.in.shape.C);
+  backward_of_average(device, a, [&](Index b, Index n, Index c) {
+    const bool stays = logit_of(a.in, b, n, c) < max(b, n, c);
+    return stays ? S(max(b, n, c)) : S(max(b, n, c - 1)) - S(a.in.slope_n[n]);  // (pooling_decay.4)
+  });
+}
+
+#define INSTANTIATE(T)                                                                            \
+  template decltype(pooling_decay_forward<PlainDevice, T>) pooling_decay_forward<PlainDevice, T>; \
+  template decltype(pooling_decay_backward<PlainDevice, T>) pooling_decay_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh
