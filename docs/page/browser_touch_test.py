@@ -13,8 +13,8 @@ from pathlib import Path
 import browser_test
 from browser_test import Browser
 
-POOLING, ATTENTION = "layers/pooling.html", "layers/attention.html"
-KINDS = {POOLING: ("logit", "window"), ATTENTION: ("row",)}  # the pictures of a page
+POOLING, WINDOWED, ATTENTION = (f"layers/{name}.html" for name in ("pooling", "pooling_windowed", "attention"))
+KINDS = {POOLING: ("logit",), WINDOWED: ("window",), ATTENTION: ("row",)}  # the pictures of a page
 WIDTHS = (390, 1280)
 UP, DOWN, LEFT, RIGHT, HOME, TAB = "\ue013", "\ue015", "\ue012", "\ue014", "\ue011", "\ue004"
 TAKEN = "return document.querySelectorAll('[data-touch] input').length"
@@ -163,7 +163,7 @@ class Touch(unittest.TestCase):
     def test_moving_and_resizing_the_window(self) -> None:
         for width in WIDTHS:
             with self.subTest(width=width):
-                self.open(width)
+                self.open(width, WINDOWED)
                 self.assertEqual(self.texts("window", "range"), ["3–5", "6–8", "3–8"])
                 self.drag(INPUT.format("window", 1), 22 * 2, 0)
                 self.assertEqual(self.texts("window", "range"), ["5–5", "6–10", "5–10"])
@@ -183,7 +183,7 @@ class Touch(unittest.TestCase):
                 self.assertEqual(self.browser.messages(), [])
 
     def test_keys_move_and_resize_the_window(self) -> None:
-        self.open(1280)
+        self.open(1280, WINDOWED)
         self.focus(INPUT.format("window", 1))
         self.browser.press(RIGHT)
         self.assertEqual(self.texts("window", "range")[2], "4–9")
@@ -197,7 +197,7 @@ class Touch(unittest.TestCase):
         self.assertEqual(both[0], max(suffix[0], prefix[0]))
 
     def test_every_control_has_a_name(self) -> None:
-        for page, count in ((POOLING, 10), (ATTENTION, 8)):
+        for page, count in ((POOLING, 8), (WINDOWED, 2), (ATTENTION, 8)):
             self.open(390, page)
             inputs = "[...document.querySelectorAll('[data-touch] input')]"
             names = self.browser.run(f"return {inputs}.map((input) => input.ariaLabel)")

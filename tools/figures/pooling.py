@@ -1,4 +1,4 @@
-"""Figures of docs/layers/pooling.md, in the form of its tables."""
+"""Figures of docs/layers/parts/pooling_digits.md, pooling_decay.md and pooling_windowed.md, in the form of their tables."""
 
 from typing import Optional
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def decayed(slope, logit_sc, x_sc, how: str):
-    """Averages that decay by a slope a position, in the type of its inputs, by (pooling_decay.2) and (pooling_decay.3), the pair,
+    """Averages that decay by a slope a position, in the type of its inputs, by (pooling_decay.2), (pooling_decay.3), the pair,
     or in ways that the chapter argues against: logits grown by slope c and no decay; a maximum that stays while the sum
     is multiplied by e^-slope; a maximum lowered by the slope at every position."""
     number = logit_sc.dtype.type
@@ -27,7 +27,7 @@ def decayed(slope, logit_sc, x_sc, how: str):
 
 
 def figures() -> None:
-    """What float32 does to the formulas of docs/layers/pooling.md, and to those that it argues against.
+    """What float32 does to the formulas of pooling, and to those that it argues against.
 
     20 sequences, of the seeds 0 to 19, of 4,096 positions and 16 channels; an error is printed as its median and its
     maximum over them. Sums run from the first position to the last, one term at a time, the order of np.cumsum. The
