@@ -1,6 +1,7 @@
 #!/bin/sh
-# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, the README's Python reads a
-# checkpoint that the program wrote, and train takes the flags of make train. The last line counts the checks.
+# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, what exercises change is there, the
+# README's Python reads a checkpoint that the program wrote, and train takes the flags of make train. The last line counts
+# the checks.
 set -u
 build=$1
 passed=0
@@ -15,13 +16,16 @@ check() {
   fi
 }
 
-for document in README.md data/*.md docs/*.md docs/*/*.md; do
+for document in README.md data/*.md docs/*.md docs/*/*.md docs/*/*/*.md; do
   folder=$(dirname "$document")
   for link in $(grep -o ']([^)#]*' "$document" | cut -c3- | grep -v '^https\?:'); do
     [ -e "$folder/$link" ]
     check $? "$document: the link $link leads nowhere"
   done
 done
+
+tools/exercises.py --list
+check $? "the exercises of the chapters"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

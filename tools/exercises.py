@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""tools/exercises.py [--list] [--print] [--out FOLDER] [CHAPTER[.NUMBER]...]: carries out the exercises of the chapters.
+
+What an exercise changes, and which tests fail then, stands in tests/exercises/CHAPTER.txt, so that its answer stays true:
+
+    1 plain/gelu.cpp [gelu]
+    - old text, which stands once in the file
+    + what takes its place
+    fails gelu: a test that fails then, with all others that do
+    says a text of what the tests print
+
+Several pairs of - and + are several changes, of one line or more; another file is named by a line of its own, `in FILE`.
+Without `fails` all tests pass. Where nobody has seen yet what fails, a line `open` says so: the change is made then, and
+nothing compared. Instead of a change, `1 thought` is a question that nothing is to be changed for, and
+`1 by hand` one that is not carried out here. Without [TAG] the tests are those of the chapter's name.
+
+Every change is made in a copy of the repository's files in FOLDER (build/exercises), where the tests of that tag are built
+and run, without those that run programs. --list carries out nothing: it says whether each exercise of a chapter stands in
+its file, each change can be made, and each test that an answer quotes exists. --print prints the tests that fail, in the
+form of these files. Status 1 and a line for each exercise whose answer is stale.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXERCISES = ROOT / "tests/exercises"
+SECONDS = 3600  # that tests may take, or they have come to nothing
+
+
+@dataclass
+class Exercise:
+    chapter: str
+    number: int
+    file: str = ""
+    tag: str = ""
+    thought: bool = False
+    by_hand: bool = False
+    open: bool = False
+    changes: list[tuple[str, str, str]] = field(default_factory=list)  # file, old, new
+    fails: list[str] = field(default_factory=list)
+    says: list[str] = field(default_factory=list)
+
+    @property
+    def name(self):
+        return f"{self.chapter}.{self.number}"
+
+
+def read(path):
+    """The exercises of a file."""
+    found, last = [], ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        begins = re.fullmatch(r"(\d+) (thought|by hand|(\S+)(?: (\[.*\]))?)", line)
+        if begins:
+            number, what, file, tag = begins.groups()
+            exercise = Exercise(path.stem, int(number), file or "", tag or f"[{path.stem}]")
+            exercise.thought, exercise.by_hand = what == "thought", what == "by hand"
+            if exercise.thought or exercise.by_hand:
+                exercise.file = ""
+            found.append(exercise)
+        elif line.startswith("in "):
+            exercise.file = line[3:]
+        elif line[:2] == "- " or line == "-":
+            if last == "-":
+                file, old, new = exercise.changes.pop()
+                exercise.changes.append((file, old + "\n" + line[2:], new))
+            else:
+                exercise.changes.append((exercise.file, line[2:], None))
+        elif line[:2] == "+ " or line == "+":
+            file, old, new = exercise.changes.pop()
+            exercise.changes.append((file, old, line[2:] if new is None else new + "\n" + line[2:]))
+        elif line == "open":
+            exercise.open = True
+        elif line.startswith("fails "):
+            exercise.fails.append(line[6:])
+        elif line.startswith("says "):
+            exercise.says.append(line[5:])
+        elif line.strip():
+            sys.exit(f"tools/exercises.py: {path}: '{line}' is no line of an exercise")
+        last = line[:1]
+    return found
+
+
+def chapters():
+    """Chapters with exercises: name, path, how many, and the text of the answers."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        _, heading, rest = path.read_text(encoding="utf-8").partition("\n## Exercises\n")
+        if heading:
+            questions, _, rest = rest.partition("<details>")
+            answers = rest.partition("</details>")[0]
+            yield path.stem, path, len(re.findall(r"^\d+\. ", questions, re.MULTILINE)), answers
+
+
+def changed(exercise, root):
+    """The files of an exercise after its change; or what is wrong with it."""
+    texts = {}
+    for file, old, new in exercise.changes:
+        if not (root / file).is_file():
+            return f"there is no {file}"
+        text = texts.get(file) or (root / file).read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            return f"{file} has {text.count(old)} times what is to be changed: {old}"
+        texts[file] = text.replace(old, new or "")
+    return texts
+
+
+def listed_faults(all_exercises):
+    """What is stale without a look at any test's result."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").glob("*.cpp")))
+    names = re.findall(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"', sources)
+    faults = []
+    for chapter, path, count, answers in chapters():
+        numbers = [exercise.number for exercise in all_exercises if exercise.chapter == chapter]
+        if numbers != list(range(1, count + 1)):
+            faults.append(f"{path.relative_to(ROOT)}: {count} exercises, tests/exercises/{chapter}.txt has {numbers}")
+        for quoted in re.findall(r'"([^"]+)"', " ".join(answers.split())):
+            if not any(quoted.lower().removesuffix("...") in name.lower() for name in names):
+                faults.append(f"{path.relative_to(ROOT)}: an answer quotes a test that is not there: {quoted}")
+    known = {chapter for chapter, _, _, _ in chapters()}
+    for exercise in all_exercises:
+        if exercise.chapter not in known:
+            faults.append(f"tests/exercises/{exercise.chapter}.txt: there is no such chapter with exercises")
+        what = changed(exercise, ROOT)
+        if isinstance(what, str):
+            faults.append(f"{exercise.name}: {what}")
+        for name in exercise.fails:
+            if name.partition(" - ")[0] not in names:  # behind it the type that a test is made for
+                faults.append(f"{exercise.name}: there is no test '{name}'")
+    return list(dict.fromkeys(faults))
+
+
+class Copy:
+    """The repository's files in a folder, and its tests in a build there."""
+
+    def __init__(self, folder):
+        self.tree, self.tag = folder / "tree", None
+        names = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        files = [name for name in names.stdout.splitlines() if (ROOT / name).is_file()]
+        for name in files:  # only what differs, so that only that is built again
+            copy = self.tree / name
+            if not copy.is_file() or copy.read_bytes() != (ROOT / name).read_bytes():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, copy)
+
+    def write(self, texts):
+        for file, text in texts.items():
+            (self.tree / file).write_text(text, encoding="utf-8")
+
+    def build(self, tag):
+        """Builds the tests that have a tag. Returns what the compiler says where it fails."""
+        if tag != self.tag:
+            has_tag = [p.stem for p in sorted((ROOT / "tests").glob("test_*.cpp")) if tag in p.read_text(encoding="utf-8")]
+            options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=ON", "-DBUILD_EMULATOR=ON", "-DOMIT_PROGRAM_TESTS=ON"]
+            options += [f"-DONLY_TESTS={';'.join(has_tag)}", *os.environ.get("OPTIONS", "").split()]
+            self._run(["cmake", "-G", "Ninja", "-S", ".", "-B", "build", *options])
+            self.tag = tag
+        return self._run(["cmake", "--build", "build", "--target", "tests", *os.environ.get("JOBS", "").split()])
+
+    def _run(self, command):
+        done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    def failing(self, tag, report):
+        """The tests of a tag that fail, the one that was running when the program died among them, and all they say,
+        which is left in a file."""
+        command = ["build/tests", tag, "-r", "xml", "-o", str(report)]
+        try:
+            subprocess.run(command, cwd=self.tree, capture_output=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        text = report.read_text(encoding="utf-8", errors="replace")
+        failed = []
+        for case in re.split(r"(?=<TestCase )", text)[1:]:
+            name = xml.etree.ElementTree.fromstring(re.match(r"<TestCase [^>]*?/?>", case)[0].rstrip("/>") + "/>").get("name")
+            if '<OverallResult success="true"' not in case and 'skips="1"' not in case:
+                failed.append(name)
+        return failed, text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--print", action="store_true")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/exercises", metavar="FOLDER")
+    parser.add_argument("names", nargs="*", metavar="CHAPTER[.NUMBER]")
+    options = parser.parse_args()
+    exercises = [exercise for path in sorted(EXERCISES.glob("*.txt")) for exercise in read(path)]
+    faults = listed_faults(exercises)
+    chosen = [e for e in exercises if not options.names or e.chapter in options.names or e.name in options.names]
+    thought = sum(e.thought for e in chosen)
+    by_hand = sum(e.by_hand for e in chosen)
+    opened = sum(e.open for e in chosen)
+    to_do = [e for e in chosen if not e.thought and not e.by_hand]
+    if not options.list and not faults:
+        copy = Copy(options.out)
+        for exercise in sorted(to_do, key=lambda e: e.tag):
+            if error := copy.build(exercise.tag):
+                sys.exit(f"tools/exercises.py: the tests {exercise.tag} do not build without a change:\n{error}")
+            before = {file: (ROOT / file).read_text(encoding="utf-8") for file, _, _ in exercise.changes}
+            copy.write(changed(exercise, ROOT))
+            error = copy.build(exercise.tag)
+            failed, text = ([], error) if error else copy.failing(exercise.tag, options.out.resolve() / f"{exercise.name}.xml")
+            copy.write(before)
+            if options.print:
+                print(f"{exercise.name} {exercise.file}", *(f"fails {name}" for name in failed), sep="\n", flush=True)
+            if error:
+                faults.append(f"{exercise.name}: does not build: {error}")
+            for name in sorted(set(failed) ^ set(exercise.fails)) if not exercise.open else ():
+                faults.append(f"{exercise.name}: '{name}' {'fails' if name in failed else 'passes'}")
+            for said in exercise.says:
+                if said not in text:
+                    faults.append(f"{exercise.name}: no test says '{said}'")
+    for fault in faults:
+        print(f"tools/exercises.py: {fault}", file=sys.stderr)
+    done = "can be carried out" if options.list else "carried out"
+    print(
+        f"{len(to_do)} exercises {done}, {opened} of them not compared yet, {thought} are questions of thought, "
+        f"{by_hand} are left to readers"
+    )
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
