@@ -535,6 +535,11 @@ def main():
     model(folder, "lm_bidirectional", 6, every, causal=0, mask="left", positions="none")
     model(folder, "lm_bidirectional_alibi", 2, "dot,quadratic", causal=0, positions="alibi")
 
+    model(folder, "lm_reversible", 6, every, reversible=1, window="0,3,0,5,0,0", mask="left", positions="none")
+    model(folder, "lm_reversible_conv", 3, "additive,dot,leap", reversible=1, conv_kernel=3, conv_groups=2, values="own",
+          positions="alibi", embedding_norm=1, final_norm=0)
+    model(folder, "lm_reversible_chunk", 3, "additive,leap,dot", C=13, reversible=1, chunk=4, window="6,0,0",
+          conv_kernel=4, mask="holes", label_smoothing=0.1)
     for chunk in (1, 4, 20):
         model(folder, f"lm_chunk{chunk}", 3, "additive,leap,dot", C=13, chunk=chunk, window="6,0,0", conv_kernel=4,
               mask="holes", label_smoothing=0.1)

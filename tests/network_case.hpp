@@ -152,6 +152,18 @@ inline std::vector<NetworkCase> all_cases() {
   cases.push_back(encoder_case("metric,dot", 1, 1, "positions=alibi norm=post"));
   cases.push_back(encoder_case("bahdanau,dot", 1, 1, "cross=bahdanau embeddings=target"));
   cases.push_back(network_case("additive,dot", "0", 3, "norm=post activation=relu embedding_scale=0.5"));
+  // Two streams: an even and an odd number of blocks, with a source and without.
+  NetworkCase undone = network_case("additive,dot,leap,bahdanau", "0,0,3,0", 3,
+                                    "layers=4 conv_groups=0 reversible=1 positions=alibi embedding_norm=1 values=own");
+  undone.masked = true;
+  undone.dropout = 0.2;
+  undone.label_smoothing = 0.1;
+  cases.push_back(undone);
+  cases.push_back(network_case("metric", "0", 2, "layers=1 reversible=1 positions=rotary final_norm=0"));
+  cases.back().recompute = true;
+  cases.push_back(network_case("average,identity,quadratic", "0", 0, "layers=3 reversible=1 logit_bias=1"));
+  cases.push_back(encoder_case("dot,additive,metric", 1, 2, "reversible=1 conv_kernel=2 embeddings=target"));
+  cases.back().dropout = 0.2;
   return cases;
 }
 

@@ -44,7 +44,10 @@ std::vector<NetworkCase> chunk_cases() {
       chunk_case("leap,average", "6,0", 0, "normed_values=1 focus=exp"),
       chunk_case("leap,additive", "4,0", 0, "positions=alibi"),
       chunk_case("dot,additive", "0,4", 3),
-      chunk_case("additive,dot", "0,0", 3, "norm=post activation=relu embedding_scale=2")};
+      chunk_case("additive,dot", "0,0", 3, "norm=post activation=relu embedding_scale=2"),
+      chunk_case("additive,dot", "0,0", 6, "reversible=1 values=own"),
+      chunk_case("leap,average", "5,0", 0, "reversible=1 positions=alibi"),
+      chunk_case("bahdanau,additive", "0,4", 3, "reversible=1 positions=rotary channels=8")};
   cases[1].recompute = true;
   cases[2].masked = false;
   cases[3].dropout = 0;

@@ -129,6 +129,9 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
       {"positions=sine", "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\""},
       {"positions=alibi alibi_slopes=bloom", "--alibi-slopes: expected formula or interleaved, found \"bloom\""},
       {"positions=alibi alibi_slopes=interleaved", "no error"},
+      {"reversible=1", "no error"},
+      {"reversible=1 norm=post", "--reversible: expected --norm pre, found post"},
+      {"reversible=1 skip=normed", "--reversible: expected --additive-skip stream, found normed"},
       {"alibi_slopes=interleaved",
        "--alibi-slopes: interleaved goes with --positions alibi, found --positions learned"},
       // A head of one channel has no deviation.
@@ -218,6 +221,9 @@ TEST_CASE("config: metadata there and back", "[config]") {
   CHECK(model.metadata() == written);
   CHECK(model.logit_scale == 0.1);
   CHECK(mixers_of(model).size() == 2);
+  // A key that is there only where something is on.
+  CHECK(written.count("reversible") == 0);
+  CHECK(ModelConfig::from_metadata({{"reversible", "1"}}, "file").metadata().at("reversible") == "1");
 
   Metadata kept = settings(
       "batch=3 steps=17 optimizer=muon muon_rounds=3 warmup=5 weight_decay=1e-300 clip=0 beta1=0.5 beta2=0.75 "

@@ -246,6 +246,11 @@ std::vector<Content> every_case() {
   add(network_inputs());
   add(without_table(network_inputs(), "sinusoidal"));
   add(without_table(network_inputs(), "rotary"));
+  Content reversible = network_inputs();
+  reversible.metadata["case"] = "reversible_language_model";
+  add(reversible);
+  reversible.metadata["chunk"] = "3";
+  add(reversible);
   add(vision_inputs());
   return contents;
 }
@@ -574,6 +579,13 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(network, "metadata position: the case has no use for it; did you mean positions?",
                  with("position", "learned"));
   check_unusable(network, "metadata chunk: the case has no use for it", with("chunk", "2"));
+  Content reversible = network_inputs();
+  reversible.metadata["case"] = "reversible_language_model";
+  reversible = with_own_results(reversible);
+  check_unusable(reversible, "--reversible: expected --additive-skip stream, found normed", with("skip", "normed"));
+  check_unusable(reversible, "--reversible: expected --norm pre, found post", with("norm", "post"));
+  check_unusable(reversible, "chunk", with("chunk", "-1"));
+  check_unusable(reversible, "metadata truncated: the case has no use for it", with("truncated", "1"));
   Content more = additive;
   more.metadata.insert({{"rescale", "0"}, {"focus", "elu"}, {"conv_kernel", "0"}, {"source", "me"}, {"format", "pt"}});
   CHECK(run_golden_on(more).status == 0);

@@ -87,6 +87,8 @@ def every_case():
     yield "--mixer average,identity,leap,additive,dot --layers 5 --window 0,0,2,5,0 --positions alibi --conv-kernel 4"
     yield "--mixer additive,dot --layers 2 --norm post --activation relu --embedding-scale 2 --conv-kernel 3"
     yield "--mixer additive --norm post --additive-skip normed"
+    yield "--mixer additive,dot,leap --layers 3 --reversible 1 --conv-kernel 3 --positions alibi --embedding-norm 1"
+    yield "--mixer bahdanau,identity --layers 2 --reversible 1"
     yield "--mixer metric,quadratic --layers 2 --positions rotary --tokenizer byte --channels 15"
 
 
@@ -107,7 +109,7 @@ def every_case_of_pairs():
 # Keys that change what a network computes while its tensors stay as they are, with another value for each.
 SILENT_OF_PAIRS = {"norm": "post", "activation": "relu", "embedding_scale": "2"}
 SILENT = {"window": "2", "skip": "normed", "focus": "exp", "rescale": "3", "normed_values": "1", "causal": "0",
-          "positions": "none", "alibi_slopes": "interleaved", "logit_scale": "0.5", "heads": "1"}
+          "positions": "none", "alibi_slopes": "interleaved", "logit_scale": "0.5", "heads": "1", "reversible": "1"}
 
 
 def trained(flags, run, *what):

@@ -349,15 +349,19 @@ def entry(inputs, weights, settings, prefix="", position="position_cd"):
 def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobody):
     """Blocks in their order, and the norm behind them. layers: which ones of the settings; sight: of its mixers, but for
     their windows; memory: rows that every layer asks, and their mask."""
+    other = x  # the stream that the next block adds to, of a reversible network
 
     def block(name, compute, adds=True):
         """The stream behind a block, whose norm stands in front of it or, with norm=post, behind its sum."""
-        nonlocal x
+        nonlocal x, other
         before = settings.norm == "pre"
 
         def weight(tensor):
             return weights.get(f"{name}.{tensor}")
 
+        if settings.reversible:
+            other, x = x, other + compute(norm(x, weight), weight)
+            return
         y = compute(norm(x, weight) if before else x, weight)
         y = x + y if adds else y
         x = y if before else norm(y, weight)
@@ -376,6 +380,8 @@ def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobo
         if memory is not None:
             block(f"{name}.cross", lambda h, weight: ask(h, *memory, weight, settings))
         block(f"{name}.ffn", lambda h, weight: ffn(h, weight, settings.activation))
+    if settings.reversible:
+        x = (other + x) / 2
     has_norm = settings.final_norm and settings.norm == "pre"
     return norm(x, weights.get, prefix + "final_norm.") if has_norm else x
 

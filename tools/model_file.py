@@ -141,6 +141,7 @@ SETTINGS = {
     "focus": (OneOf("elu", "exp"), "elu"),
     "rescale": (Real(), "0"),
     "normed_values": (Toggle(), "0"),
+    "reversible": (Toggle(), "0"),
     "causal": (Toggle(), "1"),
     "attention_bias": (Toggle(), "seen"),
     "conv_kernel": (Whole(0), "0"),

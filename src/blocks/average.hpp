@@ -34,7 +34,7 @@ class AverageBlock : public Block<Device, T> {
         N_(config.heads),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         residual_(options, sites::LayerUse::mixer, D_),
-        zero_bnc_(layout.template constant<Accum<T>>(extent.B * extent.C * N_, [](Index) { return 0.0; })),
+        zero_bnc_(layout.template constant<Accum<T>>("zero_bnc", extent.B * extent.C * N_, [](Index) { return 0.0; })),
         pooling_(
             layout,
             {.B = extent.B, .C = extent.C, .N = N_, .K = D_ / N_, .window = options.window, .causal = options.causal},

@@ -59,7 +59,9 @@ class CrossBlock : public Block<Device, T> {
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::cross, D_),
         query_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        key_value_bsq_(layout.template activation<T>(extent.B * extent.S * 2 * H_)),
+        // Steps find what start has made of the source.
+        key_value_bsq_(extent.positions ? layout.template lasting_activation<T>(extent.B * extent.S * 2 * H_)
+                                        : layout.template activation<T>(extent.B * extent.S * 2 * H_)),
         core_(layout, config, extent, 0, comparison_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {

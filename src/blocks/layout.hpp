@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -108,7 +110,8 @@ class Layout {
         states_(states),
         carried_(carried),
         adjoints_(adjoints),
-        first_undecayed_(measured.decayed_) {}
+        first_undecayed_(measured.decayed_),
+        first_lasting_(measured.activation_extent_.bytes()) {}
 
   Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind, double largest = 0) {
     Index count = 1;
@@ -134,18 +137,49 @@ class Layout {
     return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
   }
 
-  // The same for what is cheap to compute again: null where the network does that instead. Its block then finds room in
-  // arrays that are about to be overwritten, or in scratch memory.
+  // The same for what others must find there longer than until its block's turn is over, who share a room.
+  template <class Element>
+  Element* lasting_activation(Index count) {
+    const std::size_t offset = first_lasting_ + lasting_extent_.claim(count, sizeof(Element));
+    return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
+  }
+
+  // A room for blocks of which one at a time is at work: the activations that each claims after its call of `next` lie
+  // where those of the others do. What is claimed when it is gone lies behind the largest.
+  class SharedRoom {
+   public:
+    explicit SharedRoom(Layout& layout) : extent_(layout.activation_extent_), begin_(extent_), longest_(extent_) {}
+    SharedRoom(const SharedRoom&) = delete;
+    ~SharedRoom() {
+      next();
+      extent_ = longest_;
+    }
+    void next() {
+      if (longest_.bytes() < extent_.bytes()) longest_ = extent_;
+      extent_ = begin_;
+    }
+
+   private:
+    ByteCount& extent_;
+    ByteCount begin_, longest_;
+  };
+
+  // The same as activation for what is cheap to compute again: null where the network does that instead. Its block then
+  // finds room in arrays that are about to be overwritten, or in scratch memory.
   template <class Element>
   Element* cheap_activation(Index count) {
     return recompute_ ? nullptr : activation<Element>(count);
   }
 
   // Numbers that no weight changes, such as the angles of positions: value(i), i < count, computed on the host in
-  // double, rounded once, and the same on every device. They are there after write_constants.
+  // double, rounded once, and the same on every device. They are there after write_constants. What has one name and one
+  // count has one value: all layers read the same array.
   template <class Element>
-  Element* constant(Index count, std::function<double(Index)> value) {
-    Element* const place = activation<Element>(count);
+  Element* constant(const std::string& name, Index count, std::function<double(Index)> value) {
+    const auto [at, is_new] = constant_offsets_.try_emplace({name, count}, 0);
+    if (is_new) at->second = first_lasting_ + lasting_extent_.claim(count, sizeof(Element));
+    Element* const place = activations_ ? reinterpret_cast<Element*>(activations_ + at->second) : nullptr;
+    if (!is_new) return place;
     constants_.push_back([place, count, value = std::move(value)](const CopyToDevice& copy) {
       std::vector<Element> values;
       for (Index i = 0; i < count; ++i) values.push_back(rounded<Element>(value(i)));
@@ -179,6 +213,14 @@ class Layout {
     const std::size_t offset = carried_extent_.claim(count, sizeof(Element));
     return {carried_ ? reinterpret_cast<Element*>(carried_ + offset) : nullptr, adjoint<Element>(count)};
   }
+  // All of it that was claimed since so many bytes of it had been.
+  struct CarriedBytes {
+    std::byte* begin;
+    Index count;
+  };
+  CarriedBytes carried_since(std::size_t before) const {
+    return {carried_ ? carried_ + before : nullptr, static_cast<Index>(carried_bytes() - before)};
+  }
   // The gradient of what all later chunks see in place, and nobody hands on.
   template <class Element>
   Element* adjoint(Index count) {
@@ -197,7 +239,7 @@ class Layout {
   }
   Index weight_count() const { return decayed_ + undecayed_; }
   Index decayed_count() const { return decayed_; }
-  std::size_t activation_bytes() const { return activation_extent_.bytes(); }
+  std::size_t activation_bytes() const { return activation_extent_.bytes() + lasting_extent_.bytes(); }
   std::size_t state_bytes() const { return state_extent_.bytes(); }
   std::size_t carried_bytes() const { return carried_extent_.bytes(); }
   std::size_t adjoint_bytes() const { return adjoint_extent_.bytes(); }
@@ -223,9 +265,11 @@ class Layout {
   std::byte* carried_ = nullptr;
   std::byte* adjoints_ = nullptr;
   Index first_undecayed_ = 0;
+  std::size_t first_lasting_ = 0;
   Index decayed_ = 0, undecayed_ = 0;
-  ByteCount activation_extent_, state_extent_, carried_extent_, adjoint_extent_;
+  ByteCount activation_extent_, lasting_extent_, state_extent_, carried_extent_, adjoint_extent_;
   std::vector<Parameter> parameters_;
+  std::map<std::pair<std::string, Index>, std::size_t> constant_offsets_;
   std::vector<std::function<void(const CopyToDevice&)>> constants_;
 };
 

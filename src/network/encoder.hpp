@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "blocks/parts/attention_core.hpp"
 #include "blocks/parts/norm.hpp"
 #include "network/entry.hpp"
+#include "network/reversible.hpp"
 #include "network/stack.hpp"
 
 namespace abh {
@@ -22,7 +24,8 @@ class Encoder {
   Encoder(Layout<T>& layout, const EntryShape<T>& entry, const ModelConfig& config, const BlockExtent& extent,
           double dropout)
       : entry_(layout, entry, config, of_source(extent), dropout),
-        stack_(layout, {.prefix = "encoder.", .layers = config.encoder_layers}, config, of_source(extent), dropout),
+        stack_(make_stack<Device, T>(layout, {.prefix = "encoder.", .layers = config.encoder_layers}, config,
+                                     of_source(extent), dropout)),
         D_(config.channels),
         has_norm_(config.has_final_norm()),
         norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(extent), false),
@@ -34,9 +37,9 @@ class Encoder {
   // pass: of the network.
   void forward(Device& device, const DeviceBatch<T>& batch, const Pass& pass) {
     const Pass of_source = source_pass(pass);
-    entry_.forward(device, stack_.in_bcd(), source_batch(batch), of_source);
-    stack_.forward(device, of_source);
-    source_ = {.memory_bse = norm_.forward(device, normed_bsd_, stack_.out_bcd(), of_source.BC()),
+    entry_.forward(device, stack_->in_bcd(), source_batch(batch), of_source);
+    stack_->forward(device, of_source);
+    source_ = {.memory_bse = norm_.forward(device, normed_bsd_, stack_->out_bcd(), of_source.BC()),
                .S = pass.S,
                .mask_bs = pass.source_mask_bs};
   }
@@ -51,14 +54,14 @@ class Encoder {
                  Index end) {
     const Pass of_source = source_pass(pass);
     T* d_x_bsd = source_.d_memory_bse;
-    if (has_norm_) norm_.backward(device, d_x_bsd, d_x_bsd, nullptr, stack_.out_bcd(), of_source.BC());
-    const Index rest = stack_.backward(device, d_x_bsd, of_source, weights, end);
+    if (has_norm_) norm_.backward(device, d_x_bsd, d_x_bsd, nullptr, stack_->out_bcd(), of_source.BC());
+    const Index rest = stack_->backward(device, d_x_bsd, of_source, weights, end);
     entry_.backward(device, d_x_bsd, source_batch(batch), of_source);
     return rest;
   }
 
   void look(Device& device, const Look& look, const Pass& pass) const {
-    stack_.look(device, look, source_pass(pass));
+    stack_->look(device, look, source_pass(pass));
     show(device, look, "encoder.memory_bse", source_.memory_bse, {pass.B, pass.S, D_}, D_);
   }
 
@@ -75,7 +78,7 @@ class Encoder {
   static DeviceBatch<T> source_batch(const DeviceBatch<T>& batch) { return {.token_bc = batch.source_bs}; }
 
   Entry<Device, T> entry_;
-  Stack<Device, T> stack_;
+  std::unique_ptr<Stack<Device, T>> stack_;
   Index D_;
   bool has_norm_;
   Norm<Device, T> norm_;

@@ -64,8 +64,8 @@ void check_model(const ModelConfig& config);
 // on from what was before.
 std::string fault_of_chunks(const ModelConfig& model);
 
-// UsageError if such a network cannot be trained so: in chunks where these cannot be, or truncated where more is left
-// of what was before than a layer keeps.
+// UsageError if such a network cannot be trained so: in chunks where these cannot be, truncated where more is left of
+// what was before than a layer keeps, or reversible in numbers too short for it.
 void check_training(const ModelConfig& model, const TrainingConfig& training);
 
 }  // namespace abh

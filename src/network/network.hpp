@@ -15,6 +15,7 @@
 #include "network/heads.hpp"
 #include "network/loss.hpp"
 #include "network/optimizer.hpp"
+#include "network/reversible.hpp"
 #include "network/stack.hpp"
 #include "network/weights.hpp"
 #include "settings/config.hpp"
@@ -25,7 +26,7 @@ namespace abh {
 //
 //   memory = encoder(source)    where there is a source        (encoder.hpp)
 //   x_bcd  = entry(tokens)      embeddings                     (entry.hpp)
-//   x_bcd  = stack(x_bcd)       blocks, one after the other    (stack.hpp)
+//   x_bcd  = stack(x_bcd)       blocks, one after the other    (stack.hpp, reversible.hpp)
 //   logits = head(x_bcd)        of the next token, or of a classifier (heads.hpp)
 //   loss   = cross entropy      with the targets               (loss.hpp)
 //
@@ -92,13 +93,13 @@ class Network {
   // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs.
   void forward(const Given& batch, const Pass& pass) {
     run_blocks(batch, pass);
-    parts_.head->forward(device_, parts_.loss.logits_rv(), parts_.stack.out_bcd(), pass);
+    parts_.head->forward(device_, parts_.loss.logits_rv(), parts_.stack->out_bcd(), pass);
   }
   // The same without logits.
   void run_blocks(const Given& batch, const Pass& pass) {
     if (parts_.encoder) parts_.encoder->forward(device_, batch, pass);
-    parts_.entry.forward(device_, parts_.stack.in_bcd(), batch, pass);
-    parts_.stack.forward(device_, pass);
+    parts_.entry.forward(device_, parts_.stack->in_bcd(), batch, pass);
+    parts_.stack->forward(device_, pass);
   }
 
   // What forward has just computed, of a head with so many rows of so many columns; in device memory.
@@ -109,7 +110,7 @@ class Network {
   // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
   void look(const Look& look, const Pass& pass) const {
     if (parts_.encoder) parts_.encoder->look(device_, look, pass);
-    parts_.stack.look(device_, look, pass);
+    parts_.stack->look(device_, look, pass);
   }
 
   // After forward. finds_best: with what is most likely, row by row.
@@ -125,11 +126,11 @@ class Network {
     parts_.loss.backward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), pass.count);
     typename Device::Scope scratch(device_.workspace);
     T* d_x_bcd = scratch.template take<T>(pass.BC() * channels_);
-    parts_.head->backward(device_, d_x_bcd, d_logits, parts_.stack.out_bcd(), pass);
+    parts_.head->backward(device_, d_x_bcd, d_logits, parts_.stack->out_bcd(), pass);
     if (parts_.encoder) {
       parts_.encoder->collect(device_, scratch.template take<T>(pass.B * pass.S * channels_), pass);
     }
-    Index rest = parts_.stack.backward(device_, d_x_bcd, pass, weights_, decayed);
+    Index rest = parts_.stack->backward(device_, d_x_bcd, pass, weights_, decayed);
     parts_.entry.backward(device_, d_x_bcd, batch, pass);
     if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
     if (!pass.last) return;
@@ -144,18 +145,18 @@ class Network {
   void start(const Given& given = {}, const Pass& pass = one_position) {
     arenas_.work_on(0);
     if (parts_.encoder) parts_.encoder->forward(device_, given, pass);
-    parts_.stack.start(device_);
+    parts_.stack->start(device_);
   }
   const T* step(const Token* token, Index position) {
-    parts_.entry.forward(device_, parts_.stack.in_bcd(), {token}, step_at(position));
-    parts_.stack.step(device_, position);
-    return logits_of(parts_.stack.out_bcd());
+    parts_.entry.forward(device_, parts_.stack->in_bcd(), {token}, step_at(position));
+    parts_.stack->step(device_, position);
+    return logits_of(parts_.stack->out_bcd());
   }
   // Or go on behind the first positions of a sequence, whose chunks run_blocks has computed one after the other.
   // Returns the logits of the token that follows the last of them, as step does.
   const T* go_on(const Pass& last_chunk) {
-    parts_.stack.go_on(device_, last_chunk.first_c + last_chunk.C);
-    return logits_of(parts_.stack.out_bcd() + (last_chunk.C - 1) * channels_);
+    parts_.stack->go_on(device_, last_chunk.first_c + last_chunk.C);
+    return logits_of(parts_.stack->out_bcd() + (last_chunk.C - 1) * channels_);
   }
 
  private:
@@ -171,7 +172,7 @@ class Network {
         : shared(shared_table(layout, config)),
           encoder(make_encoder(layout, config, extent.of_blocks(), dropout)),
           entry(layout, entry_shape(config), config, extent.of_blocks(), dropout),
-          stack(layout, stack_shape(config), config, extent.of_blocks(), dropout),
+          stack(make_stack<Device, T>(layout, stack_shape(config), config, extent.of_blocks(), dropout)),
           head(make_head<Device, T>(layout, config, extent.of_blocks(), entry.token())),
           loss(layout, *head, extent.of_blocks()) {}
 
@@ -208,7 +209,7 @@ class Network {
     std::optional<Weight<T>> shared;
     std::unique_ptr<Encoder<Device, T>> encoder;
     Entry<Device, T> entry;
-    Stack<Device, T> stack;
+    std::unique_ptr<Stack<Device, T>> stack;
     std::unique_ptr<Head<Device, T>> head;
     Loss<Device, T> loss;
   };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,23 +26,52 @@ struct StackShape {
   const Source<T>* source = nullptr;  // that every layer asks; null: none does
 };
 
-// Blocks in their order, and the stream of rows that passes through them:
-//
-//   x_bcd = conv(x_bcd), mixer(x_bcd), cross(x_bcd), ffn(x_bcd)     for each layer
-//
-// The convolution is optional, and only where there is a source is it asked.
+// Blocks in their order, for each layer conv, mixer, cross and ffn. The convolution is optional, and only where there
+// is a source is it asked. How rows pass through them says a stack of each kind.
 template <class Device, class T>
 class Stack {
  public:
+  virtual ~Stack() = default;
+
+  // Where the rows go that enter the first block, and those that have left the last one.
+  virtual T* in_bcd() = 0;
+  virtual const T* out_bcd() const = 0;
+
+  virtual void forward(Device&, const Pass&) = 0;
+
+  // d_x_bcd: the gradient of out_bcd, overwritten with that of in_bcd. Adds to the weights' gradients and, where no
+  // pass follows, says which are finished, from the last block to the first, in pieces that are worth it. end: of the
+  // weights that decay, behind this stack's and those after it. Returns where the finished ones begin.
+  virtual Index backward(Device&, T* d_x_bcd, const Pass&, Weights<Device, T>&, Index end) = 0;
+  static constexpr Index smallest_piece = 1 << 16;
+
+  // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
+  virtual void look(Device&, const Look&, const Pass&) const = 0;
+
+  // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
+  // many, the last of which were those of the chunk that forward has just computed.
+  void start(Device& device) {
+    for (const auto& block : blocks_) block->start(device);
+  }
+  void go_on(Device& device, Index positions) {
+    for (const auto& block : blocks_) block->go_on(device, positions);
+  }
+  virtual void step(Device&, Index position) = 0;
+
+ protected:
+  // residual: whether a block adds its input to its output. Where it does not, blocks share a room for what they save.
   Stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
-        double dropout)
+        double dropout, bool residual)
       : D_(config.channels), prefix_(shape.prefix) {
+    std::optional<typename Layout<T>::SharedRoom> room;
+    if (!residual) room.emplace(layout);
     const std::vector<std::size_t> mixers = mixers_of(config);
     const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
     for (Index i = 0; i < shape.layers; ++i) {
       const auto layer = static_cast<std::size_t>(shape.first_layer + i);
       const std::string name = prefix_ + "blocks." + std::to_string(i) + ".";
       const BlockOptions options{.norm = !config.norms_after(),
+                                 .residual = residual,
                                  .causal = config.is_causal(shape.first_layer + i),
                                  .window = windows[layer],
                                  .attention_window = attention_windows[layer],
@@ -50,7 +80,10 @@ class Stack {
       const auto add = [&](const std::string& block, const auto& make) {
         begin_.push_back(layout.decayed_count());
         names_.push_back(name + block + ".");
+        const std::size_t carried = layout.carried_bytes();
+        if (room) room->next();
         blocks_.push_back(make(names_.back()));
+        carried_.push_back(layout.carried_since(carried));
         if (!config.norms_after()) return;
         blocks_.back() =
             std::make_unique<NormAfter<Device, T>>(layout, names_.back(), D_, extent, std::move(blocks_.back()));
@@ -71,52 +104,20 @@ class Stack {
         return std::make_unique<FfnBlock<Device, T>>(layout, prefix, config, extent, options);
       });
     }
-    for (std::size_t i = 0; i <= blocks_.size(); ++i) {
-      x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
-    }
   }
 
-  // Where the rows go that enter the first block, and those that have left the last one.
-  T* in_bcd() { return x_bcd_.front(); }
-  const T* out_bcd() const { return x_bcd_.back(); }
-
-  void forward(Device& device, const Pass& pass) {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->forward(device, x_bcd_[i + 1], x_bcd_[i], pass);
+  // After the backward pass of block i, where the weights behind it have been finished from `end` on.
+  void finish(std::size_t i, const Pass& pass, Weights<Device, T>& weights, Index& end) const {
+    if (end - begin_[i] < smallest_piece) return;
+    if (pass.last) weights.finished(begin_[i], end);
+    end = begin_[i];
   }
 
-  // d_x_bcd: the gradient of out_bcd, overwritten with that of in_bcd. Adds to the weights' gradients and, where no
-  // pass follows, says which are finished, from the last block to the first, in pieces that are worth it. end: of the
-  // weights that decay, behind this stack's and those after it. Returns where the finished ones begin.
-  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>& weights, Index end) {
-    for (std::size_t i = blocks_.size(); i-- > 0;) {
-      blocks_[i]->backward(device, d_x_bcd, x_bcd_[i], pass);
-      if (end - begin_[i] < smallest_piece) continue;
-      if (pass.last) weights.finished(begin_[i], end);
-      end = begin_[i];
-    }
-    return end;
-  }
-  static constexpr Index smallest_piece = 1 << 16;
-
-  // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
-  void look(Device& device, const Look& look, const Pass& pass) const {
-    show(device, look, prefix_ + "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      blocks_[i]->look(device, named(look, names_[i]), x_bcd_[i + 1], pass);
-    }
-  }
-
-  // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
-  // many, the last of which were those of the chunk that forward has just computed.
-  void start(Device& device) {
-    for (const auto& block : blocks_) block->start(device);
-  }
-  void go_on(Device& device, Index positions) {
-    for (const auto& block : blocks_) block->go_on(device, positions);
-  }
-  void step(Device& device, Index position) {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->step(device, x_bcd_[i + 1], x_bcd_[i], position);
-  }
+  Index D_;
+  std::string prefix_;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Block<Device, T>>> blocks_;
+  std::vector<typename Layout<T>::CarriedBytes> carried_;  // of each block
 
  private:
   std::unique_ptr<Block<Device, T>> cross(Layout<T>& layout, const std::string& prefix, const ModelConfig& config,
@@ -129,11 +130,53 @@ class Stack {
     return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D_, source, extent, options);
   }
 
-  Index D_;
-  std::string prefix_;
   std::vector<Index> begin_;  // of the weights of each block that decay, in their arena
-  std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Block<Device, T>>> blocks_;
+};
+
+// A stream of rows to which every block adds: x_bcd = block(x_bcd). What enters each is kept for the way back.
+template <class Device, class T>
+class ResidualStack : public Stack<Device, T> {
+ public:
+  ResidualStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
+                double dropout)
+      : Stack<Device, T>(layout, shape, config, extent, dropout, true) {
+    for (std::size_t i = 0; i <= blocks_.size(); ++i) {
+      x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
+    }
+  }
+
+  T* in_bcd() override { return x_bcd_.front(); }
+  const T* out_bcd() const override { return x_bcd_.back(); }
+
+  void forward(Device& device, const Pass& pass) override {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->forward(device, x_bcd_[i + 1], x_bcd_[i], pass);
+  }
+
+  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>& weights, Index end) override {
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      blocks_[i]->backward(device, d_x_bcd, x_bcd_[i], pass);
+      this->finish(i, pass, weights, end);
+    }
+    return end;
+  }
+
+  void look(Device& device, const Look& look, const Pass& pass) const override {
+    show(device, look, prefix_ + "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      blocks_[i]->look(device, named(look, names_[i]), x_bcd_[i + 1], pass);
+    }
+  }
+
+  void step(Device& device, Index position) override {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->step(device, x_bcd_[i + 1], x_bcd_[i], position);
+  }
+
+ private:
+  using Stack<Device, T>::D_;
+  using Stack<Device, T>::prefix_;
+  using Stack<Device, T>::names_;
+  using Stack<Device, T>::blocks_;
+
   std::vector<T*> x_bcd_;  // x_bcd_[i] enters block i, the last one leaves the last block
 };
 

@@ -94,7 +94,10 @@ struct MetadataWriter {
     if (setting.since == left_out && value == "0") return;
     metadata[setting.key] = value;
   }
-  void operator()(const Setting& setting, bool value) const { metadata[setting.key] = value ? "1" : "0"; }
+  void operator()(const Setting& setting, bool value) const {
+    if (setting.since == left_out && !value) return;
+    metadata[setting.key] = value ? "1" : "0";
+  }
   void operator()(const ChoiceSetting& setting, const std::string& value) const {
     if (setting.since == left_out && value == setting.choices.front()) return;
     metadata[setting.key] = value;
@@ -176,9 +179,20 @@ void ModelConfig::check() const {
   if (interleaves_slopes() && !has_alibi()) {
     throw UsageError("--alibi-slopes: interleaved goes with --positions alibi, found --positions " + positions);
   }
+  if (reversible) check_reversible();
   check_encoder();
   windows();
   attention_windows();
+}
+
+// What stands between the two streams and the sum with them cannot be undone.
+void ModelConfig::check_reversible() const {
+  for (const auto& [flag, value, expected] :
+       {std::tuple("--additive-skip", additive.skip, "stream"), {"--norm", norm, "pre"}}) {
+    if (value != expected) {
+      throw UsageError("--reversible: expected " + std::string(flag) + " " + expected + ", found " + value);
+    }
+  }
 }
 
 void ModelConfig::check_encoder() const {

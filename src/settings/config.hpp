@@ -54,6 +54,7 @@ struct ModelConfig {
   AdditiveSettings additive{};
   LeapSettings leap{};
   double rescale = 0;           // c of rescaled products, in leap and dot; 0: off
+  bool reversible = false;      // two streams, of which blocks read one and add to the other (docs/reversible.md)
   bool causal = true;           // of metric, quadratic and dot; golden files may let them see all positions
   bool attention_bias = false;  // biases of the projections of `dot`; golden files may have them
   Index conv_kernel = 0;        // 0: no convolution
@@ -133,6 +134,7 @@ struct ModelConfig {
  private:
   void check_encoder() const;
   std::vector<Index> windows_in(const std::string& list, const char* flag) const;
+  void check_reversible() const;
 };
 
 // How a network is trained. Losses are nats per token.

@@ -11,8 +11,8 @@ namespace abh {
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
 // flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
 // `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
-// number, a list of them, or a choice, whose key a file of any version has only where it is not its default, 0 or the
-// first one.
+// number, a list of them, a choice, or what is on or off, whose key a file of any version has only where it is not its
+// default, 0 or the first one.
 inline constexpr Index left_out = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
@@ -94,6 +94,10 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(ChoiceSetting{{"norm", "norm", "", "before a block, or behind its sum with the stream", left_out},
                       {"pre", "post"}},
         m.norm);
+  visit(Setting{"reversible", "reversible", "",
+                "two streams, of which blocks read one and add to the other: memory for one block, whatever the depth",
+                left_out},
+        m.reversible);
   visit(ChoiceSetting{{"activation", "activation", "", "in the feed-forward net", left_out}, {"gelu", "relu"}},
         m.activation);
   visit(

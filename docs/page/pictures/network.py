@@ -60,6 +60,7 @@ LAYER_TITLES = {
     "rescale": "rescale: a head at a time to mean 0 and deviation 1",
     "rotary": "rotary: turns queries and keys by their position",
     "weight_average": "weight average: the mean of the weights over many steps",
+    "weighted_sum": "weighted sum: the difference and the mean of the two streams of a reversible network",
 }
 BLOCK_TITLES = {
     "conv": "convolution block: a sense of what is near",
@@ -218,6 +219,11 @@ def paint(d: Drawing) -> None:
         with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
             d.box(LEFT + 169 * (i % 2), m.y + 12 + 38 * (i // 2), 161, 30, layer, ink="link", bold=True)
     m.y += 94
+    m.y += 4
+    with d.link("layers/weighted_sum.html", LAYER_TITLES["weighted_sum"]):
+        d.box(LEFT, m.y, 118, 30, "weighted_sum", ink="link", bold=True)
+    d.text(LEFT + 126, m.y + 19, "of the two streams, where it is reversible", SMALL, "start", "faint")
+    m.y += 38
     with d.link("layers/kernel_regression.html", LAYER_TITLES["kernel_regression"]):
         d.box(LEFT, m.y, 136, 30, "kernel_regression", ink="link", bold=True)
     d.text(LEFT + 144, m.y + 19, "in no network: attention of 1964", SMALL, "start", "faint")
@@ -276,12 +282,13 @@ PICTURES = [
             "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, leap, average or identity. Below, "
             "the optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
-            "these, place, which moves rows from one chunk of a sequence to the next, the other ways of pooling, and kernel_regression, which is in no "
+            "these, place, which moves rows from one chunk of a sequence to the next, weighted_sum, for the two streams of a "
+            "reversible network, the other ways of pooling, and kernel_regression, which is in no "
             "network. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1650,
+        height=1692,
         paint=paint,
         constants=(
             Constant(

@@ -35,6 +35,7 @@
 #include "cases/relu.hpp"
 #include "cases/rescale.hpp"
 #include "cases/rotary.hpp"
+#include "cases/weighted_sum.hpp"
 #include "layers/adamw.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
@@ -73,6 +74,7 @@ class LayerBench {
     layer("gelu", GeluCase{.count = BC * F}, BC * F, 38, 38);
     layer("relu", ReluCase{.count = BC * F}, BC * F, 1, 1);
     layer("dropout", DropoutCase{.count = BC * D, .dropout = dropout}, BC * D, 1, 1);
+    layer("weighted_sum", WeightedSumCase{.count = BC * D}, BC * D, 3, 2);
     layer("embedding", EmbeddingCase{.B = B, .C = C, .D = D, .V = V, .P = C, .tokens_bc = tokens}, BC * D, 1, 2);
     if (conv.kernel)
       layer("causal_conv", CausalConvCase{.shape = conv}, BC * CausalConvCase{.shape = conv}.taps(), 2, 4);

@@ -64,6 +64,7 @@ class GoldenCases {
          &GoldenCases::chunked_language_model,
          {"label_smoothing", "chunk", "truncated"},
          true},
+        {"reversible_language_model", &GoldenCases::reversible_language_model, {"label_smoothing", "chunk"}, true},
         {"classifier", &GoldenCases::classifier, {"label_smoothing", "pooling"}, true},
         {"vision_transformer", &GoldenCases::vision_transformer, {"label_smoothing", "pooling", "patch"}, true},
         {"seq2seq",
@@ -592,9 +593,10 @@ class GoldenCases {
   ModelConfig network_config(const Given& given) const;
   void read_head(ModelConfig& config, const std::string& otherwise) const;
   std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const;
-  void language_model() { language_model(0, false); }
+  void language_model() { language_model(network_config(), 0, false); }
   void chunked_language_model();
-  void language_model(Index chunk, bool truncated);
+  void reversible_language_model();
+  void language_model(const ModelConfig& config, Index chunk, bool truncated);
   void classifier();
   void vision_transformer();
   ModelConfig sequences_config() const;

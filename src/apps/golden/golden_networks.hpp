@@ -129,14 +129,21 @@ std::vector<MixerProperties> GoldenCases<Device, T>::checked_mixers(const ModelC
 template <class Device, class T>
 void GoldenCases<Device, T>::chunked_language_model() {
   file_.setting("chunk");
-  language_model(file_.integer_setting("chunk", 1, 1, largest_context),
+  language_model(network_config(), file_.integer_setting("chunk", 1, 1, largest_context),
                  file_.integer_setting("truncated", 0, 0, 1) == 1);
+}
+
+template <class Device, class T>
+void GoldenCases<Device, T>::reversible_language_model() {
+  ModelConfig config = network_config();
+  config.reversible = true;
+  check_model(config);
+  language_model(config, file_.integer_setting("chunk", 0, 0, largest_context), false);
 }
 
 // chunk, truncated: as in NetworkExtent.
 template <class Device, class T>
-void GoldenCases<Device, T>::language_model(Index chunk, bool truncated) {
-  const ModelConfig config = network_config();
+void GoldenCases<Device, T>::language_model(const ModelConfig& config, Index chunk, bool truncated) {
   check_training(config, {.chunk = chunk, .truncated = truncated});
   const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
   const Shape tokens = file_.shape("input.tokens_bc", 2);

@@ -167,9 +167,9 @@ class AttentionCore {
   void claim_alibi(Layout<T>& layout, const ModelConfig& config) {
     const Index N = N_, distances = sight_.distances;
     const auto slope = alibi_rule(config);
-    sight_.distance_bias_nc = layout.template constant<Accum<T>>(N * distances, [N, distances, slope](Index i) {
-      return -slope(i / distances, N) * static_cast<double>(i % distances);
-    });
+    sight_.distance_bias_nc = layout.template constant<Accum<T>>(
+        "distance_bias_nc", N * distances,
+        [N, distances, slope](Index i) { return -slope(i / distances, N) * static_cast<double>(i % distances); });
   }
 
   // Who looks at whom: computed on the host from what was saved, by the plain loops.

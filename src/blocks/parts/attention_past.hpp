@@ -45,10 +45,10 @@ class AttentionPast {
       value_sh_ = layout.template state<T>(rows_ * H);
       if (caches_keys) key_sh_ = layout.template state<T>(rows_ * H);
     } else if (grows) {
-      value_sh_ = layout.template activation<T>(rows_ * H);
+      value_sh_ = layout.template lasting_activation<T>(rows_ * H);
     }
     if (!grows) return;
-    if (!steps || !caches_keys) key_sh_ = layout.template activation<T>(rows_ * H);
+    if (!steps || !caches_keys) key_sh_ = layout.template lasting_activation<T>(rows_ * H);
     d_key_sh_ = layout.template adjoint<T>(extent.sequence * H);
     d_value_sh_ = layout.template adjoint<T>(extent.sequence * H);
   }

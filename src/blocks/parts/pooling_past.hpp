@@ -31,7 +31,7 @@ class PoolingPast {
     x_ph_ = layout.template carried<T>(most_ * H_);
     rest_n_ = layout.template carried<Accum<T>>(global_ ? N_ : 0);
     rest_h_ = layout.template carried<Accum<T>>(global_ ? H_ : 0);
-    one_ = layout.template constant<Token>(1, [](Index) { return 1; });
+    one_ = layout.template constant<Token>("one", 1, [](Index) { return 1; });
   }
 
   // Positions before a chunk: the most that there can be, and those of this pass.

@@ -55,7 +55,8 @@ template <class T>
 const Accum<T>* alibi_slopes(Layout<T>& layout, const ModelConfig& config) {
   if (!config.has_alibi()) return nullptr;
   const Index N = config.heads;
-  return layout.template constant<Accum<T>>(N, [N, slope = alibi_rule(config)](Index n) { return slope(n, N); });
+  return layout.template constant<Accum<T>>("slope_n", N,
+                                            [N, slope = alibi_rule(config)](Index n) { return slope(n, N); });
 }
 
 }  // namespace abh

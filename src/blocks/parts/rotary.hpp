@@ -19,7 +19,7 @@ class Rotary {
       : present_(config.has_rotary()), heads_(heads), K_(config.mixer_head_channels()), stride_(stride) {
     if (!present_) return;
     const Index K = K_;
-    turn_ck_ = layout.template constant<Accum<T>>(std::max(extent.longest(), extent.positions) * K,
+    turn_ck_ = layout.template constant<Accum<T>>("turn_ck", std::max(extent.longest(), extent.positions) * K,
                                                   [K](Index i) { return rotary_turn(i / K, i % K, K); });
   }
 

@@ -21,7 +21,8 @@ class Sinusoids {
       row_cd_ = layout.template activation<T>(extent.C * D);
       host_row_cd_.resize(static_cast<std::size_t>(extent.C * D));
     } else {
-      table_cd_ = layout.template constant<T>(extent.longest() * D, [D](Index i) { return sinusoid(i / D, i % D, D); });
+      table_cd_ = layout.template constant<T>("sinusoid_cd", extent.longest() * D,
+                                              [D](Index i) { return sinusoid(i / D, i % D, D); });
     }
   }
 

@@ -33,9 +33,9 @@ class Span {
     if (!present_) return;
     distances_ = sight.distances;
     base_nx_ = sight.distance_bias_nc;
-    sight.distance_bias_nc = bias_nx_ = layout.template activation<Accum<T>>(N_ * distances_);
-    sight.reach_n = reach_n_ = layout.template activation<Index>(N_);
-    first_n_ = layout.template activation<Index>(N_);
+    sight.distance_bias_nc = bias_nx_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
+    sight.reach_n = reach_n_ = layout.template lasting_activation<Index>(N_);
+    first_n_ = layout.template lasting_activation<Index>(N_);
   }
 
   // Borders of the spans as they are; before attention_forward, or before steps.
