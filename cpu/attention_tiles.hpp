@@ -100,6 +100,15 @@ L lane_numbers() {
   return load<L>(numbers);
 }
 
+// How many keys further on than query c the next ones stand, a lane each.
+template <class L, class T>
+L places_behind(const Sight<T>& sight, Index c) {
+  if (!sight.is_stair()) return lane_numbers<L>();
+  T places[width_of<L>];
+  for (int i = 0; i < width_of<L>; ++i) places[i] = T(sight.at(c + i) - sight.at(c));
+  return load<L>(places);
+}
+
 // x to 2^x, for x <= 127; 0 below -126.5, where results would be subnormal. Around the nearest integer a polynomial:
 // minimax for the relative error (Remez exchange at 40 digits, then rounded), with 2^0 = 1 exactly. Error: at most 1.2
 // units of the last place. NaN stays. The long chain of every polynomial waits for itself: `count` of them side by side
@@ -239,10 +248,13 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
       const Index from = larger(of_group.begin - first_key, Index(0)),
                   keys = lesser(of_group.end - first_key, tile_keys);
       if (from >= keys) continue;
-      const Index before = first_query + g + sight.offset - first_key;
+      // The key of the tile at which query c of the group stands, and that behind a vector that begins with query c.
+      const auto at_query = [&](Index c) { return sight.at(first_query + g + c) - first_key; };
+      const auto behind_vector = [&](Index c) { return at_query(c + width - 1) + 1; };
+      const Index before = at_query(0);
       const bool diagonal = sight.causal && before + 1 < keys;
       // On the diagonal the last keys are those of the second vector of queries only.
-      const Index keys_of_both = diagonal ? larger(from, lesser(keys, before + width)) : keys;
+      const Index keys_of_both = diagonal ? larger(from, lesser(keys, behind_vector(0))) : keys;
       const auto multiply_keys = [&](Index begin, Index end, Index lane, Index lanes) {
         multiply<T>({.out = {weight_sc + begin * group<T> + lane, group<T>},
                      .a = {key_sk[first_key + begin], key_sk.stride, 1},
@@ -257,8 +269,8 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
 
       for (Index half = 0; half < group_queries; half += width) {
         T* weight_s = weight_sc + half;
-        const Index at = before + half;  // the key at which the first query of the vector stands
-        const Index seen = diagonal ? lesser(keys, at + width) : keys;
+        const Index at = at_query(half);  // where the first query of the vector stands
+        const Index seen = diagonal ? lesser(keys, behind_vector(half)) : keys;
         const L hidden = splat<L>(T(-infinity));
         for (Index key = from; biased && key < seen; ++key) {
           const L score = load<L>(weight_s + key * group<T>);
@@ -267,9 +279,12 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         for (Index key = from; mask_s && key < seen; ++key) {
           if (mask_s[key] == 0) store<L>(weight_s + key * group<T>, hidden);
         }
-        for (Index key = larger(from, at); diagonal && key < seen; ++key) {
-          const L score = load<L>(weight_s + key * group<T>);
-          store<L>(weight_s + key * group<T>, splat<L>(T(key - at)) > lane_numbers<L>() ? hidden : score);
+        if (diagonal) {
+          const L further = places_behind<L>(sight, first_query + g + half);  // where the others stand, from there
+          for (Index key = larger(from, at); key < seen; ++key) {
+            const L score = load<L>(weight_s + key * group<T>);
+            store<L>(weight_s + key * group<T>, splat<L>(T(key - at)) > further ? hidden : score);
+          }
         }
         for (Index key = from; sight.reach > 0 && key < lesser(seen, at + width - sight.reach); ++key) {
           const L score = load<L>(weight_s + key * group<T>);
@@ -311,14 +326,15 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         T* sum_k = sum_ck[g + c];
         for (Index k = 0; k < padded_K; k += width) store<L>(sum_k + k, load<L>(sum_k + k) * shrink_c[c]);
       }
-      multiply<T>({.out = sum_ck.from(g),
-                   .a = {weight_sc + from * group<T>, 1, group<T>},
-                   .b = tile_value_sk.from(from),
-                   .rows = group_queries,
-                   .lanes = padded_K,
-                   .steps = keys - from,
-                   .add = !begins,
-                   .which = diagonal && keys == before + group_queries ? Steps::to_diagonal : Steps::all});
+      multiply<T>(
+          {.out = sum_ck.from(g),
+           .a = {weight_sc + from * group<T>, 1, group<T>},
+           .b = tile_value_sk.from(from),
+           .rows = group_queries,
+           .lanes = padded_K,
+           .steps = keys - from,
+           .add = !begins,
+           .which = diagonal && !sight.is_stair() && keys == before + group_queries ? Steps::to_diagonal : Steps::all});
       const Index end_key = first_key + tile;
       if (end_key % section == 0 && end_key < of_group.end) merge_section(g, group_queries);
     }
@@ -432,7 +448,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
     for (Index key = begin; key < end; key += tile) {
       const Index tile_keys = lesser(tile, keys - key);
       const Index behind = first_key + key - first_query - sight.offset;  // where the first query stands, the first key
-      const bool diagonal = sight.causal && behind == 0;
+      const bool diagonal = sight.causal && behind == 0 && !sight.is_stair();
       const Stretch of_tile = seers_of(key, tile_keys);
       const bool begins_d_key = first_query <= of_tile.begin || first_query % section == 0;
       for (Index g = 0; g < tile_keys; g += group<T>) {
@@ -457,7 +473,11 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
         multiply_pairs(d_score_cs + g, tile, tile_d_out_ck, value_gks + (key + g) * K);
 
         for (Index half = 0; half < group_keys; half += width) {
-          const Index at = behind + g + half;  // the query that stands at the first key of the vector
+          const Index first_of_vector = first_key + key + g + half;
+          // The first query of the tile that stands at key i of the vector, and where query c stands in the vector.
+          const auto query_at = [&](Index i) { return sight.first_at(first_of_vector + i) - first_query; };
+          const auto place_of = [&](Index c) { return sight.at(first_query + c) - first_of_vector; };
+          const Index at = query_at(0);
           // A few queries from c on.
           const auto weigh = [&]<int count>(Index c, const L& hide) {
             L weight[count];
@@ -477,13 +497,14 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
           const L hide = load<L>(hide_s + key + g + half), hidden = splat<L>(T(-infinity));
           const auto weigh_edge = [&](Index c) {  // a query that sees some of the vector's keys
             L hide_more = hide;
-            if (sight.causal) hide_more = lane_numbers<L>() > splat<L>(T(c - at)) ? hidden : hide_more;
+            if (sight.causal) hide_more = lane_numbers<L>() > splat<L>(T(place_of(c))) ? hidden : hide_more;
             if (sight.reach > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - sight.reach)) ? hide_more : hidden;
             weigh.template operator()<1>(c, hide_more);
           };
           // Queries in their order: they see none of these keys, then some, all, again some, and again none.
           const auto until = [&](bool edge, Index c, Index otherwise) { return edge ? lesser(queries, c) : otherwise; };
-          const Index none = until(sight.causal, at, first), some = until(sight.causal, at + width, first);
+          const Index none = until(sight.causal, at, first);
+          const Index some = until(sight.causal, query_at(width - 1) + 1, first);
           const Index all = until(sight.reach > 0, at + sight.reach, queries);
           const Index some_again = until(sight.reach > 0, at + sight.reach + width - 1, queries);
           const auto clear = [&](Index c) {

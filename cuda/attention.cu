@@ -384,7 +384,7 @@ Plan plan_of(const AttentionInputs<T>& in, Index count, Index rows) {
 template <class T>
 bool is_general(const AttentionInputs<T>& in) {
   const Sight<float>& sight = in.sight;
-  return in.C != in.S || sight.offset != 0 || sight.reach != 0 || sight.distance_bias_nc;
+  return in.C != in.S || sight.offset != 0 || sight.reach != 0 || sight.is_stair() || sight.distance_bias_nc;
 }
 
 template <class T, int KP, int rows, int owned>

@@ -165,11 +165,11 @@ struct HeadSight {
     }
   }
   // The last key that a query sees by its position is that of its own.
-  __device__ int position(int query) const { return general ? query + int(all.offset) : query; }
+  __device__ int position(int query) const { return general ? all.at(query) : query; }
 
   // A tile may hold queries beyond the last one, whose scores do not matter.
   __device__ float bias(int query, int key) const {
-    const int distance = abs(position(query) - key);
+    const int distance = abs(query + int(all.offset) - key);
     return distance_bias_c[smaller(distance, int(all.distances) - 1)];
   }
   __device__ float join_bias(float x, int query, int key) const {

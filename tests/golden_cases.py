@@ -25,6 +25,7 @@ from equations import (
     conv,
     cross,
     cross_entropy,
+    dot,
     ffn,
     final_state,
     gelu,
@@ -35,6 +36,7 @@ from equations import (
     parts_of,
     patch_rows,
     pool,
+    sparse,
 )
 from model_file import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
 from model_file import write as write_file
@@ -239,6 +241,18 @@ def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settin
     case.finish(folder, {"y_bcd": mix(mixer, x, weight, read, sight_of(read, case.mask(3, C, mask)))})
 
 
+def sparse_case(folder, name, C, N, K, mask, **settings):
+    case = Case(name, "sparse_attention", heads=N, **settings)
+    x = case.real("input.x_bcd", (3, C, 10))
+    weight = weights_of(case, mixer_shapes("dot", 10, N, K)).get
+    if settings["pattern"] == "window":
+        pattern = sparse("strided", settings["window"], 0, "first")
+    else:
+        pattern = sparse(settings["pattern"], settings["stride"], settings.get("summary"), settings.get("part", "merged"))
+    sight = Sight(mask=case.mask(3, C, mask), pattern=pattern)
+    case.finish(folder, {"y_bcd": dot(x, weight, N, sight)})
+
+
 def leap_case(folder, name, C, D, N, mask, std=1.0, **settings):
     case = Case(name, "leap_attention", heads=N, **settings)
     x = case.real("input.x_bcd", (3, C, D))
@@ -427,6 +441,15 @@ def main():
     core_case(folder, "dot_no_bias", "dot", 40, 12, 3, 6, 1, "none")
     core_case(folder, "dot_some_biases", "dot", 6, 12, 4, 3, 0, "none", ("value_bias_h", "output_bias_d"))
     core_case(folder, "metric_k1", "metric", 9, 5, 5, 1, 1, "none")
+    for part in ("merged", "first", "second", "heads"):
+        for mask in ("none", "left", "holes"):
+            sparse_case(folder, f"sparse_strided_{part}_{mask}", 13, 3, 4, mask, pattern="strided", stride=4, part=part)
+            sparse_case(folder, f"sparse_fixed_{part}_{mask}", 14, 3, 4, mask, pattern="fixed", stride=4, summary=2,
+                        part=part)
+        sparse_case(folder, f"sparse_far_{part}", 9, 2, 3, "right", pattern="strided", stride=20, part=part)
+        sparse_case(folder, f"sparse_one_block_{part}", 9, 2, 3, "right", pattern="fixed", stride=20, summary=15, part=part)
+        sparse_case(folder, f"sparse_all_summary_{part}", 12, 1, 5, "holes", pattern="fixed", stride=3, summary=3, part=part)
+    sparse_case(folder, "sparse_window", 15, 2, 3, "left", pattern="window", window=4)
     core_case(folder, "metric_long", "metric", 70, 6, 1, 9, 1, "none")
 
     model = language_model_case
@@ -540,6 +563,10 @@ def main():
           positions="alibi", embedding_norm=1, final_norm=0)
     model(folder, "lm_reversible_chunk", 3, "additive,leap,dot", C=13, reversible=1, chunk=4, window="6,0,0",
           conv_kernel=4, mask="holes", label_smoothing=0.1)
+    model(folder, "lm_strided", 3, "dot,leap,dot", C=13, pattern="strided", stride=4, mask="left")
+    model(folder, "lm_fixed", 2, "dot", C=13, pattern="fixed", stride=4, summary=1, part="layers", positions="rotary")
+    model(folder, "lm_fixed_heads", 2, "dot", C=12, N=3, pattern="fixed", stride=4, summary=2, part="heads")
+
     for chunk in (1, 4, 20):
         model(folder, f"lm_chunk{chunk}", 3, "additive,leap,dot", C=13, chunk=chunk, window="6,0,0", conv_kernel=4,
               mask="holes", label_smoothing=0.1)

@@ -136,6 +136,16 @@ inline std::vector<NetworkCase> all_cases() {
   cases.back().masked = true;
   cases.back().dropout = 0.2;
   cases.push_back(network_case("dot,metric", "0", 0, "span=9 ramp=6 attention_window=4,0 positions=rotary"));
+  // Patterns, with a layer that has none.
+  for (const char* pattern :
+       {"pattern=strided stride=3", "pattern=fixed stride=2 summary=1 part=layers",
+        "pattern=strided stride=2 part=layers positions=rotary", "pattern=fixed stride=3 summary=2",
+        "pattern=strided stride=2 part=heads", "pattern=fixed stride=2 summary=1 part=heads"}) {
+    NetworkCase sparse = network_case("dot,additive,dot", "0", 0, std::string("layers=3 ") + pattern);
+    sparse.masked = cases.size() % 2 == 0;
+    sparse.dropout = 0.2;
+    cases.push_back(sparse);
+  }
   // Encoder and decoder, norms behind the sums, tables of every kind.
   const char* const around[] = {"embeddings=target", "norm=post activation=relu embedding_scale=2.5 logit_bias=1",
                                 "embeddings=shared source_vocabulary_size=11 attention_bias=1 embedding_norm=1"};

@@ -186,6 +186,11 @@ Content without_table(Content content, const std::string& positions) {
 }
 
 // A file of every case, with this code's own numbers in double.
+Content sparse_inputs(const std::string& pattern) {
+  return inputs(settings("case=sparse_attention heads=2 " + pattern), {{'b', 2}, {'c', 7}, {'d', 5}, {'h', 6}},
+                in_and_out + "weight.query_hd weight.key_hd weight.value_hd weight.output_dh");
+}
+
 std::vector<Content> every_case() {
   std::vector<Content> contents = {linear_by_hand()};
   const auto add = [&](const Content& content) { contents.push_back(with_own_results(content)); };
@@ -243,6 +248,10 @@ std::vector<Content> every_case() {
   turned.metadata["positions"] = "rotary";
   turned.metadata["rescale"] = "4";
   add(turned);
+  for (const char* pattern : {"pattern=window window=2", "pattern=strided stride=3 part=second",
+                              "pattern=fixed stride=3 summary=2", "pattern=fixed stride=2 summary=1 part=heads"}) {
+    add(sparse_inputs(pattern));
+  }
   add(network_inputs());
   add(without_table(network_inputs(), "sinusoidal"));
   add(without_table(network_inputs(), "rotary"));
@@ -517,6 +526,17 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
     check_unusable(dot, "heads", with("heads", heads));
     check_unusable(network, "heads", with("heads", heads));
   }
+  const Content sparse = with_own_results(sparse_inputs("pattern=fixed stride=3 summary=2"));
+  check_unusable(sparse, "metadata pattern: expected strided, fixed or window, found \"x\"", with("pattern", "x"));
+  check_unusable(sparse, "metadata pattern is missing", without("pattern"));
+  check_unusable(sparse, "metadata part: expected merged, first, second or heads, found \"layers\"",
+                 with("part", "layers"));
+  check_unusable(sparse, "metadata stride is missing", without("stride"));
+  check_unusable(sparse, "metadata summary is missing", without("summary"));
+  for (const char* bad : {"0", "4", "x", "-1"}) check_unusable(sparse, "summary", with("summary", bad));
+  check_unusable(sparse, "stride", with("stride", "0"));
+  check_unusable(with_own_results(sparse_inputs("pattern=window window=2")), "metadata stride: a window has none",
+                 with("stride", "3"));
   check_unusable(additive, "own", with("values", "shred"));
   check_unusable(additive, "metadata projection: expected 0 or 1", with("projection", "2"));
   check_unusable(additive, "normed", with("skip", "both"));

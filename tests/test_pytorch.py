@@ -72,6 +72,9 @@ def every_case():
     for positions in POSITIONS:
         yield f"--mixer dot --positions {positions} --rescale 6"
         yield f"--mixer leap --positions {positions} --rescale 6 --leap-focus exp --normed-values 1"
+    for pattern in ("strided --stride 3", "fixed --stride 4 --summary 2"):
+        for part in ("merged", "layers", "heads"):
+            yield f"--mixer dot,additive,dot --layers 3 --pattern {pattern} --part {part} --positions rotary"
     yield "--mixer leap --leap-focus exp"
     yield "--mixer leap --normed-values 1"
     for values in ("shared", "own"):

@@ -441,7 +441,9 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   const std::set<std::string> of_other_tasks = {"class-pooling", "digits", "labels",         "length",
                                                 "patch",         "reach",  "encoder-layers", "decoder-layers",
                                                 "embeddings",    "cross"};
-  // Two streams go with neither --norm post nor --additive-skip normed, and without them no file has the key.
+  // Patterns go with neither chunks nor alibi; two streams with neither --norm post nor --additive-skip normed, and
+  // without them no file has the key.
+  const std::set<std::string> of_patterns = {"pattern", "stride", "summary", "part"};
   Values values = settings("preset=fastformer device=cpu gemm=hand recompute=1 threads=2 reversible=0");
   values.insert({{"data", place.data}, {"out", place.run}});
   values.insert(model.begin(), model.end());
@@ -451,7 +453,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   for (const Parts& flag : matches(help, "\n  --([a-z0-9-]+) ")) {
     const std::string& name = flag[1];
     if (name == "resume" || name == "init-from" || name == "overwrite" || name == "help" || name == "version") continue;
-    if (of_other_tasks.count(name)) continue;  // the tests of those tasks have them
+    if (of_other_tasks.count(name) || of_patterns.count(name)) continue;  // tests of their own have them
     INFO("a flag that this test does not know: --" << name);
     REQUIRE(values.count(name) == 1);
     arguments.push_back("--" + name + "=" + values.at(name));
@@ -500,6 +502,7 @@ TEST_CASE("programs: train says which flags change nothing", "[programs]") {
   CHECK(notes("--mixer bahdanau --positions rotary") ==
         Notes{"positions rotary: no layer is metric, quadratic or dot"});
   CHECK(notes("--mixer bahdanau --positions alibi").empty());
+  CHECK(notes("--mixer metric --pattern strided --stride 3") == Notes{"pattern: no layer is dot"});
   CHECK(notes("--mixer additive --positions alibi --additive-skip normed").empty());
   CHECK(notes("").empty());
 }

@@ -69,16 +69,19 @@ class Sight:
     interleaved: bool = False  # the slopes of alibi
     chunk: int = 0  # what enters a chunk of so many positions counts as a constant; 0: nothing does
     look: Callable = nobody  # look(name, tensor)
+    pattern: Callable = None  # pattern(N, C, S): a tensor (N, C, S) or (1, C, S), whether head n of position c sees s
 
-    def visible(self, B, C, S):
-        """(B, 1, C, S): whether position c sees s."""
+    def visible(self, B, N, C, S):
+        """(B, 1 or N, C, S): whether position c sees s."""
         away = distance(C, S)
-        seen = torch.ones(C, S, dtype=torch.bool)
+        seen = torch.ones(1, C, S, dtype=torch.bool)
         if self.causal:
             seen = seen & (away >= 0)
         if self.window:
             seen = seen & (away < self.window)
-        seen = seen.expand(B, 1, C, S)
+        if self.pattern:
+            seen = seen & self.pattern(N, C, S)
+        seen = seen.expand(B, *seen.shape)
         return seen if self.mask is None else seen & (self.mask[:, None, None, :] == 1)
 
     def constant(self, C, S):
@@ -92,6 +95,28 @@ class Sight:
         return slopes(N, self.interleaved) if self.positions == "alibi" else None
 
 
+def sparse(form, stride, summary, part):
+    """The pattern of `dot`, of which no position sees one behind. part: merged, first, second or heads."""
+
+    def pattern(N, C, S):
+        c, s = torch.arange(C)[:, None], torch.arange(S)[None, :]
+        first = c - s < stride if form == "strided" else c // stride == s // stride
+        second = (c - s) % stride == 0 if form == "strided" else (s % stride >= stride - summary).expand(C, S)
+        if part == "heads":
+            return torch.stack([second if n % 2 else first for n in range(N)])
+        return {"merged": first | second, "first": first, "second": second}[part][None]
+
+    return pattern
+
+
+def pattern_of(settings, mixer, layer):
+    """That of a layer; None: it has none."""
+    if mixer != "dot" or settings.pattern == "none":
+        return None
+    part = ("first", "second")[layer % 2] if settings.part == "layers" else settings.part
+    return sparse(settings.pattern, settings.stride, settings.summary, part)
+
+
 def distance(C, S):
     return torch.arange(C)[:, None] - torch.arange(S)[None, :]
 
@@ -101,7 +126,7 @@ def weighted_average(score_bncs, x_bnsk, sight, slope_n=None, epsilon=0):
     B, N, C, S = score_bncs.shape
     if slope_n is not None:
         score_bncs = score_bncs - slope_n[:, None, None] * distance(C, S).abs()
-    seen = sight.visible(B, C, S)
+    seen = sight.visible(B, N, C, S)
     top = torch.where(seen, score_bncs, -torch.inf).amax(-1, keepdim=True).detach()
     top = torch.where(top.isfinite(), top, 0)
     if epsilon:
@@ -372,6 +397,7 @@ def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobo
             sight,
             window=(settings.attention_window if mixer in CORES else settings.window)[layer],
             look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
+            pattern=pattern_of(settings, mixer, layer),
         )
         if settings.conv_kernel:
             block(f"{name}.conv", lambda h, weight: conv(h, weight, settings.conv_groups, own))

@@ -162,6 +162,10 @@ SETTINGS = {
     "source_context": (Whole(0), "seen"),
     "embeddings": (OneOf("separate", "target", "shared"), "separate"),
     "cross": (OneOf("dot", "bahdanau"), "dot"),
+    "pattern": (OneOf("none", "strided", "fixed"), "none"),
+    "stride": (Whole(0), "0"),
+    "summary": (Whole(0), "0"),
+    "part": (OneOf("merged", "layers", "heads"), "merged"),
     "task": (OneOf("text", "sort", "reviews", "digits", "dates", "pairs", "recall"), "text"),
 }
 
@@ -213,6 +217,10 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
         fail("embeddings", "expected separate or target, where source and target have vocabularies of their own")
     if bool(s.vocabulary_size) == bool(s.patch_inputs):
         fail("vocabulary_size", f"expected {'none beside patch_inputs' if s.patch_inputs else 'at least 1'}")
+    if s.pattern != "none" and s.stride < 1:
+        fail("stride", f"expected at least 1, where pattern is {s.pattern}, found {s.stride}")
+    if s.pattern == "fixed" and not 1 <= s.summary <= s.stride:
+        fail("summary", f"expected 1 to {s.stride}, found {s.summary}")
     if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
         fail("heads", f"{s.heads} does not divide the {s.channels} channels")
     if s.conv_kernel and s.channels % s.conv_groups:

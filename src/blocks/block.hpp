@@ -63,6 +63,7 @@ struct MixerProperties {
   bool decays = false;                    // ... and if alibi weighs its averages, no alibi
   bool has_products = false;              // takes --additive-values, --additive-projection and --additive-skip
   bool has_rescale = false;               // takes --rescale
+  bool has_pattern = false;               // takes --pattern
   bool has_normed_values = false;         // takes --normed-values
   bool has_focus = false;                 // takes --leap-focus
   bool in_chunks = false;                 // computes a sequence chunk by chunk

@@ -8,6 +8,7 @@
 #include "blocks/parts/rescale.hpp"
 #include "blocks/parts/residual.hpp"
 #include "blocks/parts/rotary.hpp"
+#include "blocks/parts/sparse_products.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -64,8 +65,8 @@ class DotBlock : public Block<Device, T> {
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
         rescale_(layout, config.rescale > 0, extent, 2 * N_, K_, 3 * H_),
         rotary_(layout, config, extent, 2 * N_, 3 * H_),
-        core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_), {},
-              {layout, prefix, config}) {}
+        core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_),
+              SparseProducts<Device, T>::of(layout, config, options, extent), {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
     project(device, out_bcd, in_bcd, pass);
@@ -144,7 +145,7 @@ class DotBlock : public Block<Device, T> {
   // Of queries and keys, the first heads of a row.
   Rescale<Device, T> rescale_;
   Rotary<Device, T> rotary_;
-  AttentionCore<Device, T> core_;
+  AttentionCore<Device, T, SparseProducts> core_;
 };
 
 struct DotMixer {
@@ -157,6 +158,7 @@ struct DotMixer {
                                                  .has_span = true,
                                                  .has_turns = true,
                                                  .has_rescale = true,
+                                                 .has_pattern = true,
                                                  .in_chunks = true,
                                                  .truncates = true};
   template <class Device, class T>

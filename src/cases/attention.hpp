@@ -17,6 +17,7 @@ struct AttentionCase {
   std::array<Index, 6> gap = {};  // between rows of query, key and value as arrays of their own, and of their gradients
   Index S = -1;                   // keys; -1: as many as queries
   Index offset = 0, reach = 0;
+  Index step_queries = 1, step_keys = 1;
   Index distances = 0;  // of a bias; 0: none
   double scale = 0;
   bool learns_bias = false;        // causal: the bias has a gradient
@@ -108,7 +109,13 @@ struct AttentionCase {
  private:
   template <class A, class Arrays>
   Sight<A> sight_of(Arrays& a) const {
-    Sight<A> sight{.causal = causal, .offset = offset, .reach = reach, .mask_bs = mask_bs, .distances = distances};
+    Sight<A> sight{.causal = causal,
+                   .offset = offset,
+                   .reach = reach,
+                   .step_queries = step_queries,
+                   .step_keys = step_keys,
+                   .mask_bs = mask_bs,
+                   .distances = distances};
     if (distances > 0) sight.distance_bias_nc = a.in.back().data();
     sight.reach_n = reach_n;
     return sight;

@@ -21,9 +21,12 @@ enum class Seen { none, some, all };
 // A is Accum<T>.
 template <class A>
 struct Sight {
-  bool causal = true;              // query c sees no key behind c + offset, the position among the keys where it stands
-  Index offset = 0;                // may be negative
-  Index reach = 0;                 // query c sees no key before c + offset - reach + 1; 0: back to the first
+  bool causal = true;  // query c sees no key behind c + offset, the position among the keys where it stands
+  Index offset = 0;    // may be negative
+  Index reach = 0;     // query c sees no key before c + offset - reach + 1; 0: back to the first
+  // Where keys are a few of every stretch of positions, queries stand on a stair: so many of them, side by side, stand
+  // at the same key, and the next ones so many keys further on. With a stair there is no reach and no bias.
+  Index step_queries = 1, step_keys = 1;
   const Token* mask_bs = nullptr;  // 1: real; 0: seen by nobody; null: all real
   // Added to the score of head n for every distance |c + offset - s|; null: nothing. Finite, and without a gradient.
   const A* distance_bias_nc = nullptr;
@@ -38,23 +41,37 @@ struct Sight {
     return sight;
   }
 
-  // Whether query c sees key s, unless that is masked. From here on the mask plays no part. Kernels ask in 32 bits.
+  ABH_HOST_DEVICE constexpr bool is_stair() const { return step_queries != 1 || step_keys != 1; }
+
+  // The position among the keys where query c stands. Kernels ask in 32 bits.
+  template <class Integer>
+  ABH_HOST_DEVICE constexpr Integer at(Integer c) const {
+    const Integer steps = is_stair() ? c / static_cast<Integer>(step_queries) * static_cast<Integer>(step_keys) : c;
+    return steps + static_cast<Integer>(offset);
+  }
+  // The first query that stands at key s or behind it.
+  ABH_HOST_DEVICE constexpr Index first_at(Index s) const {
+    if (!is_stair()) return s - offset;
+    return s <= offset ? 0 : (s - offset + step_keys - 1) / step_keys * step_queries;
+  }
+
+  // Whether query c sees key s, unless that is masked. From here on the mask plays no part.
   template <class Integer>
   ABH_HOST_DEVICE constexpr bool sees(Integer c, Integer s) const {
-    const Integer at = c + static_cast<Integer>(offset);
-    return (!causal || s <= at) && (reach == 0 || s > at - static_cast<Integer>(reach));
+    const Integer stands = at(c);
+    return (!causal || s <= stands) && (reach == 0 || s > stands - static_cast<Integer>(reach));
   }
 
   // Of S keys those that one at least of the queries sees; of C queries those that see one at least of the keys.
   ABH_HOST_DEVICE constexpr Stretch keys_of(Stretch queries, Index S) const {
     if (queries.empty()) return {0, 0};
     const Index first = reach == 0 ? 0 : queries.begin + offset - reach + 1;
-    const Index end = causal ? queries.end + offset : S;
+    const Index end = causal ? at(queries.end - 1) + 1 : S;
     return {first > 0 ? first : 0, end < S ? end : S};
   }
   ABH_HOST_DEVICE constexpr Stretch queries_of(Stretch keys, Index C) const {
     if (keys.empty()) return {0, 0};
-    const Index first = causal ? keys.begin - offset : 0;
+    const Index first = causal ? first_at(keys.begin) : 0;
     const Index end = reach == 0 ? C : keys.end - 1 - offset + reach;
     return {first > 0 ? first : 0, end < C ? end : C};
   }

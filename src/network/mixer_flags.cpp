@@ -39,6 +39,7 @@ std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& m
       {"span", &MixerProperties::has_span},
       {"ramp", &MixerProperties::has_span},
       {"penalty", &MixerProperties::has_span},
+      {"pattern", &MixerProperties::has_pattern},
       {"normed-values", &MixerProperties::has_normed_values}};
   for (const auto& [flag, takes] : owners)
     add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });

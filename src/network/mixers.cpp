@@ -50,6 +50,9 @@ void check_model(const ModelConfig& config) {
     if (config.is_causal(static_cast<Index>(layer))) continue;
     const std::string where = config.has_encoder() ? "where the layer is an encoder's" : "where causal is 0";
     const std::string name = mixers[layer].name;
+    if (mixers[layer].has_pattern && config.has_pattern()) {
+      throw UsageError("--pattern: expected none " + where + " and the mixer " + name + ", found " + config.pattern);
+    }
     const Index context = config.context_of(static_cast<Index>(layer));
     const auto require_global = [&](const char* flag, bool takes, Index window) {
       if (!takes || window == 0 || window >= context) return;
@@ -85,6 +88,7 @@ std::string fault_of_chunks(const ModelConfig& model) {
   if (model.has_encoder()) return "--chunk: expected a network without a source";
   if (model.classes)
     return "--chunk: expected a network that tells what comes next, found one that tells classes apart";
+  if (model.has_pattern()) return "--chunk: expected a network without a --pattern, found " + model.pattern;
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
 }
 

@@ -79,6 +79,11 @@ struct ModelConfig {
   double embedding_scale = 1;            // of what a token adds to the stream
   std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
   std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two
+  // Which keys a position sees in `dot`, where that is not all of them (blocks/parts/pattern.hpp).
+  std::string pattern = "none";  // none | strided | fixed
+  Index stride = 0;              // of a pattern
+  Index summary = 0;             // of fixed: so many positions at the end of a block are seen by all later ones
+  std::string part = "merged";   // merged | layers | heads: both parts of it, or one a layer, or one a head
 
   Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
@@ -112,6 +117,7 @@ struct ModelConfig {
   // Whether what lies further back counts less, by a slope a head.
   bool has_alibi() const { return positions == "alibi"; }
   bool interleaves_slopes() const { return alibi_slopes == "interleaved"; }
+  bool has_pattern() const { return pattern != "none"; }
 
   // One entry a layer; which names there are the registry knows (network/mixers.hpp). UsageError for a malformed or
   // negative number, or a list of the wrong length.
@@ -135,6 +141,7 @@ struct ModelConfig {
   void check_encoder() const;
   std::vector<Index> windows_in(const std::string& list, const char* flag) const;
   void check_reversible() const;
+  void check_pattern() const;
 };
 
 // How a network is trained. Losses are nats per token.

@@ -135,6 +135,24 @@ void visit_model(Visitor&& visit, Config& m) {
           {"ramp", "ramp", "TOKENS", "over which attention falls behind a span", left_out}, 1e-3, 1e6, false, 32},
       m.ramp);
   visit(RealSetting{{"penalty", "penalty", "NATS", "for a token of the mean span", left_out}, 0, 1e6}, m.penalty);
+  visit(ChoiceSetting{{"pattern", "pattern", "",
+                       "which keys dot sees: all, the last ones and every stride-th, or its "
+                       "own block and the ends of those before",
+                       left_out},
+                      {"none", "strided", "fixed"}},
+        m.pattern);
+  visit(
+      WholeSetting{{"stride", "stride", "TOKENS", "of --pattern: a window, or a block", left_out}, 0, largest_context},
+      m.stride);
+  visit(WholeSetting{{"summary", "summary", "TOKENS", "of --pattern fixed: the end of a block, which later ones see",
+                      left_out},
+                     0,
+                     largest_context},
+        m.summary);
+  visit(ChoiceSetting{{"part", "part", "", "of --pattern: both parts in one softmax, or in turn a layer, or a head",
+                       left_out},
+                      {"merged", "layers", "heads"}},
+        m.part);
 }
 
 template <class Visitor, class Config>

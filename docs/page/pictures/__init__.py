@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fault import Fault
 from pictures import additive, attention, chunks, convolution, cross_entropy, gemm, leap, memory, metric, muon, network
-from pictures import pooling, rescale, reversible, rotary, rows
+from pictures import pooling, rescale, reversible, rotary, rows, sparse
 from pictures.picture import Constant, Picture
 
 __all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
@@ -13,7 +13,7 @@ PICTURES: list[Picture] = [
     picture
     for module in (
         (network, memory, cross_entropy, additive, pooling, rows, attention, rotary, rescale, leap)
-        + (convolution, metric, gemm, muon, chunks, reversible)
+        + (convolution, metric, gemm, muon, sparse, chunks, reversible)
     )
     for picture in module.PICTURES
 ]

@@ -22,6 +22,7 @@
 #include "cases/dropout.hpp"
 #include "cases/embedding.hpp"
 #include "cases/gate.hpp"
+#include "cases/gather_rows.hpp"
 #include "cases/gelu.hpp"
 #include "cases/kernel_regression.hpp"
 #include "cases/layernorm.hpp"
@@ -29,12 +30,14 @@
 #include "cases/leap_logits.hpp"
 #include "cases/linear.hpp"
 #include "cases/masked_mean.hpp"
+#include "cases/merge_parts.hpp"
 #include "cases/metric_key.hpp"
 #include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
 #include "cases/relu.hpp"
 #include "cases/rescale.hpp"
 #include "cases/rotary.hpp"
+#include "cases/sparse_attention.hpp"
 #include "cases/weighted_sum.hpp"
 #include "layers/adamw.hpp"
 #include "layers/global_norm.hpp"
@@ -96,6 +99,13 @@ class LayerBench {
     layer("adaptive_span",
           AdaptiveSpanCase{.N = N, .distances = C, .ramp = 32, .reach_n = border_n, .first_n = border_n + N}, N * C, 3,
           1);
+    const Index stride = 128, summary = 8;  // of a pattern
+    if (C > stride) {
+      sparse_attention("attention, strided", {.form = Pattern::Form::strided, .stride = stride});
+      sparse_attention("attention, fixed", {.form = Pattern::Form::fixed, .stride = stride, .summary = summary});
+    }
+    layer("gather_rows", GatherRowsCase{.B = B, .P = C, .C = C, .columns = N * K}, BC * N * K, 1, 1);
+    merge_parts_of({.B = B, .C = C, .N = N, .K = K});
     layer("bahdanau_attention", BahdanauAttentionCase{{.B = B, .C = C, .N = N, .K = K}}, B * N * K * whole, 7, 20);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
@@ -183,6 +193,30 @@ class LayerBench {
   // pairs: of a query and a key that it sees, in a sequence.
   void attention(const std::string& name, const AttentionCase& core, Index pairs) {
     layer(name, core, core.B * core.N * core.K * pairs, 4, 8);
+  }
+
+  void sparse_attention(const std::string& name, const Pattern& pattern) {
+    const SparseAttentionCase core{{.B = B_, .C = C_, .N = config_.heads, .K = config_.mixer_head_channels()},
+                                   pattern,
+                                   PatternTables::of(pattern, C_, [&](Index count, const auto& value) {
+                                     std::vector<Token> table;
+                                     for (Index i = 0; i < count; ++i) table.push_back(static_cast<Token>(value(i)));
+                                     return copy_of(table);
+                                   })};
+    Index pairs = 0;  // of both parts, merged
+    for (Index c = 0; c < C_; ++c) {
+      const Index before = c / pattern.stride, own = c % pattern.stride + 1;
+      pairs += pattern.form == Pattern::Form::strided ? std::min(pattern.stride, c + 1) + before
+                                                      : own + before * pattern.summary;
+    }
+    layer(name, core, core.B * core.N * core.K * pairs, 4, 8);
+  }
+
+  void merge_parts_of(const MergePartsCase& parts) {
+    const double numbers = static_cast<double>(parts.inputs()[0].count() * 2);
+    measure(parts, {{"merge_parts", "forward", 2 * numbers,
+                     bytes_of(parts.inputs()) + bytes_of(parts.outputs()) + 5.0 / 3 * bytes_of(parts.saved()),
+                     [&](Arrays& a) { parts.forward(device_, a); }}});
   }
 
   void linear(const std::string& name, Index I, Index O) {

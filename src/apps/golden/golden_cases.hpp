@@ -59,6 +59,9 @@ class GoldenCases {
         {"adaptive_span_attention", &GoldenCases::adaptive_span_attention, {"heads", "ramp", "penalty"}},
         {"cross_attention", &GoldenCases::cross_attention, {"heads"}},
         {"kernel_regression", &GoldenCases::kernel_regression, {"kernel", "leave_one_out"}},
+        {"sparse_attention",
+         &GoldenCases::sparse_attention,
+         {"heads", "pattern", "stride", "summary", "window", "part"}},
         {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
         {"chunked_language_model",
          &GoldenCases::chunked_language_model,
@@ -566,6 +569,45 @@ class GoldenCases {
               [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
                 return Mixers::make<Device, T>(mixers_of(config)[0], layout, "", config, extent, options);
               });
+  }
+
+  // The block `dot` with a pattern. A window is the first part of a strided one, and parts are those of layers 0 and 1.
+  void sparse_attention() {
+    const auto choice = [&](const char* key, const std::string& found, const std::vector<std::string>& choices) {
+      if (std::find(choices.begin(), choices.end(), found) != choices.end()) return found;
+      file_.fail(std::string("metadata ") + key + ": expected " + listed(choices) + ", found \"" + one_line(found) +
+                 "\"");
+    };
+    const auto positions = [&](const char* key, Index most) {
+      file_.setting(key);
+      return file_.integer_setting(key, 1, 1, most);
+    };
+    file_.setting("heads");
+    const Shape x = file_.shape("input.x_bcd", 3);
+    ModelConfig config = block_config(x[1], x[2]);
+    config.mixer = DotMixer::properties.name;
+    config.head_channels = head_channels("weight.query_hd", config.heads);
+    config.window = "0";
+    const bool has_part = file_.has_setting("part");
+    std::string part = "first";
+    if (choice("pattern", file_.setting("pattern"), {"strided", "fixed", "window"}) == "window") {
+      config.pattern = "strided";
+      config.stride = positions("window", largest_context);
+      for (const char* key : {"stride", "summary", "part"}) {
+        if (file_.has_setting(key)) file_.fail(std::string("metadata ") + key + ": a window has none");
+      }
+    } else {
+      config.stride = positions("stride", largest_context);
+      if (config.pattern == "fixed") config.summary = positions("summary", config.stride);
+      part = has_part ? choice("part", file_.setting("part"), {"merged", "first", "second", "heads"}) : "merged";
+    }
+    const bool is_alone = part == "first" || part == "second";
+    config.part = is_alone ? "layers" : part;
+    run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+      BlockOptions of_layer = options;
+      of_layer.layer = part == "second" ? 1 : 0;
+      return std::make_unique<DotBlock<Device, T>>(layout, "", config, extent, of_layer);
+    });
   }
 
   // What a block by itself can know of positions.
