@@ -15,8 +15,8 @@ namespace abh {
 // A part in which a query sees nothing has lse +infinity there, and takes no part; where it sees nothing in any, out is
 // 0 and lse +infinity.
 //
-// There is no backward pass. The weights of a pair, exp(score - lse), and delta, of (attention.5) and (attention.6),
-// are those of the whole row: attention_backward over every part, with the merged out and lse in the place of its own,
+// There is no backward pass. The weight of a pair, exp(score - lse), and delta of attention's backward pass are
+// those of the whole row: attention_backward over every part, with the merged out and lse in the place of its own,
 // gives the part's share of all gradients, and the shares add up. So (merge_parts.4) leaves the merged lse where the
 // part's own was.
 
