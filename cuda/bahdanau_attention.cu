@@ -1,4 +1,4 @@
-#include "cuda/attention_tiles.hpp"
+#include "cuda/attention_rows.hpp"
 #include "cuda/kernel.hpp"
 #include "layers/bahdanau_attention.hpp"
 
@@ -11,9 +11,7 @@ namespace {
 // channels at a time. Logits have a lane for each row of the tile; what is summed over rows has one for each channel.
 // A tile is read from memory once for all warps of a block, arithmetic is the limit: 5 instructions a pair and channel
 // in a logit, and a quarter of a division.
-constexpr int side = warp_size, slab = 64;
-constexpr int most_warps = 8;
-constexpr std::size_t enough_shared_bytes = 40 << 10;  // of the rows of a block, beside its tiles
+constexpr int slab = 64;
 
 // As on the CPU (cpu/bahdanau_attention.cpp): four divisors of one division each.
 constexpr float most = 1 << 30;
@@ -74,21 +72,6 @@ __device__ float far_logit(const T* query_k, const T* key_k, const T* score_k, i
   return sum;
 }
 
-// Where the rows of a warp lie in dynamic shared memory, K4 floats each: the score of the head, which all warps share,
-// and `arrays` of every warp.
-template <int arrays>
-struct OwnRows {
-  float *score_k, *first;
-  int K4;
-
-  __device__ OwnRows(int channels, int warp)
-      : score_k(static_cast<float*>(dynamic_shared_memory())), K4((channels + 3) / 4 * 4) {
-    first = score_k + (1 + warp * arrays) * K4;
-  }
-  __device__ float* operator[](int i) const { return first + i * K4; }
-  static std::size_t bytes(Index K, int warps) { return std::size_t(K + 3) / 4 * 16 * std::size_t(1 + warps * arrays); }
-};
-
 template <class T>
 __device__ __forceinline__ void fetch_score(float* score_k, const T* from_k, int K, int K4) {
   for (int k = int(threadIdx.x); k < K4; k += int(blockDim.x)) score_k[k] = k < K ? float(from_k[k]) : 0;
@@ -99,26 +82,6 @@ __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, bool the
     to_k[k] = there && k < K ? make(float(from_k[k])) : 0;
   }
 }
-__device__ __forceinline__ void clear_row(float* to_k, int K4) {
-  for (int k = int(threadIdx.x) % warp_size; k < K4; k += warp_size) to_k[k] = 0;
-}
-
-// What a warp knows of where it stands. Blocks are numbered head by head.
-struct Place {
-  AttentionPlace at;  // of the block's first row
-  int warp, lane, row;
-
-  __device__ Place(Index rows_of_head, Index N, int blocks_of_head)
-      : warp(int(threadIdx.x) / warp_size), lane(int(threadIdx.x) % warp_size) {
-    const int warps = int(blockDim.x) / warp_size, block = int(blockIdx.x), head = block / blocks_of_head;
-    at = {head / int(N), head % int(N), head, block % blocks_of_head * warps};
-    row = at.first + warp;
-    is_there = row < int(rows_of_head);
-    count = smaller(warps, int(rows_of_head) - at.first);
-  }
-  bool is_there;
-  int count;  // rows of the block
-};
 
 // The logit of every lane's pair. fetch(first): makes the slab that begins there lie in `power`, between barriers.
 template <class Fetch>
@@ -144,14 +107,14 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
   Tiles& tiles = shared.tiles;
   const Place my(in.C, in.N, blocks_of_head);
   const int K = int(in.K), lane = my.lane, c = my.row;
-  const OwnRows<3> own(K, my.warp);
+  const OwnRows<1, 3> own(K, my.warp);
   float *power_k = own[0], *total_k = own[1], *low_k = own[2], *power_s = shared.weight[my.warp];
   const Rows<const T> key_sk = key_rows<true>(in.key_bsh, in.key_stride, in, my.at);
   const Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, my.at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, my.at)[c];
   const T* own_score_k = score_nk + my.at.n * in.K;
   const HeadSight<true> sight = sight_of<true>(in, my.at);
-  fetch_score(own.score_k, own_score_k, K, own.K4);
+  fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, query_k, my.is_there, K, own.K4, power_of);
   clear_row(total_k, own.K4);
   clear_row(low_k, own.K4);
@@ -162,7 +125,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
   for (int begin = keys.begin; begin < keys.end; begin += side) {
     const int s = begin + lane;
     const bool sees = my.is_there && s < keys.end && sight.sees(c, s);
-    float logit = logit_of_slabs(tiles, power_k, own.score_k, own.K4, lane, [&](int first) {
+    float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
       __syncthreads();  // what lay there has been read
       fetch_slab(tiles.power, key_sk, begin, keys.end, first, K, power_of);
       fetch_slab(tiles.other, value_sk, begin, keys.end, first, K, itself);
@@ -250,7 +213,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   Tiles& tiles = shared.tiles;
   const Place my(in.C, in.N, blocks_of_head);
   const int K = int(in.K), lane = my.lane, c = my.row;
-  const OwnRows<6> own(K, my.warp);
+  const OwnRows<1, 6> own(K, my.warp);
   float *power_k = own[0], *d_out_k = own[1], *slope_k = own[2], *slope_low_k = own[3], *rho_k = own[4],
         *rho_low_k = own[5], *d_logit_s = shared.d_logit[my.warp];
   const Rows<const T> key_sk = key_rows<true>(in.key_bsh, in.key_stride, in, my.at);
@@ -258,7 +221,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, my.at)[c];
   const T* own_score_k = score_nk + my.at.n * in.K;
   const HeadSight<true> sight = sight_of<true>(in, my.at);
-  fetch_score(own.score_k, own_score_k, K, own.K4);
+  fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, query_k, my.is_there, K, own.K4, power_of);
   fetch_row(d_out_k, query_rows(a.d_out_bch, 0, in, my.at)[c], my.is_there, K, own.K4, itself);
   for (float* sum_k : {slope_k, slope_low_k, rho_k, rho_low_k}) clear_row(sum_k, own.K4);
@@ -278,7 +241,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
     const int s = begin + lane;
     const bool sees = my.is_there && s < keys.end && sight.sees(c, s);
     float d_weight = 0;
-    float logit = logit_of_slabs(tiles, power_k, own.score_k, own.K4, lane, [&](int first) {
+    float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
       __syncthreads();
       fetch_slab(tiles.power, key_sk, begin, keys.end, first, K, power_of);
       fetch_slab(tiles.other, value_sk, begin, keys.end, first, K, itself);
@@ -319,7 +282,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   if (my.is_there) {
     T* d_query_k = query_rows(a.d_query_bch, a.d_query_stride, in, my.at)[c];
     for (int k = lane; k < K; k += warp_size) {
-      d_query_k[k] = T(4 * own.score_k[k] * (slope_k[k] + slope_low_k[k]));  // (bahdanau_attention.8)
+      d_query_k[k] = T(4 * own.common[k] * (slope_k[k] + slope_low_k[k]));  // (bahdanau_attention.8)
     }
   }
   // The d_logit of a row sum to 0, so that of tanh = 1 - 2 rho only rho counts.
@@ -329,7 +292,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   for (int k = int(threadIdx.x); k < K; k += int(blockDim.x)) {
     float sum = 0;
     for (int warp = 0; warp < warps; ++warp) {
-      const OwnRows<6> rows(K, warp);
+      const OwnRows<1, 6> rows(K, warp);
       sum += rows[4][k] + rows[5][k];
     }
     part_k[k] = -2 * sum;  // (bahdanau_attention.11)
@@ -346,7 +309,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
   Tiles& tiles = shared.tiles;
   const Place my(in.S, in.N, blocks_of_head);
   const int K = int(in.K), lane = my.lane, s = my.row;
-  const OwnRows<6> own(K, my.warp);
+  const OwnRows<1, 6> own(K, my.warp);
   float *power_k = own[0], *value_k = own[1], *slope_k = own[2], *slope_low_k = own[3], *d_value_k = own[4],
         *d_value_low_k = own[5], *d_logit_c = shared.d_logit[my.warp], *weight_c = shared.weight[my.warp];
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, my.at);
@@ -354,7 +317,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
   const T* key_k = key_rows<true>(in.key_bsh, in.key_stride, in, my.at)[s];
   const T* own_score_k = score_nk + my.at.n * in.K;
   const HeadSight<true> sight = sight_of<true>(in, my.at);
-  fetch_score(own.score_k, own_score_k, K, own.K4);
+  fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, key_k, my.is_there, K, own.K4, power_of);
   fetch_row(value_k, key_rows<true>(in.value_bsh, in.value_stride, in, my.at)[s], my.is_there, K, own.K4, itself);
   for (float* sum_k : {slope_k, slope_low_k, d_value_k, d_value_low_k}) clear_row(sum_k, own.K4);
@@ -365,7 +328,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
     const int c = begin + lane;
     const bool sees = my.is_there && c < queries.end && sight.sees(c, s);
     float d_weight = 0;
-    float logit = logit_of_slabs(tiles, power_k, own.score_k, own.K4, lane, [&](int first) {
+    float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
       __syncthreads();
       fetch_slab(tiles.power, query_ck, begin, queries.end, first, K, power_of);
       fetch_slab(tiles.other, d_out_ck, begin, queries.end, first, K, itself);
@@ -411,18 +374,9 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
   T* d_key_k = key_rows<true>(a.d_key_bsh, a.d_key_stride, in, my.at)[s];
   T* to_k = key_rows<true>(a.d_value_bsh, a.d_value_stride, in, my.at)[s];
   for (int k = lane; k < K; k += warp_size) {
-    d_key_k[k] = T(4 * own.score_k[k] * (slope_k[k] + slope_low_k[k]));  // (bahdanau_attention.9)
-    to_k[k] = T(d_value_k[k] + d_value_low_k[k]);                        // (bahdanau_attention.10)
+    d_key_k[k] = T(4 * own.common[k] * (slope_k[k] + slope_low_k[k]));  // (bahdanau_attention.9)
+    to_k[k] = T(d_value_k[k] + d_value_low_k[k]);                       // (bahdanau_attention.10)
   }
-}
-
-// ---- On the host ----
-
-// Warps of a block, a power of two: as many as rows fit in shared memory, one at least.
-int warps_for(Index K, std::size_t (*bytes)(Index, int)) {
-  int warps = most_warps;
-  while (warps > 1 && bytes(K, warps) > enough_shared_bytes) warps /= 2;
-  return warps;
 }
 
 }  // namespace
@@ -430,18 +384,18 @@ int warps_for(Index K, std::size_t (*bytes)(Index, int)) {
 template <class Device, class T>
 void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, const T* score_nk) {
   const auto& in = a.in;
-  const int warps = warps_for(in.K, OwnRows<3>::bytes);
+  const int warps = warps_for(in.K, OwnRows<1, 3>::bytes);
   const int blocks_of_head = int(blocks_for(in.C, warps));
   launch(forward_kernel<T>, blocks_for(in.B * in.N * blocks_of_head, 1), unsigned(warps * warp_size),
-         OwnRows<3>::bytes(in.K, warps), device.stream(), a, score_nk, blocks_of_head);
+         OwnRows<1, 3>::bytes(in.K, warps), device.stream(), a, score_nk, blocks_of_head);
 }
 
 template <class Device, class T>
 void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, const T* score_nk,
                                  Accum<T>* d_score_nk) {
   const auto& in = a.in;
-  const int warps = warps_for(in.K, OwnRows<6>::bytes);
-  const std::size_t bytes = OwnRows<6>::bytes(in.K, warps);
+  const int warps = warps_for(in.K, OwnRows<1, 6>::bytes);
+  const std::size_t bytes = OwnRows<1, 6>::bytes(in.K, warps);
   const int query_blocks = int(blocks_for(in.C, warps)), key_blocks = int(blocks_for(in.S, warps));
   const unsigned threads = unsigned(warps * warp_size);
   typename Device::Scope scratch(device.workspace);

@@ -1,0 +1,64 @@
+#pragma once
+
+// What kernels of attention share in which a row belongs to a warp: a query, a key or a distance. The warps of a block
+// own neighbouring rows of one head and meet those of the other side in tiles of 32, which lie in shared memory.
+
+#include "cuda/attention_tiles.hpp"
+#include "cuda/kernel.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr int side = warp_size;
+constexpr int most_warps = 8;
+constexpr std::size_t enough_shared_bytes = 40 << 10;  // of the rows of a block, beside its tiles
+
+// Where the rows of a warp lie in dynamic shared memory, K4 floats each, with `arrays` of every warp behind those that
+// all warps share.
+template <int shared, int arrays>
+struct OwnRows {
+  float *common, *first;
+  int K4;
+
+  __device__ OwnRows(int channels, int warp)
+      : common(static_cast<float*>(dynamic_shared_memory())), K4((channels + 3) / 4 * 4) {
+    first = common + (shared + warp * arrays) * K4;
+  }
+  __device__ float* operator[](int i) const { return first + i * K4; }
+  static std::size_t bytes(Index K, int warps) {
+    return std::size_t(K + 3) / 4 * 16 * std::size_t(shared + warps * arrays);
+  }
+};
+
+__device__ __forceinline__ void clear_row(float* to_k, int K4) {
+  for (int k = int(threadIdx.x) % warp_size; k < K4; k += warp_size) to_k[k] = 0;
+}
+
+// What a warp knows of where it stands. Blocks are numbered head by head.
+struct Place {
+  AttentionPlace at;  // of the block's first row
+  int warp, lane, row;
+
+  __device__ Place(Index rows_of_head, Index N, int blocks_of_head)
+      : warp(int(threadIdx.x) / warp_size), lane(int(threadIdx.x) % warp_size) {
+    const int warps = int(blockDim.x) / warp_size, block = int(blockIdx.x), head = block / blocks_of_head;
+    at = {head / int(N), head % int(N), head, block % blocks_of_head * warps};
+    row = at.first + warp;
+    is_there = row < int(rows_of_head);
+    count = smaller(warps, int(rows_of_head) - at.first);
+  }
+  bool is_there;
+  int count;  // rows of the block
+};
+
+// Warps of a block, a power of two: as many as rows fit in shared memory, one at least.
+int warps_for(Index K, std::size_t (*bytes)(Index, int)) {
+  int warps = most_warps;
+  while (warps > 1 && bytes(K, warps) > enough_shared_bytes) warps /= 2;
+  return warps;
+}
+
+}  // namespace
+
+}  // namespace abh
