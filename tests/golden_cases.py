@@ -558,6 +558,9 @@ def main():
     model(folder, "lm_bidirectional", 6, every, causal=0, mask="left", positions="none")
     model(folder, "lm_bidirectional_alibi", 2, "dot,quadratic", causal=0, positions="alibi")
 
+    model(folder, "lm_attention_window", 4, "dot,metric,bahdanau,quadratic", C=12, attention_window="3,0,5,1", mask="holes",
+          positions="alibi")
+    model(folder, "lm_span", 3, "dot,metric,quadratic", C=12, span=9, ramp=4, positions="none", mask="left")
     model(folder, "lm_reversible", 6, every, reversible=1, window="0,3,0,5,0,0", mask="left", positions="none")
     model(folder, "lm_reversible_conv", 3, "additive,dot,leap", reversible=1, conv_kernel=3, conv_groups=2, values="own",
           positions="alibi", embedding_norm=1, final_norm=0)

@@ -2,6 +2,7 @@
 
 // Settings as text, by the names that files have for them: "window=2,0 rescale=2.5".
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <string>
@@ -43,6 +44,22 @@ Config changed(const Config& config, const std::string& changes) {
     all[name] = value;
   }
   return Config::from_metadata(all, "the test");
+}
+
+// What a network of that mixer, or list, cannot do without. No memory: it is seen without a gradient.
+inline std::string needs_of(const std::string& mixer) {
+  ModelConfig config;
+  config.mixer = mixer;
+  config.layers = std::count(mixer.begin(), mixer.end(), ',') + 1;
+  for (const MixerProperties& properties : mixer_properties(config)) {
+    if (properties.has_segments) return "positions=none segment=3 ";
+  }
+  return "";
+}
+
+// The same on the command line, with the mixer itself.
+inline std::string flags_of(const std::string& mixer) {
+  return "--mixer " + mixer + (needs_of(mixer).empty() ? "" : " --positions none --segment 3 --memory 5");
 }
 
 // A model with these settings, and else the defaults.

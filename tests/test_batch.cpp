@@ -30,8 +30,14 @@ Token some_token(std::uint32_t site, Index i, Index count) {
 // gradient or a weight.
 TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
-    const ModelConfig config{
-        .layers = 2, .channels = 12, .heads = 2, .context = C, .vocabulary = V, .mixer = mixer.name};
+    const ModelConfig config{.layers = 2,
+                             .channels = 12,
+                             .heads = 2,
+                             .context = C,
+                             .vocabulary = V,
+                             .mixer = mixer.name,
+                             .segment = 4,
+                             .memory = 3};
     Batch batch{.B = B, .C = C}, other{.B = B, .C = C};
     for (Index i = 0; i < B * C; ++i) {
       const bool real = some_token(0, i, 3) > 0;

@@ -244,6 +244,14 @@ std::vector<Content> every_case() {
   add(inputs({{"case", "bahdanau_attention"}, {"heads", "2"}}, sizes, bahdanau + "weight.key_hd weight.value_hd"));
   add(inputs({{"case", "bahdanau_attention"}, {"heads", "2"}}, sizes,
              bahdanau + "input.memory_bse weight.key_he weight.value_he"));
+  for (const std::string memory : {"", " input.memory_bsd"}) {
+    add(inputs({{"case", "transformer_xl_attention"}, {"heads", "2"}, {"clamp", memory.empty() ? "0" : "3"}},
+               {{'b', 2}, {'c', 4}, {'s', 6}, {'d', 4}, {'h', 6}, {'n', 2}, {'k', 3}},
+               in_and_out +
+                   "weight.query_hd weight.key_hd weight.value_hd weight.position_hd weight.content_bias_nk "
+                   "weight.position_bias_nk weight.output_dh" +
+                   memory));
+  }
   Content turned = dot_inputs();
   turned.metadata["positions"] = "rotary";
   turned.metadata["rescale"] = "4";

@@ -45,7 +45,7 @@ struct Setting {
 
 Setting setting_of(const std::string& mixer) {
   return {model_with("layers=2 channels=32 heads=4 context=32 vocabulary_size=19 conv_kernel=3 conv_groups=0 mixer=" +
-                     mixer),
+                     mixer + " " + needs_of(mixer)),
           {.batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05}};
 }
 

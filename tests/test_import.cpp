@@ -243,12 +243,18 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("abc", "x");
   const auto valid = [&](const std::string& mixer) {
-    return model_with("layers=2 channels=12 heads=3 context=6 vocabulary_size=3 mixer=" + mixer);
+    return model_with("layers=2 channels=12 heads=3 context=6 vocabulary_size=3 mixer=" + mixer + " " +
+                      needs_of(mixer));
   };
   std::vector<ModelConfig> configs;
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+      if (mixer.has_segments && positions != "none") continue;
       configs.push_back(changed(valid(mixer.name), "positions=" + positions));
+    }
+    if (mixer.has_segments) {
+      configs.push_back(changed(valid(mixer.name), "segment=2 memory=5 clamp=3 head_channels=5 conv_kernel=2"));
+      continue;
     }
     configs.push_back(changed(valid(mixer.name),
                               "positions=alibi alibi_slopes=interleaved window=2,0 values=own projection=1 skip=normed "
@@ -269,7 +275,9 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     for (const auto& [key, value] : config.metadata()) {
       const bool needed = key == "layers" || key == "heads" || key == "mixer" || key == "context" || key == "positions";
       const bool seen = key.ends_with("channels") || key == "vocabulary_size" || key == "attention_bias";
-      if (needed || (!seen && value != defaults.at(key))) least[key] = value;
+      const auto usual = defaults.find(key);  // a key that is left out where it is usual is in no default
+      const bool other = usual == defaults.end() || value != usual->second;
+      if (needed || (!seen && other)) least[key] = value;
     }
     for (const Metadata& metadata : {all, least}) {
       paths.push_back(folder / std::to_string(paths.size()));

@@ -96,8 +96,14 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
 // The same of a model on any device, on a batch with a mask.
 TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
-    const ModelConfig config{
-        .layers = 1, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7, .mixer = mixer.name};
+    const ModelConfig config{.layers = 1,
+                             .channels = 12,
+                             .heads = 2,
+                             .context = 9,
+                             .vocabulary = 7,
+                             .mixer = mixer.name,
+                             .segment = 4,
+                             .memory = 3};
     Batch batch{.B = 2, .C = 9};
     for (Index i = 0; i < 18; ++i) {
       batch.token_bc.push_back(static_cast<Token>(5 * i % 7));

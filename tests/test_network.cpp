@@ -399,7 +399,7 @@ TEST_CASE("network: computing again saves three tenths of the activations", "[ne
   for (const std::string& preset : preset_names) {
     for (const MixerProperties& mixer : Mixers::properties) {
       auto [model, training] = Preset(preset);
-      model.mixer = mixer.name;
+      model = with_mixer(model, mixer.name);
       NetworkExtent extent{.B = training.batch, .C = model.context, .training = true};
       const NetworkMemory all = Network<Reference, float>::memory(device, model, extent);
       extent.recompute = true;

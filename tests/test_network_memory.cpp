@@ -9,6 +9,7 @@
 #include "tests/error_of.hpp"
 #include "tests/network_case.hpp"
 #include "tests/red_zones.hpp"
+#include "tests/settings.hpp"
 
 // What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
 // here, come from the aligned form of operator new.
@@ -86,7 +87,7 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
 TEST_CASE("network: the estimate of its memory is what it takes", "[network][memory][slow]") {
   const MemoryOfPrograms without_red_zones;
   for (const MixerProperties& mixer : Mixers::properties) {
-    const std::string one = std::string("layers=1 mixer=") + mixer.name;
+    const std::string one = "layers=1 " + needs_of(mixer.name) + "mixer=" + mixer.name;
     for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
       ModelConfig model = changed(Preset("tiny").model, one + " channels=64");
       model.conv_groups = conv_groups < 0 ? 0 : conv_groups;
@@ -229,6 +230,7 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
       for (const Index groups : {0, 1, 1024}) {
         ModelConfig model{.layers = 20, .channels = 1 << 13, .context = 1 << 12, .vocabulary = 1 << 16};
         model.mixer = mixer.name;
+        model.segment = 1 << 10;
         model.conv_kernel = 4;
         model.conv_groups = groups;
         const NetworkExtent extent{.B = 1 << 10, .C = model.context, .training = true, .muon = true};

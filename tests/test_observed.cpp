@@ -48,8 +48,14 @@ TEST_CASE("observed: ranks and distances", "[drawing]") {
 TEST_CASE("observed: maps of every mixer, and what a position is worth", "[drawing]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
-    const ModelConfig config{
-        .layers = 2, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7, .mixer = mixer.name};
+    const ModelConfig config{.layers = 2,
+                             .channels = 12,
+                             .heads = 2,
+                             .context = 9,
+                             .vocabulary = 7,
+                             .mixer = mixer.name,
+                             .segment = 4,
+                             .memory = 2};
     Batch batch = some_batch(9);
     const Observed seen = observed_of(config, batch);
     const std::string name = mixer.name;

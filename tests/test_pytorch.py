@@ -61,8 +61,14 @@ def printed(*words):
 def every_case():
     """Flags of models, as one line."""
     for mixer in MIXERS:
+        if mixer == "transformer_xl":
+            continue
         for positions in POSITIONS:
             yield f"--mixer {mixer} --positions {positions}"
+    for memory in (0, 3, 9):
+        for clamp in (0, 4):
+            yield f"--mixer transformer_xl --positions none --segment 5 --memory {memory} --clamp {clamp}"
+    yield "--mixer transformer_xl --positions none --segment 7 --memory 4 --norm post --layers 2 --conv-kernel 2"
     for mixer in ("additive", "metric", "quadratic", "dot", "bahdanau", "leap"):
         yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved"
         yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved --heads 6"

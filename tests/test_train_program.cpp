@@ -429,7 +429,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
       "norm=post activation=relu embedding-scale=2 positions=alibi alibi-slopes=interleaved leap-focus=exp rescale=5 "
-      "normed-values=1 causal=1 tokenizer=byte "
+      "normed-values=1 segment=5 memory=7 clamp=9 causal=1 tokenizer=byte "
       "task=text");
   const Values training = settings(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "

@@ -25,7 +25,15 @@ namespace {
 constexpr Index B = 4, C = 8, V = 11;
 
 ModelConfig small_model(const std::string& mixer) {
-  return {.layers = 2, .channels = 16, .heads = 2, .context = C, .vocabulary = V, .mixer = mixer, .conv_kernel = 2};
+  return {.layers = 2,
+          .channels = 16,
+          .heads = 2,
+          .context = C,
+          .vocabulary = V,
+          .mixer = mixer,
+          .segment = 5,
+          .memory = 3,
+          .conv_kernel = 2};
 }
 
 TrainingConfig small_training() { return {.batch = B, .steps = 100, .learning_rate = 1e-2, .warmup = 5}; }

@@ -32,6 +32,8 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
        "norm_weight_d norm_bias_d query_hd key_hd value_hd query_bias_h key_bias_h value_bias_h output_dh "
        "output_bias_d"},
       {"bahdanau", "norm_weight_d norm_bias_d query_hd key_hd value_hd score_nk output_dh"},
+      {"transformer_xl",
+       "norm_weight_d norm_bias_d query_hd key_hd value_hd position_hd content_bias_nk position_bias_nk output_dh"},
       {"leap", "norm_weight_d norm_bias_d query_dd focus_dd key_dd value_dd"},
       {"average", "norm_weight_d norm_bias_d"},
       {"identity", "norm_weight_d norm_bias_d"},

@@ -15,7 +15,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 
-from model_file import CORES, own_prefix
+from model_file import WINDOWED_CORES, own_prefix
 
 torch.set_default_dtype(torch.float64)
 
@@ -69,6 +69,7 @@ class Sight:
     interleaved: bool = False  # the slopes of alibi
     chunk: int = 0  # what enters a chunk of so many positions counts as a constant; 0: nothing does
     look: Callable = nobody  # look(name, tensor)
+    ramp: float = 32  # of spans
     pattern: Callable = None  # pattern(N, C, S): a tensor (N, C, S) or (1, C, S), whether head n of position c sees s
 
     def visible(self, B, N, C, S):
@@ -198,13 +199,21 @@ def gelu(x):
     return x * (1 + torch.erf(x / math.sqrt(2))) / 2
 
 
-def attention(query_bnck, key_bnsk, value_bnsk, sight, scale):
+def in_span(score_bncs, span_n, ramp):
+    """Scores with the logarithm of the mask of each distance, which is 0 beyond the span and its ramp."""
+    mask = ((ramp + span_n[:, None, None] - distance(*score_bncs.shape[-2:])) / ramp).clamp(0, 1)
+    return torch.where(mask > 0, score_bncs + torch.where(mask > 0, mask, 1).log(), -torch.inf)
+
+
+def attention(query_bnck, key_bnsk, value_bnsk, sight, scale, span_n=None):
     if sight.positions == "rotary":
         query_bnck, key_bnsk = turned(query_bnck), turned(key_bnsk)
     score = query_bnck @ key_bnsk.transpose(-1, -2)
     constant = sight.constant(*score.shape[-2:])
     score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
     sight.look("score_bncs", score)
+    if span_n is not None:
+        score = in_span(score, span_n, sight.ramp)
     return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
 
 
@@ -267,7 +276,8 @@ def dot(h_bcd, weight, N, sight, rescale=0):
     scale = 1 / math.sqrt(q.shape[-1])
     if rescale:
         q, k, scale = rescaled(q), rescaled(k), rescale / q.shape[-1]
-    return F.linear(attention(q, k, v, sight, scale), weight("output_dh"), weight("output_bias_d"))
+    out = attention(q, k, v, sight, scale, weight("span_n"))
+    return F.linear(out, weight("output_dh"), weight("output_bias_d"))
 
 
 def bahdanau(h_bcd, weight, N, sight, memory_bse=None):
@@ -276,6 +286,30 @@ def bahdanau(h_bcd, weight, N, sight, memory_bse=None):
     q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
     k, v = (heads_apart(F.linear(source, weight(f"{x}_h{letter}")), N) for x in ("key", "value"))
     return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), sight), weight("output_dh"))
+
+
+def transformer_xl(h_bcd, past_bcd, weight, settings, sight):
+    """Segments, each with a memory. past_bcd: h again, of which nothing goes back into the stream."""
+    N, S = settings.heads, settings.segment
+    B, C, D = h_bcd.shape
+    q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
+    (k, v), (past_k, past_v) = (
+        [heads_apart(F.linear(rows, weight(f"{x}_hd")), N) for x in ("key", "value")] for rows in (h_bcd, past_bcd)
+    )
+    away, begin = distance(C, C), torch.arange(C)[:, None] // S * S
+    past = (torch.arange(C) < begin).expand(C, C)
+    angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * torch.arange(D // 2) / D)
+    rho = heads_apart(F.linear(torch.cat((angle.sin(), angle.cos()), -1)[None], weight("position_hd")), N)
+    content, position = (q + weight(f"{x}_bias_nk")[None, :, None] for x in ("content", "position"))
+    row = away.clamp(0, settings.clamp or C).expand(B, N, C, C)
+    score = torch.where(past, content @ past_k.transpose(-1, -2), content @ k.transpose(-1, -2))
+    score = (score + (position @ rho.transpose(-1, -2)).gather(-1, row)) / math.sqrt(q.shape[-1])
+    seen = sight.visible(B, N, C, C) & (torch.arange(C) >= begin - settings.memory)
+    top = torch.where(seen, score, -torch.inf).amax(-1, keepdim=True).detach()
+    power = torch.where(seen, score - torch.where(top.isfinite(), top, 0), -torch.inf).exp()
+    total = power.sum(-1, keepdim=True)
+    mean = torch.where(past, 0, power) @ v + torch.where(past, power, 0) @ past_v
+    return F.linear(heads_together(mean / torch.where(total > 0, total, 1)), weight("output_dh"))
 
 
 def cross(x_bcd, memory_bse, weight, N, sight):
@@ -298,7 +332,7 @@ def bilinear(h_bcd, weight, N, sight):
             (torch.arange(N)[:, None], rows[None, :], columns[None, :]), weight("metric_nl")
         )
         metric = upper + upper.transpose(1, 2) - torch.diag_embed(torch.diagonal(upper, dim1=1, dim2=2))
-    out = attention(p, p @ metric.transpose(-1, -2), p, sight, 1 / math.sqrt(K))
+    out = attention(p, p @ metric.transpose(-1, -2), p, sight, 1 / math.sqrt(K), weight("span_n"))
     return F.linear(out, weight("output_dh"))
 
 
@@ -326,8 +360,9 @@ def average(h_bcd, sight):
 # ---- the network ----------------------------------------------------------------------------------------------------
 
 
-def mix(mixer, h_bcd, weight, settings, sight):
-    """settings: heads, and those of the mixer."""
+def mix(mixer, h_bcd, weight, settings, sight, past_bcd=None):
+    """settings: heads, and those of the mixer. past_bcd: what h is as memory, for
+    transformer_xl."""
     if mixer == "additive":
         return additive(h_bcd, weight, settings.heads, sight, settings.skip)
     if mixer == "leap":
@@ -340,6 +375,8 @@ def mix(mixer, h_bcd, weight, settings, sight):
         return dot(h_bcd, weight, settings.heads, sight, settings.rescale)
     if mixer == "bahdanau":
         return bahdanau(h_bcd, weight, settings.heads, sight)
+    if mixer == "transformer_xl":
+        return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, sight)
     return bilinear(h_bcd, weight, settings.heads, sight)
 
 
@@ -395,14 +432,21 @@ def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobo
         name, mixer = f"{prefix}blocks.{i}", settings.mixer[layer]
         own = replace(
             sight,
-            window=(settings.attention_window if mixer in CORES else settings.window)[layer],
+            window=(settings.attention_window if mixer in WINDOWED_CORES else settings.window)[layer],
+            ramp=settings.ramp,
             look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
             pattern=pattern_of(settings, mixer, layer),
         )
         if settings.conv_kernel:
             block(f"{name}.conv", lambda h, weight: conv(h, weight, settings.conv_groups, own))
         adds = mixer != "additive" or settings.skip != "normed"
-        block(f"{name}.mixer", lambda h, weight: mix(mixer, h, weight, settings, own), adds)
+        constant = x.detach()
+
+        def mixed(h, weight):
+            past = norm(constant, weight) if settings.norm == "pre" else constant
+            return mix(mixer, h, weight, settings, own, past)
+
+        block(f"{name}.mixer", mixed, adds)
         if memory is not None:
             block(f"{name}.cross", lambda h, weight: ask(h, *memory, weight, settings))
         block(f"{name}.ffn", lambda h, weight: ffn(h, weight, settings.activation))

@@ -69,8 +69,9 @@ def write(path, tensors, metadata):
 
 # ---- what the metadata may say --------------------------------------------------------------------------------------
 
-MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "leap", "average", "identity")
-CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare positions, and take a window of their own
+MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "transformer_xl", "leap", "average", "identity")
+WINDOWED_CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare positions, and take a window of their own
+CORES = (*WINDOWED_CORES, "transformer_xl")
 POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
 
 
@@ -135,6 +136,9 @@ SETTINGS = {
     "mixer": (List(OneOf(*MIXERS)), None),
     "window": (List(Whole(0)), "0"),
     "attention_window": (List(Whole(0)), "0"),
+    "span": (Whole(0), "0"),
+    "ramp": (Real(), "32"),
+    "penalty": (Real(), "0"),
     "values": (OneOf("shared", "own"), "shared"),
     "projection": (Toggle(), "0"),
     "skip": (OneOf("stream", "normed"), "stream"),
@@ -142,6 +146,9 @@ SETTINGS = {
     "rescale": (Real(), "0"),
     "normed_values": (Toggle(), "0"),
     "reversible": (Toggle(), "0"),
+    "segment": (Whole(0), "0"),
+    "memory": (Whole(0), "0"),
+    "clamp": (Whole(0), "0"),
     "causal": (Toggle(), "1"),
     "attention_bias": (Toggle(), "seen"),
     "conv_kernel": (Whole(0), "0"),
@@ -221,6 +228,8 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
         fail("stride", f"expected at least 1, where pattern is {s.pattern}, found {s.stride}")
     if s.pattern == "fixed" and not 1 <= s.summary <= s.stride:
         fail("summary", f"expected 1 to {s.stride}, found {s.summary}")
+    if "transformer_xl" in s.mixer and s.segment < 1:
+        fail("segment", "expected 1 at least where the mixer is transformer_xl")
     if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
         fail("heads", f"{s.heads} does not divide the {s.channels} channels")
     if s.conv_kernel and s.channels % s.conv_groups:
@@ -304,6 +313,9 @@ def mixer_shapes(mixer, D, N, K, values="shared", projection=False, biases=()):
         return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
     if mixer == "bahdanau":
         return {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "score_nk": (N, K), "output_dh": (D, H)}
+    if mixer == "transformer_xl":
+        maps = {name + "_hd": (H, D) for name in ("query", "key", "value", "position")}
+        return {**maps, "content_bias_nk": (N, K), "position_bias_nk": (N, K), "output_dh": (D, H)}
     metric = {"metric_nl": (N, K * (K + 1) // 2)} if mixer == "metric" else {"metric_nkk": (N, K, K)}
     return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
 
@@ -345,6 +357,8 @@ def network_shapes(s):
             biases = ATTENTION_BIASES if s.attention_bias else ()
             own = mixer_shapes(mixer, D, s.heads, s.head_channels, s.values, s.projection, biases)
             add(block + "mixer.", {**norm_shapes(D), **own})
+            if s.span and mixer in ("dot", "metric", "quadratic"):
+                add(block + "mixer.", {"span_n": (s.heads,)})
             if asks:
                 add(block + "cross.", {**norm_shapes(D), **cross_shapes(s)})
             add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))

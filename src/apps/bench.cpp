@@ -71,8 +71,7 @@ void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results)
   for (const MixerProperties& mixer : Mixers::properties) mixers.push_back(mixer.name);
   if (!s.every_mixer) mixers = {s.config.mixer};
   for (const std::string& mixer : mixers) {
-    ModelConfig one = s.config;
-    one.mixer = mixer;
+    const ModelConfig one = mixer == s.config.mixer ? s.config : with_mixer(s.config, mixer);
     const NetworkExtent extent = training_extent(one, s.training, s.recompute);
     const NetworkMemory memory = model_memory(s.device, one, extent, s.training.type);
     require_memory(host_bytes(s.device, memory));

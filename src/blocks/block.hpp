@@ -66,8 +66,9 @@ struct MixerProperties {
   bool has_pattern = false;               // takes --pattern
   bool has_normed_values = false;         // takes --normed-values
   bool has_focus = false;                 // takes --leap-focus
-  bool in_chunks = false;                 // computes a sequence chunk by chunk
-  bool truncates = false;                 // also with a past that counts as a constant
+  bool has_segments = false;  // takes --segment, --memory and --clamp, knows distances alone; no other mixer
+  bool in_chunks = false;     // computes a sequence chunk by chunk
+  bool truncates = false;     // also with a past that counts as a constant
 };
 
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention

@@ -14,6 +14,7 @@ void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::st
       flags, model,
       [&](std::string text) {
         replace(text, "{mixers}", listed_mixers());
+        replace(text, "{segmented}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_segments; }));
         replace(text, "{windowed}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_window; }));
         replace(text, "{spans}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_span; }));
         replace(text, "{compare}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_scores; }));
@@ -40,7 +41,10 @@ std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& m
       {"ramp", &MixerProperties::has_span},
       {"penalty", &MixerProperties::has_span},
       {"pattern", &MixerProperties::has_pattern},
-      {"normed-values", &MixerProperties::has_normed_values}};
+      {"normed-values", &MixerProperties::has_normed_values},
+      {"segment", &MixerProperties::has_segments},
+      {"memory", &MixerProperties::has_segments},
+      {"clamp", &MixerProperties::has_segments}};
   for (const auto& [flag, takes] : owners)
     add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });
   if (model.has_rotary()) add_if_idle("positions rotary", [](const auto& mixer) { return mixer.has_turns; });

@@ -30,9 +30,39 @@ std::string listed_mixers() {
   return listed_mixers([](const MixerProperties&) { return true; });
 }
 
+namespace {
+
+// What a mixer with segments cannot be, in one line; empty where nothing is wrong.
+std::string fault_of_segments(const ModelConfig& config, const std::vector<MixerProperties>& mixers) {
+  for (const MixerProperties& mixer : mixers) {
+    if (!mixer.has_segments) continue;
+    const std::string name = mixer.name;
+    for (const MixerProperties& other : mixers) {
+      if (other.name != name) {
+        return "--mixer: expected " + name + " in every layer or in none, found " + other.name + " beside it";
+      }
+    }
+    const std::string where = " where the mixer is " + name;
+    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which sees no later positions";
+    if (!config.causal) return "--causal: expected 1" + where + ", which sees no later positions";
+    if (config.positions != "none") {
+      return "--positions: expected none" + where + ", which knows distances, found " + config.positions;
+    }
+    if (config.channels % 2 != 0) {
+      return "--channels: expected an even number" + where + ", for as many sines as cosines, found " +
+             std::to_string(config.channels);
+    }
+    if (config.segment < 1) return "--segment: expected 1 at least" + where + ", found 0";
+  }
+  return "";
+}
+
+}  // namespace
+
 void check_model(const ModelConfig& config) {
   config.check();
   const std::vector<MixerProperties> mixers = mixer_properties(config);
+  if (const std::string fault = fault_of_segments(config, mixers); !fault.empty()) throw UsageError(fault);
   const bool widths_are_free =
       std::all_of(mixers.begin(), mixers.end(), [](const MixerProperties& mixer) { return mixer.head_projection; });
   if (!config.head_channels || !widths_are_free) require_divides("--heads", config.heads, config.channels);
@@ -92,6 +122,29 @@ std::string fault_of_chunks(const ModelConfig& model) {
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
 }
 
+ModelConfig with_mixer(ModelConfig config, const std::string& mixer) {
+  config.mixer = mixer;
+  for (const MixerProperties& properties : mixer_properties(config)) {
+    if (!properties.has_segments) continue;
+    config.positions = "none";
+    config.segment = config.memory = std::max(config.context / 2, Index{1});
+  }
+  return config;
+}
+
+Index segment_of(const ModelConfig& model) {
+  const std::vector<MixerProperties> mixers = mixer_properties(model);
+  return std::any_of(mixers.begin(), mixers.end(), [](const MixerProperties& mixer) { return mixer.has_segments; })
+             ? model.segment
+             : 1;
+}
+
+std::string fault_of_chunk(const ModelConfig& model, Index chunk) {
+  const Index segment = segment_of(model);
+  if (chunk % segment == 0) return "";
+  return "--chunk: expected a multiple of the segment, " + std::to_string(segment) + ", found " + std::to_string(chunk);
+}
+
 void check_training(const ModelConfig& model, const TrainingConfig& training) {
   training.check();
   if (model.reversible && training.type != "float") {
@@ -103,6 +156,7 @@ void check_training(const ModelConfig& model, const TrainingConfig& training) {
   if (training.truncated && fault.empty()) {
     fault = fault_of_mixers(model, "--truncated", "keep keys and values apart", &MixerProperties::truncates);
   }
+  if (training.chunk && fault.empty()) fault = fault_of_chunk(model, training.chunk);
   if (!fault.empty()) throw UsageError(fault);
 }
 

@@ -13,6 +13,7 @@
 #include "blocks/identity.hpp"
 #include "blocks/leap.hpp"
 #include "blocks/metric.hpp"
+#include "blocks/transformer_xl.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -37,8 +38,8 @@ struct MixerList {
 };
 
 // Every mixer that a layer can have. This list is all that the program knows of them.
-using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, BahdanauMixer, LeapMixer, AverageMixer,
-                         IdentityMixer>;
+using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, BahdanauMixer, TransformerXlMixer,
+                         LeapMixer, AverageMixer, IdentityMixer>;
 
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);
@@ -63,6 +64,16 @@ void check_model(const ModelConfig& config);
 // Why --chunk cannot be for such a network, in one line; empty where it can. In chunks every layer must be able to go
 // on from what was before.
 std::string fault_of_chunks(const ModelConfig& model);
+
+// This network with another mixer in every layer, and what that asks for: where it has segments two to the context,
+// with a memory of one.
+ModelConfig with_mixer(ModelConfig config, const std::string& mixer);
+
+// Positions of which a chunk must have a multiple: those of a segment, where a mixer has segments.
+Index segment_of(const ModelConfig& model);
+
+// Why a chunk cannot be so long, in one line; empty where it can.
+std::string fault_of_chunk(const ModelConfig& model, Index chunk);
 
 // UsageError if such a network cannot be trained so: in chunks where these cannot be, truncated where more is left of
 // what was before than a layer keeps, or reversible in numbers too short for it.

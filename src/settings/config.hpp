@@ -55,6 +55,9 @@ struct ModelConfig {
   LeapSettings leap{};
   double rescale = 0;           // c of rescaled products, in leap and dot; 0: off
   bool reversible = false;      // two streams, of which blocks read one and add to the other (docs/reversible.md)
+  Index segment = 0;            // of transformer_xl: positions of a segment, ...
+  Index memory = 0;             // ... before it that are remembered, without a gradient into them
+  Index clamp = 0;              // ... and the distance as which all longer ones count; 0: none
   bool causal = true;           // of metric, quadratic and dot; golden files may let them see all positions
   bool attention_bias = false;  // biases of the projections of `dot`; golden files may have them
   Index conv_kernel = 0;        // 0: no convolution

@@ -60,6 +60,20 @@ void visit_model(Visitor&& visit, Config& m) {
       m.rescale);
   visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
         m.leap.normed_values);
+  visit(
+      WholeSetting{
+          {"segment", "segment", "TOKENS", "of {segmented}: what is computed at a time", left_out}, 0, largest_context},
+      m.segment);
+  visit(WholeSetting{{"memory", "memory", "TOKENS",
+                      "of {segmented}: before a segment, seen from there without a gradient", left_out},
+                     0,
+                     largest_context},
+        m.memory);
+  visit(WholeSetting{{"clamp", "clamp", "TOKENS", "of {segmented}: longer distances count as this one; 0: as they are",
+                      left_out},
+                     0,
+                     largest_context},
+        m.clamp);
   visit(Setting{"causal", "causal", "", "see no later positions; classifiers may see all"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},

@@ -20,6 +20,7 @@ BLOCKS = {
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
     "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "gather_rows", "merge_parts", "dropout"),
     "bahdanau": ("layernorm", "linear", "bahdanau_attention", "dropout"),
+    "transformer_xl": ("layernorm", "linear", "relative_attention", "dropout"),
     "metric": ("layernorm", "linear", "metric_key", "rotary", "attention", "dropout"),
     "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
     "average": ("layernorm", "pooling", "dropout"),
@@ -58,6 +59,7 @@ LAYER_TITLES = {
     "pooling_logits": "pooling logits: one number a position and head",
     "pooling_of_all": "pooling of all positions: one average",
     "pooling_windowed": "pooling over a window: a suffix and a prefix, merged",
+    "relative_attention": "relative attention: content and distance, within segments and over a memory",
     "relu": "ReLU: what is positive passes",
     "rescale": "rescale: a head at a time to mean 0 and deviation 1",
     "rotary": "rotary: turns queries and keys by their position",
@@ -71,6 +73,7 @@ BLOCK_TITLES = {
     "metric": "metric block: one projection, compared in a learned metric",
     "quadratic": "quadratic, in the chapter of metric: the same with a free matrix",
     "bahdanau": "Bahdanau's block: scores from a small net of query plus key",
+    "transformer_xl": "Transformer-XL's block: attention within segments, over a memory",
     "leap": "leap block: averages of keys and values, gated by a query",
     "average": "average block: the mean of what was before",
     "identity": "identity block: the mixer that mixes nothing",
@@ -80,7 +83,7 @@ BLOCK_TITLES = {
 WAYS_OF_POOLING = ("pooling_decay", "pooling_windowed", "pooling_of_all", "pooling_chunk")
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
 # Together: those that call the same layers.
-MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("leap",), ("average",), ("identity",))
+MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("transformer_xl",), ("leap",), ("average",), ("identity",))
 
 
 class Map:
@@ -281,7 +284,7 @@ PICTURES = [
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, in a classifier a mean over positions, the logits, for which the table of tokens is used "
-            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, leap, average or identity. Below, "
+            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, leap, average or identity. Below, "
             "the optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
             "these, place, which moves rows from one chunk of a sequence to the next, weighted_sum, for the two streams of a "
@@ -290,13 +293,13 @@ PICTURES = [
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1692,
+        height=1734,
         paint=paint,
         constants=(
             Constant(
                 "src/network/mixers.hpp",
                 r"using Mixers = MixerList<([\w,\s]*)>;",
-                ", ".join(f"{name.capitalize()}Mixer" for names in MIXERS for name in names),
+                ", ".join("".join(map(str.capitalize, name.split("_"))) + "Mixer" for names in MIXERS for name in names),
             ),
         ),
         more_faults=blocks_faults,

@@ -34,6 +34,7 @@
 #include "cases/metric_key.hpp"
 #include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
+#include "cases/relative_attention.hpp"
 #include "cases/relu.hpp"
 #include "cases/rescale.hpp"
 #include "cases/rotary.hpp"
@@ -107,6 +108,9 @@ class LayerBench {
     layer("gather_rows", GatherRowsCase{.B = B, .P = C, .C = C, .columns = N * K}, BC * N * K, 1, 1);
     merge_parts_of({.B = B, .C = C, .N = N, .K = K});
     layer("bahdanau_attention", BahdanauAttentionCase{{.B = B, .C = C, .N = N, .K = K}}, B * N * K * whole, 7, 20);
+    const Index segment = (C + 1) / 2;  // of two, the second of which remembers the first: every pair is seen
+    layer("relative_attention", RelativeAttentionCase{{.B = B, .C = C, .N = N, .K = K}, segment, segment, 2 * segment},
+          B * N * K * whole, 6, 16);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);

@@ -62,6 +62,7 @@ class GoldenCases {
         {"sparse_attention",
          &GoldenCases::sparse_attention,
          {"heads", "pattern", "stride", "summary", "window", "part"}},
+        {"transformer_xl_attention", &GoldenCases::transformer_xl_attention, {"heads", "clamp"}},
         {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
         {"chunked_language_model",
          &GoldenCases::chunked_language_model,
@@ -623,6 +624,7 @@ class GoldenCases {
   // and blocks that read a memory.
   void cross_attention();
   void bahdanau_attention_of_memory();
+  void transformer_xl_attention();
   template <class MemoryBlock>
   void block_of_memory(ModelConfig config);
   // What a network reads: tokens, or so many patches of so many numbers.

@@ -57,6 +57,58 @@ void GoldenCases<Device, T>::bahdanau_attention_of_memory() {
   block_of_memory<CrossBlock<Device, T, AdditiveScores>>(block_config(x[1], x[2]));
 }
 
+// One segment with the rows before it, which are a chunk of their own: sequences come one after the other.
+template <class Device, class T>
+void GoldenCases<Device, T>::transformer_xl_attention() {
+  file_.setting("heads");
+  const Shape x = file_.shape("input.x_bcd", 3);
+  const Index B = x[0], C = x[1], D = x[2];
+  const bool has_memory = file_.has("input.memory_bsd");
+  const Index S = has_memory ? file_.shape("input.memory_bsd", 3)[1] : 0;
+  ModelConfig config = block_config(S + C, D);
+  config.mixer = TransformerXlMixer::properties.name;
+  config.head_channels = head_channels("weight.query_hd", config.heads);
+  config.segment = std::max({S, C, Index{1}});
+  config.memory = S;
+  check_model(config);
+  const auto make = [&](Layout<T>& layout) {
+    return TransformerXlBlock<Device, T>(layout, "", config,
+                                         {.B = 1, .C = std::max(S, C), .positions = 0, .sequence = S + C},
+                                         {.norm = false, .residual = false});
+  };
+  Layout<T> measured;
+  make(measured);
+  const auto bytes_of_carried = static_cast<Index>(measured.carried_bytes());
+  Array<T> weights(device_, measured.weight_count());
+  Array<Accum<T>> gradients(device_, measured.weight_count());
+  DeviceMemory activations(device_.memory(), measured.activation_bytes());
+  DeviceMemory carried(device_.memory(), measured.carried_bytes()), entered(device_.memory(), measured.carried_bytes());
+  Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr,
+                   carried.as<std::byte>());
+  TransformerXlBlock<Device, T> block = make(layout);
+  layout.write_constants(device_);
+  read_weights(weights.data(), layout.parameters());
+
+  Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x), room_sd = zeros<T>({S, D});
+  Array<T> memory_bsd = has_memory ? read("input.memory_bsd", {B, S, D}) : zeros<T>({0});
+  const bool backward = goes_back("grad_output.y_bcd");
+  Array<T> d_x_bcd = backward ? read("grad_output.y_bcd", x) : zeros<T>(x);
+  for (Index b = 0; b < B; ++b) {
+    const Index first = b * C * D;
+    const Pass before{.B = 1, .C = S, .sequence = S + C}, pass{.B = 1, .C = C, .first_c = S, .sequence = S + C};
+    if (S > 0) block.forward(device_, room_sd.data(), memory_bsd.data() + b * S * D, before);
+    device_.copy(entered.as<std::byte>(), carried.as<std::byte>(), bytes_of_carried);
+    block.forward(device_, y_bcd.data() + first, x_bcd.data() + first, pass);
+    if (!backward) continue;
+    device_.copy(carried.as<std::byte>(), entered.as<std::byte>(), bytes_of_carried);
+    block.backward(device_, d_x_bcd.data() + first, x_bcd.data() + first, pass);
+  }
+  give("output.y_bcd", x, y_bcd.data());
+  if (!backward) return;
+  give("grad_input.x_bcd", x, d_x_bcd.data());
+  give_gradients(gradients.data(), layout.parameters());
+}
+
 // Everything about the network that the shapes and names of its weights say.
 template <class Device, class T>
 ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
@@ -91,6 +143,9 @@ ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
   config.head_channels = 0;
   config.attention_bias = false;
   const std::vector<MixerProperties> mixers = checked_mixers(config);
+  if (mixers.front().has_segments) {
+    for (const char* key : {"segment", "memory"}) file_.setting(key);
+  }
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     if (!mixers[layer].head_projection) continue;
     const std::string prefix = "weight.blocks." + std::to_string(layer) + ".mixer.";

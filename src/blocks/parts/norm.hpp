@@ -46,9 +46,10 @@ class Norm {
     return present_ && !normed_bcd_ ? scratch.template take<T>(BC * D_) : nullptr;
   }
 
-  // d_in_bcd = gradient through the norm + d_residual_bcd (left out when null). d_in_bcd may be d_residual_bcd.
-  void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
-                Index BC) {
+  // d_in_bcd = gradient through the norm + d_residual_bcd (left out when null). d_in_bcd may be d_residual_bcd. Of the
+  // rows of forward the BC from `first` on.
+  void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd, Index BC,
+                Index first = 0) {
     if (!present_) {
       add<Device, T>(device, d_in_bcd, d_normed_bcd, d_residual_bcd, BC * D_);
       return;
@@ -59,11 +60,16 @@ class Norm {
                                            .d_out_bcd = d_normed_bcd,
                                            .d_residual_bcd = d_residual_bcd,
                                            .in_bcd = in_bcd,
-                                           .mean_bc = mean_bc_,
-                                           .rstd_bc = rstd_bc_,
+                                           .mean_bc = mean_bc_ + first,
+                                           .rstd_bc = rstd_bc_ + first,
                                            .weight_d = weight_.value,
                                            .BC = BC,
                                            .D = D_});
+  }
+
+  // Adds to the gradients of the weights alone: in_bcd counts as a constant. d_normed_bcd is overwritten.
+  void add_weight_gradients(Device& device, T* d_normed_bcd, const T* in_bcd, Index BC) {
+    if (present_) backward(device, d_normed_bcd, d_normed_bcd, nullptr, in_bcd, BC);
   }
 
  private:

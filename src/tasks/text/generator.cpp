@@ -67,7 +67,9 @@ static bool is_recurrent(const ModelConfig& config) {
 }
 
 NetworkExtent generation_extent(const ModelConfig& config) {
-  const Index sequence = is_recurrent(config) ? unlimited : config.context, chunk = std::min(prompt_chunk, sequence);
+  const Index sequence = is_recurrent(config) ? unlimited : config.context;
+  const Index segment = segment_of(config);
+  const Index chunk = std::min((prompt_chunk + segment - 1) / segment * segment, sequence);
   return {.B = 1, .C = chunk, .training = false, .positions = config.context, .chunk = chunk, .sequence = sequence};
 }
 

@@ -13,6 +13,7 @@
 #include "tasks/text/by_character.hpp"
 #include "tasks/text/dataset.hpp"
 #include "tasks/text/evaluation.hpp"
+#include "tasks/text/memory_flag.hpp"
 #include "tasks/text/plain_text.hpp"
 #include "tasks/text/text_kind.hpp"
 
@@ -31,6 +32,7 @@ class TextEvaluation : public TaskCommand {
         largest_context);
     flags.integer("chunk", cut_.chunk, "TOKENS",
                   "compute windows in parts of so many tokens: memory for one part; 0: at once", 0, largest_context);
+    memory_.add_to(flags);
     flags.bare("by-character", by_character_, "print the text, and show which characters were hard");
     flags.text("svg", svg_, "FILE",
                "where --by-character draws the first " + to_text(largest_heat_map) +
@@ -46,6 +48,7 @@ class TextEvaluation : public TaskCommand {
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
+    memory_.apply_to(trained.config);
     const TextModel model =
         text_model(std::move(trained.config), trained.task, std::move(trained.weights), trained.step, source);
     if (cut_.context == 0) cut_.context = model.config.context;
@@ -83,6 +86,7 @@ class TextEvaluation : public TaskCommand {
  private:
   std::string data_ = "data/tinyshakespeare.txt", svg_;
   Cut cut_{.context = 0};
+  MemoryFlag memory_;
   bool by_character_ = false;
 };
 

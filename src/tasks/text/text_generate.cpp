@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "program/run_program.hpp"
 #include "tasks/text/generator.hpp"
+#include "tasks/text/memory_flag.hpp"
 #include "tasks/text/plain_text.hpp"
 #include "tasks/text/stop_text.hpp"
 #include "tasks/text/text_kind.hpp"
@@ -22,6 +23,7 @@ class TextGeneration : public TaskCommand {
     flags.section("Text");
     flags.text("prompt", prompt_, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
     flags.integer("tokens", tokens_, "TOKENS", "how many to add", 0);
+    memory_.add_to(flags);
     flags.text("stop", stop_, "TEXT", "end where this comes, which is not printed; none: --tokens alone ends the text");
     flags.integer("num-samples", samples_, "N", "how many texts, a line --- between them; each has the next seed", 1);
     flags.real("temperature", settings_.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
@@ -40,6 +42,7 @@ class TextGeneration : public TaskCommand {
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
+    memory_.apply_to(trained.config);
     const TextModel model =
         text_model(std::move(trained.config), trained.task, std::move(trained.weights), trained.step, source);
     if (prompt_ == "-") {
@@ -77,6 +80,7 @@ class TextGeneration : public TaskCommand {
 
  private:
   std::string prompt_, stop_;
+  MemoryFlag memory_;
   Index tokens_ = 500, samples_ = 1;
   SamplingSettings settings_{.temperature = 0.8};
 };
