@@ -368,8 +368,12 @@ class BackwardTile {
     }
     weigh(queries);
     const Broadcast<T> weight_sc{scores_.score_cs.first, 1, tile}, d_score_sc{d_score_cs_.first, 1, tile};
-    // (relative_attention.15)
-    multiply<T>({.out = of_tile_ck_, .a = weight_sc, .b = d_out_ck, .rows = keys(), .lanes = KP, .steps = rows});
+    multiply<T>({.out = of_tile_ck_,  // (relative_attention.15)
+                 .a = weight_sc,
+                 .b = d_out_ck,
+                 .rows = keys(),
+                 .lanes = KP,
+                 .steps = rows});
     d_value_.add_rows({of_tile_ck_.first, KP}, keys());
     multiply<T>({.out = of_tile_ck_,  // (relative_attention.14)
                  .a = d_score_sc,
@@ -433,8 +437,8 @@ class BackwardTile {
       for (Index s = 0; s < padded<T>(keys()); s += lane_width<T>) {
         const L weight = exponential<L>(load<L>(weight_s + s) - lse);  // (relative_attention.5)
         store<L>(weight_s + s, weight);
-        // (relative_attention.7)
-        store<L>(d_score_s + s, weight * (load<L>(d_score_s + s) - delta) * head_.call.scale);
+        store<L>(d_score_s + s,
+                 weight * (load<L>(d_score_s + s) - delta) * head_.call.scale);  // (relative_attention.7)
       }
     }
   }

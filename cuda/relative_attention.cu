@@ -227,7 +227,6 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, RelativeTerms<T> t
     __syncwarp();
     for_slabs(K, false, fetch, [&](int first, int slab_end) {
       for (int k = first + lane; k < slab_end; k += warp_size) {
-        // (relative_attention.8), (relative_attention.9)
         add_to_pair(d_content_k[k], d_content_low_k[k],
                     sum_over_lanes(
                         d_score_s, [&](int j) { return tiles.key[j]; }, k - first));
@@ -236,8 +235,8 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, RelativeTerms<T> t
     });
   }
   for (int k = lane; k < K; k += warp_size) {
-    d_content_k[k] = scale * (d_content_k[k] + d_content_low_k[k]);
-    d_position_k[k] = scale * (d_position_k[k] + d_position_low_k[k]);
+    d_content_k[k] = scale * (d_content_k[k] + d_content_low_k[k]);     // (relative_attention.8)
+    d_position_k[k] = scale * (d_position_k[k] + d_position_low_k[k]);  // (relative_attention.9)
   }
   if (my.is_there) {
     T* d_query_k = query_rows(a.d_query_bch, a.d_query_stride, a.in, my.at)[c];

@@ -172,6 +172,8 @@ inline std::vector<NetworkCase> all_cases() {
   cases.push_back(undone);
   cases.push_back(network_case("metric", "0", 2, "layers=1 reversible=1 positions=rotary final_norm=0"));
   cases.push_back(network_case("average,identity,quadratic", "0", 0, "layers=3 reversible=1 logit_bias=1"));
+  cases.push_back(network_case("transformer_xl", "0", 0, "reversible=1 positions=none segment=3 channels=8"));
+  cases.push_back(network_case("dot,additive", "0", 0, "reversible=1 positions=alibi span=3 ramp=2"));
   cases.push_back(encoder_case("dot,additive,metric", 1, 2, "reversible=1 conv_kernel=2 embeddings=target"));
   cases.back().dropout = 0.2;
   return cases;

@@ -139,7 +139,8 @@ TEST_CASE("recall: every mixer trains on it", "[recall][programs]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     INFO(mixer.name);
     const RecallPlace place;
-    require_success(train(place.flags(std::string("--context 3 --steps 60 --mixer ") + mixer.name)));
+    const std::string segments = mixer.has_segments ? "--positions none --segment 3 " : "";
+    require_success(train(place.flags(segments + "--context 3 --steps 60 --mixer " + mixer.name)));
     CHECK(model_of(place.run).validation_loss.value() < 1.9);  // that of guessing is ln 8 = 2.08
   }
   const RecallPlace place;

@@ -24,7 +24,7 @@ const char* name_of(Part part) {
 
 SparseAttentionCase sparse_case(const Pattern& pattern, Index B, Index C, Index N, Index K,
                                 const Token* mask = nullptr) {
-  const PatternTables tables = PatternTables::of(pattern, C, [](Index count, const auto& value) {
+  const PatternTables tables = PatternTables::of(pattern, C, [](const char*, Index count, const auto& value) {
     Array<Token> table;
     for (Index i = 0; i < count; ++i) table.push_back(static_cast<Token>(value(i)));
     return kept(std::move(table));

@@ -429,7 +429,8 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
       "norm=post activation=relu embedding-scale=2 positions=alibi alibi-slopes=interleaved leap-focus=exp rescale=5 "
-      "normed-values=1 segment=5 memory=7 clamp=9 causal=1 tokenizer=byte "
+      "normed-values=1 attention-window=0,5 span=6 ramp=3 penalty=0.25 segment=5 memory=7 clamp=9 causal=1 "
+      "tokenizer=byte "
       "task=text");
   const Values training = settings(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
@@ -502,6 +503,10 @@ TEST_CASE("programs: train says which flags change nothing", "[programs]") {
   CHECK(notes("--mixer bahdanau --positions rotary") ==
         Notes{"positions rotary: no layer is metric, quadratic or dot"});
   CHECK(notes("--mixer bahdanau --positions alibi").empty());
+  CHECK(notes("--mixer leap --attention-window 4 --span 3") ==
+        Notes{"attention-window: no layer is metric, quadratic, dot or bahdanau",
+              "span: no layer is metric, quadratic or dot"});
+  CHECK(notes("--mixer metric --attention-window 4 --span 3").empty());
   CHECK(notes("--mixer metric --pattern strided --stride 3") == Notes{"pattern: no layer is dot"});
   CHECK(notes("--mixer additive --positions alibi --additive-skip normed").empty());
   CHECK(notes("").empty());

@@ -79,8 +79,9 @@ class TransformerXlBlock : public Block<Device, T> {
         past_(layout, memory_, D_, extent),
         query_bch_(layout.template activation<T>(extent.B * extent.C * H())),
         key_value_bsq_(layout.template activation<T>(extent.B * with_past(extent).C * 2 * H())),
-        row_pd_(layout.template constant<T>(distances_ * D_, [D = D_](Index i) { return wave(i / D, i % D, D); })),
-        rho_ph_(layout.template activation<T>(distances_ * H())),
+        row_pd_(layout.template constant<T>("row_pd", distances_ * D_,
+                                            [D = D_](Index i) { return wave(i / D, i % D, D); })),
+        rho_ph_(layout.template lasting_activation<T>(distances_ * H())),  // steps read what start made
         t_bch_(layout.template activation<T>(extent.B * extent.C * H())),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
     if (!extent.positions) return;

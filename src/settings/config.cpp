@@ -216,8 +216,8 @@ void ModelConfig::check_pattern() const {
   }
   expect(!has_alibi(), "--positions", "no alibi where there is a --pattern", positions);
   expect(span == 0, "--span", "0 where there is a --pattern", to_text(span));
-  for (const Index window : attention_windows()) {
-    expect(window == 0, "--attention-window", "0 where there is a --pattern", to_text(window));
+  for (const Index w : attention_windows()) {
+    expect(w == 0, "--attention-window", "0 where there is a --pattern", to_text(w));
   }
 }
 

@@ -227,7 +227,7 @@ def paint(d: Drawing) -> None:
     m.y += 4
     with d.link("layers/weighted_sum.html", LAYER_TITLES["weighted_sum"]):
         d.box(LEFT, m.y, 118, 30, "weighted_sum", ink="link", bold=True)
-    d.text(LEFT + 126, m.y + 19, "of the two streams, where it is reversible", SMALL, "start", "faint")
+    d.text(LEFT + 126, m.y + 19, "two streams, where it is reversible", SMALL, "start", "faint")
     m.y += 38
     with d.link("layers/kernel_regression.html", LAYER_TITLES["kernel_regression"]):
         d.box(LEFT, m.y, 136, 30, "kernel_regression", ink="link", bold=True)
@@ -293,7 +293,7 @@ PICTURES = [
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1734,
+        height=1804,
         paint=paint,
         constants=(
             Constant(

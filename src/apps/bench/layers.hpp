@@ -84,6 +84,9 @@ class LayerBench {
       layer("causal_conv", CausalConvCase{.shape = conv}, BC * CausalConvCase{.shape = conv}.taps(), 2, 4);
     layer("pooling_logits", PoolingLogitsCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 2, 4);
     layer("pooling", PoolingCase{.shape = pool}, BC * D, 3, 6);
+    layer("pooling_decay", PoolingCase{.shape = {B, C, N, D / N}, .decays = true}, BC * D, 3, 6);
+    layer("pooling_windowed", PoolingCase{.shape = {B, C, N, D / N, std::min<Index>(16, C)}}, BC * D, 6, 12);
+    layer("pooling_of_all", PoolingCase{.shape = {B, C, N, D / N, 0, false}}, BC * D, 3, 6);
     layer("gate", GateCase{.BC = BC, .D = D, .residual = false, .dropout = dropout}, BC * D, 2, 4);
     layer("rotary", RotaryCase{.B = B, .C = C, .N = 2 * N, .K = K}, BC * 2 * N * K, 3, 3);
     if (K > 1) layer("rescale", RescaleCase{.BC = BC, .N = 2 * N, .K = K}, BC * 2 * N * K, 6, 7);
@@ -202,7 +205,7 @@ class LayerBench {
   void sparse_attention(const std::string& name, const Pattern& pattern) {
     const SparseAttentionCase core{{.B = B_, .C = C_, .N = config_.heads, .K = config_.mixer_head_channels()},
                                    pattern,
-                                   PatternTables::of(pattern, C_, [&](Index count, const auto& value) {
+                                   PatternTables::of(pattern, C_, [&](const char*, Index count, const auto& value) {
                                      std::vector<Token> table;
                                      for (Index i = 0; i < count; ++i) table.push_back(static_cast<Token>(value(i)));
                                      return copy_of(table);

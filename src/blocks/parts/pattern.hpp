@@ -79,22 +79,23 @@ struct PatternTables {
   const Token* summary_p = nullptr;                        // the last ones of every block
   const Token* own_summary_p = nullptr;                    // themselves where they are such, else none
 
-  // constant(count, value): a table of value(i), i < count.
+  // constant(name, count, value): a table of value(i), i < count.
   template <class Constant>
   static PatternTables of(const Pattern& pattern, Index C, const Constant& constant) {
     PatternTables tables;
     const Index stride = pattern.stride, summary = pattern.summary;
     if (pattern.form == Pattern::Form::strided && pattern.part != Pattern::Part::first) {
       const Index classes = residue_classes(pattern, C), members = in_blocks(C, classes);
-      tables.residue_p = constant(classes * members, [=](Index p) { return p % members * classes + p / members; });
-      tables.residue_c = constant(C, [=](Index c) { return c % classes * members + c / classes; });
+      tables.residue_p =
+          constant("residue_p", classes * members, [=](Index p) { return p % members * classes + p / members; });
+      tables.residue_c = constant("residue_c", C, [=](Index c) { return c % classes * members + c / classes; });
     }
     if (pattern.form == Pattern::Form::fixed && pattern.part != Pattern::Part::first) {
       const Index blocks = in_blocks(C, stride);
-      tables.summary_p = constant(std::max<Index>(blocks - 1, 0) * summary,
+      tables.summary_p = constant("summary_p", std::max<Index>(blocks - 1, 0) * summary,
                                   [=](Index p) { return p / summary * stride + stride - summary + p % summary; });
       if (pattern.part != Pattern::Part::merged) {
-        tables.own_summary_p = constant(blocks > 1 ? blocks * stride : C,
+        tables.own_summary_p = constant("own_summary_p", blocks > 1 ? blocks * stride : C,
                                         [=](Index p) { return p % stride >= stride - summary ? p : Index{-1}; });
       }
     }

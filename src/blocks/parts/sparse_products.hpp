@@ -30,8 +30,8 @@ class SparseProducts {
     const Pattern pattern = Pattern::of(config, options.layer);
     if (pattern.form == Pattern::Form::none) return {};
     const Index C = extent.C, N = config.heads;
-    const PatternTables tables = PatternTables::of(pattern, C, [&](Index count, const auto& value) {
-      return layout.template constant<Token>(count, [value](Index i) { return static_cast<double>(value(i)); });
+    const PatternTables tables = PatternTables::of(pattern, C, [&](const char* name, Index count, const auto& value) {
+      return layout.template constant<Token>(name, count, [value](Index i) { return static_cast<double>(value(i)); });
     });
     const auto lse = [&](Index group) {
       return layout.template activation<A>(extent.B * rows_of_folds(pattern, C) * pattern.heads_of(group, N));
