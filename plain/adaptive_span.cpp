@@ -7,7 +7,8 @@ namespace abh {
 template <class Device, class T>
 void adaptive_span_forward(Device&, const AdaptiveSpanForward<T>& a) {
   const AdaptiveSpan<T>& in = a.in;
-  const auto bias = array(a.distance_bias_nx, in.distances), base = array(in.base_nx, in.distances);
+  const auto bias = array(a.distance_bias_nx, in.distances);
+  const auto base = array(in.base_nx, in.distances);
   for (Index n = 0; n < in.N; ++n) {
     a.reach_n[n] = a.first_n[n] = 0;
     for (Index x = 0; x < in.distances; ++x) {
