@@ -48,13 +48,18 @@ def train(arguments, name, flags, length, steps):
 
 
 def cells(text):
-    """Loss, tokens/s, memory of activations and scratch, and the state of inference."""
-    def found(pattern):
-        match = re.search(pattern, text)
+    """Loss, tokens/s, memory of activations, scratch and borders, and the state of inference."""
+
+    def found(pattern, flags=0):
+        match = re.search(pattern, text, flags)
         return match[1] if match else "-"
 
-    return [found(r"val ([0-9.]+) nats/"), f"{int(found(r'(\d+) tokens/s$')):,}", found(r"activations ([0-9.]+)"),
-            found(r"scratch ([0-9.]+)"), f"{int(found(r'inference: (\d+) bytes')):,}"]
+    def grouped(number):
+        return f"{int(number):,}" if number.isdigit() else number
+
+    memory = sum(float(found(rf"{part} ([0-9.]+)").replace("-", "0")) for part in ("activations", "scratch", "borders of chunks"))
+    return [found(r"val ([0-9.]+) nats/"), grouped(found(r"(\d+) tokens/s$", re.M)), f"{memory:,.1f}",
+            grouped(found(r"inference: (\d+) bytes"))]
 
 
 def main():
@@ -69,8 +74,8 @@ def main():
     for run in arguments.runs.split(","):
         length, steps = map(int, run.split(":"))
         print(f"\n{length:,} positions, {steps} steps:\n")
-        print("| | nats/char | tokens/s | activations, MiB | scratch, MiB | inference state, bytes |")
-        print("|---|--:|--:|--:|--:|--:|")
+        print("| | nats/char | tokens/s | memory, MiB | inference state, bytes |")
+        print("|---|--:|--:|--:|--:|")
         for name, flags in rows:
             print("| " + " | ".join([name, *cells(train(arguments, name, flags, length, steps).strip())]) + " |",
                   flush=True)
