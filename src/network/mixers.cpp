@@ -91,6 +91,10 @@ void check_model(const ModelConfig& config) {
     };
     require_global("--window", mixers[layer].pools, windows[layer]);
     require_global("--attention-window", mixers[layer].has_scores, attention_windows[layer]);
+    if (mixers[layer].has_span && config.span > 0) {
+      throw UsageError("--span: expected 0 " + where + " and the mixer " + name + ", found " +
+                       std::to_string(config.span));
+    }
     if (mixers[layer].decays && config.has_alibi()) {
       throw UsageError("--positions: alibi needs causal 1 where the mixer is " + name +
                        ", whose weights decay in one direction");
