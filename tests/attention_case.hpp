@@ -57,4 +57,34 @@ Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<
   return out;
 }
 
+// Of a sequence with itself, whose case has the values as its third input: weights that are looked at, times values,
+// are the output.
+template <class Case>
+void check_weights(const Case& layer) {
+  PlainDevice plain;
+  CaseArrays<double> a = arrays_of(layer, random_values(layer.inputs(), 1));
+  layer.forward(plain, a);
+  std::vector<double> weight(size_of(layer.B * layer.N * layer.C * layer.C));
+  layer.weights(plain, weight.data(), a);
+  Array<double> out(a.out[0].size(), 0.0);
+  const auto row = [&](Index b, Index c, Index n, Index k) {
+    return size_of(((b * layer.C + c) * layer.N + n) * layer.K + k);
+  };
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const Index at = static_cast<Index>(i), s = at % layer.C, c = at / layer.C % layer.C;
+    const Index n = at / layer.C / layer.C % layer.N, b = at / layer.C / layer.C / layer.N;
+    for (Index k = 0; k < layer.K; ++k) out[row(b, c, n, k)] += weight[i] * a.in[2][row(b, s, n, k)];
+  }
+  require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
+}
+
+// The scratch memory of both passes on one thread of a CPU.
+template <class Case>
+std::size_t scratch_peak(const Case& layer) {
+  CpuDevice<Isa::baseline> device(1);
+  run_backward<float>(layer, device, converted<float>(random_values(layer.inputs(), 1)),
+                      converted<float>(random_values(layer.outputs(), 2)));
+  return device.workspace.peak();
+}
+
 }  // namespace abh

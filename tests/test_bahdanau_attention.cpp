@@ -206,31 +206,11 @@ TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_
 
 TEST_CASE("bahdanau_attention: the weights of whoever looks are those of the output", "[bahdanau_attention]") {
   const BahdanauAttentionCase layer{{.B = 2, .C = 5, .N = 2, .K = 3, .mask_bs = holes(2, 5), .distances = 5}};
-  PlainDevice plain;
-  CaseArrays<double> a = arrays_of(layer, random_values(layer.inputs(), 1));
-  layer.forward(plain, a);
-  std::vector<double> weight(size_of(layer.B * layer.N * layer.C * layer.C));
-  layer.weights(plain, weight.data(), a);
-  Array<double> out(a.out[0].size(), 0.0);
-  const auto row = [&](Index b, Index c, Index n, Index k) {
-    return size_of(((b * layer.C + c) * layer.N + n) * layer.K + k);
-  };
-  for (std::size_t i = 0; i < weight.size(); ++i) {
-    const Index at = static_cast<Index>(i), s = at % layer.C, c = at / layer.C % layer.C;
-    const Index n = at / layer.C / layer.C % layer.N, b = at / layer.C / layer.C / layer.N;
-    for (Index k = 0; k < layer.K; ++k) out[row(b, c, n, k)] += weight[i] * a.in[2][row(b, s, n, k)];
-  }
-  require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
+  check_weights(layer);
 }
 
 TEST_CASE("bahdanau_attention: scratch memory grows with C, not with C x C", "[bahdanau_attention]") {
-  const auto peak = [](Index C) {
-    CpuDevice<Isa::baseline> device(1);
-    const BahdanauAttentionCase layer{{.B = 1, .C = C, .N = 1, .K = 2}};
-    run_backward<float>(layer, device, converted<float>(random_values(layer.inputs(), 1)),
-                        converted<float>(random_values(layer.outputs(), 2)));
-    return device.workspace.peak();
-  };
+  const auto peak = [](Index C) { return scratch_peak(BahdanauAttentionCase{{.B = 1, .C = C, .N = 1, .K = 2}}); };
   const std::size_t half = peak(1024);
   CHECK(half > 0);
   CHECK(peak(2048) <= 2 * half);
