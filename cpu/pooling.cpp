@@ -1,10 +1,10 @@
 #include "layers/pooling.hpp"
 
 #include "cpu/pooling_decay.hpp"
-#include "cpu/pooling_of_all.hpp"
 #include "cpu/pooling_rows.hpp"
 #include "cpu/pooling_weights.hpp"
-#include "cpu/pooling_windowed.hpp"
+#include "layers/pooling_of_all.hpp"
+#include "layers/pooling_windowed.hpp"
 
 namespace abh {
 
@@ -205,10 +205,9 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (!a.in.shape.causal) {
-    pooling_forward_of_all(device, a);
+    pooling_of_all_forward(device, a);
   } else if (block_of(a.in.shape) < a.in.shape.C) {
-    block_of(a.in.shape) > many_positions ? pooling_forward_windowed<true>(device, a)
-                                          : pooling_forward_windowed<false>(device, a);
+    pooling_windowed_forward(device, a);
   } else {
     pooling_forward_global(device, a);
   }
@@ -217,10 +216,9 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (!a.in.shape.causal) {
-    pooling_backward_of_all(device, a);
+    pooling_of_all_backward(device, a);
   } else if (block_of(a.in.shape) < a.in.shape.C) {
-    block_of(a.in.shape) > many_positions ? pooling_backward_windowed<true>(device, a)
-                                          : pooling_backward_windowed<false>(device, a);
+    pooling_windowed_backward(device, a);
   } else {
     pooling_backward_global(device, a);
   }

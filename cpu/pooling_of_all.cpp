@@ -1,4 +1,4 @@
-#pragma once
+#include "layers/pooling_of_all.hpp"
 
 // Pooling that is not causal: one average over all positions of a sequence, for all of them.
 
@@ -44,8 +44,10 @@ const T* sum_of_pieces(const PerSlot<T>& of_pieces, const PoolingShape& s, Index
   return of_pieces[b * blocks_of(s.C, piece_positions)];
 }
 
+}  // namespace
+
 template <class Device, class T>
-void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
+void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.in.shape;
   const Index C = s.C;
@@ -105,7 +107,7 @@ void pooling_forward_of_all(Device& device, const PoolingForward<T>& a) {
 }
 
 template <class Device, class T>
-void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
+void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.in.shape;
   const Index C = s.C;
@@ -165,6 +167,9 @@ void pooling_backward_of_all(Device& device, const PoolingBackward<T>& a) {
   });
 }
 
-}  // namespace
+#define INSTANTIATE(T)                                                              \
+  template decltype(pooling_of_all_forward<Cpu, T>) pooling_of_all_forward<Cpu, T>; \
+  template decltype(pooling_of_all_backward<Cpu, T>) pooling_of_all_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-#pragma once
+#include "layers/pooling_windowed.hpp"
 
 // Pooling over a window: a prefix of the block that a position lies in, merged with a suffix of the block before.
 
@@ -114,7 +114,7 @@ void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T*
 
 // in_stretches: whether a window has many positions.
 template <bool in_stretches, class Device, class T>
-void pooling_forward_windowed(Device& device, const PoolingForward<T>& a) {
+void forward_windows(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.in.shape;
   const Index C = s.C;
@@ -284,7 +284,7 @@ struct PullInStretches {
 };
 
 template <bool in_stretches, class Device, class T>
-void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
+void backward_windows(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.in.shape;
   const Index C = s.C;
@@ -435,5 +435,20 @@ void pooling_backward_windowed(Device& device, const PoolingBackward<T>& a) {
 }
 
 }  // namespace
+
+template <class Device, class T>
+void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+  block_of(a.in.shape) > many_positions ? forward_windows<true>(device, a) : forward_windows<false>(device, a);
+}
+
+template <class Device, class T>
+void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
+  block_of(a.in.shape) > many_positions ? backward_windows<true>(device, a) : backward_windows<false>(device, a);
+}
+
+#define INSTANTIATE(T)                                                                  \
+  template decltype(pooling_windowed_forward<Cpu, T>) pooling_windowed_forward<Cpu, T>; \
+  template decltype(pooling_windowed_backward<Cpu, T>) pooling_windowed_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
 
 }  // namespace abh
