@@ -1,6 +1,6 @@
 #include "cuda/pooling_in_tile.hpp"
-#include "cuda/pooling_of_all.hpp"
 #include "cuda/pooling_windowed.hpp"
+#include "layers/pooling_of_all.hpp"
 
 namespace abh {
 
@@ -24,7 +24,7 @@ namespace abh {
 //                       written and read, out once                       written and read
 //
 // and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
-// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.hpp). Where a tile has
+// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.cu). Where a tile has
 // all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp).
 
 namespace {
@@ -139,14 +139,8 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
 }
 
 template <int width, class T>
-void pooling_forward(Gpu& device, const PoolingForward<T>& a) {
-  if (!a.in.shape.causal) return pooling_forward_of_all<width>(device, a);
-  pooling_forward_causal<width>(device, a);
-}
-template <int width, class T>
-void pooling_backward(Gpu& device, const PoolingBackward<T>& a) {
+void pooling_backward_causal(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
-  if (!s.causal) return pooling_backward_of_all<width>(device, a);
   if (block_of(s) < s.C) return pooling_backward_windowed<width>(device, a);
   pooling_backward_global<width>(device, a);
 }
@@ -161,8 +155,9 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (whole && fits_a_tile(a.in.shape) && widest_fits<T>(stride, a.in.x_bch, a.out_bch)) {
     return pooling_forward_in_tile(device, a);
   }
-  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? pooling_forward<4>(device, a)
-                                                            : pooling_forward<1>(device, a);
+  if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
+  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? pooling_forward_causal<4>(device, a)
+                                                            : pooling_forward_causal<1>(device, a);
 }
 
 template <class Device, class T>
@@ -173,9 +168,10 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
       widest_fits<T>(d_stride, a.d_x_bch)) {
     return pooling_backward_in_tile(device, a);
   }
+  if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
   packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
-      ? pooling_backward<4>(device, a)
-      : pooling_backward<1>(device, a);
+      ? pooling_backward_causal<4>(device, a)
+      : pooling_backward_causal<1>(device, a);
 }
 
 #define INSTANTIATE(T)                                                \

@@ -1,12 +1,12 @@
-#pragma once
-
 // Pooling on the GPU where every position sees every position: one average a sequence, in two passes over its numbers
 // and one over its payload, whose sums are made of the totals of tiles (pooling_scan.hpp), in their order.
 
 #include "cuda/pooling_emits.hpp"
+#include "layers/pooling_of_all.hpp"
 
 namespace abh {
-inline namespace ABH_BACKEND {
+
+namespace {
 
 // The largest number of a block, in every thread.
 struct LargestOfWarps {
@@ -131,7 +131,7 @@ __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* al
 }
 
 template <int width, class T>
-void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
+void forward_of_all(Gpu& device, const PoolingForward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.H(), BNC = s.B * s.N * C;
@@ -154,7 +154,7 @@ void pooling_forward_of_all(Gpu& device, const PoolingForward<T>& a) {
 // With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.8) and
 // (pooling.10) are what is wanted here.
 template <int width, class T>
-void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
+void backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K);
   const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
@@ -175,5 +175,26 @@ void pooling_backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
          dots_of(device, kappa_pbnc, s, tile_channels<width>), a.d_lse_bnc, C, N);
 }
 
-}  // namespace ABH_BACKEND
+}  // namespace
+
+template <class Device, class T>
+void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
+  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? forward_of_all<4>(device, a)
+                                                            : forward_of_all<1>(device, a);
+}
+
+template <class Device, class T>
+void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
+  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
+      ? backward_of_all<4>(device, a)
+      : backward_of_all<1>(device, a);
+}
+
+#define INSTANTIATE(T)                                                              \
+  template decltype(pooling_of_all_forward<Gpu, T>) pooling_of_all_forward<Gpu, T>; \
+  template decltype(pooling_of_all_backward<Gpu, T>) pooling_of_all_backward<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
 }  // namespace abh
