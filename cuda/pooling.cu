@@ -1,6 +1,6 @@
 #include "cuda/pooling_in_tile.hpp"
-#include "cuda/pooling_windowed.hpp"
 #include "layers/pooling_of_all.hpp"
+#include "layers/pooling_windowed.hpp"
 
 namespace abh {
 
@@ -45,58 +45,24 @@ __global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* ou
 // the other, each from its first channel on.
 
 template <int width, class T>
-void pooling_forward_causal(Gpu& device, const PoolingForward<T>& a) {
+void pooling_forward_global(Gpu& device, const PoolingForward<T>& a) {
   const PoolingShape& s = a.in.shape;
-  const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
-  const Index H = s.H(), BN = s.B * s.N, stride = stride_or(a.in.x_stride, H);
+  const int C = int(s.C), N = int(s.N), K = int(s.K);
+  const Index H = s.H(), stride = stride_or(a.in.x_stride, H);
   typename Gpu::Scope scratch(device.workspace);
-  const auto take = [&](Index count) { return scratch.template take<float>(count); };
-  const Index window_BNC = block < C ? BN * C : 0;
-  const ForwardWeights w{.max_bnc = a.max_bnc,
-                         .sum_bnc = a.sum_bnc,
-                         .keep_bnc = take(BN * C),
-                         .add_bnc = take(BN * C),
-                         .share_bnc = take(BN * C),
-                         .suffix_max_bnc = take(window_BNC),
-                         .suffix_sum_bnc = take(window_BNC),
-                         .suffix_keep_bnc = take(window_BNC),
-                         .suffix_add_bnc = take(window_BNC),
-                         .suffix_share_bnc = take(window_BNC),
-                         .gamma_bnc = take(window_BNC),
-                         .logit_bnc = a.in.logit_bnc,
-                         .slope_n = a.in.slope_n,
-                         .mask_bc = a.in.mask_bc,
-                         .C = C,
-                         .N = N,
-                         .block = block,
-                         .first = a.first,
-                         .last = a.last};
-  launch(a.in.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads,
-         0, device.stream(), w);
-
-  // Suffixes stay in float: they are merged before the result is rounded, once.
-  float* suffix_bch = take(block < C ? s.B * C * H : 0);
+  const ForwardWeights w = forward_weights(device, scratch, a);
   for_each_payload(s, [&](Index, Index first) {
     // The average, as the sum of e^(logit - max) x above that of the weights.
-    const Scan<T> prefixes{a.in.x_bch + first, stride, w.keep_bnc, w.add_bnc, PoolingOrder::up, s.B, C, N, K, block, H};
-    if (block == C) {
-      typename Gpu::Scope ends(device.workspace);
-      Past<T> past;
-      if (a.first.weight_n) past = {a.in.x_bch + first, a.first.payload_h + first, a.first.weight_n, K};
-      if (a.last.weight_n) past.end_h = ends.template take<double>(N * K);
-      scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},
-                          past);  // (pooling.4) (pooling.5)
-      if (!past.end_h) return;
-      launch(last_rest_kernel<T>, blocks_for(N * K, 128), 128, 0, device.stream(), a.last.payload_h + first, past.end_h,
-             a.out_bch + (C - 1) * H + first, a.sum_bnc, a.last.weight_n, C, K, N * K);
-      return;
-    }
-    const Scan<T> suffixes{
-        a.in.x_bch + first, stride, w.suffix_keep_bnc, w.suffix_add_bnc, PoolingOrder::down, s.B, C, N, K, block, H};
-    scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first, w.suffix_share_bnc});  // (pooling.5)
-    scan_payload<width>(
-        device, prefixes,
-        EmitWindow<T>{a.out_bch + first, w.share_bnc, suffix_bch + first, w.gamma_bnc, block, int(H)});  // (pooling.5)
+    const Scan<T> prefixes{a.in.x_bch + first, stride, w.keep_bnc, w.add_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
+    typename Gpu::Scope ends(device.workspace);
+    Past<T> past;
+    if (a.first.weight_n) past = {a.in.x_bch + first, a.first.payload_h + first, a.first.weight_n, K};
+    if (a.last.weight_n) past.end_h = ends.template take<double>(N * K);
+    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},
+                        past);  // (pooling.4) (pooling.5)
+    if (!past.end_h) return;
+    launch(last_rest_kernel<T>, blocks_for(N * K, 128), 128, 0, device.stream(), a.last.payload_h + first, past.end_h,
+           a.out_bch + (C - 1) * H + first, a.sum_bnc, a.last.weight_n, C, K, N * K);
   });
 }
 
@@ -138,13 +104,6 @@ void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
          scan_threads, 0, device.stream(), d_logit);
 }
 
-template <int width, class T>
-void pooling_backward_causal(Gpu& device, const PoolingBackward<T>& a) {
-  const PoolingShape& s = a.in.shape;
-  if (block_of(s) < s.C) return pooling_backward_windowed<width>(device, a);
-  pooling_backward_global<width>(device, a);
-}
-
 }  // namespace
 
 template <class Device, class T>
@@ -156,8 +115,9 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
     return pooling_forward_in_tile(device, a);
   }
   if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
-  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? pooling_forward_causal<4>(device, a)
-                                                            : pooling_forward_causal<1>(device, a);
+  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? pooling_forward_global<4>(device, a)
+                                                            : pooling_forward_global<1>(device, a);
 }
 
 template <class Device, class T>
@@ -169,9 +129,10 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
     return pooling_backward_in_tile(device, a);
   }
   if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
+  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
   packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
-      ? pooling_backward_causal<4>(device, a)
-      : pooling_backward_causal<1>(device, a);
+      ? pooling_backward_global<4>(device, a)
+      : pooling_backward_global<1>(device, a);
 }
 
 #define INSTANTIATE(T)                                                \

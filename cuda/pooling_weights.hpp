@@ -78,6 +78,36 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   }
 }
 
+// Computes them, in scratch memory.
+template <class Scope, class T>
+ForwardWeights forward_weights(Gpu& device, Scope& scratch, const PoolingForward<T>& a) {
+  const PoolingShape& s = a.in.shape;
+  const Index BN = s.B * s.N, BNC = BN * s.C, window_BNC = block_of(s) < s.C ? BNC : 0;
+  const auto take = [&](Index count) { return scratch.template take<float>(count); };
+  const ForwardWeights w{.max_bnc = a.max_bnc,
+                         .sum_bnc = a.sum_bnc,
+                         .keep_bnc = take(BNC),
+                         .add_bnc = take(BNC),
+                         .share_bnc = take(BNC),
+                         .suffix_max_bnc = take(window_BNC),
+                         .suffix_sum_bnc = take(window_BNC),
+                         .suffix_keep_bnc = take(window_BNC),
+                         .suffix_add_bnc = take(window_BNC),
+                         .suffix_share_bnc = take(window_BNC),
+                         .gamma_bnc = take(window_BNC),
+                         .logit_bnc = a.in.logit_bnc,
+                         .slope_n = a.in.slope_n,
+                         .mask_bc = a.in.mask_bc,
+                         .C = int(s.C),
+                         .N = int(s.N),
+                         .block = block_of(s),
+                         .first = a.first,
+                         .last = a.last};
+  launch(a.in.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads,
+         0, device.stream(), w);
+  return w;
+}
+
 // Weights, backward, global: those of a pull, which is the adjoint over sum_c, pulled_c = keep_{c+1} pulled_{c+1} +
 // d_out_c / sum_c. In place of beta, whose product over many positions would lose digits at each, it keeps
 // e^(aged_{c+1} - max_{c+1}), which is 1 as long as one maximum stays. Grid: a thread a position and head.

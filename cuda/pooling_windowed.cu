@@ -1,12 +1,11 @@
-#pragma once
-
-// Pooling on the GPU over a window: its merge, and its backward pass. The weights of its merge stand beside those of
-// prefixes (pooling_weights.hpp).
+// Pooling on the GPU over a window. The weights of its merge stand beside those of prefixes (pooling_weights.hpp).
 
 #include "cuda/pooling_emits.hpp"
+#include "layers/pooling_windowed.hpp"
 
 namespace abh {
-inline namespace ABH_BACKEND {
+
+namespace {
 
 // Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
 struct WindowWeights {
@@ -178,7 +177,28 @@ struct EmitWindowGradient {
 };
 
 template <int width, class T>
-void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
+void forward_windows(Gpu& device, const PoolingForward<T>& a) {
+  const PoolingShape& s = a.in.shape;
+  const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
+  const Index H = s.H(), stride = stride_or(a.in.x_stride, H);
+  typename Gpu::Scope scratch(device.workspace);
+  const ForwardWeights w = forward_weights(device, scratch, a);
+  // Suffixes stay in float: they are merged before the result is rounded, once.
+  float* suffix_bch = scratch.template take<float>(s.B * C * H);
+  for_each_payload(s, [&](Index, Index first) {
+    const T* x_bch = a.in.x_bch + first;
+    const Scan<T> prefixes{x_bch, stride, w.keep_bnc, w.add_bnc, PoolingOrder::up, s.B, C, N, K, block, H};
+    const Scan<T> suffixes{x_bch, stride, w.suffix_keep_bnc, w.suffix_add_bnc, PoolingOrder::down, s.B, C, N, K,
+                           block, H};
+    scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first, w.suffix_share_bnc});  // (pooling.5)
+    scan_payload<width>(
+        device, prefixes,
+        EmitWindow<T>{a.out_bch + first, w.share_bnc, suffix_bch + first, w.gamma_bnc, block, int(H)});  // (pooling.5)
+  });
+}
+
+template <int width, class T>
+void backward_windows(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
   const Index H = s.H(), BNC = s.B * s.N * C, parts = most_parts(K, tile_channels<width>) * BNC;
@@ -241,5 +261,26 @@ void pooling_backward_windowed(Gpu& device, const PoolingBackward<T>& a) {
          scan_threads, 0, device.stream(), d_logit);
 }
 
-}  // namespace ABH_BACKEND
+}  // namespace
+
+template <class Device, class T>
+void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
+  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? forward_windows<4>(device, a)
+                                                            : forward_windows<1>(device, a);
+}
+
+template <class Device, class T>
+void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
+  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
+      ? backward_windows<4>(device, a)
+      : backward_windows<1>(device, a);
+}
+
+#define INSTANTIATE(T)                                                                  \
+  template decltype(pooling_windowed_forward<Gpu, T>) pooling_windowed_forward<Gpu, T>; \
+  template decltype(pooling_windowed_backward<Gpu, T>) pooling_windowed_backward<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
 }  // namespace abh
