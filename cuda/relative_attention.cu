@@ -172,12 +172,11 @@ __global__ void forward_kernel(AttentionForward<T> a, RelativeTerms<T> terms, fl
   a.lse_bnc[Index{my.at.head} * a.in.C + c] = sees_none ? infinity : max + logf(sum);  // (relative_attention.4)
 }
 
-// What a pair adds to the gradients.
+// What a pair of positions that see each other adds to the gradients.
 struct Pair {
   float weight, d_score;
 };
-__device__ __forceinline__ Pair pair_of(bool sees, float score, float lse, float d_weight, float delta) {
-  if (!sees) return {0, 0};
+__device__ __forceinline__ Pair pair_of(float score, float lse, float d_weight, float delta) {
   const float weight = expf(score - lse);        // (relative_attention.5)
   return {weight, weight * (d_weight - delta)};  // (relative_attention.7)
 }
@@ -223,7 +222,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, RelativeTerms<T> t
     });
     const bool sees = my.is_there && head.sees(c, begin + lane);
     __syncwarp();
-    d_score_s[lane] = pair_of(sees, scale * score, lse, d_weight, delta).d_score;
+    d_score_s[lane] = sees ? pair_of(scale * score, lse, d_weight, delta).d_score : 0;
     __syncwarp();
     for_slabs(K, false, fetch, [&](int first, int slab_end) {
       for (int k = first + lane; k < slab_end; k += warp_size) {
@@ -328,7 +327,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
       const int c = begin + lane;
       const bool sees = my.is_there && c < end && (c >= own_end) == past && head.sees(c, s);
       const Index bnc = Index{my.at.head} * a.in.C + c;
-      const Pair pair = sees ? pair_of(true, scale * score, a.lse_bnc[bnc], d_weight, delta_bnc[bnc]) : Pair{0, 0};
+      const Pair pair = sees ? pair_of(scale * score, a.lse_bnc[bnc], d_weight, delta_bnc[bnc]) : Pair{0, 0};
       __syncwarp();
       weight_c[lane] = pair.weight;
       d_score_c[lane] = pair.d_score;
@@ -421,7 +420,7 @@ __global__ void backward_rho_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
         const int c = begin + lane;
         const bool sees = (is_last || distance < P - 1) && head.sees(c, c + head.offset - distance);
         const Index bnc = Index{at.head} * C + c;
-        const Pair pair = sees ? pair_of(true, scale * score, a.lse_bnc[bnc], d_weight, delta_bnc[bnc]) : Pair{0, 0};
+        const Pair pair = sees ? pair_of(scale * score, a.lse_bnc[bnc], d_weight, delta_bnc[bnc]) : Pair{0, 0};
         __syncwarp();
         d_score_c[lane] = pair.d_score;
         __syncwarp();
