@@ -2,6 +2,9 @@
 
 // What the tests of attention share.
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "cases/attention.hpp"
 #include "tests/layer_case.hpp"
 
@@ -55,6 +58,29 @@ Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<
     wait_for(device);
   }
   return out;
+}
+
+// Queries, keys and values, the first three inputs of a causal case, become others from a position on: -scale times
+// what they were, and half a scale. What comes before does not change a bit.
+template <class Case>
+void check_causality(const Case& layer, float scale, std::initializer_list<Index> positions) {
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
+    for (const Index from : positions) {
+      Values<T> changed = in;
+      const Index begin = from * layer.H();
+      for (std::size_t array = 0; array < 3; ++array) {
+        for (Index i = begin; i < layer.C * layer.H(); ++i) {
+          changed[array][size_of(i)] = T(-scale * float(in[array][size_of(i)]) + scale / 2);
+        }
+      }
+      const Values<double> after = converted<double>(run_forward<T>(layer, device, changed));
+      INFO(name << ", K " << layer.K << ", changed from position " << from);
+      CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
+      CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
+    }
+  });
 }
 
 // Of a sequence with itself, whose case has the values as its third input: weights that are looked at, times values,

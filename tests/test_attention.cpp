@@ -170,32 +170,10 @@ TEST_CASE("attention: scores of ten thousand", "[attention][gpu]") {
   });
 }
 
-// A multiple of a number plus another one, in the type of the number.
-template <class T>
-T changed_number(T x, float factor, float offset) {
-  return T(factor * float(x) + offset);
-}
-
 TEST_CASE("attention: later tokens change no bit of earlier outputs", "[attention][gpu]") {
   for (const Index K : {11, 64, 129}) {
     // With 8 heads a block has two tiles.
-    const AttentionCase layer{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K};
-    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-      const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
-      for (const Index from : {1, 20, 63, 64, 65, 100, 149}) {
-        Values<T> changed = in;
-        const Index begin = from * layer.H();
-        for (Array<T>& array : changed) {
-          for (Index i = begin; i < layer.C * layer.H(); ++i)
-            array[size_of(i)] = changed_number(array[size_of(i)], -1000, 500);
-        }
-        const Values<double> after = converted<double>(run_forward<T>(layer, device, changed));
-        INFO(name << ", K " << K << ", changed from position " << from);
-        CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
-        CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
-      }
-    });
+    check_causality(AttentionCase{.B = 1, .C = 150, .N = K == 11 ? 8 : 2, .K = K}, 1000, {1, 20, 63, 64, 65, 100, 149});
   }
 }
 
