@@ -151,7 +151,7 @@ inline std::vector<NetworkCase> all_cases() {
                                 "embeddings=shared source_vocabulary_size=11 attention_bias=1 embedding_norm=1"};
   std::size_t number = 0;
   for (const MixerProperties& mixer : Mixers::properties) {
-    if (mixer.has_segments) continue;  // it sees no later positions
+    if (mixer.has_segments || mixer.hashes) continue;  // of no encoder or decoder
     NetworkCase translating = encoder_case(mixer.name, 1, 2, around[number % 3]);
     translating.masked = number % 2 == 0;
     translating.dropout = number % 2 == 0 ? 0.2 : 0;
@@ -163,6 +163,9 @@ inline std::vector<NetworkCase> all_cases() {
   cases.push_back(encoder_case("metric,dot", 1, 1, "positions=alibi norm=post"));
   cases.push_back(encoder_case("bahdanau,dot", 1, 1, "cross=bahdanau embeddings=target"));
   cases.push_back(network_case("additive,dot", "0", 3, "norm=post activation=relu embedding_scale=0.5"));
+  // Hashing between other layers, and undone.
+  cases.push_back(network_case("additive,lsh", "0,0", 0, "reversible=1 channels=8"));
+  cases.back().masked = true;
   // Two streams: an even and an odd number of blocks, with a source and without.
   NetworkCase undone = network_case("additive,dot,leap,bahdanau", "0,0,3,0", 3,
                                     "layers=4 conv_groups=0 reversible=1 positions=alibi embedding_norm=1 values=own");

@@ -53,13 +53,16 @@ inline std::string needs_of(const std::string& mixer) {
   config.layers = std::count(mixer.begin(), mixer.end(), ',') + 1;
   for (const MixerProperties& properties : mixer_properties(config)) {
     if (properties.has_segments) return "positions=none segment=3 ";
+    if (properties.hashes) return "lsh_rounds=2 lsh_buckets=4 lsh_piece=3 ";
   }
   return "";
 }
 
 // The same on the command line, with the mixer itself.
 inline std::string flags_of(const std::string& mixer) {
-  return "--mixer " + mixer + (needs_of(mixer).empty() ? "" : " --positions none --segment 3 --memory 5");
+  const std::string needs = needs_of(mixer);
+  if (needs.starts_with("lsh")) return "--mixer " + mixer + " --lsh-rounds 2 --lsh-buckets 4 --lsh-piece 3";
+  return "--mixer " + mixer + (needs.empty() ? "" : " --positions none --segment 3 --memory 5");
 }
 
 // A model with these settings, and else the defaults.

@@ -37,7 +37,10 @@ TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
                              .vocabulary = V,
                              .mixer = mixer.name,
                              .segment = 4,
-                             .memory = 3};
+                             .memory = 3,
+                             .lsh_rounds = 2,
+                             .lsh_buckets = 4,
+                             .lsh_piece = 3};
     Batch batch{.B = B, .C = C}, other{.B = B, .C = C};
     for (Index i = 0; i < B * C; ++i) {
       const bool real = some_token(0, i, 3) > 0;

@@ -252,6 +252,9 @@ std::vector<Content> every_case() {
                    "weight.position_bias_nk weight.output_dh" +
                    memory));
   }
+  add(inputs({{"case", "lsh_attention"}, {"heads", "2"}, {"chunk", "3"}, {"duplicates", "counted"}, {"causal", "0"}},
+             {{'b', 2}, {'c', 7}, {'d', 4}, {'h', 6}, {'n', 2}, {'u', 2}, {'k', 3}, {'r', 2}},
+             in_and_out + "input.rotations_nukr weight.project_hd weight.value_hd weight.output_dh"));
   Content turned = dot_inputs();
   turned.metadata["positions"] = "rotary";
   turned.metadata["rescale"] = "4";

@@ -256,6 +256,10 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
       configs.push_back(changed(valid(mixer.name), "segment=2 memory=5 clamp=3 head_channels=5 conv_kernel=2"));
       continue;
     }
+    if (mixer.hashes) {
+      configs.push_back(changed(valid(mixer.name), "lsh_rounds=3 lsh_buckets=6 lsh_piece=2 head_channels=5 causal=0"));
+      continue;
+    }
     configs.push_back(changed(valid(mixer.name),
                               "positions=alibi alibi_slopes=interleaved window=2,0 values=own projection=1 skip=normed "
                               "focus=exp rescale=2.5 normed_values=1 conv_kernel=3 conv_groups=2 ffn_bias=0 "
@@ -341,9 +345,9 @@ TEST_CASE("import: the documentation lists every tensor and every key", "[checkp
     }
   }
   for (const MixerProperties& mixer : Mixers::properties) {
-    const ModelConfig config =
-        changed(ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 3, .mixer = mixer.name},
-                "values=own projection=1 attention_bias=1 embedding_norm=1 logit_bias=1 conv_kernel=2");
+    const ModelConfig config = changed(
+        ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 3, .mixer = mixer.name},
+        "values=own projection=1 attention_bias=1 embedding_norm=1 logit_bias=1 conv_kernel=2 " + needs_of(mixer.name));
     for (const Parameter& parameter : parameter_table(config)) {
       std::string name = parameter.name;
       if (const std::size_t at = name.find("blocks.0."); at == 0) name.replace(0, 9, "blocks.I.");

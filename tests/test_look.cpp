@@ -103,7 +103,10 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
                              .vocabulary = 7,
                              .mixer = mixer.name,
                              .segment = 4,
-                             .memory = 3};
+                             .memory = 3,
+                             .lsh_rounds = 2,
+                             .lsh_buckets = 4,
+                             .lsh_piece = 3};
     Batch batch{.B = 2, .C = 9};
     for (Index i = 0; i < 18; ++i) {
       batch.token_bc.push_back(static_cast<Token>(5 * i % 7));

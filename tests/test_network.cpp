@@ -172,6 +172,7 @@ NetworkCase wider(NetworkCase network) {
 
 TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") {
   for (const NetworkCase& each : all_cases()) {
+    if (!fault_of_steps(each.config).empty()) continue;  // later positions decide whom earlier ones meet
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();
@@ -242,6 +243,7 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
     }
   }
   for (const NetworkCase& each : cases) {
+    if (!fault_of_steps(each.config).empty()) continue;
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     Reference device(1);

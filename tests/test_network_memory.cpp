@@ -231,6 +231,9 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
         ModelConfig model{.layers = 20, .channels = 1 << 13, .context = 1 << 12, .vocabulary = 1 << 16};
         model.mixer = mixer.name;
         model.segment = 1 << 10;
+        model.lsh_rounds = 2;
+        model.lsh_buckets = 64;
+        model.lsh_piece = 64;
         model.conv_kernel = 4;
         model.conv_groups = groups;
         const NetworkExtent extent{.B = 1 << 10, .C = model.context, .training = true, .muon = true};

@@ -55,7 +55,10 @@ TEST_CASE("observed: maps of every mixer, and what a position is worth", "[drawi
                              .vocabulary = 7,
                              .mixer = mixer.name,
                              .segment = 4,
-                             .memory = 2};
+                             .memory = 2,
+                             .lsh_rounds = 2,
+                             .lsh_buckets = 4,
+                             .lsh_piece = 3};
     Batch batch = some_batch(9);
     const Observed seen = observed_of(config, batch);
     const std::string name = mixer.name;
@@ -84,7 +87,7 @@ TEST_CASE("observed: maps of every mixer, and what a position is worth", "[drawi
     for (std::size_t c = 0; c < 8; ++c) worth_something += losses.without_c[c] != losses.mean;
     CHECK((name == "identity" ? worth_something == 0 : worth_something >= 4));
     // No target asks behind it, so nothing is lost with it.
-    CHECK(losses.without_c[8] == losses.mean);
+    if (!mixer.hashes) CHECK(losses.without_c[8] == losses.mean);  // else the last one moves others
   }
 }
 

@@ -61,13 +61,15 @@ def printed(*words):
 def every_case():
     """Flags of models, as one line."""
     for mixer in MIXERS:
-        if mixer == "transformer_xl":
+        if mixer in ("transformer_xl", "lsh"):
             continue
         for positions in POSITIONS:
             yield f"--mixer {mixer} --positions {positions}"
     for memory in (0, 3, 9):
         for clamp in (0, 4):
             yield f"--mixer transformer_xl --positions none --segment 5 --memory {memory} --clamp {clamp}"
+    for rounds, buckets, piece in ((1, 2, 3), (3, 4, 2), (2, 6, 20)):
+        yield f"--mixer lsh --lsh-rounds {rounds} --lsh-buckets {buckets} --lsh-piece {piece}"
     yield "--mixer transformer_xl --positions none --segment 7 --memory 4 --norm post --layers 2 --conv-kernel 2"
     for mixer in ("additive", "metric", "quadratic", "dot", "bahdanau", "leap"):
         yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved"

@@ -12,6 +12,7 @@
 #include "tests/lines.hpp"
 #include "tests/pattern.hpp"
 #include "tests/program.hpp"
+#include "tests/settings.hpp"
 
 namespace abh {
 namespace {
@@ -139,8 +140,7 @@ TEST_CASE("recall: every mixer trains on it", "[recall][programs]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     INFO(mixer.name);
     const RecallPlace place;
-    const std::string segments = mixer.has_segments ? "--positions none --segment 3 " : "";
-    require_success(train(place.flags(segments + "--context 3 --steps 60 --mixer " + mixer.name)));
+    require_success(train(place.flags("--context 3 --steps 60 " + flags_of(mixer.name))));
     CHECK(model_of(place.run).validation_loss.value() < 1.9);  // that of guessing is ln 8 = 2.08
   }
   const RecallPlace place;

@@ -200,6 +200,7 @@ TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[so
       const SortPlace place;
       require_success(train(place.flags("--steps 30 --positions " + positions + " " + flags_of(name))));
       CHECK(model_of(place.run).validation_loss.value() < 1.05);  // that of guessing is ln 3 = 1.0986
+      if (mixer.hashes) continue;                                 // it has no steps
       const std::string answer = generated({"--checkpoint", place.run, "--prompt", "1 1 2 3 2 1"});
       CHECK_FALSE(whole_match(answer, "([123] ){5}[123]\n").empty());
     }

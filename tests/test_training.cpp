@@ -33,6 +33,9 @@ ModelConfig small_model(const std::string& mixer) {
           .mixer = mixer,
           .segment = 5,
           .memory = 3,
+          .lsh_rounds = 2,
+          .lsh_buckets = 4,
+          .lsh_piece = 3,
           .conv_kernel = 2};
 }
 

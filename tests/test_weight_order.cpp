@@ -34,6 +34,7 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
       {"bahdanau", "norm_weight_d norm_bias_d query_hd key_hd value_hd score_nk output_dh"},
       {"transformer_xl",
        "norm_weight_d norm_bias_d query_hd key_hd value_hd position_hd content_bias_nk position_bias_nk output_dh"},
+      {"lsh", "norm_weight_d norm_bias_d project_hd value_hd rotations_nukr output_dh"},
       {"leap", "norm_weight_d norm_bias_d query_dd focus_dd key_dd value_dd"},
       {"average", "norm_weight_d norm_bias_d"},
       {"identity", "norm_weight_d norm_bias_d"},
@@ -43,7 +44,7 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
     const ModelConfig config =
         changed(ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name},
                 "conv_kernel=2 embedding_norm=1 logit_bias=1 attention_bias=1 values=own projection=1 normed_values=1 "
-                "rescale=3");
+                "rescale=3 lsh_rounds=2 lsh_buckets=4 lsh_piece=3");
     REQUIRE(of_mixer.count(mixer.name) == 1);
     std::string expected = before;
     std::string names = of_mixer.at(mixer.name) + " ";
@@ -76,7 +77,7 @@ TEST_CASE("weights: their places in the arena follow from their order", "[networ
     Index end = 0;
     for (const bool decays : {true, false}) {
       for (const Parameter& parameter : parameter_table(config)) {
-        if ((parameter.kind != Kind::undecayed) != decays) continue;
+        if (abh::decays(parameter.kind) != decays) continue;
         CHECK(parameter.offset == end);
         end += parameter.count;
       }

@@ -24,6 +24,7 @@ ROWS = [
     ("dot, strided", "--mixer dot --pattern strided --stride 128"),
     ("dot, fixed", "--mixer dot --pattern fixed --stride 128 --summary 8"),
     ("transformer_xl", "--mixer transformer_xl --segment 128 --memory 128"),
+    ("lsh", "--mixer lsh --lsh-rounds 2 --lsh-buckets 64 --lsh-piece 64"),
     ("additive, reversible", "--mixer additive --reversible 1"),
     ("dot, window of 128, chunks of 1,024", "--mixer dot --attention-window 128 --chunk 1024"),
     ("additive, chunks of 1,024", "--mixer additive --chunk 1024"),

@@ -312,6 +312,35 @@ def transformer_xl(h_bcd, past_bcd, weight, settings, sight):
     return F.linear(heads_together(mean / torch.where(total > 0, total, 1)), weight("output_dh"))
 
 
+def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None):
+    """In how many rounds each query meets each key: those of its piece of the sorted sequence, and of the one before."""
+    B, N, C, K = query_bnck.shape
+    rotated = torch.einsum("bnck,nukr->bnucr", query_bnck.detach(), rotations_nukr)
+    bucket = torch.cat((rotated, -rotated), -1).argmax(-1)
+    if real_bc is not None:  # what is masked stands behind all buckets
+        bucket = torch.where(real_bc[:, None, None, :] != 0, bucket, 2 * rotated.shape[-1])
+    place = bucket.argsort(dim=-1, stable=True).argsort(dim=-1)
+    apart = (place // piece)[..., :, None] - (place // piece)[..., None, :]
+    meets = ((apart == 0) | (apart == 1)).sum(2)
+    c, s = torch.arange(C)[:, None], torch.arange(C)[None, :]
+    seen = (s < c) if causal else (s != c)
+    if real_bc is not None:
+        seen = seen & (real_bc[:, None, None, :] != 0)
+    return torch.where(seen, meets, 0)
+
+
+def lsh(h_bcd, weight, settings, sight):
+    """Attention over those whom hashing brings near; whoever meets nobody keeps its own value."""
+    q, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_hd")), settings.heads) for x in ("project", "value"))
+    key = q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    score = q @ key.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    meets = meetings(q, weight("rotations_nukr"), settings.lsh_piece, sight.causal, sight.mask)
+    alone = (meets == 0).all(-1, keepdim=True)
+    shown = torch.where(meets > 0, score, -torch.inf)
+    mean = torch.softmax(torch.where(alone, 0, shown), -1) @ v
+    return F.linear(heads_together(torch.where(alone, v, mean)), weight("output_dh"))
+
+
 def cross(x_bcd, memory_bse, weight, N, sight):
     q = heads_apart(F.linear(x_bcd, weight("query_hd"), weight("query_bias_h")), N)
     k, v = (
@@ -375,6 +404,8 @@ def mix(mixer, h_bcd, weight, settings, sight, past_bcd=None):
         return dot(h_bcd, weight, settings.heads, sight, settings.rescale)
     if mixer == "bahdanau":
         return bahdanau(h_bcd, weight, settings.heads, sight)
+    if mixer == "lsh":
+        return lsh(h_bcd, weight, settings, sight)
     if mixer == "transformer_xl":
         return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, sight)
     return bilinear(h_bcd, weight, settings.heads, sight)

@@ -69,9 +69,9 @@ def write(path, tensors, metadata):
 
 # ---- what the metadata may say --------------------------------------------------------------------------------------
 
-MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "transformer_xl", "leap", "average", "identity")
+MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "transformer_xl", "lsh", "leap", "average", "identity")
 WINDOWED_CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare positions, and take a window of their own
-CORES = (*WINDOWED_CORES, "transformer_xl")
+CORES = (*WINDOWED_CORES, "transformer_xl", "lsh")
 POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
 
 
@@ -149,6 +149,9 @@ SETTINGS = {
     "segment": (Whole(0), "0"),
     "memory": (Whole(0), "0"),
     "clamp": (Whole(0), "0"),
+    "lsh_rounds": (Whole(0), "0"),
+    "lsh_buckets": (Whole(0), "0"),
+    "lsh_piece": (Whole(0), "0"),
     "causal": (Toggle(), "1"),
     "attention_bias": (Toggle(), "seen"),
     "conv_kernel": (Whole(0), "0"),
@@ -230,6 +233,12 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
         fail("summary", f"expected 1 to {s.stride}, found {s.summary}")
     if "transformer_xl" in s.mixer and s.segment < 1:
         fail("segment", "expected 1 at least where the mixer is transformer_xl")
+    if "lsh" in s.mixer:
+        for key in ("lsh_rounds", "lsh_piece"):
+            if getattr(s, key) < 1:
+                fail(key, "expected 1 at least where the mixer is lsh")
+        if s.lsh_buckets < 2 or s.lsh_buckets % 2:
+            fail("lsh_buckets", "expected an even number, 2 at least, where the mixer is lsh")
     if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
         fail("heads", f"{s.heads} does not divide the {s.channels} channels")
     if s.conv_kernel and s.channels % s.conv_groups:
@@ -313,6 +322,8 @@ def mixer_shapes(mixer, D, N, K, values="shared", projection=False, biases=()):
         return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
     if mixer == "bahdanau":
         return {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "score_nk": (N, K), "output_dh": (D, H)}
+    if mixer == "lsh":
+        return {"project_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
     if mixer == "transformer_xl":
         maps = {name + "_hd": (H, D) for name in ("query", "key", "value", "position")}
         return {**maps, "content_bias_nk": (N, K), "position_bias_nk": (N, K), "output_dh": (D, H)}
@@ -359,6 +370,8 @@ def network_shapes(s):
             add(block + "mixer.", {**norm_shapes(D), **own})
             if s.span and mixer in ("dot", "metric", "quadratic"):
                 add(block + "mixer.", {"span_n": (s.heads,)})
+            if mixer == "lsh":
+                add(block + "mixer.", {"rotations_nukr": (s.heads, s.lsh_rounds, s.head_channels, s.lsh_buckets // 2)})
             if asks:
                 add(block + "cross.", {**norm_shapes(D), **cross_shapes(s)})
             add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))

@@ -16,7 +16,7 @@ import browser_test
 from browser_test import SETTLE, Browser
 
 BUILD = Path(__file__).resolve().parents[2] / "build"
-MIXERS = ("dot", "metric", "quadratic", "additive", "bahdanau", "transformer_xl", "leap", "average", "identity")
+MIXERS = ("dot", "metric", "quadratic", "additive", "bahdanau", "transformer_xl", "lsh", "leap", "average", "identity")
 WIDEST_BEAM = "widest_beam"
 TEXT = "The quick brown fox\njumps over the lazy dog. "
 MEASURES = """return [document.documentElement.scrollWidth, document.scripts.length, getComputedStyle(document.body).backgroundColor,
@@ -40,8 +40,9 @@ def draw_all(folder: Path) -> list[str]:
     shown = {mixer: ("--text", TEXT) for mixer in MIXERS}
     for mixer in MIXERS:
         segments = ("--positions", "none", "--segment", "8", "--memory", "8") if mixer == "transformer_xl" else ()
+        hashing = ("--lsh-rounds", "2", "--lsh-buckets", "8", "--lsh-piece", "8") if mixer == "lsh" else ()
         run("train", "--data", f"{folder}/text.txt", "--out", f"{folder}/runs/{mixer}", "--mixer", mixer, "--steps", "3", "--warmup", "1",
-            "--layers", "2", "--channels", "24", "--heads", "2", "--conv-kernel", "3", "--batch", "2", *segments)  # fmt: skip
+            "--layers", "2", "--channels", "24", "--heads", "2", "--conv-kernel", "3", "--batch", "2", *segments, *hashing)  # fmt: skip
     tasks = {
         "sort": ("--text", "3 1 2 1 3 2"),
         "reviews": ("--example", "1"),

@@ -21,6 +21,7 @@ struct Pass {
   Index sequence = 0;                     // positions of the sequence that this is a chunk of; 0: of none, C is all
   Index S = 0;                            // positions of the sources, where there is an encoder, and
   const Token* source_mask_bs = nullptr;  // which of them are real, as above
+  bool again = false;                     // the same rows once more, but for rounding: what was chosen of them stays
   bool last = true;                       // no other pass adds to the gradients of the weights after this one
   Index BC() const { return B * C; }
 };
@@ -67,6 +68,7 @@ struct MixerProperties {
   bool has_normed_values = false;         // takes --normed-values
   bool has_focus = false;                 // takes --leap-focus
   bool has_segments = false;  // takes --segment, --memory and --clamp, knows distances alone; no other mixer
+  bool hashes = false;        // takes --lsh-rounds, --lsh-buckets and --lsh-piece, and has no step
   bool in_chunks = false;     // computes a sequence chunk by chunk
   bool truncates = false;     // also with a past that counts as a constant
 };

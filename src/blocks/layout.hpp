@@ -16,13 +16,14 @@ namespace abh {
 // How a weight starts. Matrices are normal with standard deviation --init-std; those that write into the residual
 // stream are divided by sqrt(2 layers), so that the stream's variance does not grow with depth.
 // A convolution sums over few inputs (4 where it is depthwise), so --init-std would all but switch it off: its standard
-// deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d.
-enum class Init { zero, one, normal, normal_residual, convolution, identity_packed, identity_full };
+// deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d. That of unit_normal is 1.
+enum class Init { zero, one, normal, normal_residual, unit_normal, convolution, identity_packed, identity_full };
 
 // What the optimizer may do with a weight: linear, the matrix of a linear map, decays, and Muon can update it; the
 // other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not. span:
-// numbers of positions, from 0 to a largest one, of which a step is a share; they do not decay either.
-enum class Kind { linear, decayed, undecayed, span };
+// numbers of positions, from 0 to a largest one, of which a step is a share; they do not decay either. constant: it
+// stays as it was drawn, and has no gradient.
+enum class Kind { linear, decayed, undecayed, span, constant };
 inline constexpr bool decays(Kind kind) { return kind == Kind::linear || kind == Kind::decayed; }
 
 // One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.

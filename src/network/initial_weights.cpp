@@ -35,6 +35,9 @@ std::vector<float> initial_weights(const std::vector<Parameter>& parameters, con
       case Init::normal_residual:
         fill_normal(std_dev / std::sqrt(2 * static_cast<double>(config.layers)));
         break;
+      case Init::unit_normal:
+        fill_normal(1);
+        break;
       case Init::convolution: {
         const Index inputs = parameter.count / parameter.shape.front();
         fill_normal(1 / std::sqrt(3 * static_cast<double>(inputs)));

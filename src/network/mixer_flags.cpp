@@ -15,6 +15,7 @@ void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::st
       [&](std::string text) {
         replace(text, "{mixers}", listed_mixers());
         replace(text, "{segmented}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_segments; }));
+        replace(text, "{hashed}", listed_mixers([](const MixerProperties& mixer) { return mixer.hashes; }));
         replace(text, "{windowed}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_window; }));
         replace(text, "{spans}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_span; }));
         replace(text, "{compare}", listed_mixers([](const MixerProperties& mixer) { return mixer.has_scores; }));
@@ -44,7 +45,10 @@ std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& m
       {"normed-values", &MixerProperties::has_normed_values},
       {"segment", &MixerProperties::has_segments},
       {"memory", &MixerProperties::has_segments},
-      {"clamp", &MixerProperties::has_segments}};
+      {"clamp", &MixerProperties::has_segments},
+      {"lsh-rounds", &MixerProperties::hashes},
+      {"lsh-buckets", &MixerProperties::hashes},
+      {"lsh-piece", &MixerProperties::hashes}};
   for (const auto& [flag, takes] : owners)
     add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });
   if (model.has_rotary()) add_if_idle("positions rotary", [](const auto& mixer) { return mixer.has_turns; });

@@ -57,12 +57,29 @@ std::string fault_of_segments(const ModelConfig& config, const std::vector<Mixer
   return "";
 }
 
+// The same of a mixer that hashes.
+std::string fault_of_hashing(const ModelConfig& config, const std::vector<MixerProperties>& mixers) {
+  for (const MixerProperties& mixer : mixers) {
+    if (!mixer.hashes) continue;
+    const std::string where = std::string(" where the mixer is ") + mixer.name;
+    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which cannot write token by token";
+    if (config.lsh_rounds < 1) return "--lsh-rounds: expected 1 at least" + where + ", found 0";
+    if (config.lsh_buckets < 2 || config.lsh_buckets % 2 != 0) {
+      return "--lsh-buckets: expected an even number, 2 at least," + where + ", found " +
+             std::to_string(config.lsh_buckets);
+    }
+    if (config.lsh_piece < 1) return "--lsh-piece: expected 1 at least" + where + ", found 0";
+  }
+  return "";
+}
+
 }  // namespace
 
 void check_model(const ModelConfig& config) {
   config.check();
   const std::vector<MixerProperties> mixers = mixer_properties(config);
   if (const std::string fault = fault_of_segments(config, mixers); !fault.empty()) throw UsageError(fault);
+  if (const std::string fault = fault_of_hashing(config, mixers); !fault.empty()) throw UsageError(fault);
   const bool widths_are_free =
       std::all_of(mixers.begin(), mixers.end(), [](const MixerProperties& mixer) { return mixer.head_projection; });
   if (!config.head_channels || !widths_are_free) require_divides("--heads", config.heads, config.channels);
@@ -126,12 +143,27 @@ std::string fault_of_chunks(const ModelConfig& model) {
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
 }
 
+std::string fault_of_steps(const ModelConfig& model) {
+  for (const MixerProperties& mixer : mixer_properties(model)) {
+    if (!mixer.hashes) continue;
+    return std::string("this model cannot go on token by token: of its mixer, ") + mixer.name +
+           ", every new token may move all others into other pieces";
+  }
+  return "";
+}
+
 ModelConfig with_mixer(ModelConfig config, const std::string& mixer) {
   config.mixer = mixer;
   for (const MixerProperties& properties : mixer_properties(config)) {
-    if (!properties.has_segments) continue;
-    config.positions = "none";
-    config.segment = config.memory = std::max(config.context / 2, Index{1});
+    if (properties.has_segments) {
+      config.positions = "none";
+      config.segment = config.memory = std::max(config.context / 2, Index{1});
+    }
+    if (properties.hashes) {
+      config.lsh_rounds = 2;
+      config.lsh_buckets = 8;
+      config.lsh_piece = std::max(config.context / 8, Index{1});
+    }
   }
   return config;
 }

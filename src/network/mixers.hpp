@@ -12,6 +12,7 @@
 #include "blocks/dot.hpp"
 #include "blocks/identity.hpp"
 #include "blocks/leap.hpp"
+#include "blocks/lsh.hpp"
 #include "blocks/metric.hpp"
 #include "blocks/transformer_xl.hpp"
 #include "settings/config.hpp"
@@ -39,7 +40,7 @@ struct MixerList {
 
 // Every mixer that a layer can have. This list is all that the program knows of them.
 using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, BahdanauMixer, TransformerXlMixer,
-                         LeapMixer, AverageMixer, IdentityMixer>;
+                         LshMixer, LeapMixer, AverageMixer, IdentityMixer>;
 
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);
@@ -65,8 +66,11 @@ void check_model(const ModelConfig& config);
 // on from what was before.
 std::string fault_of_chunks(const ModelConfig& model);
 
+// Why it cannot go on token by token, in one line; empty where it can.
+std::string fault_of_steps(const ModelConfig& model);
+
 // This network with another mixer in every layer, and what that asks for: where it has segments two to the context,
-// with a memory of one.
+// with a memory of one, where it hashes two rounds into pieces of an eighth of the context, with a bucket for each.
 ModelConfig with_mixer(ModelConfig config, const std::string& mixer);
 
 // Positions of which a chunk must have a multiple: those of a segment, where a mixer has segments.

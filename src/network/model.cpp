@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #define ABH_COMPILE_NETWORKS
+#include "network/mixers.hpp"
 #include "network/networks.hpp"
 #include "settings/schedule.hpp"
 
@@ -335,6 +336,7 @@ using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is th
 
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
                                   double dropout, const std::string& type, Processes& processes) {
+  if (const std::string fault = fault_of_steps(config); extent.positions > 0 && !fault.empty()) throw Error(fault);
   return with_device(
       choice, type, Work::done, [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
         const std::string name = name_of(*device, choice, type);

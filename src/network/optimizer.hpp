@@ -60,9 +60,9 @@ class Optimizer {
     settings.weight_decay = 0;
     Index begin = decayed;
     for (const Parameter& parameter : parameters_) {
-      if (parameter.kind != Kind::span) continue;
+      if (parameter.kind != Kind::span && parameter.kind != Kind::constant) continue;
       update_range(begin, parameter.offset - begin, settings, state);
-      update_span(parameter, settings, state);
+      if (parameter.kind == Kind::span) update_span(parameter, settings, state);
       begin = parameter.offset + parameter.count;
     }
     update_range(begin, weights_.count() - begin, settings, state);

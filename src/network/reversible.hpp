@@ -65,9 +65,11 @@ class ReversibleStack : public Stack<Device, T> {
   void look(Device& device, const Look& look, const Pass& pass) const override {
     for (std::size_t i = blocks_.size(); i-- > 0;) undo(device, i, pass);
     show(device, look, prefix_ + "x_bcd", static_cast<const T*>(in_bcd_), {pass.B, pass.C, D_}, D_);
+    Pass again = pass;
+    again.again = true;
     run(device, pass.BC(), [&](std::size_t i, const T* b_bcd) {
-      blocks_[i]->forward(device, out_bcd_, b_bcd, pass);
-      blocks_[i]->look(device, named(look, names_[i]), out_bcd_, pass);
+      blocks_[i]->forward(device, out_bcd_, b_bcd, again);
+      blocks_[i]->look(device, named(look, names_[i]), out_bcd_, again);
     });
   }
 
@@ -113,7 +115,9 @@ class ReversibleStack : public Stack<Device, T> {
     typename Device::Scope scratch(device.workspace);
     std::byte* kept = scratch.template take<std::byte>(bytes);
     device.copy(kept, static_cast<const std::byte*>(entered), bytes);
-    blocks_[i]->forward(device, out_bcd_, b_bcd, pass);
+    Pass again = pass;
+    again.again = true;
+    blocks_[i]->forward(device, out_bcd_, b_bcd, again);
     device.copy(entered, static_cast<const std::byte*>(kept), bytes);
     weighted_sum_forward<Device, T>(device, a_bcd, 1, a_bcd, -1, out_bcd_, pass.BC() * D_);  // (4)
   }

@@ -23,6 +23,7 @@ inline constexpr Index largest_conv_kernel = 1024;
 inline constexpr Index largest_patch_inputs = Index{1} << 18;
 inline constexpr Index largest_kept_checkpoints = 10000;
 inline constexpr Index largest_muon_rounds = 100;
+inline constexpr Index largest_lsh_rounds = 1000;
 
 // What is the business of one mixer alone.
 struct AdditiveSettings {
@@ -58,6 +59,9 @@ struct ModelConfig {
   Index segment = 0;            // of transformer_xl: positions of a segment, ...
   Index memory = 0;             // ... before it that are remembered, without a gradient into them
   Index clamp = 0;              // ... and the distance as which all longer ones count; 0: none
+  Index lsh_rounds = 0;         // of lsh: how often it hashes, ...
+  Index lsh_buckets = 0;        // ... into so many buckets, an even number, ...
+  Index lsh_piece = 0;          // ... and the positions of a piece of the sorted sequence
   bool causal = true;           // of metric, quadratic and dot; golden files may let them see all positions
   bool attention_bias = false;  // biases of the projections of `dot`; golden files may have them
   Index conv_kernel = 0;        // 0: no convolution

@@ -74,6 +74,19 @@ void visit_model(Visitor&& visit, Config& m) {
                      0,
                      largest_context},
         m.clamp);
+  visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "of {hashed}: how often positions are hashed", left_out},
+                     0,
+                     largest_lsh_rounds},
+        m.lsh_rounds);
+  visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "of {hashed}: of a round, an even number", left_out},
+                     0,
+                     largest_channels},
+        m.lsh_buckets);
+  visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
+                      "of {hashed}: sorted tokens that meet each other, and those of the piece before", left_out},
+                     0,
+                     largest_context},
+        m.lsh_piece);
   visit(Setting{"causal", "causal", "", "see no later positions; classifiers may see all"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},

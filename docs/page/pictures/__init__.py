@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fault import Fault
 from pictures import additive, attention, chunks, convolution, cross_entropy, gemm, leap, memory, metric, muon, network
-from pictures import pooling, relative, rescale, reversible, rotary, rows, sparse
+from pictures import lsh, pooling, relative, rescale, reversible, rotary, rows, sparse
 from pictures.picture import Constant, Picture
 
 __all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
@@ -12,7 +12,7 @@ __all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
 PICTURES: list[Picture] = [
     picture
     for module in (
-        (network, memory, cross_entropy, additive, pooling, rows, attention, relative, rotary, rescale, leap)
+        (network, memory, cross_entropy, additive, pooling, rows, attention, relative, lsh, rotary, rescale, leap)
         + (convolution, metric, gemm, muon, sparse, chunks, reversible)
     )
     for picture in module.PICTURES

@@ -21,6 +21,7 @@ BLOCKS = {
     "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "gather_rows", "merge_parts", "dropout"),
     "bahdanau": ("layernorm", "linear", "bahdanau_attention", "dropout"),
     "transformer_xl": ("layernorm", "linear", "relative_attention", "dropout"),
+    "lsh": ("layernorm", "linear", "lsh_attention", "dropout"),
     "metric": ("layernorm", "linear", "metric_key", "rotary", "attention", "dropout"),
     "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
     "average": ("layernorm", "pooling", "dropout"),
@@ -48,6 +49,7 @@ LAYER_TITLES = {
     "leap_gate": "gate of leap: a query asks what was pooled",
     "leap_logits": "logits of leap: focus times key, a position and head",
     "linear": "linear: multiplies every row by a matrix",
+    "lsh_attention": "LSH attention: over those whom hashing brings near",
     "masked_mean": "masked mean: one row of a sequence, for a classifier",
     "merge_parts": "merge parts: attention over parts of the keys, made one",
     "metric_key": "keys of metric attention: from one projection and a learned metric",
@@ -74,6 +76,7 @@ BLOCK_TITLES = {
     "quadratic": "quadratic, in the chapter of metric: the same with a free matrix",
     "bahdanau": "Bahdanau's block: scores from a small net of query plus key",
     "transformer_xl": "Transformer-XL's block: attention within segments, over a memory",
+    "lsh": "LSH block: attention over candidates that hashing finds",
     "leap": "leap block: averages of keys and values, gated by a query",
     "average": "average block: the mean of what was before",
     "identity": "identity block: the mixer that mixes nothing",
@@ -83,7 +86,7 @@ BLOCK_TITLES = {
 WAYS_OF_POOLING = ("pooling_decay", "pooling_windowed", "pooling_of_all", "pooling_chunk")
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
 # Together: those that call the same layers.
-MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("transformer_xl",), ("leap",), ("average",), ("identity",))
+MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("transformer_xl",), ("lsh",), ("leap",), ("average",), ("identity",))
 
 
 class Map:
@@ -284,7 +287,7 @@ PICTURES = [
             "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
             "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
             "it; then layernorm, in a classifier a mean over positions, the logits, for which the table of tokens is used "
-            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, leap, average or identity. Below, "
+            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh, leap, average or identity. Below, "
             "the optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
             "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
             "these, place, which moves rows from one chunk of a sequence to the next, weighted_sum, for the two streams of a "
@@ -293,7 +296,7 @@ PICTURES = [
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1804,
+        height=1846,
         paint=paint,
         constants=(
             Constant(

@@ -29,6 +29,7 @@
 #include "cases/leap_gate.hpp"
 #include "cases/leap_logits.hpp"
 #include "cases/linear.hpp"
+#include "cases/lsh_attention.hpp"
 #include "cases/masked_mean.hpp"
 #include "cases/merge_parts.hpp"
 #include "cases/metric_key.hpp"
@@ -114,6 +115,9 @@ class LayerBench {
     const Index segment = (C + 1) / 2;  // of two, the second of which remembers the first: every pair is seen
     layer("relative_attention", RelativeAttentionCase{{.B = B, .C = C, .N = N, .K = K}, segment, segment, 2 * segment},
           B * N * K * whole, 6, 16);
+    const Index rounds = 2, piece = std::min<Index>(64, C);
+    layer("lsh_attention", LshAttentionCase{.B = B, .C = C, .N = N, .K = K, .U = rounds, .R = 4, .piece = piece},
+          BC * N * K * rounds * 2 * piece, 4, 10);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);

@@ -63,6 +63,7 @@ class GoldenCases {
          &GoldenCases::sparse_attention,
          {"heads", "pattern", "stride", "summary", "window", "part"}},
         {"transformer_xl_attention", &GoldenCases::transformer_xl_attention, {"heads", "clamp"}},
+        {"lsh_attention", &GoldenCases::lsh_attention, {"heads", "causal", "chunk", "duplicates", "within_bucket"}},
         {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
         {"chunked_language_model",
          &GoldenCases::chunked_language_model,
@@ -356,7 +357,9 @@ class GoldenCases {
   // Fills the arena of a block's or network's weights by name.
   void read_weights(T* weights, const std::vector<Parameter>& parameters) {
     for (const Parameter& parameter : parameters) {
-      const std::string name = "weight." + parameter.name;
+      // A block by itself is given what has no gradient.
+      const bool is_input = parameter.kind == Kind::constant && file_.has("input." + parameter.name);
+      const std::string name = (is_input ? "input." : "weight.") + parameter.name;
       std::vector<T> values(static_cast<std::size_t>(parameter.count));
       if (!(is_optional(name) && is_left_out(name))) values = rounded(file_.reals(name, parameter.shape));
       device_.copy_from_host(weights + parameter.offset, values.data(), parameter.count);
@@ -364,6 +367,7 @@ class GoldenCases {
   }
   void give_gradients(const Accum<T>* gradients, const std::vector<Parameter>& parameters) {
     for (const Parameter& parameter : parameters) {
+      if (parameter.kind == Kind::constant) continue;
       give("grad_weight." + parameter.name, parameter.shape, gradients + parameter.offset);
     }
   }
@@ -572,13 +576,33 @@ class GoldenCases {
               });
   }
 
+  // What a key of the metadata says, one of so many words.
+  std::string choice(const char* key, const std::string& found, const std::vector<std::string>& choices) const {
+    if (std::find(choices.begin(), choices.end(), found) != choices.end()) return found;
+    file_.fail(std::string("metadata ") + key + ": expected " + listed(choices) + ", found \"" + one_line(found) +
+               "\"");
+  }
+
+  // The block `lsh`, with its rotations given, and rules that the mixer does not have.
+  void lsh_attention() {
+    for (const char* key : {"heads", "chunk"}) file_.setting(key);
+    const Shape x = file_.shape("input.x_bcd", 3), rotations = file_.shape("input.rotations_nukr", 4);
+    ModelConfig config = block_config(x[1], x[2]);
+    config.mixer = LshMixer::properties.name;
+    config.head_channels = head_channels("weight.project_hd", config.heads);
+    config.lsh_rounds = rotations[1];
+    config.lsh_buckets = 2 * rotations[3];
+    config.lsh_piece = file_.integer_setting("chunk", 1, 1, largest_context);
+    const std::string duplicates = file_.has_setting("duplicates") ? file_.setting("duplicates") : "corrected";
+    const LshRules rules{.counted = choice("duplicates", duplicates, {"corrected", "counted"}) == "counted",
+                         .within_bucket = file_.integer_setting("within_bucket", 0, 0, 1) == 1};
+    run_block(config, false, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+      return std::make_unique<LshBlock<Device, T>>(layout, "", config, extent, options, rules);
+    });
+  }
+
   // The block `dot` with a pattern. A window is the first part of a strided one, and parts are those of layers 0 and 1.
   void sparse_attention() {
-    const auto choice = [&](const char* key, const std::string& found, const std::vector<std::string>& choices) {
-      if (std::find(choices.begin(), choices.end(), found) != choices.end()) return found;
-      file_.fail(std::string("metadata ") + key + ": expected " + listed(choices) + ", found \"" + one_line(found) +
-                 "\"");
-    };
     const auto positions = [&](const char* key, Index most) {
       file_.setting(key);
       return file_.integer_setting(key, 1, 1, most);

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "network/mixers.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/dataset.hpp"
 #include "tasks/text/generator.hpp"
@@ -35,7 +36,10 @@ class TextTask : public Task {
   // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
   // A run of no steps has no training loss: `train -`.
   std::string final_line(const RunResult& result) const override;
-  NetworkExtent sample_extent(const ModelConfig& config) const override { return generation_extent(config); }
+  NetworkExtent sample_extent(const ModelConfig& config) const override {
+    if (!fault_of_steps(config).empty()) return {.B = 1, .C = 1};
+    return generation_extent(config);
+  }
   // What the network writes after a line break. One token at a time, the CPU is as quick as any.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& go_on) const override;

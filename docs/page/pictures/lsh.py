@@ -1,0 +1,81 @@
+"""Whom hashing brings near: the pairs of two rounds."""
+
+import random
+
+from pictures.picture import Constant, Picture
+from svg import SMALL, Drawing
+
+WIDTH = 360
+C, PIECE, K, R, ROUNDS = 64, 8, 8, 4, 2  # positions, of a piece, channels, rotated coordinates
+CELL, LEFT, TOP = 5, 28, 34
+
+
+def places() -> list[list[int]]:
+    """Where each position stands in the order of every round. Rows are like the ones before them, as in a text."""
+    numbers = random.Random(1)
+    rows = [[numbers.gauss(0, 1) for _ in range(K)]]
+    while len(rows) < C:
+        rows.append([0.7 * x + 0.7 * numbers.gauss(0, 1) for x in rows[-1]])
+    orders = []
+    for _ in range(ROUNDS):
+        rotations = [[numbers.gauss(0, 1) for _ in range(K)] for _ in range(R)]
+        rotated = [[sum(x * y for x, y in zip(row, to)) for to in rotations] for row in rows]
+        buckets = [max(range(2 * R), key=[*row, *(-x for x in row)].__getitem__) for row in rotated]
+        order = sorted(range(C), key=lambda c: (buckets[c], c))
+        orders.append([order.index(c) for c in range(C)])
+    return orders
+
+
+PLACES = places()
+
+
+def meets(c: int, s: int) -> int:
+    """In how many rounds query c meets key s."""
+    return sum(s < c and place[c] // PIECE - place[s] // PIECE in (0, 1) for place in PLACES)
+
+
+def pairs(rounds: int) -> int:
+    return sum(meets(c, s) == rounds for c in range(C) for s in range(c))
+
+
+def paint(d: Drawing) -> None:
+    size = C * CELL
+    d.text(LEFT + size / 2, 12, "keys")
+    for place in range(0, C + 1, PIECE):
+        d.text(LEFT + place * CELL, TOP - 6, str(place), SMALL, fill="faint")
+        d.text(LEFT - 5, TOP + place * CELL + 4, str(place), SMALL, "end", "faint")
+    d.rectangle(LEFT, TOP, size, size, "paper")
+    for c in range(C):
+        for s in range(c):
+            if meets(c, s):
+                d.rectangle(LEFT + s * CELL, TOP + c * CELL, CELL, CELL, "ab"[meets(c, s) - 1], "none")
+    y = TOP + 22
+    for fill, label in (("a", "met in one round"), ("b", "in both")):
+        d.rectangle(LEFT + size - 138, y, 12, 12, fill)
+        d.text(LEFT + size - 120, y + 11, label, SMALL, "start")
+        y += 20
+
+
+PICTURES = [
+    Picture(
+        name="lsh-attention-pairs",
+        page="layers/lsh_attention",
+        after="Who meets whom",
+        title="Whom hashing brings near",
+        description=(
+            f"A square of {C} queries and {C} keys. Below its diagonal pairs are scattered, denser near the diagonal: "
+            f"{pairs(1)} of {C * (C - 1) // 2} that meet in one of two rounds and {pairs(2)} that meet in both. No row is a "
+            "window and none is whole."
+        ),
+        caption=(
+            f"Who meets whom in {ROUNDS} rounds of {2 * R} buckets and pieces of {PIECE}, where rows are like the ones before "
+            f"them: {pairs(1)} of {C * (C - 1) // 2} pairs in one round (blue), {pairs(2)} in both (green)."
+        ),
+        width=WIDTH,
+        height=TOP + C * CELL + 8,
+        paint=paint,
+        constants=(
+            Constant("cuda/lsh_attention.cu", r"return \((apart == 0 \|\| apart == 1)\) &&", "apart == 0 || apart == 1"),
+        ),
+    ),
+]
