@@ -71,11 +71,11 @@ TEST_CASE("attention: a heavy key before many light ones", "[attention][long]") 
   check_forward(1, 20000, 130, 5e-6, on_every_device);  // on a GPU wide heads have kernels of their own
 }
 
-TEST_CASE("attention: a heavy key before a million light ones", "[attention][long]") {
+TEST_CASE("attention: a heavy key before a million light ones", "[attention][long][heavy]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_device(1, body); });
 }
 
-TEST_CASE("attention: a step over a past of a million positions", "[attention][long]") {
+TEST_CASE("attention: a step over a past of a million positions", "[attention][long][heavy]") {
   for (const Index length : {65, 4096, 65536, 1 << 20}) {
     const AttentionCase layer{.B = 1, .C = 1, .N = 1, .K = 4, .S = length, .scale = 1};
     for (const double lead : leads) {
@@ -134,7 +134,7 @@ void check_many_queries(Index C, Index K, const auto& for_each) {
   check_backward(layer, in, d_out, for_each);
 }
 
-TEST_CASE("attention: gradients over many keys and over many queries", "[attention][long]") {
+TEST_CASE("attention: gradients over many keys and over many queries", "[attention][long][heavy]") {
   const auto on_every_device = [](const auto& body) { for_each_device(1, body); };
   for (const Index count : {1025, 4100, 65536}) {
     check_many_keys(count, 4, on_every_device);

@@ -15,8 +15,14 @@ export TSAN_OPTIONS=halt_on_error=1
 mixers=$(build-tsan/train --help | tr '\n' ' ' | sed -n 's/.*--mixer LIST *\([^;]*\); one.*/\1/p' | sed 's/,//g; s/ or / /')
 [ -n "$mixers" ]
 for mixer in $mixers; do
-  build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --overwrite --threads 3 --mixer $mixer --steps 3 --batch 4 \
-    --layers 2 --channels 32 --context 16 --dropout 0.1 --window 4 --eval-every 0 | tail -n 1
+  case $mixer in
+    transformer_xl) of_mixer="--positions none --segment 8 --memory 8" ;;
+    lsh) of_mixer="--lsh-rounds 2 --lsh-buckets 4 --lsh-piece 4" ;;
+    *) of_mixer= ;;
+  esac
+  # shellcheck disable=SC2086 # flags are words
+  build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --overwrite --threads 3 --mixer $mixer $of_mixer \
+    --steps 3 --batch 4 --layers 2 --channels 32 --context 16 --dropout 0.1 --window 4 --eval-every 0 | tail -n 1
 done
 grep -q '^BUILD_EMULATOR:BOOL=ON' build-tsan/CMakeCache.txt || exit 0
 # A CUDA thread costs up to a millisecond here, and the whole validation split is evaluated: a short text.
