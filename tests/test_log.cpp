@@ -138,7 +138,7 @@ TEST_CASE("a resumed log continues with the bytes of one that was never stopped"
   CHECK(read_bytes(folder / "stopped.csv") == read_bytes(folder / "straight.csv"));
   REQUIRE(resumed.rows().size() == 20);
   const auto picture = [](const RunLog& log) {
-    return loss_curve_svg(losses(log.rows(), &LogRow::train_loss), losses(log.rows(), &LogRow::val_loss), "t",
+    return loss_curve_svg(curve_of(log.rows(), &LogRow::train_loss), curve_of(log.rows(), &LogRow::val_loss), "t",
                           "character");
   };
   CHECK(picture(resumed) == picture(straight));

@@ -33,7 +33,7 @@ std::vector<std::pair<double, double>> polyline(const std::string& svg, const st
 }
 
 std::string loss_svg(std::span<const LogRow> rows, std::string_view title, const std::string& unit = "character") {
-  return loss_curve_svg(losses(rows, &LogRow::train_loss), losses(rows, &LogRow::val_loss), title, unit);
+  return loss_curve_svg(curve_of(rows, &LogRow::train_loss), curve_of(rows, &LogRow::val_loss), title, unit);
 }
 
 std::vector<LogRow> curve(Index rows) {
@@ -115,6 +115,26 @@ TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
   CHECK(contains(svg, "<circle class=\"best\" cx=\"380.0\" cy=\"341.8\""));
 }
 
+TEST_CASE("the picture shows accuracy where there is one", "[loss_curve]") {
+  const std::vector<LogRow> rows{{.step = 0, .train_loss = {}, .val_loss = 4.0, .accuracy = 0.0},
+                                 {.step = 50, .train_loss = 2.0, .val_loss = 2.0, .accuracy = 0.5},
+                                 {.step = 75, .train_loss = 1.8, .val_loss = {}},
+                                 {.step = 100, .train_loss = 1.0, .val_loss = 1.0, .accuracy = 0.996}};
+  const auto drawn = [&](const std::vector<CurvePoint>& accuracy) {
+    return loss_curve_svg(curve_of(rows, &LogRow::train_loss), curve_of(rows, &LogRow::val_loss), "Loss", "answer", {},
+                          accuracy);
+  };
+  const std::string svg = drawn(curve_of(rows, &LogRow::accuracy));
+  CHECK(well_formed(svg));
+  for (const char* part : {">accuracy 99.6 %</text>", "; accuracy 99.6 %.</desc>", ">100 %</text>", ">0 %</text>"}) {
+    CHECK(contains(svg, part));
+  }
+  using Points = std::vector<std::pair<double, double>>;
+  CHECK(polyline(svg, "accuracy") == Points{{64.0, 366.0}, {366.0, 221.0}, {668.0, 77.2}});
+  CHECK_FALSE(contains(drawn({}), "accuracy"));
+  CHECK(drawn({{0, std::numeric_limits<double>::quiet_NaN()}, {50, 2}}) == drawn({}));
+}
+
 TEST_CASE("a title cannot break the picture", "[loss_curve]") {
   const std::string svg = loss_svg({}, "<b>&\"x\"\n\x1b\xff \xc3\xa9 \xed\xa0\x80 \xf0\x9f\x8c\x8d \xc3");
   CHECK(well_formed(svg));
@@ -174,17 +194,17 @@ TEST_CASE("ticks are round", "[loss_curve]") {
 }
 
 TEST_CASE("the ring stands where a run says that its best is", "[loss_curve]") {
-  const std::vector<LossPoint> train, val{{10, 2}, {20, 1}, {30, 3}};
-  const auto svg_of = [&](std::optional<LossPoint> best) { return loss_curve_svg(train, val, "t", "byte", best); };
+  const std::vector<CurvePoint> train, val{{10, 2}, {20, 1}, {30, 3}};
+  const auto svg_of = [&](std::optional<CurvePoint> best) { return loss_curve_svg(train, val, "t", "byte", best); };
   const std::string lowest = svg_of(std::nullopt);
   CHECK(contains(lowest, "best 1.0000 at step 20"));
-  CHECK(svg_of(LossPoint{20, 1}) == lowest);
-  CHECK(svg_of(LossPoint{20, 1e60}) == lowest);  // in no picture
+  CHECK(svg_of(CurvePoint{20, 1}) == lowest);
+  CHECK(svg_of(CurvePoint{20, 1e60}) == lowest);  // in no picture
   // Measured on more than the points were, and beyond all of them.
-  const std::string measured = svg_of(LossPoint{10, 4});
+  const std::string measured = svg_of(CurvePoint{10, 4});
   CHECK(contains(measured, "best 4.0000 at step 10"));
   CHECK(contains(measured, "validation 3.0000"));
   CHECK(well_formed(measured));
   CHECK(polyline(measured, "val").back().second > polyline(lowest, "val").back().second);  // the axis has room for it
-  CHECK(loss_curve_svg(train, {}, "t", "byte", LossPoint{10, 4}) == loss_curve_svg(train, {}, "t", "byte"));
+  CHECK(loss_curve_svg(train, {}, "t", "byte", CurvePoint{10, 4}) == loss_curve_svg(train, {}, "t", "byte"));
 }

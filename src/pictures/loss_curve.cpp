@@ -52,6 +52,8 @@ std::string short_loss(double loss, int decimals) {
   return std::abs(loss) < 1e5 ? fixed_text(loss, decimals) : to_text(static_cast<float>(loss));
 }
 
+std::string percent(double share) { return fixed_text(100 * share, 1) + " %"; }
+
 // A whole number with its thousands set apart: 12,000.
 std::string grouped(double value) {
   std::string text = fixed_text(value, 0);
@@ -61,12 +63,12 @@ std::string grouped(double value) {
 
 // At most about `limit` points. Of each run of neighbours the lowest and the highest stay, in their order, so that a
 // spike stays visible; the first and the last point stay where they are.
-std::vector<LossPoint> thinned(const std::vector<LossPoint>& points, std::size_t limit) {
+std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points, std::size_t limit) {
   if (points.size() <= limit) return points;
   const std::size_t run = (points.size() + limit / 2 - 1) / (limit / 2);
-  const auto lower = [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; };
-  std::vector<LossPoint> kept{points.front()};
-  const auto keep = [&kept](const LossPoint& point) {
+  const auto lower = [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; };
+  std::vector<CurvePoint> kept{points.front()};
+  const auto keep = [&kept](const CurvePoint& point) {
     if (point.step > kept.back().step) kept.push_back(point);
   };
   for (std::size_t begin = 0; begin < points.size(); begin += run) {
@@ -80,7 +82,7 @@ std::vector<LossPoint> thinned(const std::vector<LossPoint>& points, std::size_t
   return kept;
 }
 
-// The colours of the two lines differ in brightness as well as in hue.
+// The colours of losses differ in brightness as well as in hue.
 constexpr std::string_view light_rules =
     R"(.train{fill:none;stroke:#86b6ea;stroke-width:1.2;stroke-linejoin:round;stroke-linecap:round}
 .val{fill:none;stroke:#c2410c;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}
@@ -95,29 +97,35 @@ constexpr std::string_view dark_rules = R"(.axis{stroke:#57616c}
 .val-dot{fill:#ffa05c}
 .best{fill:#0f141a;stroke:#ffa05c}
 )";
+constexpr std::string_view light_accuracy =
+    ".accuracy{fill:none;stroke:#1f2328;stroke-width:1.2;stroke-dasharray:4 3;stroke-linejoin:round}\n";
+constexpr std::string_view dark_accuracy = ".accuracy{stroke:#eef2f6}\n";
 
 }  // namespace
 
-std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> val, std::string_view title,
-                           const std::string& unit, std::optional<LossPoint> best) {
-  constexpr double left = 64, right = 696, top = 76, bottom = 366;
+std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint> val, std::string_view title,
+                           const std::string& unit, std::optional<CurvePoint> best, std::vector<CurvePoint> accuracy) {
+  constexpr double left = 64, top = 76, bottom = 366;
+  std::erase_if(accuracy, [](CurvePoint point) { return !(point.value >= 0 && point.value <= 1); });
+  const double right = accuracy.empty() ? 696 : 668;
   // Beyond the largest float no training gets, and differences stay finite.
   for (auto* points : {&train, &val}) {
-    std::erase_if(*points, [](LossPoint point) { return !(std::abs(point.loss) < 1e38); });
+    std::erase_if(*points, [](CurvePoint point) { return !(std::abs(point.value) < 1e38); });
   }
   const bool empty = train.empty() && val.empty();
   if (val.empty()) {
     best.reset();
-  } else if (!best || !(std::abs(best->loss) < 1e38)) {
-    best = *std::min_element(val.begin(), val.end(), [](LossPoint a, LossPoint b) { return a.loss < b.loss; });
+  } else if (!best || !(std::abs(best->value) < 1e38)) {
+    best = *std::min_element(val.begin(), val.end(), [](CurvePoint a, CurvePoint b) { return a.value < b.value; });
   }
 
   double low = HUGE_VAL, high = -HUGE_VAL, last_step = 0;
-  std::vector<LossPoint> ring = best ? std::vector{*best} : std::vector<LossPoint>{};
-  for (const std::vector<LossPoint>* points : {&train, &val, &ring}) {
-    for (const LossPoint& point : *points) {
-      low = std::min(low, point.loss);
-      high = std::max(high, point.loss);
+  std::vector<CurvePoint> ring = best ? std::vector{*best} : std::vector<CurvePoint>{};
+  for (const CurvePoint& point : accuracy) last_step = std::max(last_step, point.step);
+  for (const std::vector<CurvePoint>* points : {&train, &val, &ring}) {
+    for (const CurvePoint& point : *points) {
+      low = std::min(low, point.value);
+      high = std::max(high, point.value);
       last_step = std::max(last_step, point.step);
     }
   }
@@ -135,23 +143,28 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   const double x_end = std::max(last_step, 1.0);
   const auto x_of = [&](double step) { return left + (right - left) * step / x_end; };
   const auto y_of = [&](double loss) { return bottom - (bottom - top) * y_axis.part(loss); };
+  const auto y_of_share = [&](double share) { return bottom - (bottom - top) * share; };
   const auto px = [](double v) { return fixed_text(v, 1); };
 
   const std::string name = xml_text(title, 76);
   std::string train_label = "train", val_label = "validation";
-  if (!train.empty()) train_label += " " + short_loss(train.back().loss, 4);
+  if (!train.empty()) train_label += " " + short_loss(train.back().value, 4);
   if (best) {
-    val_label += " " + short_loss(val.back().loss, 4) + ", best " + short_loss(best->loss, 4) + " at step " +
+    val_label += " " + short_loss(val.back().value, 4) + ", best " + short_loss(best->value, 4) + " at step " +
                  grouped(best->step);
   }
+  const std::string accuracy_label = accuracy.empty() ? "" : "accuracy " + percent(accuracy.back().value);
 
   std::string svg =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 420\" width=\"720\" height=\"420\" role=\"img\" "
       "aria-labelledby=\"loss-title loss-desc\">\n";
   svg += "<title id=\"loss-title\">" + name + "</title>\n";
   svg += "<desc id=\"loss-desc\">Loss in nats per " + unit + " over " + grouped(last_step) +
-         " training steps; last values: " + train_label + "; " + val_label + ".</desc>\n";
-  svg += chart_style(light_rules, dark_rules);
+         " training steps; last values: " + train_label + "; " + val_label +
+         (accuracy.empty() ? "" : "; " + accuracy_label) + ".</desc>\n";
+  std::string light(light_rules), dark(dark_rules);
+  if (!accuracy.empty()) light += light_accuracy, dark += dark_accuracy;
+  svg += chart_style(light, dark);
   svg += "<rect class=\"paper\" width=\"720\" height=\"420\" rx=\"8\"/>\n";
   svg += "<text class=\"title\" x=\"24\" y=\"32\">" + name + "</text>\n";
 
@@ -162,13 +175,15 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   const auto text = [&](double x, double y, const char* attributes, const std::string& content) {
     svg += "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" " + attributes + ">" + content + "</text>\n";
   };
-  const auto dot = [&](const char* style, LossPoint point, double radius) {
+  const auto dot = [&](const char* style, CurvePoint point, double radius) {
     svg += "<circle class=\"" + std::string(style) + "\" cx=\"" + px(x_of(point.step)) + "\" cy=\"" +
-           px(y_of(point.loss)) + "\" r=\"" + px(radius) + "\"/>\n";
+           px(y_of(point.value)) + "\" r=\"" + px(radius) + "\"/>\n";
   };
-  const auto curve = [&](const char* style, const std::vector<LossPoint>& points) {
+  const auto curve = [&](const char* style, const std::vector<CurvePoint>& points, const auto& height_of) {
     svg += "<polyline class=\"" + std::string(style) + "\" points=\"";
-    for (const LossPoint& point : thinned(points, 1000)) svg += px(x_of(point.step)) + ',' + px(y_of(point.loss)) + ' ';
+    for (const CurvePoint& point : thinned(points, 1000)) {
+      svg += px(x_of(point.step)) + ',' + px(height_of(point.value)) + ' ';
+    }
     svg += "\"/>\n";
   };
 
@@ -178,7 +193,16 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   line("val", 184, 52, 206, 52);
   svg += "<circle class=\"val-dot\" cx=\"195\" cy=\"52\" r=\"3\"/>\n";
   text(213, 56, "class=\"name\"", val_label);
-  text(right, 56, "text-anchor=\"end\"", "nats per " + unit);
+  if (accuracy.empty()) {
+    text(right, 56, "text-anchor=\"end\"", "nats per " + unit);
+  } else {
+    line("accuracy", 566, 52, 588, 52);
+    text(595, 56, "class=\"name\"", accuracy_label);
+    text(696, 32, "text-anchor=\"end\"", "nats per " + unit);
+    for (const int percent : {0, 25, 50, 75, 100}) {
+      text(right + 8, y_of_share(percent / 100.0) + 4, "", to_text(Index{percent}) + " %");
+    }
+  }
 
   for (Index i = y_axis.first; i <= y_axis.last; ++i) {
     const double value = y_axis.value(i), y = y_of(value);
@@ -197,12 +221,13 @@ std::string loss_curve_svg(std::vector<LossPoint> train, std::vector<LossPoint> 
   text((left + right) / 2, bottom + 40, "text-anchor=\"middle\"", "step");
 
   if (empty) text((left + right) / 2, (top + bottom) / 2, "text-anchor=\"middle\"", "no loss logged yet");
-  if (train.size() > 1) curve("train", train);
+  if (train.size() > 1) curve("train", train, y_of);
   if (train.size() == 1) dot("train-dot", train.front(), 3);
-  if (val.size() > 1) curve("val", val);
+  if (val.size() > 1) curve("val", val, y_of);
+  if (!accuracy.empty()) curve("accuracy", accuracy, y_of_share);
   // More points than this would hide the line they mark.
   if (val.size() <= 80) {
-    for (const LossPoint& point : val) dot("val-dot", point, 3);
+    for (const CurvePoint& point : val) dot("val-dot", point, 3);
   }
   if (best) dot("best", *best, 4.5);
   return svg + "</svg>\n";

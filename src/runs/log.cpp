@@ -159,10 +159,10 @@ void RunLog::append(const LogRow& row) {
   rows_.push_back(row);
 }
 
-std::vector<LossPoint> losses(std::span<const LogRow> rows, std::optional<double> LogRow::*loss) {
-  std::vector<LossPoint> points;
+std::vector<CurvePoint> curve_of(std::span<const LogRow> rows, std::optional<double> LogRow::*column) {
+  std::vector<CurvePoint> points;
   for (const LogRow& row : rows) {
-    if (row.*loss) points.push_back({static_cast<double>(row.step), *(row.*loss)});
+    if (row.*column) points.push_back({static_cast<double>(row.step), *(row.*column)});
   }
   return points;
 }

@@ -61,7 +61,7 @@ class RunLog {
   std::vector<LogRow> rows_;
 };
 
-// One of the two losses of a log, at the steps that have it.
-std::vector<LossPoint> losses(std::span<const LogRow> rows, std::optional<double> LogRow::*loss);
+// A column of a log, at the steps that have it.
+std::vector<CurvePoint> curve_of(std::span<const LogRow> rows, std::optional<double> LogRow::*column);
 
 }  // namespace abh

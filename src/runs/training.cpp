@@ -450,11 +450,12 @@ class Trainer {
     write_checkpoint(model_path(run_.run), best());
     write_run_state(resume_path(run_.run), state_);
     keep_checkpoint();
-    std::optional<LossPoint> best_point;
+    std::optional<CurvePoint> best_point;
     if (state_.best_loss) best_point = {static_cast<double>(state_.best_step), *state_.best_loss};
-    write_file_atomically(run_.run + "/loss.svg",
-                          loss_curve_svg(losses(log_->rows(), &LogRow::train_loss),
-                                         losses(log_->rows(), &LogRow::val_loss), "Loss", task_.unit(), best_point));
+    write_file_atomically(
+        run_.run + "/loss.svg",
+        loss_curve_svg(curve_of(log_->rows(), &LogRow::train_loss), curve_of(log_->rows(), &LogRow::val_loss), "Loss",
+                       task_.unit(), best_point, curve_of(log_->rows(), &LogRow::accuracy)));
   }
 
   // Leaves the weights of this step, where a checkpoint is due, in a file of their own, and drops the earliest such
