@@ -2,16 +2,20 @@
 """Trains what is there for long contexts at several lengths, and prints a Markdown table for each of them.
 
     tools/compare_contexts.py BUILD_DIR TEXT OUT_DIR [--runs 1024:200,8192:40,65536:4] [--only dot,leap]
+        [--svg docs/results/contexts.svg]
 
 --runs: lengths, and steps at each. A step has 8,192 tokens, or one sequence where that is longer. Runs that OUT_DIR
 already holds are not repeated. They go on one after the other, on a machine that does nothing else, or tokens/s are not
-worth much. --only: rows whose names begin so.
+worth much. --only: rows whose names begin so. --svg: draws the time of a token and the state of inference, of
+what changes neither network nor length: no chunks, no second stream.
 """
 
 import argparse
 import re
 import subprocess
 from pathlib import Path
+
+from figures.contexts import drawn
 
 # What a row is called, and its flags.
 ROWS = [
@@ -70,16 +74,27 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--runs", default="1024:200,8192:40,65536:4")
     parser.add_argument("--only", default="")
+    parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args()
     rows = [row for row in ROWS if row[0].startswith(tuple(arguments.only.split(",")))]
+    time, state = {}, {}
     for run in arguments.runs.split(","):
         length, steps = map(int, run.split(":"))
         print(f"\n{length:,} positions, {steps} steps:\n")
         print("| | nats/char | tokens/s | memory, MiB | inference state, bytes |")
         print("|---|--:|--:|--:|--:|")
         for name, flags in rows:
-            print("| " + " | ".join([name, *cells(train(arguments, name, flags, length, steps).strip())]) + " |",
-                  flush=True)
+            found = cells(train(arguments, name, flags, length, steps).strip())
+            print("| " + " | ".join([name, *found]) + " |", flush=True)
+            if "--chunk" in flags or "--reversible" in flags:
+                continue
+            _, speed, _, kept = (cell.replace(",", "") for cell in found)
+            if speed.isdigit():
+                time.setdefault(name, []).append((length, 1e6 / int(speed)))
+            if kept.isdigit():
+                state.setdefault(name, []).append((length, int(kept)))
+    if arguments.svg:
+        arguments.svg.write_text(drawn(time, state), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""tools/recall_table.py BUILD RUNS [FLAG VALUE...]: who recalls a symbol from how far back?
+"""tools/recall_table.py BUILD RUNS near|far [FLAG VALUE...]: who recalls a symbol from how far back?
 
-Trains every mixer with three seeds on build/train --task recall, into folders of RUNS, and prints a table of the share of
-test examples that are right, by distance: the mean of the seeds and, behind it, every seed's of all distances. Flags are
-handed on to train. A run that is there is not repeated.
+Trains every mixer (near, up to 62 positions), or what is there for long contexts (far, up to 250), with three seeds on
+build/train --task recall, into folders of RUNS, and prints a table of the share of test examples that are right, by
+distance: the mean of the seeds and, behind it, every seed's of all distances. Flags are handed on to train. A run that is
+there is not repeated.
 """
 
 import re
@@ -12,9 +13,23 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-MIXERS = ("additive", "leap", "average", "dot", "quadratic", "metric", "identity")
+# What a row is called, and its flags.
+NEAR = {mixer: {"--mixer": mixer} for mixer in ("additive", "leap", "average", "dot", "quadratic", "metric", "identity")}
+FAR = {
+    "additive": {"--mixer": "additive"},
+    "leap": {"--mixer": "leap"},
+    "dot": {"--mixer": "dot"},
+    "dot, window of 32": {"--mixer": "dot", "--attention-window": "32"},
+    "dot, spans": {"--mixer": "dot", "--span": "256", "--ramp": "16", "--penalty": "1e-5"},
+    "dot, strided": {"--mixer": "dot", "--pattern": "strided", "--stride": "16"},
+    "dot, fixed": {"--mixer": "dot", "--pattern": "fixed", "--stride": "16", "--summary": "2"},
+    "transformer_xl": {"--mixer": "transformer_xl", "--segment": "32", "--memory": "32", "--positions": "none"},
+    "lsh": {"--mixer": "lsh", "--lsh-rounds": "2", "--lsh-buckets": "16", "--lsh-piece": "16"},
+}
+TABLES = {"near": (NEAR, {"--batch": "32", "--steps": "500"}),
+          "far": (FAR, {"--context": "256", "--reach": "250", "--batch": "32", "--steps": "500"})}
 SEEDS = (1, 2, 3)
-RECIPE = {"--batch": "32", "--steps": "500", "--eval-every": "0", "--threads": "1"}
+ALWAYS = {"--eval-every": "0", "--threads": "1"}
 
 
 def output_of(*words: str) -> str:
@@ -31,20 +46,22 @@ def scores(build: str, run: Path, flags: dict[str, str]) -> dict[str, float]:
 
 
 def main() -> None:
-    if len(sys.argv) < 3 or len(sys.argv) % 2 == 0:
+    if len(sys.argv) < 4 or len(sys.argv) % 2 != 0 or sys.argv[3] not in TABLES:
         sys.exit(__doc__.splitlines()[0])
-    build, runs = sys.argv[1], Path(sys.argv[2])
-    given = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+    build, runs = sys.argv[1], Path(sys.argv[2]) / sys.argv[3]
+    rows, recipe = TABLES[sys.argv[3]]
+    given = dict(zip(sys.argv[4::2], sys.argv[5::2]))
     runs.mkdir(parents=True, exist_ok=True)
-    for mixer in MIXERS:
-        flags = RECIPE | given | {"--mixer": mixer}
-        found = [scores(build, runs / f"{mixer}-{seed}", flags | {"--seed": str(seed)}) for seed in SEEDS]
-        if mixer == MIXERS[0]:
+    for name, own in rows.items():
+        flags = ALWAYS | recipe | own | given
+        folder = re.sub("[^a-z0-9]+", "_", name)
+        found = [scores(build, runs / f"{folder}-{seed}", flags | {"--seed": str(seed)}) for seed in SEEDS]
+        if name == next(iter(rows)):
             bins = [bin.replace(" to ", "–") for bin in found[0] if bin != "all"]
             print("| mixer | " + " | ".join(bins) + " | all, seed by seed |")
             print("|---|" + "--:|" * len(bins) + "---|", flush=True)
         cells = [f"{mean(one[bin] for one in found):.1f}" for bin in found[0] if bin != "all"]
-        print(f"| {mixer} | " + " | ".join(cells) + " | " + ", ".join(f"{one['all']:.1f}" for one in found) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(cells) + " | " + ", ".join(f"{one['all']:.1f}" for one in found) + " |", flush=True)
 
 
 if __name__ == "__main__":
