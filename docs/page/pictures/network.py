@@ -296,7 +296,7 @@ PICTURES = [
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1846,
+        height=1896,
         paint=paint,
         constants=(
             Constant(
