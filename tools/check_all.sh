@@ -18,6 +18,7 @@ check() {
 
 check "format" bash -c 'git ls-files "*.cpp" "*.hpp" "*.cu" | xargs clang-format --dry-run --Werror'
 check "all tests" tools/test.sh build
+check "tests that take minutes each" build/tests "[check_all]"
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "loops that are compiled twice" tools/check_loops.py build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
