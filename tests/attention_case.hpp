@@ -83,10 +83,10 @@ void check_causality(const Case& layer, float scale, std::initializer_list<Index
   });
 }
 
-// Of a sequence with itself, whose case has the values as its third input: weights that are looked at, times values,
-// are the output.
+// Of a sequence with itself, whose case has the values as this input: weights that are looked at, times values, are the
+// output.
 template <class Case>
-void check_weights(const Case& layer) {
+void check_weights(const Case& layer, std::size_t values = 2) {
   PlainDevice plain;
   CaseArrays<double> a = arrays_of(layer, random_values(layer.inputs(), 1));
   layer.forward(plain, a);
@@ -99,9 +99,24 @@ void check_weights(const Case& layer) {
   for (std::size_t i = 0; i < weight.size(); ++i) {
     const Index at = static_cast<Index>(i), s = at % layer.C, c = at / layer.C % layer.C;
     const Index n = at / layer.C / layer.C % layer.N, b = at / layer.C / layer.C / layer.N;
-    for (Index k = 0; k < layer.K; ++k) out[row(b, c, n, k)] += weight[i] * a.in[2][row(b, s, n, k)];
+    for (Index k = 0; k < layer.K; ++k) out[row(b, c, n, k)] += weight[i] * a.in[values][row(b, s, n, k)];
   }
   require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
+}
+
+// Scores of any size: float is double on every device. layer_of(scale) is the case.
+template <class LayerOf>
+void check_scales(std::initializer_list<double> scales, const LayerOf& layer_of, double tolerance) {
+  for (const double scale : scales) {
+    const auto layer = layer_of(scale);
+    PlainDevice plain;
+    const Values<float> in = converted<float>(random_values(layer.inputs(), 3));
+    const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
+    for_each_device(1, [&](auto& device, const std::string& name) {
+      INFO("scores of " << scale);
+      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, tolerance, name);
+    });
+  }
 }
 
 // The scratch memory of both passes on one thread of a CPU.

@@ -73,16 +73,8 @@ TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
 
 // Beyond what the products of four can hold, then every softmax has one weight.
 TEST_CASE("bahdanau_attention: scores of any size", "[bahdanau_attention][gpu]") {
-  for (const double scale : {1e9, 1e12, 1e20, 1e36}) {
-    const BahdanauAttentionCase layer{{.B = 2, .C = 37, .N = 2, .K = 6}, scale};
-    PlainDevice plain;
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 3));
-    const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
-    for_each_device(1, [&](auto& device, const std::string& name) {
-      INFO("scores of " << scale);
-      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-6, name);
-    });
-  }
+  const auto layer_of = [](double scale) { return BahdanauAttentionCase{{.B = 2, .C = 37, .N = 2, .K = 6}, scale}; };
+  check_scales({1e9, 1e12, 1e20, 1e36}, layer_of, 1e-6);
 }
 
 // In which some of the changed rows are far, and none was before.

@@ -197,50 +197,24 @@ TEST_CASE("lsh_attention: a later token moves earlier ones into other pieces", "
 }
 
 TEST_CASE("lsh_attention: scores of any size", "[lsh_attention][gpu]") {
-  for (const double scale : {1e3, 1e15}) {
+  const auto layer_of = [](double scale) {
     LshAttentionCase layer = sized(2, 37, 2, 6, 2, 3, 8);
     layer.query_scale = scale;
-    PlainDevice plain;
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 3));
-    const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
-    for_each_device(1, [&](auto& device, const std::string& name) {
-      INFO("queries of " << scale);
-      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-3, name);
-    });
-  }
+    return layer;
+  };
+  check_scales({1e3, 1e15}, layer_of, 1e-3);
 }
 
 TEST_CASE("lsh_attention: the weights of whoever looks are those of the output", "[lsh_attention]") {
   LshAttentionCase layer = with(sized(2, 17, 2, 3, 2, 2, 3), true, true);
   layer.mask_bc = holes(2, 17);
-  PlainDevice plain;
-  CaseArrays<double> a = arrays_of(layer, random_values(layer.inputs(), 1));
-  layer.forward(plain, a);
-  std::vector<double> weight(size_of(layer.B * layer.N * layer.C * layer.C));
-  layer.weights(plain, weight.data(), a);
-  Array<double> out(a.out[0].size(), 0.0);
-  const auto row = [&](Index b, Index c, Index n, Index k) {
-    return size_of(((b * layer.C + c) * layer.N + n) * layer.K + k);
-  };
-  for (std::size_t i = 0; i < weight.size(); ++i) {
-    const Index at = static_cast<Index>(i), s = at % layer.C, c = at / layer.C % layer.C;
-    const Index n = at / layer.C / layer.C % layer.N, b = at / layer.C / layer.C / layer.N;
-    for (Index k = 0; k < layer.K; ++k) out[row(b, c, n, k)] += weight[i] * a.in[1][row(b, s, n, k)];
-  }
-  require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
+  check_weights(layer, 1);
 }
 
 TEST_CASE("lsh_attention: scratch memory grows with C, not with C x C", "[lsh_attention]") {
-  const auto peak = [](Index C) {
-    CpuDevice<Isa::baseline> device(1);
-    const LshAttentionCase layer = sized(1, C, 1, 2, 2, 4, 32);
-    run_backward<float>(layer, device, converted<float>(random_values(layer.inputs(), 1)),
-                        converted<float>(random_values(layer.outputs(), 2)));
-    return device.workspace.peak();
-  };
-  const std::size_t half = peak(1024);
+  const std::size_t half = scratch_peak(sized(1, 1024, 1, 2, 2, 4, 32));
   CHECK(half > 0);
-  CHECK(peak(2048) <= 2 * half);
+  CHECK(scratch_peak(sized(1, 2048, 1, 2, 2, 4, 32)) <= 2 * half);
 }
 
 // docs/layers/lsh_attention.md: three positions of one channel, keys of length 1, one bucket for all.

@@ -103,17 +103,12 @@ TEST_CASE("relative_attention: a position that sees one key has no score to lear
 }
 
 TEST_CASE("relative_attention: scores of any size", "[relative_attention][gpu]") {
-  for (const double scale : {1e3, 1e15, 1e30}) {
+  const auto layer_of = [](double scale) {
     RelativeAttentionCase layer = sized(2, 37, 2, 6, 10, 12, 22);
     layer.query_scale = scale;
-    PlainDevice plain;
-    const Values<float> in = converted<float>(random_values(layer.inputs(), 3));
-    const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
-    for_each_device(1, [&](auto& device, const std::string& name) {
-      INFO("queries of " << scale);
-      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-3, name);
-    });
-  }
+    return layer;
+  };
+  check_scales({1e3, 1e15, 1e30}, layer_of, 1e-3);
 }
 
 TEST_CASE("relative_attention: what is not a number stays so, where it is seen", "[relative_attention][gpu]") {

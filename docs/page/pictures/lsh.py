@@ -2,12 +2,11 @@
 
 import random
 
+from pictures.pairs import C, HEIGHT, WIDTH, paint_pairs
 from pictures.picture import Constant, Picture
-from svg import SMALL, Drawing
+from svg import Drawing
 
-WIDTH = 360
-C, PIECE, K, R, ROUNDS = 64, 8, 8, 4, 2  # positions, of a piece, channels, rotated coordinates
-CELL, LEFT, TOP = 5, 28, 34
+PIECE, K, R, ROUNDS = 8, 8, 4, 2  # positions of a piece, channels, rotated coordinates
 
 
 def places() -> list[list[int]]:
@@ -39,21 +38,7 @@ def pairs(rounds: int) -> int:
 
 
 def paint(d: Drawing) -> None:
-    size = C * CELL
-    d.text(LEFT + size / 2, 12, "keys")
-    for place in range(0, C + 1, PIECE):
-        d.text(LEFT + place * CELL, TOP - 6, str(place), SMALL, fill="faint")
-        d.text(LEFT - 5, TOP + place * CELL + 4, str(place), SMALL, "end", "faint")
-    d.rectangle(LEFT, TOP, size, size, "paper")
-    for c in range(C):
-        for s in range(c):
-            if meets(c, s):
-                d.rectangle(LEFT + s * CELL, TOP + c * CELL, CELL, CELL, "ab"[meets(c, s) - 1], "none")
-    y = TOP + 22
-    for fill, label in (("a", "met in one round"), ("b", "in both")):
-        d.rectangle(LEFT + size - 138, y, 12, 12, fill)
-        d.text(LEFT + size - 120, y + 11, label, SMALL, "start")
-        y += 20
+    paint_pairs(d, PIECE, lambda c, s: ("", "a", "b")[meets(c, s)], {"a": "met in one round", "b": "in both"})
 
 
 PICTURES = [
@@ -72,7 +57,7 @@ PICTURES = [
             f"them: {pairs(1)} of {C * (C - 1) // 2} pairs in one round (blue), {pairs(2)} in both (green)."
         ),
         width=WIDTH,
-        height=TOP + C * CELL + 8,
+        height=HEIGHT,
         paint=paint,
         constants=(
             Constant("cuda/lsh_attention.cu", r"return \((apart == 0 \|\| apart == 1)\) &&", "apart == 0 || apart == 1"),
