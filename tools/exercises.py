@@ -12,7 +12,8 @@ What an exercise changes, and which tests fail then, stands in tests/exercises/C
 Several pairs of - and + are several changes, of one line or more; another file is named by a line of its own, `in FILE`.
 Without `fails` all tests pass. Where nobody has seen yet what fails, a line `open` says so: the change is made then, and
 nothing compared. Instead of a change, `1 thought` is a question that nothing is to be changed for, and
-`1 by hand` one that is not carried out here. Without [TAG] the tests are those of the chapter's name.
+`1 by hand` one that is not carried out here. Without [TAG] the tests are those of the chapter's name; [TAG]~[OTHER] leaves
+some out.
 
 Every change is made in a copy of the repository's files in FOLDER (build/exercises), where the tests of that tag are built
 and run, without those that run programs. --list carries out nothing: it says whether each exercise of a chapter stands in
@@ -158,7 +159,8 @@ class Copy:
     def build(self, tag):
         """Builds the tests that have a tag. Returns what the compiler says where it fails."""
         if tag != self.tag:
-            has_tag = [p.stem for p in sorted((ROOT / "tests").glob("test_*.cpp")) if tag in p.read_text(encoding="utf-8")]
+            name = tag.partition("~")[0]
+            has_tag = [p.stem for p in sorted((ROOT / "tests").glob("test_*.cpp")) if name in p.read_text(encoding="utf-8")]
             options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=ON", "-DBUILD_EMULATOR=ON", "-DOMIT_PROGRAM_TESTS=ON"]
             options += [f"-DONLY_TESTS={';'.join(has_tag)}", *os.environ.get("OPTIONS", "").split()]
             self._run(["cmake", "-G", "Ninja", "-S", ".", "-B", "build", *options])
@@ -172,7 +174,7 @@ class Copy:
     def failing(self, tag, report):
         """The tests of a tag that fail, the one that was running when the program died among them, and all they say,
         which is left in a file."""
-        command = ["build/tests", tag, "-r", "xml", "-o", str(report)]
+        command = ["build/tests", f"{tag}~[programs]", "-r", "xml", "-o", str(report)]
         try:
             subprocess.run(command, cwd=self.tree, capture_output=True, timeout=SECONDS)
         except subprocess.TimeoutExpired:
