@@ -30,8 +30,8 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
           const auto against = [&, b = b, n = n](Index s) {
-            return -max(b, n, s) - slope * T(s - c);
-          };  // (pooling_windowed.9)
+            return -max(b, n, s) - slope * T(s - c);  // (pooling_windowed.9)
+          };
           T level = T(-infinity);
           S pull_out = 0;
           for (Index m = n; m < payloads * N; m += N) {

@@ -86,6 +86,11 @@ class _Renderer(RendererHTML):
         except tex.TexError as error:
             raise Fault(place, str(error)) from error
 
+    def code_inline(self, tokens, index, options, env) -> str:
+        """A flag stays in one line."""
+        code = html.escape(tokens[index].content, quote=False)
+        return "<code>{}</code>".format(re.sub(r"(?<!\S)--?\w[\w-]*", r'<span class="f">\g<0></span>', code))
+
     def text(self, tokens, index, options, env) -> str:
         address = self.context.tag_address
 

@@ -94,7 +94,7 @@ def _gap(file: str, first: int, lines: int) -> str:
 
 def excerpt(source: Source, rows: list[Row], tag: str, address: Address) -> str:
     """A few lines; the one that computes the equation is marked, and does not repeat its tag, beside which it stands.
-    Lines left out are a ⋯. Each knows how far it is indented, so that what does not fit is continued further in."""
+    Lines left out are a ⋯, and what is said of a loop is left to its listing. Each knows how far it is indented, so that what does not fit is continued further in."""
     own = re.compile(r"<i>// " + re.escape(f"({tag})") + r"(?:[:,]? |)(.*?)</i>")
     written = []
     for row, text in zip(rows, lines_of(source, [row.line for row in rows]), strict=True):
@@ -102,6 +102,8 @@ def excerpt(source: Source, rows: list[Row], tag: str, address: Address) -> str:
         if marked:
             text = own.sub(lambda rest: f"<i>// {rest.group(1)}</i>" if rest.group(1) else "", text).rstrip()
         text = re.sub(r"</?b>", "", text)  # so few lines need no bold words
+        if row.line.code.endswith("{") and not row.line.tags:  # a head stands there for its loop alone
+            text = re.sub(r" *<i>// .*</i>$", "", text)
         text = re.sub(r" {2,}(?=<i>)", "  ", linked(text[row.margin :], address)) + "  ⋯" * row.cut
         indent = max(row.line.indent - row.margin, 0)
         style = f" style=--i:{min(indent, DEEPEST)}" if indent else ""

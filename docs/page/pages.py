@@ -277,7 +277,7 @@ class Site:
         if room.kind == "layers":
             return source.excerpt(number)
         lines = [source.lines[one - 1] for one in source.statement(number)]
-        return [Row(line, lines[0].indent, False) for line in lines]
+        return [Row(line, lines[0].indent + source.hanging(line.number), False) for line in lines]
 
     def _listings(self, room: Room, device: str, page: str) -> str:
         """The files of a device, whole or in parts."""

@@ -27,6 +27,7 @@ MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and wha
 # AttentionCore, whose part Comparison is Products unless whoever has one says otherwise.
 CHOICE = re.compile(r"template <class Device, class T, template <class, class> class (\w+) = (\w+)>\nclass (\w+)")
 LONGEST_EXCERPT = 8
+FAR_IN = 16  # columns: from there on what a statement goes on in is lined up with a bracket, far from its beginning
 LOOP = re.compile(r"(?:for|while|for_\w+) ?[(<]|do \{")
 HANDED_OVER = re.compile(r"\[[^\]]*\](?:<[^>]*>)?\([^()]*\)(?: mutable)? \{$")  # parallel_for(device, n, [&](Index i) {
 NAMED = re.compile(r"(?:const )?auto&? \w+ = \[|struct |class |\w[\w:<>*& ]* \w+\([^\[]*\) (?:const )?\{$")
@@ -87,6 +88,12 @@ class Source:
             last += 1
         return range(first, last + 1)
 
+    def hanging(self, number: int) -> int:
+        """How much of a line's indentation an excerpt leaves out, where it goes on in a statement far to the right."""
+        first, *rest = (self.lines[one - 1] for one in self.statement(number))
+        further = min((line.indent for line in rest), default=0) - first.indent
+        return further - 4 if number > first.number and further > FAR_IN else 0
+
     @staticmethod
     def _goes_on(line: Line) -> bool:
         """Whether the statement of this line goes on in the next one."""
@@ -139,7 +146,7 @@ class Source:
         pieces = [*headers, body]
         for piece, following in zip_longest(pieces, pieces[1:]):
             margin = min(self.lines[one - 1].indent for one in (of_body if piece is body else piece) if self.lines[one - 1].text)
-            rows += [Row(self.lines[one - 1], margin, False) for one in piece]
+            rows += [Row(self.lines[one - 1], margin + self.hanging(one), False) for one in piece]
             cut = following.start != piece.stop if following else max(whole.stop, statement.stop) > piece.stop
             rows[-1] = rows[-1]._replace(cut=cut)
         return rows

@@ -445,6 +445,10 @@ class Excerpts(unittest.TestCase):
         text = "void f() {\n  for (a) {\n    x = g(1,\n          2);\n  }\n}\n"
         self.assertEqual(self.excerpt(text, 4), ["for (a) {", "  x = g(1,", "        2);", "}"])
 
+    def test_what_hangs_far_to_the_right_is_brought_nearer(self) -> None:
+        text = "void f() {\n  x = a_long_function(1,\n" + " " * 22 + "{.y = 2,\n" + " " * 23 + ".z = 3});\n}\n"
+        self.assertEqual(self.excerpt(text, 2), ["x = a_long_function(1,", "    {.y = 2,", "     .z = 3});"])
+
     def test_a_statement_that_is_too_long_says_so(self) -> None:
         text = "void f() {\n  x = g(1,\n" + "        2,\n" * 9 + "        3);\n}\n"
         found = self.excerpt(text, 2)

@@ -99,8 +99,8 @@ class TransformerXlBlock : public Block<Device, T> {
     query_.forward(device, query_bch_, h_bsd + past * D_, pass.BC());  // (transformer_xl.2)
     key_value_.forward(device, key_value_bsq_, h_bsd, rows);           // (transformer_xl.3)
     position_.forward(device, rho_ph_, row_pd_, distances_);           // (transformer_xl.4)
-    relative_attention_forward<Device, T>(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(pass)},
-                                          terms());  // (transformer_xl.5)
+    relative_attention_forward<Device, T>(device,                      // (transformer_xl.5)
+                                          {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(pass)}, terms());
     leave(device, out_bcd, in_bcd, pass);
   }
 

@@ -83,7 +83,7 @@ PICTURES = [
             "further left from query to query."
         ),
         caption=(
-            f"Segments of {S} and a memory of {M}: what a query sees of its own segment (blue) and as memory (green). "
+            f"Segments of {S} and a memory of {M}: what a query sees of its own segment (blue) and as memory (red). "
             f"Query {QUERY} sees {sees(QUERY).start} to {QUERY}. Below, a tile of {ROWS} queries and {KEYS} keys: the product "
             "with each key's distance stands in the row of its query, one place further left from row to row."
         ),
