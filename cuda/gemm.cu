@@ -1,13 +1,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "cuda/cublaslt.hpp"
 #include "cuda/gemm.hpp"
 #include "cuda/kernel.hpp"
 #include "cuda/tensor_core.hpp"
-
-#if defined(__CUDACC__)
-#include "cuda/cublaslt.hpp"
-#endif
 
 namespace abh {
 
@@ -444,9 +441,7 @@ void hand_gemm(Gpu& device, const Gemm<T, Out>& g) {
 template <class T, class Out, Backend backend>
 void gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g) {
   if (g.M == 0 || g.N == 0 || g.batches == 0) return;
-#if defined(__CUDACC__)
   if (device.gemm() == GemmChoice::library && library_gemm(device, g)) return;
-#endif
   hand_gemm(device, g);
 }
 

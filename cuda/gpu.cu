@@ -82,8 +82,7 @@ static std::string choose_gpu(Index) { return "emulator"; }
 #endif
 
 template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work, Index gpu)
-    : gemm_(backend == Backend::cuda ? gemm : GemmChoice::hand), work_(work), gpu_(gpu) {
+GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work, Index gpu) : gemm_(gemm), work_(work), gpu_(gpu) {
   name_ = choose_gpu(gpu);  // where work is only counted, too: cuBLASLt, which is asked for its plans, is one GPU's
   if (counts()) {
     stream_ = idle_stream();

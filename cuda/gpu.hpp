@@ -15,8 +15,17 @@ namespace abh {
 // Who runs the kernels of cuda/*.cu: a GPU, or the emulator on the CPU.
 enum class Backend { cuda, emulated };
 
-// The products of linear maps: cuBLASLt's, or the kernels of cuda/gemm.cu. The emulator has only the latter.
+// The products of linear maps: cuBLASLt's, or the kernels of cuda/gemm.cu. The emulator has a stand-in for the former,
+// which checks what cuBLASLt is asked for.
 enum class GemmChoice { library, hand };
+// The former where this build has cuBLASLt; but the latter are what the emulator is there for.
+template <Backend backend>
+GemmChoice usual_gemm();
+// By name: library, hand or auto.
+template <Backend backend>
+GemmChoice gemm_called(const std::string& name) {
+  return name == "library" ? GemmChoice::library : name == "hand" ? GemmChoice::hand : usual_gemm<backend>();
+}
 
 // Whether this machine has a GPU that the backend can use; the emulator always can.
 template <Backend backend>
@@ -42,7 +51,7 @@ class GpuDevice {
   using Sums = GpuSums<backend>;  // of the gradients of several processes
 
   // Of the GPUs of this machine it is the one with this number, as it is for all that the thread does afterwards.
-  explicit GpuDevice(GemmChoice gemm = GemmChoice::library, Work work = Work::done, Index gpu = 0);
+  explicit GpuDevice(GemmChoice gemm = usual_gemm<backend>(), Work work = Work::done, Index gpu = 0);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;

@@ -67,12 +67,17 @@ inline bool has_real_gpu() {
 }
 
 // Runs body(device, name) on every GPU of this build: the emulator, and a real one where there is one, with the matrix
-// products of cuBLASLt and with ours. Without any, nothing runs.
+// products of cuBLASLt and with ours. Without any, nothing runs. The emulator has those of cuBLASLt, by its stand-in,
+// for tests of what multiplies matrices, which say so.
 template <class Body>
-void for_each_gpu([[maybe_unused]] const Body& body) {
+void for_each_gpu([[maybe_unused]] const Body& body, [[maybe_unused]] bool multiplies_matrices = false) {
 #if defined(ABH_EMULATOR)
   GpuDevice<Backend::emulated> emulated;
   body(emulated, "emulated");
+  if (multiplies_matrices) {
+    GpuDevice<Backend::emulated> library(GemmChoice::library);
+    body(library, "emulated, cuBLASLt");
+  }
 #endif
   [[maybe_unused]] const bool real = has_real_gpu();
 #if defined(ABH_CUDA)

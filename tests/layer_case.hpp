@@ -326,6 +326,12 @@ double error_in_norm(const Array<double>& got, const Array<double>& reference, d
 void record_pass(GradcheckRow row, const std::string& pass, const std::vector<Slot>& slots, const Values<double>& got,
                  const Values<double>& reference, double float_tolerance);
 
+// Whether a case says that its layer multiplies matrices by `gemm`.
+template <class Case>
+inline constexpr bool multiplies_matrices = requires {
+  Case::multiplies_matrices;
+};
+
 // A layer on every GPU of this build against the CPU in double, which sees the same rounded inputs.
 template <class Case>
 void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
@@ -352,10 +358,12 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
     record_pass(row, "forward", outputs, out, out_reference, 1e-5);
     record_pass(row, "backward", inputs, d_in, d_in_reference, 2e-5);
   };
-  for_each_gpu([&](auto& device, const std::string& device_name) {
-    check(device, device_name, float{});
-    check(device, device_name, bf16{});
-  });
+  for_each_gpu(
+      [&](auto& device, const std::string& device_name) {
+        check(device, device_name, float{});
+        check(device, device_name, bf16{});
+      },
+      multiplies_matrices<Case>);
 }
 
 // A GPU reads and writes up to 16 bytes at once where an array and its rows allow it. Runs body(what) as it is, then
@@ -393,10 +401,12 @@ void check_alignment(const Case& layer, double tolerance = 2e-5) {
       require_close(layer.inputs(), got.second, expected.second, most, name + ", " + what);
     });
   };
-  for_each_gpu([&](auto& device, const std::string& name) {
-    check(device, name, float{});
-    check(device, name, bf16{});
-  });
+  for_each_gpu(
+      [&](auto& device, const std::string& name) {
+        check(device, name, float{});
+        check(device, name, bf16{});
+      },
+      multiplies_matrices<Case>);
 }
 
 template <class Case>

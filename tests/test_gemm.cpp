@@ -107,7 +107,7 @@ void check_product(Device& device, const Product& p, Layout layout) {
 
 // In every type and layout, and in every order of threads if told so.
 void check_everywhere(const Product& p, bool all_orders = false) {
-  for_each_gpu([&](auto& device, const std::string& name) {
+  const auto check = [&](auto& device, const std::string& name) {
     for (int order = 0; order < (all_orders ? 3 : 1); ++order) {
       set_thread_order(order);
       for (const Layout layout : {Layout::nt, Layout::nn, Layout::tn}) {
@@ -119,7 +119,8 @@ void check_everywhere(const Product& p, bool all_orders = false) {
       }
     }
     set_thread_order(0);
-  });
+  };
+  for_each_gpu(check, true);
 }
 
 void check_each(std::initializer_list<Product> products) {
@@ -165,12 +166,13 @@ TEST_CASE("gemm on the GPU: long sums in parts", "[gemm][gpu]") {
 
 // So many that bf16 takes its large tiles.
 TEST_CASE("gemm on the GPU: many tiles", "[gemm][gpu]") {
-  for_each_gpu([&](auto& device, const std::string& name) {
+  const auto check = [](auto& device, const std::string& name) {
     INFO(name);
     check_product<bf16, bf16>(device, {.M = 129, .N = 130, .K = 33, .gap = 6, .batches = 32}, Layout::nt);
     check_product<bf16, bf16>(device, {.M = 136, .N = 144, .K = 40, .batches = 32, .accumulate = true}, Layout::nn);
     check_product<bf16, float>(device, {.M = 129, .N = 144, .K = 72, .gap = 7, .batches = 32}, Layout::tn);
-  });
+  };
+  for_each_gpu(check, true);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ void for_each_gpu_and_type(const Body& body) {
 struct Setting {
   ModelConfig model;
   TrainingConfig training;
+  std::string gemm = "auto";
 };
 
 Setting setting_of(const std::string& mixer) {
@@ -62,7 +63,8 @@ Setting small_preset(const std::string& preset) {
 
 std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float",
                                 bool recompute = false) {
-  return new_model({.device = device, .threads = 1}, s.model, s.training, 0.06, s.training.seed, type, recompute);
+  return new_model({.device = device, .threads = 1, .gemm = s.gemm}, s.model, s.training, 0.06, s.training.seed, type,
+                   recompute);
 }
 
 // A text with something to learn: the next token follows from the last one, most of the time.
@@ -126,6 +128,23 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
     }
   }
 }
+
+#if defined(ABH_EMULATOR)
+TEST_CASE("gpu network: with products as cuBLASLt is asked for them, training follows the CPU", "[gpu_network][gpu]") {
+  for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
+    Setting s = setting_of("additive,dot,metric,quadratic,leap");
+    s.model.layers = 5;
+    s.model.conv_groups = 1;
+    s.model.attention_bias = s.model.logit_bias = s.model.additive.projection = true;
+    s.training.optimizer = "muon";
+    s.gemm = "library";
+    const auto [loss, norm, first, last] = follow("emulated", s, type, 4);
+    CAPTURE(type, loss, norm, first, last);
+    CHECK_FALSE(!(loss <= tolerance));
+    CHECK(last < first);
+  }
+}
+#endif
 
 TEST_CASE("gpu network: the recipe of every preset, on a small network, follows the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {

@@ -300,7 +300,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
     Shape shape;
     Index gap;
   };
-  for_each_gpu([&](auto& device, const std::string& name) {
+  const auto check = [&](auto& device, const std::string& name) {
     for (const Layout& l : {Layout{1, {1, 1}, 0},
                             {3, {1, 3}, 1},
                             {2, {3, 7}, 3},
@@ -329,7 +329,8 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
       row.tolerance = 5e-2;
       record_gradcheck(row);
     }
-  });
+  };
+  for_each_gpu(check, true);
 }
 
 // A row of a matrix's square that is longer than a block, and more parts of a matrix than a block has threads.
@@ -345,9 +346,10 @@ TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
     };
     CpuDevice<Isa::baseline> cpu(1);
     const Values<double> reference = updated(cpu, 0.0);
-    for_each_gpu([&](auto& device, const std::string& name) {
+    const auto check = [&](auto& device, const std::string& name) {
       require_close({weight("weight", {0})}, updated(device, 0.0f), reference, 2e-5, name);
-    });
+    };
+    for_each_gpu(check, true);
   }
 }
 

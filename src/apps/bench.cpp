@@ -141,7 +141,7 @@ void bench_on(std::type_identity<GpuDevice<backend>>, const BenchSettings& s, Re
     results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{1} << 30);
   }
   if (!s.each_layer) return;
-  Device device(s.device.gemm == "hand" ? GemmChoice::hand : GemmChoice::library);
+  Device device(gemm_called<backend>(s.device.gemm));
   LayerBench<Device, T>(device, s.config, s.training.batch, s.seconds, no_peak, results.layers).run();
 }
 #endif

@@ -7,6 +7,8 @@ namespace abh {
 
 // out_bcd = causal_conv(in_bcd).
 struct CausalConvCase {
+  static constexpr bool multiplies_matrices = true;  // by `gemm` on a GPU
+
   CausalConvShape shape;
 
   Index taps() const { return shape.D * (shape.D / shape.groups) * shape.kernel; }

@@ -8,6 +8,8 @@ namespace abh {
 // out_bco = scale (in_bci weight_oi {+ bias_o | bias}). Rows of both may be slices of wider rows. With `accumulate`, of
 // the gradient of the input, the case is the sum of two equal maps.
 struct LinearCase {
+  static constexpr bool multiplies_matrices = true;  // by `gemm` on a GPU
+
   Index BC, I, O;
   bool bias = false;
   double scale = 1;

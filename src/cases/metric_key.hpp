@@ -7,6 +7,8 @@ namespace abh {
 
 // key_bch = metric project_bch, head by head. The gradient of project_bch is added to.
 struct MetricKeyCase {
+  static constexpr bool multiplies_matrices = true;  // by `gemm` on a GPU
+
   Index BC, N, K;
   MetricForm form = MetricForm::packed;
 

@@ -16,7 +16,12 @@ Index working_threads(const DeviceChoice& choice) { return std::min(choice.threa
 
 std::string machine_text(const DeviceChoice& choice, const std::string& type) {
   const std::string device = resolved_device(choice.device);
-  if (device == "cuda") return device + ", " + type + ", " + choice.gemm + " matrix products";
+#if defined(ABH_CUDA)
+  if (device == "cuda") {
+    const bool library = gemm_called<Backend::cuda>(choice.gemm) == GemmChoice::library;
+    return device + ", " + type + (library ? ", library matrix products" : ", hand matrix products");
+  }
+#endif
   if (device != "cpu") return device + ", " + type;
   const Index working = working_threads(choice);
   std::string text = device + " (" + isa_name(best_isa()) + "), " + type + ", " + to_text(working) +
@@ -47,6 +52,9 @@ void require_device(const DeviceChoice& choice, const std::string& type) {
 #if defined(ABH_CUDA)
   if (device == "cuda" && !gpu_available<Backend::cuda>()) {
     throw Error("--device cuda: this machine has no GPU that CUDA can use");
+  }
+  if (device == "cuda" && choice.gemm == "library" && usual_gemm<Backend::cuda>() != GemmChoice::library) {
+    throw Error("--gemm library: this build has no cuBLASLt; expected --gemm hand");
   }
 #else
   if (device == "cuda") {

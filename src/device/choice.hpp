@@ -12,7 +12,7 @@ struct DeviceChoice {
   std::string device =
       "auto";  // plain, cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
   Index threads = available_threads();  // of the CPU device
-  std::string gemm = "library";         // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
+  std::string gemm = "auto";            // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
   Index gpu = 0;                        // of the CUDA device: which one of this machine
 };
 

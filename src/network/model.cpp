@@ -312,8 +312,7 @@ std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&)
 template <Backend backend>
 std::unique_ptr<GpuDevice<backend>> make_device(std::type_identity<GpuDevice<backend>>, const DeviceChoice& choice,
                                                 Work work) {
-  const GemmChoice gemm = choice.gemm == "hand" ? GemmChoice::hand : GemmChoice::library;
-  return std::make_unique<GpuDevice<backend>>(gemm, work, choice.gpu);
+  return std::make_unique<GpuDevice<backend>>(gemm_called<backend>(choice.gemm), work, choice.gpu);
 }
 template <Backend backend>
 std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice, const std::string& type) {

@@ -16,7 +16,9 @@ void add_machine_flags(Flags& flags, DeviceChoice& choice) {
                 256);
   flags.environment("ATTENTION_ISA", std::string("instruction set of the CPU device: ") + isa_choices() +
                                          "; without it the widest that the machine has");
-  flags.choice("gemm", choice.gemm, {"library", "hand"}, "matrix products of the CUDA device: cuBLASLt's or ours");
+  flags.choice(
+      "gemm", choice.gemm, {"auto", "library", "hand"},
+      "matrix products of the CUDA device: cuBLASLt's or ours; auto: cuBLASLt's, but ours when it is emulated");
 }
 
 }  // namespace abh

@@ -1,7 +1,3 @@
-#include "cuda/cublaslt.hpp"
-
-#include <cublasLt.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +8,18 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
+#include "cuda/cublaslt.hpp"
+#include "cuda/platform.hpp"
 #include "layers/parts/products.hpp"
+
+// cuBLASLt, where this build has it, or the emulator's.
+#if !defined(__CUDACC__)
+#include "cuda/emulator/cublaslt.hpp"
+#define ABH_HAS_CUBLASLT 1
+#elif defined(ABH_CUBLASLT)
+#include <cublasLt.h>
+#define ABH_HAS_CUBLASLT 1
+#endif
 
 // cuBLASLt stores matrices by columns, this project by rows. A matrix by rows is its transpose by columns, so the
 // library is asked for out' = b' a': its first operand, N x K, is our b, its second, K x M, is our a.
@@ -25,6 +32,8 @@
 //   out                          N x M, columns out_row apart
 
 namespace abh {
+
+#if defined(ABH_HAS_CUBLASLT)
 
 namespace {
 
@@ -122,9 +131,10 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (g.bias_n) {
-    // Every product sets its own address.
+    // Every product sets its own address. The choice goes by how well this one is aligned, and reads nothing there.
     set(&plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_n);
+    set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        reinterpret_cast<const void*>(std::uintptr_t{widest_access}));
   }
   describe(&plan.b, type_of<T>, b, g.batches);
   describe(&plan.a, type_of<T>, a, g.batches);
@@ -150,10 +160,10 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
 
 }  // namespace
 
-template <class T, class Out>
-bool library_gemm(GpuDevice<Backend::cuda>& device, const Gemm<T, Out>& g) {
-  // The library scales before it adds the bias, and wants it in the type of the output. How well it is aligned cannot
-  // be said to those who choose an algorithm: they may read it 16 bytes at a time.
+template <class T, class Out, Backend backend>
+bool library_gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g) {
+  // The library scales before it adds the bias, and wants it in the type of the output. One that is less aligned than
+  // others would need a plan of its own.
   const bool bias_fits = !g.bias_n || (g.scale == 1 && g.batches == 1 && std::is_same_v<T, Out> &&
                                        alignment_of(g.bias_n) == widest_access);
   const Matrix a =
@@ -175,7 +185,7 @@ bool library_gemm(GpuDevice<Backend::cuda>& device, const Gemm<T, Out>& g) {
   if (is_new) make_plan(plan, g, a, b, out, aligned);
   if (!plan.found) return false;
 
-  GpuDevice<Backend::cuda>::Scope scratch(device.workspace);
+  typename GpuDevice<backend>::Scope scratch(device.workspace);
   auto* memory = scratch.template take<std::byte>(static_cast<Index>(workspace_bytes + workspace_alignment));
   if (device.counts()) return true;
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory) % workspace_alignment;
@@ -189,8 +199,28 @@ bool library_gemm(GpuDevice<Backend::cuda>& device, const Gemm<T, Out>& g) {
   return true;
 }
 
-template bool library_gemm(GpuDevice<Backend::cuda>&, const Gemm<float, float>&);
-template bool library_gemm(GpuDevice<Backend::cuda>&, const Gemm<bf16, bf16>&);
-template bool library_gemm(GpuDevice<Backend::cuda>&, const Gemm<bf16, float>&);
+template <Backend backend>
+GemmChoice usual_gemm() {
+  return backend == Backend::cuda ? GemmChoice::library : GemmChoice::hand;
+}
+
+#else
+
+template <class T, class Out, Backend backend>
+bool library_gemm(GpuDevice<backend>&, const Gemm<T, Out>&) {
+  return false;
+}
+
+template <Backend backend>
+GemmChoice usual_gemm() {
+  return GemmChoice::hand;
+}
+
+#endif
+
+template GemmChoice usual_gemm<Backend::ABH_BACKEND>();
+template bool library_gemm(Gpu&, const Gemm<float, float>&);
+template bool library_gemm(Gpu&, const Gemm<bf16, bf16>&);
+template bool library_gemm(Gpu&, const Gemm<bf16, float>&);
 
 }  // namespace abh
