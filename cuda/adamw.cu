@@ -65,6 +65,7 @@ template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block)
     update_kernel(Arrays<T> a, Factors factors, const StepState* state, Index count) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
   Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
   if (i + width <= count) {

@@ -16,6 +16,7 @@ template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block<T>);
   const auto& in = a.in;
   constexpr int W = forward_width<T, KP>, H = rows_of_block<T, KP>;
   using Score = TilePart<T, W, H>;
@@ -125,6 +126,7 @@ template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block<T>);
   const auto& in = a.in;
   constexpr int W = backward_width<T, KP>, H = rows_of_block<T, KP>;
   using Score = TilePart<T, W, H>;
@@ -213,6 +215,7 @@ template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block<T>);
   const auto& in = a.in;
   constexpr int W = backward_width<T, KP>, H = rows_of_block<T, KP>;
   using Score = TilePart<T, W, H>;

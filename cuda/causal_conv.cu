@@ -104,6 +104,7 @@ struct Direct {
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   const int packs = a.D / width, strips = (a.C + strip - 1) / strip;
   const int d = int(thread % packs) * width, begin = int(thread / packs % strips) * strip;
@@ -163,6 +164,7 @@ struct DirectGradient {
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(DirectGradient<T> a) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   const Index thread = Index{blockIdx.x} * threads_per_block + threadIdx.x;
   const int packs = a.D / width, fours = (a.J + taps - 1) / taps;
   const int d = int(thread % packs) * width, g = int(thread / packs % a.G), four = int(thread / packs / a.G % fours);
@@ -236,6 +238,7 @@ template <class T>
 __global__ void __launch_bounds__(depthwise_threads, 3)
     depthwise_kernel(T* out_bcd, const T* in_bcd, const T* weight_dj, Strips s, Look look) {
   wait_for_kernel_before();
+  require_at_most(depthwise_threads);
   const unsigned at = blockIdx.x * blockDim.y + threadIdx.y;
   if (at >= s.all) return;
   const int begin = s.begin(at);
@@ -273,6 +276,7 @@ __global__ void __launch_bounds__(warp_size* gradient_rows)
     depthwise_gradient_kernel(float* d_weight_pjd, const T* d_out_bcd, const T* in_bcd, Strips s,
                               unsigned strips_per_part, unsigned slices) {
   wait_for_kernel_before();
+  require_at_most(warp_size * gradient_rows);
   auto& shared = shared_memory<DepthwiseSums>();
   const unsigned slice = blockIdx.x % slices, part = blockIdx.x / slices;
   const int first_d = int(slice) * warp_size * channels, d = first_d + int(threadIdx.x) * channels;

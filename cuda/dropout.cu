@@ -55,6 +55,7 @@ template <class T, bool aligned>
 __global__ void __launch_bounds__(threads_per_block)
     forward_kernel(T* out, const T* in, const T* residual, DropoutMask mask, Index count) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   constexpr int width = widest<T>;
   const Own<T, aligned> own{count};
   Pack<T, width> ins[accesses], residuals[accesses];
@@ -79,6 +80,7 @@ template <class T, bool aligned>
 __global__ void __launch_bounds__(threads_per_block)
     backward_kernel(T* d_in, const T* d_out, DropoutMask mask, Index count) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   constexpr int width = widest<T>;
   const Own<T, aligned> own{count};
   Pack<T, width> d_outs[accesses];

@@ -31,6 +31,7 @@ __device__ __forceinline__ Index row_of(int r) {
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) gate_forward_kernel(GateForward<T> a, DropoutMask mask) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   for (int d = int(threadIdx.x) * width; d < a.in.D; d += int(blockDim.x) * width) {
     Pack<T, width> pooled[rows_per_thread], gate[rows_per_thread], residual[rows_per_thread];
     ABH_UNROLL(rows_per_thread)
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(threads_per_block) gate_forward_kernel(GateFor
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) gate_backward_kernel(GateBackward<T> a, DropoutMask mask) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   for (int d = int(threadIdx.x) * width; d < a.in.D; d += int(blockDim.x) * width) {
     Pack<T, width> d_out[rows_per_thread], pooled[rows_per_thread], gate[rows_per_thread];
     ABH_UNROLL(rows_per_thread)

@@ -85,6 +85,7 @@ __device__ int first_of(int n) {
 template <class T, int width, GeluForm form>
 __global__ void __launch_bounds__(threads_per_block, blocks_at_once) forward_kernel(T* out, const T* in, Index count) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   const Index begin = Index{blockIdx.x} * elements_per_block<width>;
   if (count - begin < elements_per_block<width>) {
     for (Index i = begin + threadIdx.x; i < count; i += threads_per_block) out[i] = T(out_of<form>(float(in[i])));
@@ -107,6 +108,7 @@ template <class T, int width, GeluForm form>
 __global__ void __launch_bounds__(threads_per_block, blocks_at_once)
     backward_kernel(T* d_in, const T* d_out, const T* in, Index count) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   const Index begin = Index{blockIdx.x} * elements_per_block<width>;
   if (count - begin < elements_per_block<width>) {
     for (Index i = begin + threadIdx.x; i < count; i += threads_per_block) {

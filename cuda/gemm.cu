@@ -170,6 +170,7 @@ struct TensorStage {
 template <class Shape, bool a_along_k, bool b_along_k, class Out>
 __global__ __launch_bounds__(Shape::threads, 2) void tensor_kernel(Gemm<bf16, Out> g, Cut cut, Wide wide) {
   wait_for_kernel_before();
+  require_at_most(Shape::threads);
   constexpr int blocks_m = Shape::warp_m / 16, blocks_n = Shape::warp_n / 8;
   const auto place = place_of_block<Shape::tile_m, Shape::tile_n>(g, cut);
   const int m_left = left_of(g.M, place.m, Shape::tile_m), n_left = left_of(g.N, place.n, Shape::tile_n);
@@ -275,6 +276,7 @@ struct FloatChunks {
 template <bool a_along_k, bool b_along_k>
 __global__ __launch_bounds__(float_threads, 4) void float_kernel(Gemm<float, float> g, Cut cut, Wide wide) {
   wait_for_kernel_before();
+  require_at_most(float_threads);
   auto& stages = shared_memory<FloatStages>();
   const auto place = place_of_block<float_tile, float_tile>(g, cut);
   const int m_left = left_of(g.M, place.m, float_tile), n_left = left_of(g.N, place.n, float_tile);

@@ -30,6 +30,7 @@ Index elements_per_part(Index count) {
 __global__ void __launch_bounds__(threads_per_block)
     squares_kernel(double* sum_p, const float* gradient, Index count, Index per_part, bool aligned) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   const Index begin = blockIdx.x * per_part;
   const Index end = begin + per_part < count ? begin + per_part : count;
   double sum = 0;
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(threads_per_block)
 __global__ void __launch_bounds__(threads_per_block)
     norm_kernel(StepState* state, const double* sum_p, int parts, double clip) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   double sum = 0;
   for (int p = int(threadIdx.x); p < parts; p += threads_per_block) sum += sum_p[p];
   sum = block_sum<threads_per_block>(sum);

@@ -163,6 +163,7 @@ template <class T, int width, int held, bool whole>
 __global__ void __launch_bounds__(warps_of<T, held>* warp_size, 2)
     backward_kernel(float* partial_pd, const Means* means_bc, LayernormBackward<T> a) {
   wait_for_kernel_before();
+  require_at_most(warps_of<T, held> * warp_size);
   using Channels = Held<T, width, held>;
   using Row = BackwardRow<T, width, held>;
   constexpr int warps = warps_of<T, held>, packs = Channels::packs;

@@ -55,6 +55,7 @@ template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     moment_kernel(double* sum_mp, Matrices<T> a, Factors f, const StepState* state) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
   const float clip_scale = float(state->clip_scale);
   const Index offset = a.offset_m[blockIdx.x / a.parts];
@@ -82,6 +83,7 @@ template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     start_kernel(T* x_moi, const double* sum_mp, Matrices<T> a, Factors f, const StepState* state) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;
   const float clip_scale = float(state->clip_scale);
   const Index matrix = blockIdx.x / a.parts;
@@ -104,6 +106,7 @@ __global__ void __launch_bounds__(threads_per_block)
 template <class T>
 __global__ void __launch_bounds__(threads_per_block) linear_cubic_kernel(T* polynomial, const T* gram, Index S) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   const Index row = Index{blockIdx.x} * S, diagonal = blockIdx.x % S;
   for (Index s = threadIdx.x; s < S; s += threads_per_block) {
     polynomial[row + s] = T(float(muon_cubic) * float(gram[row + s]) + (s == diagonal ? float(muon_linear) : 0.0f));
@@ -115,6 +118,7 @@ template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     step_kernel(Matrices<T> a, const T* x_moi, Factors f, const StepState* state) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;
   const float step = float(state->learning_rate * f.step), decay = float(state->learning_rate * f.weight_decay);
   const Index matrix = blockIdx.x / a.parts, offset = a.offset_m[matrix];

@@ -5,6 +5,7 @@
 //
 //   launch(kernel, grid, block, shared_bytes, stream, args...)   kernel<<<grid, block, shared_bytes, stream>>>(args...)
 //   wait_for_kernel_before()                                     first of all in every kernel
+//   require_at_most(threads)                                     then, where it has __launch_bounds__(threads)
 //   idle_stream()                                                a stream in which a launch does nothing
 //   shared_memory<Struct>()                                      __shared__ Struct; the same one for every call
 //   dynamic_shared_memory()                                      the shared_bytes of the launch
@@ -132,6 +133,7 @@ __device__ __forceinline__ void require_aligned(const void*, std::size_t) {}
 
 using emulator::dynamic_shared_memory;
 using emulator::idle_stream;
+__device__ __forceinline__ void require_at_most(unsigned) {}
 using emulator::launch;
 using emulator::require_aligned;
 using emulator::shared_memory;
@@ -139,6 +141,9 @@ using emulator::shared_memory;
 template <class Pack>
 void write_whole(Pack& at, const Pack& pack) {
   at = pack;
+using emulator::require_at_most;
+using emulator::require_global;
+using emulator::require_shared;
 }
 template <class Words, class Pack>
 Words read_whole(const Pack& at) {

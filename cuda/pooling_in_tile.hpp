@@ -76,6 +76,7 @@ template <class T, int width, bool decays>
 __global__ __launch_bounds__(tile_threads<width>,
                              forward_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a) {
   wait_for_kernel_before();
+  require_at_most(tile_threads<width>);
   auto& tile = shared_memory<ForwardTile>();
   auto& runs = shared_memory<TileRuns<width>>();
   const int C = int(a.in.shape.C), N = int(a.in.shape.N), K = int(a.in.shape.K);
@@ -168,6 +169,7 @@ template <class T, int width, bool decays, bool has_d_lse>
 __global__ __launch_bounds__(tile_threads<width>,
                              backward_blocks_at_once<T>) void backward_in_tile_kernel(PoolingBackward<T> a) {
   wait_for_kernel_before();
+  require_at_most(tile_threads<width>);
   using Emit = EmitGlobalGradient<T>;
   using Payload = PayloadAhead<T, width>;
   auto& tile = *static_cast<BackwardTile<T, width>*>(dynamic_shared_memory());

@@ -95,6 +95,7 @@ __global__ __launch_bounds__(chunk_threads, 2) void logits_backward_kernel(Pooli
                                                                            float* partial_ph, float scale, int BC,
                                                                            int rows) {
   wait_for_kernel_before();
+  require_at_most(chunk_threads);
   const auto& in = a.in;
   auto& shared = shared_memory<PoolSums<width>>();
   constexpr int tile_channels = chunk_lanes * width;

@@ -92,6 +92,7 @@ template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads<width>) void emit_for_all_kernel(Scan<T> s, const float* state_bh, Emit emit,
                                                                            int tiles) {
   wait_for_kernel_before();
+  require_at_most(tile_threads<width>);
   const TileThread<T, width> me(s, 0, tiles);
   const int H = s.N * s.K;
   Floats<width> state{};

@@ -173,6 +173,7 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const TileThrea
 template <class T, int width>
 __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
   wait_for_kernel_before();
+  require_at_most(tile_threads<width>);
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, s.order == PoolingOrder::up ? 0 : 1, tiles - 1);
   TileRun<T, width> run(me);
@@ -336,6 +337,7 @@ __global__ __launch_bounds__(tile_threads<width>, 2) void apply_kernel(Scan<T> s
   wait_for_kernel_before();
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, 0, tiles);
+  require_at_most(tile_threads<width>);
   TileRun<T, width> run(me);
   scan_run<T, width>(run, me, runs, [&](int first) { return four_steps<T, width>(s, me, first); });
   __syncthreads();

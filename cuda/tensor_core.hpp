@@ -118,6 +118,12 @@ struct Operands {
   std::uint32_t a[4], b[2];
 };
 
+// A row of a matrix of 8 x 8.
+inline void require_row(const bf16* row) {
+  require_aligned(row, 8 * sizeof(bf16));
+  require_shared(row, 8 * sizeof(bf16));
+}
+
 // Copies that a thread began and has not waited for, in a ring. They are done as late as the rules allow, so that what
 // is read too early is not there yet. The books are kept where ThreadSanitizer does not look, without allocating
 // memory, which it forbids in the emulator's fibers; the copies themselves it must see.
@@ -184,12 +190,14 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
 }
 
 inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
+  twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
   const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
   for (unsigned i = 0; i < 4; ++i) std::memcpy(&r[i], of_lane[8 * i + g] + 2 * t, sizeof r[i]);
 }
 
 inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
+  twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
   const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
   for (unsigned i = 0; i < 4; ++i) {
@@ -201,7 +209,9 @@ template <int bytes = 16>
 void copy_async(void* shared, const void* global, bool there = true) {
   static_assert(bytes == 16 || bytes == 4);
   require_aligned(shared, bytes);
+  require_shared(shared, bytes);
   require_aligned(global, bytes);
+  if (there) require_global(global, bytes);
   twin::finish_copies(~0u);  // room for one more
   twin::begin_copy(shared, there ? global : nullptr, bytes);
 }

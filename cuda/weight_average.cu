@@ -30,6 +30,7 @@ template <int width>
 __global__ void __launch_bounds__(threads_per_block)
     update_kernel(float* average, const float* weight, const StepState* state, Index count) {
   wait_for_kernel_before();
+  require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
   const double share = state->average_share;
   Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;

@@ -9,6 +9,9 @@ namespace {
 
 using emulator::dynamic_shared_memory;
 using emulator::require_aligned;
+using emulator::require_at_most;
+using emulator::require_global;
+using emulator::require_shared;
 using namespace emulator_test;
 
 constexpr unsigned whole_warp = 0xFFFFFFFF;
@@ -81,6 +84,17 @@ __global__ void big_kernel() { shared_memory<Big>().x[threadIdx.x] = 1; }
 
 __global__ void wide_kernel(const float* four) { require_aligned(four + 4 * threadIdx.x, 16); }
 
+// Eight bytes of shared memory that has ten numbers, and more behind the launch's 100 bytes; or of global memory.
+struct Ten {
+  float x[10];
+};
+__global__ void shared_kernel(int first) { require_shared(shared_memory<Ten>().x + first, 8); }
+__global__ void dynamic_kernel(int first) { require_shared(static_cast<char*>(dynamic_shared_memory()) + first, 8); }
+__global__ void not_shared_kernel(const float* numbers) { require_shared(numbers, 8); }
+__global__ void global_kernel(const float* numbers) { require_global(numbers ? numbers : shared_memory<Ten>().x, 8); }
+
+__global__ void bounded_kernel() { require_at_most(64); }
+
 __global__ void throwing_kernel() {
   __syncthreads();
   if (threadIdx.x == 2) throw 1;
@@ -88,9 +102,6 @@ __global__ void throwing_kernel() {
 }
 __global__ void launching_kernel() { launch(empty_kernel, 1, 1, 0, nullptr); }
 
-struct Ten {
-  float x[10];
-};
 __global__ void beyond_shared_kernel(int i) { shared_memory<Ten>().x[i] = 1; }
 __global__ void beyond_dynamic_kernel(int i) { static_cast<char*>(dynamic_shared_memory())[i] = 1; }
 
@@ -183,6 +194,32 @@ TEST_CASE("emulator: misaligned wide accesses are errors", "[emulator]") {
   for (const int begin : {1, 2, 3}) {
     require_words(error_of(wide_kernel, 1, 40, 0, numbers + begin), {"misaligned", "thread (0, 0, 0)"});
   }
+  require_that_the_emulator_still_works();
+}
+
+TEST_CASE("emulator: addresses in another memory than an instruction reads are errors", "[emulator]") {
+  const float numbers[10] = {};
+  CHECK(error_of(shared_kernel, 1, 1, 0, 0).empty());
+  CHECK(error_of(shared_kernel, 1, 1, 0, 8).empty());
+  for (const int first : {-1, 9, 10, 1 << 20}) {
+    require_words(error_of(shared_kernel, 1, 1, 0, first), {"outside of shared memory", "thread (0, 0, 0)"});
+  }
+  CHECK(error_of(dynamic_kernel, 1, 1, 100, 92).empty());
+  for (const int first : {-1, 93}) {
+    require_words(error_of(dynamic_kernel, 1, 1, 100, first), {"outside of shared memory"});
+  }
+  require_words(error_of(not_shared_kernel, 1, 1, 0, numbers), {"outside of shared memory"});
+  CHECK(error_of(global_kernel, 1, 1, 0, numbers).empty());
+  require_words(error_of(global_kernel, 1, 1, 0, static_cast<const float*>(nullptr)),
+                {"an address in shared memory", "thread (0, 0, 0)"});
+  require_that_the_emulator_still_works();
+}
+
+TEST_CASE("emulator: a block of more threads than a kernel's launch bounds is an error", "[emulator]") {
+  CHECK(error_of(bounded_kernel, 2, 64, 0).empty());
+  CHECK(error_of(bounded_kernel, 2, dim3(4, 4, 4), 0).empty());
+  require_words(error_of(bounded_kernel, 2, 65, 0), {"__launch_bounds__", "thread (0, 0, 0)"});
+  require_words(error_of(bounded_kernel, 2, dim3(5, 13), 0), {"__launch_bounds__"});
   require_that_the_emulator_still_works();
 }
 

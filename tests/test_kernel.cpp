@@ -30,9 +30,20 @@ TEST_CASE("kernel: sums over a block, one right after the other", "[kernel][gpu]
   });
 }
 
-// One that does not would read what the kernel before it has not written yet, which no emulator shows.
-TEST_CASE("kernel: every one waits for the kernel before it, first of all", "[kernel][gpu]") {
-  Index kernels = 0;
+// `text` from `at` on, up to the comma or the bracket that ends an argument, without spaces.
+std::string argument_at(const std::string& text, std::size_t at) {
+  std::string argument;
+  for (int open = 0; open > 0 || (text[at] != ',' && text[at] != ')'); ++at) {
+    open += (text[at] == '(' || text[at] == '<') - (text[at] == ')' || text[at] == '>');
+    if (text[at] != ' ' && text[at] != '\n') argument += text[at];
+  }
+  return argument;
+}
+
+// One that does not wait would read what the kernel before it has not written yet, which no emulator shows; and one
+// that does not say what it is compiled for is launched here with any block.
+TEST_CASE("kernel: every one waits for the kernel before it, and says its launch bounds", "[kernel][gpu]") {
+  Index kernels = 0, bounded = 0;
   for (const auto& file : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/cuda")) {
     if (!file.is_regular_file()) continue;
     const std::string source = read_bytes(file.path().string());
@@ -41,9 +52,17 @@ TEST_CASE("kernel: every one waits for the kernel before it, first of all", "[ke
       INFO(file.path() << ": " << source.substr(at + 1, body - at));
       CHECK(source.substr(body + 4, end - body - 4) == "  wait_for_kernel_before();");
       ++kernels;
+      const std::string bounds = "__launch_bounds__(", says = "  require_at_most(";
+      const std::size_t promised = source.find(bounds, at);
+      const bool is_bounded = promised < body;
+      REQUIRE((source.compare(end + 1, says.size(), says) == 0) == is_bounded);
+      if (!is_bounded) continue;
+      CHECK(argument_at(source, end + 1 + says.size()) == argument_at(source, promised + bounds.size()));
+      ++bounded;
     }
   }
   CHECK(kernels > 60);
+  CHECK(bounded > 20);
 }
 
 TEST_CASE("kernel: more blocks than a grid has are refused", "[kernel][gpu]") {

@@ -4,6 +4,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/tensor_core.hpp"
+#include "tests/emulator_case.hpp"
 #include "tests/layer_case.hpp"
 
 namespace abh {
@@ -77,6 +78,43 @@ TEST_CASE("tensor core: matrices into fragments, as they stand and transposed", 
         }
       }
     }
+  }
+}
+
+// Each of the two loads of matrices, and a copy of 4 or 16 bytes, of operands that the instructions do not take.
+enum class Load { matrices, transposed, copy_16, copy_4 };
+__global__ void wrong_operand_kernel(Load load, const bf16* global, int shift, bool in_shared, bool from_shared) {
+  auto& shared = shared_memory<Matrices>();
+  bf16* row = in_shared ? shared.row[threadIdx.x % 31] + shift : const_cast<bf16*>(global) + shift;
+  const bf16* from = from_shared ? shared.row[31] : global + (in_shared ? 0 : 8);
+  std::uint32_t r[4];
+  if (load == Load::matrices) load_matrices(r, row);
+  if (load == Load::transposed) load_matrices_transposed(r, row);
+  if (load == Load::copy_16) copy_async(row, from);
+  if (load == Load::copy_4) copy_async<4>(row, from);
+  copy_async_commit();
+  copy_async_wait<0>();
+}
+
+TEST_CASE("tensor core: operands that are not aligned, or in another memory, are refused", "[tensor_core][gpu]") {
+  alignas(16) bf16 global[32] = {};
+  const auto error = [&](Load load, int shift, bool in_shared, bool from_shared) {
+    return emulator_test::error_of(wrong_operand_kernel, 1, 32, 0, load, global, shift, in_shared, from_shared);
+  };
+  for (const Load load : {Load::matrices, Load::transposed, Load::copy_16, Load::copy_4}) {
+    CAPTURE(int(load));
+    const bool copies = load == Load::copy_16 || load == Load::copy_4;
+    CHECK(error(load, 0, true, false).empty());
+    CHECK(error(load, 8, true, false).empty());
+    for (const int shift : {1, 2, 4}) {
+      CAPTURE(shift);
+      const bool fits = load == Load::copy_4 && shift > 1;
+      CHECK(error(load, shift, true, false).empty() == fits);
+      if (!fits) CHECK(contains(error(load, shift, true, false), "a misaligned wide access"));
+    }
+    CHECK(contains(error(load, 0, false, false), "an address outside of shared memory"));
+    CHECK(error(load, 0, true, true).empty() == !copies);
+    if (copies) CHECK(contains(error(load, 0, true, true), "an address in shared memory"));
   }
 }
 

@@ -571,6 +571,26 @@ void read_missing_lane(const char* file, int line) {
 }
 
 void access_misaligned() { fail("a misaligned wide access", current); }
+void block_too_large() { fail("a block of more threads than __launch_bounds__ says", current); }
+
+// All of the bytes lie in a piece of shared memory that the block has, or none of them in the memory of all pieces.
+void require_shared(const void* address, std::size_t bytes, bool is_shared) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const auto lies_in = [&](const unsigned char* memory, std::size_t size) {
+    const auto first = reinterpret_cast<std::uintptr_t>(memory);
+    return begin >= first && begin + bytes <= first + size;
+  };
+  if (!is_shared) {
+    if (lies_in(arena, arena_bytes))
+      fail("an address in shared memory, where one in global memory is expected", current);
+    return;
+  }
+  if (lies_in(arena + dynamic_begin, dynamic_bytes)) return;
+  for (unsigned i = 0; i < static_count; ++i) {
+    if (lies_in(static_memory[i].memory, static_memory[i].type->bytes)) return;
+  }
+  fail("an address outside of shared memory, where one in it is expected", current);
+}
 
 void* static_shared_memory(const SharedType& type) {
   for (unsigned i = 0; i < static_count; ++i) {

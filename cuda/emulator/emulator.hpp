@@ -79,6 +79,8 @@ Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std
                        int line);
 [[noreturn]] void read_missing_lane(const char* file, int line);
 [[noreturn]] void access_misaligned();
+[[noreturn]] void block_too_large();
+void require_shared(const void* address, std::size_t bytes, bool is_shared);
 
 // The value of lane `source` of each group of `width` lanes; the own value where `source` lies outside of the group.
 template <class V, class SourceOf>
@@ -129,6 +131,15 @@ bool breaks_recording();
 // A wide access of `bytes` bytes: a GPU refuses it where this is no multiple of them.
 inline void require_aligned(const void* address, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) detail::access_misaligned();
+}
+
+// An instruction that reads or writes shared memory and no other, or global memory and no other.
+inline void require_shared(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, true); }
+inline void require_global(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, false); }
+
+// What __launch_bounds__(threads) promises of every launch of the kernel that calls this.
+inline void require_at_most(unsigned threads) {
+  if (blockDim.x * blockDim.y * blockDim.z > threads) detail::block_too_large();
 }
 
 // The place of a call, as default arguments.
