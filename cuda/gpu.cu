@@ -44,7 +44,10 @@ MemorySource gpu_memory() {
 
 #if defined(__CUDACC__)
 
-MemorySource pinned_memory() { return {allocate_pinned, release_pinned}; }
+template <Backend backend>
+MemorySource pinned_memory() {
+  return {allocate_pinned, release_pinned};
+}
 
 template <Backend backend>
 bool gpu_available() {
@@ -71,6 +74,11 @@ static std::string choose_gpu(Index gpu) {
 }
 
 #else
+
+template <Backend backend>
+MemorySource pinned_memory() {
+  return host_memory();
+}
 
 template <Backend backend>
 bool gpu_available() {
@@ -206,6 +214,7 @@ void GpuDevice<backend>::copy_bytes(void* to, const void* from, std::size_t byte
 }
 
 template MemorySource gpu_memory<Backend::ABH_BACKEND>();
+template MemorySource pinned_memory<Backend::ABH_BACKEND>();
 template bool gpu_available<Backend::ABH_BACKEND>();
 template class GpuDevice<Backend::ABH_BACKEND>;
 

@@ -35,7 +35,9 @@ bool gpu_available();
 template <Backend backend>
 MemorySource gpu_memory();
 
-// Memory of the host that stays in its place, so that a GPU reads and writes it over the bus: for tests.
+// Memory of the host that stays in its place, so that a GPU reads and writes it over the bus. Any does for the
+// emulator.
+template <Backend backend>
 MemorySource pinned_memory();
 
 template <Backend backend>
@@ -101,6 +103,7 @@ class GpuDevice {
   void expect_scratch_of(const GpuDevice& other);
 
   MemorySource memory() const { return counts() ? no_memory() : gpu_memory<backend>(); }
+  MemorySource host_memory() const { return pinned_memory<backend>(); }
 
   template <class T>
   void set_zero(T* to, Index count) {

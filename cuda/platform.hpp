@@ -68,6 +68,11 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
             "dynamic shared memory");
   }
+  if (shared_bytes > (48 << 10)) {  // as many blocks at a time as there can be: the rest is a cache
+    require(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+        "shared memory rather than cache");
+  }
   static const bool early = begins_early(reinterpret_cast<const void*>(kernel));
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -128,22 +133,22 @@ __device__ __forceinline__ Words read_whole(const Pack& at) {
 
 // The GPU sees to that itself.
 __device__ __forceinline__ void require_aligned(const void*, std::size_t) {}
+__device__ __forceinline__ void require_at_most(unsigned) {}
 
 #else
 
 using emulator::dynamic_shared_memory;
 using emulator::idle_stream;
-__device__ __forceinline__ void require_at_most(unsigned) {}
 using emulator::launch;
 using emulator::require_aligned;
+using emulator::require_at_most;
+using emulator::require_global;
+using emulator::require_shared;
 using emulator::shared_memory;
 
 template <class Pack>
 void write_whole(Pack& at, const Pack& pack) {
   at = pack;
-using emulator::require_at_most;
-using emulator::require_global;
-using emulator::require_shared;
 }
 template <class Words, class Pack>
 Words read_whole(const Pack& at) {

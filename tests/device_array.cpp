@@ -98,7 +98,7 @@ void* allocate_pinned(std::size_t bytes) {
     unused_pinned.erase(found);
   } else {
     if (rounded > left) {
-      piece = static_cast<unsigned char*>(pinned_memory().allocate(std::max(rounded, piece_bytes)));
+      piece = static_cast<unsigned char*>(pinned_memory<Backend::cuda>().allocate(std::max(rounded, piece_bytes)));
       left = std::max(rounded, piece_bytes);
     }
     memory = piece;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "network/mailbox.hpp"
 #define ABH_COMPILE_NETWORKS
 #include "network/mixers.hpp"
 #include "network/networks.hpp"
@@ -26,6 +27,9 @@ double tree_sum(std::vector<double> values) {
 
 template <class Device, class T>
 class ModelOn : public Model {
+  template <class Number>
+  using Slot = typename Mailbox<Device>::template Slot<Number>;
+
  public:
   ModelOn(std::unique_ptr<Device> device, std::string device_name, const ModelConfig& config,
           const NetworkExtent& extent, double dropout, Processes& processes)
@@ -34,16 +38,17 @@ class ModelOn : public Model {
         processes_(processes),
         extent_(extent),
         network_(*device_, config, extent, dropout, processes),
-        token_bc_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
-        mask_bc_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
-        source_bs_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.S)),
-        source_mask_bs_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.S)),
-        target_r_(device_->memory(), bytes_of<Token>(extent.shards * extent.B * extent.C)),
         config_(config),
-        patch_bpi_(device_->memory(), bytes_of<T>(extent.shards * extent.B * numbers_of_patches(extent.C))),
-        state_(device_->memory(), sizeof(StepState)),
-        count_(device_->memory(), sizeof(Index)),
-        losses_(device_->memory(), static_cast<std::size_t>(extent.shards * pieces(extent.B)) * sizeof(Accum<T>)),
+        losses_(places_.template take<Accum<T>>(extent.shards * pieces(extent.B))),
+        state_(places_.template take<StepState>(1)),
+        count_(places_.template take<Index>(1)),
+        token_bc_(places_.template take<Token>(extent.shards * extent.B * extent.C)),
+        target_r_(places_.template take<Token>(extent.shards * extent.B * extent.C)),
+        mask_bc_(places_.template take<Token>(extent.shards * extent.B * extent.C)),
+        source_bs_(places_.template take<Token>(extent.shards * extent.B * extent.S)),
+        source_mask_bs_(places_.template take<Token>(extent.shards * extent.B * extent.S)),
+        patch_bpi_(places_.template take<T>(extent.shards * extent.B * numbers_of_patches(extent.C))),
+        mailbox_(*device_, places_),
         logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
 
   std::string device_name() const override { return device_name_; }
@@ -67,15 +72,14 @@ class ModelOn : public Model {
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
     if (extent_.average) set_average_share(state, training.weight_average);
-    StepState* device_state = state_.as<StepState>();
-    device_->copy_from_host_later(device_state, &state, 1);
+    *mailbox_.to_send(state_) = state;
+    StepState* device_state = mailbox_.there(state_);
     const std::vector<Index> counts = counts_of_pieces(batch);
-    const Index count = std::accumulate(counts.begin(), counts.end(), Index{0});
-    device_->copy_from_host_later(count_.as<Index>(), &count, 1);
-    Pass whole = send(batch, processes_, training.dropout > 0 ? device_state : nullptr);
+    *mailbox_.to_send(count_) = std::accumulate(counts.begin(), counts.end(), Index{0});
+    Pass whole = send(state_.begin, batch, processes_, training.dropout > 0 ? device_state : nullptr);
     const Index first_b = processes_.rank() * whole.B;
     whole.B /= extent_.shards;
-    whole.count = count_.as<Index>();
+    whole.count = mailbox_.there(count_);
     const Index rows = whole.B * targets_of_sequence(batch);
     steps_[{whole.C, whole.S}].run(*device_, [&] {
       for (Index shard = 0; shard < extent_.shards; ++shard) {
@@ -97,8 +101,8 @@ class ModelOn : public Model {
       network_.optimizer().measure_gradient(training, device_state);
       network_.optimizer().update(training, device_state);
     });
-    device_->copy_to_host(&state, device_state, 1);
-    return {mean_loss(counts), state.gradient_norm};
+    mailbox_.fetch(losses_.begin, state_.end());
+    return {mean_loss(counts), mailbox_.fetched(state_)->gradient_norm};
   }
 
   using Model::evaluate;
@@ -139,7 +143,7 @@ class ModelOn : public Model {
   }
 
   std::vector<float> last_logits(const Batch& batch) override {
-    const Pass pass = send(batch, one_process(), nullptr);
+    const Pass pass = send(batch);
     network_.forward(all(), pass);
     const Index V = network_.logit_columns(), of_sequence = network_.logit_rows(pass) / pass.B;
     std::vector<T> logits_bv(static_cast<std::size_t>(pass.B * V));
@@ -155,13 +159,13 @@ class ModelOn : public Model {
   }
 
   void look(const Batch& batch, const Look& look) override {
-    const Pass pass = send(batch, one_process(), nullptr);
+    const Pass pass = send(batch);
     network_.forward(all(), pass);
     network_.look(look, pass);
   }
 
   void start() override { network_.start(); }
-  void start(const Batch& batch) override { network_.start(all(), send(batch, one_process(), nullptr)); }
+  void start(const Batch& batch) override { network_.start(all(), send(batch)); }
   void copy_hypothesis(Index to, Index from) override { network_.arenas().copy_state(to, from); }
   std::span<const float> step(Token token, Index position, Index hypothesis) override {
     network_.arenas().work_on(hypothesis);
@@ -190,14 +194,14 @@ class ModelOn : public Model {
     return logits_v_;
   }
 
-  Token* tokens() const { return token_bc_.template as<Token>(); }
-  Token* targets() const { return target_r_.template as<Token>(); }
-  Token* sources() const { return source_bs_.template as<Token>(); }
-  T* patches() const { return patch_bpi_.template as<T>(); }
+  Token* tokens() const { return mailbox_.there(token_bc_); }
+  Token* targets() const { return mailbox_.there(target_r_); }
+  Token* sources() const { return mailbox_.there(source_bs_); }
+  T* patches() const { return mailbox_.there(patch_bpi_); }
   // In a sequence of C positions.
   Index numbers_of_patches(Index C) const { return config_.patches(C) * config_.patch_inputs; }
   DeviceBatch<T> all() const { return {tokens(), targets(), patches(), sources()}; }
-  Accum<T>* losses() const { return losses_.template as<Accum<T>>(); }
+  Accum<T>* losses() const { return mailbox_.there(losses_); }
 
   // Targets of a sequence: one a position, of a classifier one.
   static Index targets_of_sequence(const Batch& batch) {
@@ -208,37 +212,36 @@ class ModelOn : public Model {
     return targets_of_sequence == 1 ? pass.B : pass.BC();
   }
 
-  // Of a batch, the sequences of one of the processes, from the host to where the network finds them. They need not be
-  // waited for: whoever sends some waits for numbers that are made of them.
-  Pass send(const Batch& batch, const Processes& processes, const StepState* state) {
-    const Index B = batch.B / processes.size(), first_b = processes.rank() * B, R = targets_of_sequence(batch);
-    device_->copy_from_host_later(tokens(), batch.token_bc.data() + first_b * batch.C, B * batch.C);
-    device_->copy_from_host_later(targets(), batch.target_r.data() + first_b * R, B * R);
-    if (const Index count = B * numbers_of_patches(batch.C); count > 0) {
-      const float* numbers = batch.patch_bpi.data() + processes.rank() * count;
-      if constexpr (std::is_same_v<T, float>) {
-        device_->copy_from_host_later(patches(), numbers, count);
-      } else {
-        sent_bpi_.clear();
-        for (Index i = 0; i < count; ++i) sent_bpi_.push_back(static_cast<T>(numbers[i]));
-        device_->copy_from_host_later(patches(), sent_bpi_.data(), count);
-      }
-    }
-    Pass pass{.B = B, .C = batch.C, .state = state, .S = batch.S};
-    const auto send_tokens = [&](Token* to, const std::vector<Token>& from, Index of_sequence) -> const Token* {
+  // Of a batch, the sequences of one of the processes, from the host to where the network finds them, with what lies
+  // before them in the mailbox from the place `begin` on.
+  Pass send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
+    const Index B = batch.B / processes.size(), first_b = processes.rank() * B;
+    std::size_t end = begin;
+    // Of an array of so many numbers a sequence. Null if the batch has none.
+    const auto put = [&]<class To, class From>(const Slot<To>& slot, const std::vector<From>& from,
+                                               Index of_sequence) -> const To* {
       if (from.empty()) return nullptr;
-      device_->copy_from_host_later(to, from.data() + first_b * of_sequence, B * of_sequence);
-      return to;
+      To* to = mailbox_.to_send(slot);
+      const From* first = from.data() + first_b * of_sequence;
+      for (Index i = 0; i < B * of_sequence; ++i) to[i] = static_cast<To>(first[i]);
+      end = slot.begin + static_cast<std::size_t>(B * of_sequence) * sizeof(To);
+      return mailbox_.there(slot);
     };
-    pass.mask_bc = send_tokens(mask_bc_.template as<Token>(), batch.mask_bc, batch.C);
-    send_tokens(sources(), batch.source_bs, batch.S);
-    pass.source_mask_bs = send_tokens(source_mask_bs_.template as<Token>(), batch.source_mask_bs, batch.S);
+    put(token_bc_, batch.token_bc, batch.C);
+    put(target_r_, batch.target_r, targets_of_sequence(batch));
+    Pass pass{.B = B, .C = batch.C, .state = state, .S = batch.S};
+    pass.mask_bc = put(mask_bc_, batch.mask_bc, batch.C);
+    put(source_bs_, batch.source_bs, batch.S);
+    pass.source_mask_bs = put(source_mask_bs_, batch.source_mask_bs, batch.S);
+    put(patch_bpi_, batch.patch_bpi, numbers_of_patches(batch.C));
+    mailbox_.send(begin, end);
     return pass;
   }
+  Pass send(const Batch& batch) { return send(token_bc_.begin, batch, one_process(), nullptr); }
   // Without dropout or smoothing, chunk by chunk where the model was built for that.
   template <class Seen>
   void compute_losses(const Batch& batch, const Seen& seen) {
-    run_in_chunks(network_, all(), 0, send(batch, one_process(), nullptr), seen);
+    run_in_chunks(network_, all(), 0, send(batch), seen);
   }
   // Parts of B sequences that have a loss of their own: chunks, or all of it.
   Index pieces(Index B) const { return extent_.chunk ? B * extent_.chunks() : 1; }
@@ -259,11 +262,11 @@ class ModelOn : public Model {
   // piece, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
     const std::size_t of_shard = counts.size() / static_cast<std::size_t>(extent_.shards * processes_.size());
-    std::vector<Accum<T>> means(static_cast<std::size_t>(extent_.shards) * of_shard);
-    device_->copy_to_host(means.data(), losses(), static_cast<Index>(means.size()));
-    const std::size_t first = static_cast<std::size_t>(processes_.rank()) * means.size();
+    const Accum<T>* means = mailbox_.fetched(losses_);
+    const std::size_t own = static_cast<std::size_t>(extent_.shards) * of_shard;
+    const std::size_t first = static_cast<std::size_t>(processes_.rank()) * own;
     std::vector<double> sums(static_cast<std::size_t>(extent_.shards));
-    for (std::size_t i = 0; i < means.size(); ++i) {
+    for (std::size_t i = 0; i < own; ++i) {
       sums[i / of_shard] += static_cast<double>(means[i]) * static_cast<double>(counts[first + i]);
     }
     double sum = tree_sum(sums);
@@ -282,11 +285,16 @@ class ModelOn : public Model {
   Processes& processes_;
   NetworkExtent extent_;
   Network<Device, T> network_;
-  DeviceMemory token_bc_, mask_bc_, source_bs_, source_mask_bs_, target_r_;
   ModelConfig config_;
-  DeviceMemory patch_bpi_;
-  std::vector<T> sent_bpi_;  // of the last batch, in the numbers of the network
-  DeviceMemory state_, count_, losses_;
+  // In the order in which a step needs them: what it gives back, what it is given, and of that first what every batch
+  // has.
+  typename Mailbox<Device>::Places places_;
+  Slot<Accum<T>> losses_;
+  Slot<StepState> state_;
+  Slot<Index> count_;
+  Slot<Token> token_bc_, target_r_, mask_bc_, source_bs_, source_mask_bs_;
+  Slot<T> patch_bpi_;
+  Mailbox<Device> mailbox_;
   std::vector<float> logits_v_;  // of the last step
   // Of training, one for each length of sequences and sources. Gone before what they work with.
   std::map<std::pair<Index, Index>, typename Device::Recording> steps_;

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/types.hpp"
+#include "device/memory.hpp"
+
+namespace abh {
+
+// What the host and a device tell each other about a pass: arrays in one piece of memory, of which a GPU has a twin.
+// What the host writes is sent in one copy, and what it reads comes in another one, the only one that waits. A GPU
+// reads and writes the host's piece itself. Devices that share the host's memory have one piece, and nothing to copy.
+template <class Device>
+class Mailbox {
+ public:
+  // Where an array of T lies in the piece.
+  template <class T>
+  struct Slot {
+    std::size_t begin, count;
+    std::size_t end() const { return begin + count * sizeof(T); }
+  };
+  // Finds places for arrays, one behind the other.
+  class Places {
+   public:
+    template <class T>
+    Slot<T> take(Index count) {
+      const Slot<T> slot{end_, static_cast<std::size_t>(count)};
+      constexpr std::size_t alignment = 64;
+      end_ = (slot.end() + alignment - 1) / alignment * alignment;
+      return slot;
+    }
+    std::size_t bytes() const { return end_; }
+
+   private:
+    std::size_t end_ = 0;
+  };
+
+  Mailbox(Device& device, const Places& places)
+      : device_(device), there_(device.memory(), places.bytes()), here_(host_source(device), here_bytes(places)) {}
+
+  // The device's, and the host's after it was fetched.
+  template <class T>
+  T* there(const Slot<T>& slot) const {
+    return reinterpret_cast<T*>(there_.template as<std::byte>() + slot.begin);
+  }
+  template <class T>
+  const T* fetched(const Slot<T>& slot) const {
+    return reinterpret_cast<const T*>(here() + slot.begin);
+  }
+  // The host's, to be written: what was sent before has been read when this returns.
+  template <class T>
+  T* to_send(const Slot<T>& slot) {
+    if constexpr (has_twin) {
+      if (is_on_its_way_) device_.synchronize();
+    }
+    is_on_its_way_ = false;
+    return reinterpret_cast<T*>(here() + slot.begin);
+  }
+
+  // Everything from the place `begin` to the place `end`.
+  void send(std::size_t begin, std::size_t end) {
+    if constexpr (has_twin) {
+      device_.copy_from_host_later(there_.template as<std::byte>() + begin, here() + begin,
+                                   static_cast<Index>(end - begin));
+    }
+    is_on_its_way_ = true;
+  }
+  void fetch(std::size_t begin, std::size_t end) {
+    if constexpr (has_twin) {
+      device_.copy_to_host(here() + begin, there_.template as<std::byte>() + begin, static_cast<Index>(end - begin));
+    }
+    is_on_its_way_ = false;
+  }
+
+ private:
+  static constexpr bool has_twin = requires(const Device& device) { device.host_memory(); };
+  static MemorySource host_source(const Device& device) {
+    if constexpr (has_twin) {
+      return device.host_memory();
+    } else {
+      return device.memory();
+    }
+  }
+  static std::size_t here_bytes(const Places& places) { return has_twin ? places.bytes() : 0; }
+  std::byte* here() const { return (has_twin ? here_ : there_).template as<std::byte>(); }
+
+  Device& device_;
+  DeviceMemory there_, here_;
+  bool is_on_its_way_ = false;
+};
+
+}  // namespace abh
