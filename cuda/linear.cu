@@ -50,7 +50,8 @@ __global__ void row_sums_kernel(float* partial_po, const T* x_bco, Index stride,
   for (int warp = 1; warp < warps; ++warp) {
     for (int i = 0; i < width; ++i) sum.x[i] += shared.sum[warp][threadIdx.x].x[i];
   }
-  for (int i = 0; i < width; ++i) partial_po[chunk * O + o + i] = scale * sum.x[i];
+  for (int i = 0; i < width; ++i) sum.x[i] *= scale;
+  store<width>(partial_po + chunk * O + o, sum);
 }
 
 template <class T>

@@ -188,7 +188,9 @@ __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, 
     for (int v = 0; v < width; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
     keep *= step.keep;
   }
-  for (int v = 0; v < width; ++v) total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h + v] = {keep, state.x[v]};
+  Floats<2 * width> totals;  // as Steps
+  for (int v = 0; v < width; ++v) totals.x[2 * v] = keep, totals.x[2 * v + 1] = state.x[v];
+  store<2 * width>(&total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h].keep, totals);
 }
 
 // What comes before the first position of a scan, an average and what rounding left of it and of the logarithm of its
@@ -335,9 +337,9 @@ template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads<width>, 2) void apply_kernel(Scan<T> s, const float* carry_bth, Emit emit,
                                                                        int tiles) {
   wait_for_kernel_before();
+  require_at_most(tile_threads<width>);
   auto& runs = shared_memory<TileRuns<width>>();
   const TileThread<T, width> me(s, 0, tiles);
-  require_at_most(tile_threads<width>);
   TileRun<T, width> run(me);
   scan_run<T, width>(run, me, runs, [&](int first) { return four_steps<T, width>(s, me, first); });
   __syncthreads();
