@@ -137,6 +137,29 @@ tab=$(printf '\t')
 check "a sanitizer with tests" grep -q "^memcheck${tab}adamw${tab}clean\$" "$sanitizer"
 check "a sanitizer without tests says so" grep -q "^racecheck${tab}gemm${tab}no tests\$" "$sanitizer"
 
+# A build there, with Ninja, in which golden does not compile, and cuBLASLt is nowhere but in Python's packages.
+mkdir -p "$folder/catch/catch2" "$folder/packages/nvidia/cu13/include"
+touch "$folder/catch/catch2/catch.hpp" "$folder/packages/nvidia/cu13/include/cublasLt.h"
+program "$folder/bin/ninja" </dev/null
+program "$folder/bin/cmake" <<END
+echo "\$*" >>"$folder/cmake.txt"
+case \$* in
+  *golden*) echo "golden.cpp: error: made up"; exit 1 ;;
+  *BUILD_CUDA*) echo "-- cuBLASLt was not found" ;;
+esac
+END
+PATH=$folder/bin:$PATH CUDA_HOME=$folder BUILD=$folder/fake CATCH2_DIR=$folder/catch PYTHONPATH=$folder/packages BUDGET=30 \
+  SECTIONS=build tools/gpu_report.sh "$folder/made_up" >"$folder/out" 2>"$folder/err"
+check "a build that fails in part: status 1" [ $? = 1 ]
+check "a build that fails in part: why" grep -q "golden.cpp: error: made up" "$folder/err"
+built() { sed -n "$1p" "$folder/cmake.txt" | grep -q -e "$2"; }
+check "a build with Ninja" built 1 "^-G Ninja .*-DBUILD_TESTING=ON"
+check "cuBLASLt of Python's packages" built 1 "-DCUBLAS_ROOT=$folder/packages/nvidia/cu13 "
+check "tests that do without the programs and golden files" built 1 "-DOMIT_PROGRAM_TESTS=ON "
+check "bench and train before all else" built 2 "--target bench train -- -k 0$"
+check "then the tests, whatever becomes of the rest" built 3 "--target tests generate evaluate golden -- -k 0$"
+check "a build without cuBLASLt says so" grep -q "^| build | failed | cuBLASLt is missing: " "$folder/made_up/report.md"
+
 tools/gpu_report.sh --wrong >"$folder/out" 2>"$folder/err"
 check "an unknown flag: status 2" [ $? = 2 ]
 

@@ -82,10 +82,23 @@ run_machine() {
   } >"$raw/machine.txt"
 }
 
-# The programs, then the tests; compiled as this GPU wants it, with what ptxas says of every kernel in build.txt.
+# The folder of cuBLASLt in Python's packages, where PyTorch has brought it.
+cublas_of_python() {
+  python3 2>/dev/null - <<'END'
+import importlib.util, pathlib
+nvidia = importlib.util.find_spec("nvidia")
+for place in nvidia.submodule_search_locations if nvidia else []:
+    for header in sorted(pathlib.Path(place).glob("*/include/cublasLt.h")):
+        print(header.parent.parent)
+END
+}
+
+# The programs, then the tests; compiled as this GPU wants it, with what ptxas says of every kernel in build.txt. Tests
+# that run programs or read golden files are not among them: what does not compile of those costs no other test.
 run_build() {
-  local cuda=ON emulator=OFF testing=OFF architectures include=
+  local cuda=ON emulator=OFF testing=OFF architectures include= cublas=
   [ "$emulated" = 0 ] || { cuda=OFF; emulator=ON; }
+  [ "$emulated" = 1 ] || cublas=$(cublas_of_python | head -n 1)
   if [ -n "${CATCH2_DIR:-}" ]; then
     [ -e "$CATCH2_DIR/catch2/catch.hpp" ] || { echo "CATCH2_DIR: $CATCH2_DIR/catch2/catch.hpp: no such file" >&2; return 1; }
     include="-isystem $(cd "$CATCH2_DIR" && pwd)"
@@ -102,9 +115,12 @@ run_build() {
   # A compiler that nobody has tried yet may warn: that must not cost the whole run.
   # shellcheck disable=SC2086 # a list of words
   cmake -G "$generator" -S . -B "$BUILD" -DBUILD_CUDA=$cuda -DBUILD_EMULATOR=$emulator -DBUILD_TESTING=$testing \
-    -DWARNINGS_AS_ERRORS=OFF ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} \
+    -DWARNINGS_AS_ERRORS=OFF -DOMIT_PROGRAM_TESTS=ON ${cublas:+"-DCUBLAS_ROOT=$cublas"} \
+    ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} \
     -DCMAKE_CUDA_FLAGS=-Xptxas=-v "-DCMAKE_CXX_FLAGS=$include" ${CMAKE_ARGS:-} \
     >"$raw/configure.txt" 2>&1 || { tail -n 20 "$raw/configure.txt" >&2; return 1; }
+  ! grep -q "cuBLASLt was not found" "$raw/configure.txt" ||
+    note "cuBLASLt is missing: matrix products are those of cuda/gemm.cu"
   # Output of one target at a time, so that a line of ptxas stands below the name of its kernel. What does not compile
   # costs only the programs that need it.
   local status=0 more=tests
@@ -309,7 +325,7 @@ run_sanitizer() {
   ! grep -q -E '( errors|no tests)$' "$raw/sanitizer.txt"
 }
 
-export -f has torch note skip run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
+export -f has torch note skip cublas_of_python run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
 # What PyTorch compiles is made before anything is timed, while programs are built; without that section, when it is
 # needed.
 warm=()
