@@ -17,6 +17,7 @@ from pathlib import Path
 
 import check
 import font
+import lab_module
 import tex
 import touch
 from fault import Fault
@@ -64,8 +65,8 @@ def main() -> int:
     out = parser.parse_args().out
     try:
         font_file = font.find()
-        scripts = touch.scripts(ROOT)
-        pictures = PICTURES + touch.figures(bool(scripts))
+        scripts = touch.scripts(ROOT) | lab_module.scripts(ROOT)
+        pictures = PICTURES + touch.figures(touch.has_tools())
         files, faults = build(ROOT, pictures, lambda characters: font.subset(characters, font_file), scripts)
         faults += constants_faults(ROOT)
         shutil.rmtree(out, ignore_errors=True)

@@ -130,6 +130,19 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
+std::vector<std::string> words_in(std::string_view text) {
+  constexpr std::string_view white = " \t\n\v\f\r";
+  std::vector<std::string> words;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(white);
+    if (begin == text.npos) return words;
+    text.remove_prefix(begin);
+    const std::size_t end = std::min(text.find_first_of(white), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {

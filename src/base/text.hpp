@@ -11,19 +11,22 @@
 
 namespace abh {
 
-// The shortest text that reads back as the same number, in no locale.
+// The shortest text that reads back as the same number, in no locale (real_text.cpp).
+std::string to_text(double value);
+std::string to_text(float value);
 template <class Number>
-std::string to_text(Number value) {
+requires std::is_integral_v<Number> std::string to_text(Number value) {
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
 }
 
 // A number with so many digits after its point, in no locale.
-inline std::string fixed_text(double value, int decimals) {
-  char buffer[400];  // the largest double has 309 digits before the point
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, decimals).ptr;
-  return std::string(buffer, end);
-}
+std::string fixed_text(double value, int decimals);
+// A number with so many digits that count: "0.0214", "1.5e-07".
+std::string short_number(double value, int digits = 3);
+
+// The words of a text, which white space parts.
+std::vector<std::string> words_in(std::string_view text);
 
 // from_text<double> where std::from_chars reads whole numbers only, as that of libc++: the same texts, the same
 // numbers.

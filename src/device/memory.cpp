@@ -24,9 +24,12 @@ void* allocate_on_host(std::size_t bytes) {
 
 void release_on_host(void* memory) { ::operator delete(memory, alignment); }
 
-// Bit 62 alone at the top is no address on x86-64; on ARM, which ignores the top byte, bit 55 is the kernel's half.
-constexpr std::uintptr_t first_address = std::uintptr_t{1} << 62 | std::uintptr_t{1} << 55;
-constexpr std::size_t most_addresses = std::size_t{1} << 55;
+// Bit 62 alone at the top is no address on x86-64; on ARM, which ignores the top byte, bit 55 is the kernel's half. An
+// address of 32 bits has no such half: there it only must not be null.
+constexpr bool wide = sizeof(void*) == 8;
+constexpr std::uintptr_t first_address =
+    wide ? static_cast<std::uintptr_t>(std::uint64_t{1} << 62 | std::uint64_t{1} << 55) : 64;
+constexpr std::size_t most_addresses = wide ? static_cast<std::size_t>(std::uint64_t{1} << 55) : ~std::size_t{0} - 127;
 thread_local std::size_t addresses_used = 0, allocations = 0;
 
 void* allocate_nothing(std::size_t bytes) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <type_traits>
 
 #include "base/bf16.hpp"
 #include "cpu/cpu.hpp"
@@ -50,5 +52,34 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
       return body.template operator()<CpuDevice<Isa::baseline>, float>();
   }
 }
+
+// One of them, and what it is called, for people: "cpu, avx512, 2 threads".
+template <Isa isa>
+std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Work work) {
+  return std::make_unique<CpuDevice<isa>>(working_threads(choice), work);
+}
+template <Isa isa>
+std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string&) {
+  const Index threads = device.threads.count();
+  return std::string("cpu, ") + isa_name(isa) + ", " + std::to_string(threads) +
+         (threads == 1 ? " thread" : " threads");
+}
+
+inline std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Work) {
+  return std::make_unique<PlainDevice>();
+}
+inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&) { return "plain"; }
+
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+template <Backend backend>
+std::unique_ptr<GpuDevice<backend>> make_device(std::type_identity<GpuDevice<backend>>, const DeviceChoice& choice,
+                                                Work work) {
+  return std::make_unique<GpuDevice<backend>>(gemm_called<backend>(choice.gemm), work, choice.gpu);
+}
+template <Backend backend>
+std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice, const std::string& type) {
+  return resolved_device(choice.device) + ", " + device.name() + ", " + type;
+}
+#endif
 
 }  // namespace abh

@@ -158,6 +158,27 @@ class ModelOn : public Model {
     return {logits_bv.begin(), logits_bv.end()};
   }
 
+  std::vector<float> logits(const Batch& batch) override {
+    const Pass pass = send(batch);
+    network_.forward(all(), pass);
+    return on_host<float>(*device_, network_.logits_rv(), network_.logit_rows(pass), network_.logit_columns());
+  }
+
+  std::vector<float> gradient(const Batch& batch) override {
+    auto& weights = network_.weights();
+    *mailbox_.to_send(count_) = static_cast<Index>(batch.target_r.size()) -
+                                std::count(batch.target_r.begin(), batch.target_r.end(), ignored_target);
+    Pass pass = send(count_.begin, batch, one_process(), nullptr);
+    pass.count = mailbox_.there(count_);
+    weights.begin_shard(0);
+    differentiate(network_, all(), 0, pass, [](Index, Index, const Pass&, const auto&) {});
+    weights.finish_sums();
+    std::vector<float> gradient(static_cast<std::size_t>(weights.count()));
+    device_->copy_to_host(gradient.data(), weights.gradients(), weights.count());
+    device_->set_zero(weights.gradients(), weights.count());
+    return gradient;
+  }
+
   void look(const Batch& batch, const Look& look) override {
     const Pass pass = send(batch);
     network_.forward(all(), pass);
@@ -300,34 +321,6 @@ class ModelOn : public Model {
   std::map<std::pair<Index, Index>, typename Device::Recording> steps_;
 };
 
-template <Isa isa>
-std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Work work) {
-  return std::make_unique<CpuDevice<isa>>(working_threads(choice), work);
-}
-template <Isa isa>
-std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string&) {
-  const Index threads = device.threads.count();
-  return std::string("cpu, ") + isa_name(isa) + ", " + std::to_string(threads) +
-         (threads == 1 ? " thread" : " threads");
-}
-
-std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Work) {
-  return std::make_unique<PlainDevice>();
-}
-std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&) { return "plain"; }
-
-#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-template <Backend backend>
-std::unique_ptr<GpuDevice<backend>> make_device(std::type_identity<GpuDevice<backend>>, const DeviceChoice& choice,
-                                                Work work) {
-  return std::make_unique<GpuDevice<backend>>(gemm_called<backend>(choice.gemm), work, choice.gpu);
-}
-template <Backend backend>
-std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice, const std::string& type) {
-  return resolved_device(choice.device) + ", " + device.name() + ", " + type;
-}
-#endif
-
 // body.operator()<T>(device): the number type and the device that are chosen.
 template <class Body>
 auto with_device(const DeviceChoice& choice, const std::string& type, Work work, const Body& body) {
@@ -336,8 +329,6 @@ auto with_device(const DeviceChoice& choice, const std::string& type, Work work,
     return body.template operator()<T>(make_device(std::type_identity<Device>(), choice, work));
   });
 }
-
-using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;  // the table is the same on every device
 
 }  // namespace
 

@@ -54,6 +54,13 @@ class Model {
   // the model was not built for chunks. The batch needs no targets.
   virtual std::vector<float> last_logits(const Batch& batch) = 0;
 
+  // All of them, row by row; (R, V). As above.
+  virtual std::vector<float> logits(const Batch& batch) = 0;
+
+  // The gradient of the mean loss for every weight, in the order of the arena, without dropout or smoothing; of a model
+  // that was built for training, with one shard.
+  virtual std::vector<float> gradient(const Batch& batch) = 0;
+
   // Shows what the network computes of a batch, without dropout, array by array (blocks/look.hpp); where the model was
   // not built for chunks.
   virtual void look(const Batch& batch, const Look& look) = 0;

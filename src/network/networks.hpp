@@ -35,4 +35,7 @@ ABH_NETWORK<GpuDevice<Backend::cuda>, float>;
 ABH_NETWORK<GpuDevice<Backend::cuda>, bf16>;
 #endif
 
+// For what is the same on every device.
+using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;
+
 }  // namespace abh

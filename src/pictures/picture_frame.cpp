@@ -1,6 +1,5 @@
 #include "pictures/picture_frame.hpp"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/text.hpp"
@@ -74,12 +73,6 @@ std::string tenths(double value) {
   std::string text = fixed_text(value, 1);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text == "-0" ? "0" : text;
-}
-
-std::string short_number(double value, int digits) {
-  char buffer[64];
-  return std::string(buffer,
-                     std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, digits).ptr);
 }
 
 Index columns_of(std::string_view name) {

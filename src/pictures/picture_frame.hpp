@@ -24,8 +24,6 @@ std::string framed_svg(const FrameText& text, double height, const ColourScale& 
 
 // A coordinate, to a tenth.
 std::string tenths(double value);
-// A number with so many digits that count: "0.0214", "1.5e-07".
-std::string short_number(double value, int digits = 3);
 // How many columns a name has on a terminal, and about in a picture.
 Index columns_of(std::string_view name);
 // At most so many of its columns, with an ellipsis for what is left out.

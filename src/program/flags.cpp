@@ -1,16 +1,13 @@
 #include "program/flags.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <iostream>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "program/terminal.hpp"
 
 namespace abh {
 namespace {
@@ -21,12 +18,8 @@ constexpr std::size_t widest_help = 100, narrowest_help = 40;
 std::size_t help_indent(std::size_t columns) { return columns < 72 ? 8 : 32; }
 
 // Of the terminal that standard output is; the widest where it is none.
-std::size_t terminal_columns() {
-  winsize window{};
-  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) {
-    return widest_help;
-  }
-  return std::clamp<std::size_t>(window.ws_col, narrowest_help, widest_help);
+std::size_t columns_of_help() {
+  return std::clamp(terminal_columns().value_or(widest_help), narrowest_help, widest_help);
 }
 
 // One flag of the command line as it was written, before anything is known about it.
@@ -275,8 +268,8 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string_view token = argv[i];
     const bool asks_for_help = token == "--help" || token == "-h", asks_for_version = token == "--version";
-    if (asks_for_help) std::cout << help(terminal_columns());
-    if (asks_for_version) std::cout << program_ << " (Attention by Hand) " << version << '\n';
+    if (asks_for_help) print(help(columns_of_help()));
+    if (asks_for_version) print(program_ + " (Attention by Hand) " + std::string(version) + "\n");
     if (asks_for_help || asks_for_version) return 0;
   }
   CommandLine line = cut(argc, argv);

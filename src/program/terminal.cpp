@@ -1,11 +1,22 @@
 #include "program/terminal.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <string_view>
+#include <iostream>
 
 namespace abh {
+
+void print(std::string_view text) { std::cout << text; }
+
+std::optional<std::size_t> terminal_columns() {
+  winsize window{};
+  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) {
+    return std::nullopt;
+  }
+  return window.ws_col;
+}
 
 bool on_terminal() {
   const char* terminal = std::getenv("TERM");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -93,8 +92,7 @@ constexpr std::pair<const char*, const char*> other_words[] = {
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only) {
   visit_model(FlagAdder{flags, only, help}, model);
   for (const auto& [flag, words] : other_words) {
-    std::istringstream in(words);
-    for (std::string word; in >> word;) flags.also_called(word, flag);
+    for (const std::string& word : words_in(words)) flags.also_called(word, flag);
   }
 }
 std::vector<std::pair<std::string, std::string>> changeable_settings() {

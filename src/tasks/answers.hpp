@@ -68,6 +68,9 @@ class AnswerTask : public Task {
   Index C_, answer_length_, training_examples_, test_examples_;
 };
 
+// Error where a test set of so many has no such example.
+void require_example(Index example, Index examples, const std::string& source);
+
 // evaluate for such a task, which `make` makes of what a checkpoint, the file `source`, says of it: scores the test
 // set, shows some answers that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
 // data: what its flag --data FILE is said to be; empty: it has none.

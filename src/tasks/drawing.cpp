@@ -154,10 +154,4 @@ std::unique_ptr<TaskCommand> drawing(std::unique_ptr<DrawnTask> task) {
   return std::make_unique<Drawing>(std::move(task));
 }
 
-void require_example(Index example, Index examples, const std::string& source) {
-  if (example < examples) return;
-  throw Error("--example: expected a whole number from 0 to " + to_text(examples - 1) + ", one of the test set of " +
-              source + ", found " + to_text(example));
-}
-
 }  // namespace abh

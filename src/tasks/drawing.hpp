@@ -51,8 +51,10 @@ class DrawnTask : public TaskFlags {
 
 // The command of such a task.
 std::unique_ptr<TaskCommand> drawing(std::unique_ptr<DrawnTask> task);
-
-// Error where a test set of so many has no such example.
-void require_example(Index example, Index examples, const std::string& source);
+// Some of them, for whoever shows a network in another way.
+std::unique_ptr<DrawnTask> drawn_text();
+std::unique_ptr<DrawnTask> drawn_sort();
+std::unique_ptr<DrawnTask> drawn_reviews();
+std::unique_ptr<DrawnTask> drawn_digits();
 
 }  // namespace abh

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "apps/programs/programs.hpp"
+#include "apps/programs/train_arguments.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "device/available.hpp"
@@ -22,53 +23,14 @@
 #include "network/mixers.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
-#include "program/machine_flags.hpp"
 #include "runs/run_folder.hpp"
 #include "runs/training.hpp"
-#include "settings/presets.hpp"
 #include "settings/schedule.hpp"
 #include "settings/setting_flags.hpp"
 #include "tasks/programs.hpp"
 
 namespace abh {
 namespace {
-
-struct Arguments {
-  explicit Arguments(TaskKinds kinds) : task(kinds.front().name) {
-    for (const TaskKind& kind : kinds) {
-      if (kind.programs.train) tasks.emplace_back(&kind, kind.programs.train());
-    }
-  }
-  // What is learned.
-  TaskTraining& training_task() const {
-    const auto is_it = [&](const auto& each) { return each.first->name == task; };
-    return *std::find_if(tasks.begin(), tasks.end(), is_it)->second;
-  }
-
-  std::string task;
-  std::vector<std::pair<const TaskKind*, std::unique_ptr<TaskTraining>>> tasks;
-  std::string preset;
-  std::string out = "runs/tiny";
-  bool overwrite = false;
-  std::string resume;
-  std::string init_from;
-  DeviceChoice device;
-  bool recompute = false;
-  ModelConfig model;
-  TrainingConfig training;
-};
-
-// What may be other in a resumed run: its end, what it measures and writes on the way, where its text lies, and how the
-// machine computes. Of all this the end alone changes a weight that the run makes: the learning rate falls towards it.
-const std::vector<std::string>& changeable() {
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> flags = {"--data"};
-    for (const auto& [flag, key] : changeable_settings()) flags.push_back("--" + flag);
-    flags.insert(flags.end(), {"--device", "--threads", "--gemm", "--recompute"});
-    return flags;
-  }();
-  return all;
-}
 
 // `stored`, with what may change as `given` has it, where wanted(flag).
 template <class Wanted>
@@ -83,47 +45,14 @@ TrainingConfig changed(const TrainingConfig& stored, const TrainingConfig& given
   return TrainingConfig::from_metadata(settings, "--resume");
 }
 
-void add_flags(Flags& flags, Arguments& a) {
-  flags.section("Data and output");
-  std::vector<std::string> names;
-  std::string summaries;
-  for (const auto& [kind, task] : a.tasks) {
-    names.push_back(kind->name);
-    summaries += (summaries.empty() ? "" : "; ") + std::string(kind->name) + ": " + kind->summary;
-  }
-  flags.choice("task", a.task, names, "what is learned; " + summaries);
-  for (const auto& [kind, task] : a.tasks) {
-    flags.use(kind->name);
-    task->add_flags(flags);
-  }
-  flags.use("");
-  flags.text(
-      "out", a.out, "RUN",
-      "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing; a run that is in there is moved "
-      "to RUN.1, RUN.2, ...");
-  flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
-  flags.text("resume", a.resume, "RUN",
-             "go on in this folder, with its settings; only " + listed(changeable()) + " may differ");
-  flags.text("init-from", a.init_from, "RUN|FILE",
-             "begin with the weights of this model, whose shape but for --context is that of the run");
-  flags.section("Model");
-  flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
-  add_model_flags(flags, a.model);
-  flags.section("Training");
-  add_training_flags(flags, a.training);
-  add_machine_flags(flags, a.device);
-  flags.toggle("recompute", a.recompute,
-               "save less for the backward pass and compute it again: less memory, more time");
-}
-
 // What a resumed run is made of stands in its file. The command line may say it again.
-void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags, const Arguments& given,
+void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags, const TrainArguments& given,
                       const RunState& state) {
   const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {
     throw UsageError("--" + name + ": cannot change in a resumed run, expected " + expected + ", found " + found +
                      "; only " + listed(changeable()) + " can");
   };
-  Arguments stored(kinds);
+  TrainArguments stored(kinds);
   stored.preset = given.preset;
   stored.out = stored.resume = given.resume;
   stored.task = state.task.at("task");
@@ -150,14 +79,14 @@ void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags
 
 // The shape of a model that training begins with stands in its file, and so does its task. The command line may say it
 // again; another context is given to the new run.
-void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& flags, const Arguments& given,
+void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& flags, const TrainArguments& given,
                         const std::string& path, const Trained& start) {
   const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
     throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
                 "; with --init-from, the model is that of the file but for --context");
   };
   if (const std::string& task = start.task.at("task"); given.task != task) refuse("task", task, given.task);
-  Arguments stored(kinds);
+  TrainArguments stored(kinds);
   stored.task = given.task;
   stored.training_task().take(start.task, path);
   stored.model = start.config;
@@ -192,7 +121,7 @@ struct OtherMemory {
 
 // state_bytes: what the model keeps from one position to the next when it writes; none where a task has it write
 // nothing step by step.
-void print_settings(const Arguments& a, const Task& task, const NetworkMemory& memory,
+void print_settings(const TrainArguments& a, const Task& task, const NetworkMemory& memory,
                     std::optional<std::size_t> state_bytes, const OtherMemory& other) {
   const TrainingConfig& t = a.training;
   const Index of_all = task.evaluation_targets(task.validation_rows());
@@ -219,7 +148,7 @@ void print_settings(const Arguments& a, const Task& task, const NetworkMemory& m
 }
 
 // Takes the settings of a run that goes on, but for those that the command line changes.
-void go_on_with(const RunState& state, const Flags& flags, Arguments& a) {
+void go_on_with(const RunState& state, const Flags& flags, TrainArguments& a) {
   const TrainingConfig training =
       changed(state.training, a.training, [&](const std::string& flag) { return flags.given(flag); });
   a.out = a.resume;
@@ -246,7 +175,7 @@ void say_if_rate_rises(const RunState& state, const TrainingConfig& training) {
             << state.training.steps << " it falls later" << std::endl;
 }
 
-void require_shards_for(const Processes& processes, const Arguments& a) {
+void require_shards_for(const Processes& processes, const TrainArguments& a) {
   if (a.training.shards % processes.size() != 0) {
     throw UsageError("--shards: expected a multiple of the " + to_text(processes.size()) + " processes, found " +
                      to_text(a.training.shards));
@@ -259,21 +188,9 @@ void require_shards_for(const Processes& processes, const Arguments& a) {
 }
 
 int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
-  Arguments a(kinds);
-  a.preset = peek_preset(argc, argv);
-  apply_preset(a.preset, a.model, a.training);
-  a.out = "runs/" + a.preset;
-  if (const std::optional<std::string> name = peek_flag(argc, argv, "task"); name && !peek_flag(argc, argv, "preset")) {
-    for (const auto& [kind, task] : a.tasks) {
-      if (kind->name != *name || kind == a.tasks.front().first) continue;
-      task->recipe(peek_flag(argc, argv, "data").value_or(""), a.model, a.training);
-      a.out = "runs/" + *name;
-    }
-  }
+  TrainArguments a(kinds);
   Flags flags("train", "Trains a small network, on a text file or another task.");
-  add_flags(flags, a);
-  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
-  if (const auto status = flags.parse(argc, argv)) return *status;
+  if (const auto status = read_command_line(flags, a, argc, argv)) return *status;
 
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
@@ -283,10 +200,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   if (goes_on && has_start) {
     throw UsageError("--init-from: expected a new run, found --resume, which goes on with weights of its own");
   }
-  if (!goes_on) {
-    flags.require_use(a.task, "--task " + a.task);
-    a.training_task().check(flags);
-  }
+  if (!goes_on) check_task(flags, a);
   if (goes_on) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
     if (a.overwrite)
@@ -317,16 +231,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     a.model.context = context;
     a.training_task().take(request.trained->task, request.source);
   } else {
-    a.model.vocabulary = 1;
-    a.training_task().shape(a.model);
-    if (a.model.has_encoder()) {
-      if (flags.given("layers")) {
-        throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network that reads a source");
-      }
-      a.model.layers = a.model.encoder_layers + a.model.decoder_layers;
-    }
-    check_model(a.model);  // what the command line alone decides is said before any file is read
-    check_training(a.model, a.training);
+    shape_new_run(flags, a);
   }
   require_shards_for(processes, a);
   a.device.gpu = processes.rank_here();  // each process has one of its own

@@ -85,6 +85,8 @@ class DrawnPictures : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> digits_drawing() { return drawing(std::make_unique<DrawnPictures>()); }
+std::unique_ptr<DrawnTask> drawn_digits() { return std::make_unique<DrawnPictures>(); }
+
+std::unique_ptr<TaskCommand> digits_drawing() { return drawing(drawn_digits()); }
 
 }  // namespace abh

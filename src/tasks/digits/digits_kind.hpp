@@ -13,6 +13,7 @@ namespace abh {
 // Pictures of digits (digits_task.hpp).
 TaskKind digits_kind(const TaskPrograms& programs);
 TaskPrograms digits_programs();
+std::unique_ptr<TaskTraining> digits_training();
 std::unique_ptr<TaskCommand> digits_drawing();
 
 // The task of a checkpoint, the file `source`, again; data: where a user's pictures are, empty for drawn ones.

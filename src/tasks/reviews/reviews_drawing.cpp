@@ -84,6 +84,8 @@ class DrawnReviews : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> reviews_drawing() { return drawing(std::make_unique<DrawnReviews>()); }
+std::unique_ptr<DrawnTask> drawn_reviews() { return std::make_unique<DrawnReviews>(); }
+
+std::unique_ptr<TaskCommand> reviews_drawing() { return drawing(drawn_reviews()); }
 
 }  // namespace abh

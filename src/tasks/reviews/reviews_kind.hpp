@@ -12,6 +12,7 @@ namespace abh {
 // Texts and their labels (reviews_task.hpp).
 TaskKind reviews_kind(const TaskPrograms& programs);
 TaskPrograms reviews_programs();
+std::unique_ptr<TaskTraining> reviews_training();
 std::unique_ptr<TaskCommand> reviews_drawing();
 
 // The task of a checkpoint once more. Error, which names `source`, where it needs a file and `data` is empty, or the

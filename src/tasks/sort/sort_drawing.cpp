@@ -112,6 +112,8 @@ class DrawnSort : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> sort_drawing() { return drawing(std::make_unique<DrawnSort>()); }
+std::unique_ptr<DrawnTask> drawn_sort() { return std::make_unique<DrawnSort>(); }
+
+std::unique_ptr<TaskCommand> sort_drawing() { return drawing(drawn_sort()); }
 
 }  // namespace abh

@@ -1,7 +1,6 @@
 #include "tasks/sort/sort_kind.hpp"
 
 #include <optional>
-#include <sstream>
 #include <string>
 
 #include "base/error.hpp"
@@ -52,8 +51,7 @@ std::vector<Token> array_of_line(const std::string& line, const ArraySize& size,
                 ", with spaces between them, found " + found);
   };
   std::vector<Token> array_l;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) {
+  for (const std::string& word : words_in(line)) {
     const std::optional<Index> digit = from_text<Index>(word);
     if (!digit || *digit < 1 || *digit > size.digits) refuse("\"" + one_line(word) + "\"");
     array_l.push_back(static_cast<Token>(*digit - 1));

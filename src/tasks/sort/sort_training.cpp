@@ -66,8 +66,6 @@ class SortTraining : public TaskTraining {
 
 }  // namespace
 
-TaskPrograms sort_programs() { return {sort_training, sort_evaluation, sort_generation, sort_drawing}; }
-
 std::unique_ptr<TaskTraining> sort_training() { return std::make_unique<SortTraining>(); }
 
 }  // namespace abh

@@ -70,6 +70,8 @@ class DrawnText : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> text_drawing() { return drawing(std::make_unique<DrawnText>()); }
+std::unique_ptr<DrawnTask> drawn_text() { return std::make_unique<DrawnText>(); }
+
+std::unique_ptr<TaskCommand> text_drawing() { return drawing(drawn_text()); }
 
 }  // namespace abh

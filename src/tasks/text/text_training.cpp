@@ -1,11 +1,9 @@
-#include <iostream>
 #include <optional>
 #include <utility>
 
 #include "base/crc32.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "files/atomic_file.hpp"
 #include "files/text_file.hpp"
 #include "tasks/text/plain_text.hpp"
 #include "tasks/text/text_kind.hpp"
@@ -96,8 +94,6 @@ class TextTraining : public TaskTraining {
 };
 
 }  // namespace
-
-TaskPrograms text_programs() { return {text_training, text_evaluation, text_generation, text_drawing}; }
 
 std::unique_ptr<TaskTraining> text_training() { return std::make_unique<TextTraining>(); }
 

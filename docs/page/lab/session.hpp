@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "network/model.hpp"
+#include "tasks/answers.hpp"
+#include "tasks/drawing.hpp"
+#include "tasks/task.hpp"
+#include "tasks/text/generator.hpp"
+
+namespace abh {
+
+// Numbers for the page, and where each array of them begins.
+struct Numbers {
+  std::vector<float> values{};
+
+  std::size_t add(const std::vector<double>& more) {
+    const std::size_t first = values.size();
+    values.insert(values.end(), more.begin(), more.end());
+    return first;
+  }
+  std::size_t add(const std::vector<float>& more) {
+    const std::size_t first = values.size();
+    values.insert(values.end(), more.begin(), more.end());
+    return first;
+  }
+};
+
+// A run of train in a page, or a network that was read from a checkpoint. Every call that has something to tell returns
+// it as JSON, and puts numbers where the JSON says.
+class Session {
+ public:
+  // The words behind `train`.
+  Session(const std::vector<std::string>& words, Numbers& numbers);
+  // A checkpoint.
+  Session(std::string_view bytes, const std::string& name, Numbers& numbers);
+
+  std::string description() const;
+
+  // The next step; its loss.
+  double step();
+  bool done() const { return step_ >= training_.steps; }
+  Index steps() const { return step_; }
+  double gradient_norm() const { return result_.gradient_norm; }
+  double learning_rate() const;
+
+  // On the validation set as train does, some rows at a time: more to do?
+  void begin_evaluation();
+  bool evaluate_some();
+  std::string evaluation() const;
+
+  // Example `number` of the test set, in the form that look takes.
+  std::string example(Index number);
+  std::string look(const std::string& input);
+  std::string values(const std::string& name, const std::string& arena);
+
+  void begin_writing(const std::string& prompt, bool has_prompt, const SamplingSettings& settings);
+  std::string write_some(Index tokens);
+
+  std::string answer(const std::string& input);
+  std::string score(const std::string& text);
+  std::vector<char> checkpoint();
+
+ private:
+  Trained trained() const;
+  Model& viewer();
+  Subject subject_of(const std::string& input);
+  Index example_of(const std::string& input) const;
+  std::vector<float> evaluated_weights() const;
+
+  Numbers& numbers_;
+  std::string name_;  // of the file of the network, for messages
+  std::string command_;
+  ModelConfig config_;
+  TrainingConfig training_;
+  bool trains_ = true;
+  std::unique_ptr<Task> task_;
+  Metadata metadata_;  // of the task
+  std::unique_ptr<Model> model_;
+  NetworkMemory memory_;
+  std::vector<float> weights_;  // of a network that is not trained here
+  Index step_ = 0;
+  Model::StepResult result_{};
+  std::unique_ptr<Model> viewer_;
+  std::unique_ptr<DrawnTask> drawn_;
+  std::vector<float> gradient_;  // of the last look
+
+  struct Evaluated {
+    Index rows = 0, batches = 0, next = 0;
+    double loss = 0;
+    Index right = 0, asked = 0;
+    std::vector<float> weights{};  // to be put back
+  };
+  Evaluated evaluated_;
+
+  std::unique_ptr<Generator> generator_;
+  std::optional<TextModel> writer_;
+  std::string written_;
+  SamplingSettings sampling_;
+};
+
+}  // namespace abh

@@ -1,0 +1,183 @@
+// The module at work, in a Worker: it takes one call after the other, and goes on with a run in slices of 40 ms, so
+// that what is said meanwhile is heard. What traps has left its text; then the module is made anew, or, where the call
+// changed nothing, goes on from where it was.
+
+const slice = 40;
+let compiled, module, memory, stack;
+let running = null; // {until, pause, call}
+const bytes = (text) => new TextEncoder().encode(text);
+
+async function renew() {
+  module = (await WebAssembly.instantiate(compiled, {})).exports;
+  memory = module.memory;
+  module._initialize();
+}
+
+// Puts bytes, or text, where the module takes them from; how many these are.
+function give(...parts) {
+  const all = parts.map((part) => (typeof part === "string" ? bytes(part) : part));
+  const size = all.reduce((sum, part) => sum + part.length, 0);
+  let at = module.room(size);
+  for (const part of all) {
+    new Uint8Array(memory.buffer).set(part, at);
+    at += part.length;
+  }
+  return size;
+}
+
+function text(at) {
+  const all = new Uint8Array(memory.buffer);
+  return new TextDecoder().decode(all.subarray(at, all.indexOf(0, at)));
+}
+
+const told = () => JSON.parse(text(module.text()));
+const numbers = (at, count) => new Float32Array(memory.buffer, module.numbers_at(), module.numbers_count()).slice(at, at + count);
+const count = (extents) => extents.reduce((product, extent) => product * extent, 1);
+
+// The numbers of an answer in the place of where they lie.
+function filled(answer) {
+  for (const array of [...(answer.arrays ?? []), ...(answer.gradients ?? [])]) {
+    array.values = numbers(array.at, count(array.extents));
+    delete array.at;
+  }
+  if (answer.probabilities !== undefined) answer.probabilities = numbers(answer.probabilities, answer.rows * answer.columns);
+  if (typeof answer.losses === "number") answer.losses = numbers(answer.losses, (answer.characters ?? answer.targets).length);
+  return answer;
+}
+
+// What a page may give to look and answer: a text, the pixels of a picture, or what example gave.
+const input = (given) =>
+  typeof given === "string"
+    ? give("t", given)
+    : given instanceof Float32Array
+      ? give("p", new Uint8Array(given.buffer, given.byteOffset, given.byteLength))
+      : give("e" + given.example);
+
+// Steps for as long as a slice lasts; what has come of them.
+function steps(until) {
+  const losses = [];
+  const end = performance.now() + (running?.pause ? 0 : slice);
+  do losses.push(module.step());
+  while (module.steps() < until && performance.now() < end);
+  return {
+    step: module.steps(),
+    losses: Float64Array.from(losses),
+    gradient_norm: module.gradient_norm(),
+    learning_rate: module.learning_rate(),
+    done: module.done() === 1,
+  };
+}
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function train(until, wait) {
+  running = {pause: wait};
+  const all = [];
+  let last;
+  try {
+    while (running && !(module.done() && !Number.isFinite(until)) && (!last || last.step < until)) {
+      last = steps(wait ? module.steps() + 1 : until);
+      all.push(...last.losses);
+      postMessage({event: "steps", value: last});
+      await pause(wait);
+    }
+  } finally {
+    running = null;
+  }
+  return {...last, losses: Float64Array.from(all)};
+}
+
+const methods = {
+  async module(given) {
+    compiled = await WebAssembly.compile(given);
+    await renew();
+  },
+  open(flags, files) {
+    for (const [name, content] of Object.entries(files ?? {})) module.file(give(name, "\0", content));
+    module.open_run(give(...flags.map((word) => word + "\0")));
+    return told();
+  },
+  load(content, name) {
+    module.load(give(name, "\0", content));
+    return told();
+  },
+  step: (n) => train(module.steps() + n, 0),
+  run: (wait) => train(Infinity, wait ?? 0),
+  async evaluate() {
+    module.begin_evaluation();
+    let end = performance.now() + slice;
+    while (module.evaluate_some()) {
+      if (performance.now() < end) continue;
+      await pause(0);
+      end = performance.now() + slice;
+    }
+    return told();
+  },
+  example(number) {
+    module.example(number);
+    const example = told();
+    if (example.pixels !== undefined) {
+      example.input = numbers(example.pixels, example.height * example.width);
+      delete example.pixels;
+    }
+    return example;
+  },
+  look(given) {
+    module.look(input(given));
+    return filled(told());
+  },
+  answer(given) {
+    module.answer(input(given));
+    return filled(told());
+  },
+  values(name, arena) {
+    module.values(give(name, "\0", arena, "\0"));
+    const {extents, at} = told();
+    return {extents, values: numbers(at, count(extents))};
+  },
+  async write({prompt, tokens = 500, temperature = 0.8, seed = 1337}) {
+    module.begin_writing(give(prompt ?? ""), prompt === undefined ? 0 : 1, temperature, seed);
+    let written = {text: ""};
+    running = {};
+    for (let left = tokens, end = performance.now() + slice; left > 0 && running; --left) {
+      module.write_some(1);
+      if (performance.now() < end && left > 1) continue;
+      written = told();
+      postMessage({event: "written", value: written.text});
+      await pause(0);
+      end = performance.now() + slice;
+    }
+    running = null;
+    module.write_some(0);
+    return told();
+  },
+  score(given) {
+    module.score(give(given));
+    return filled(told());
+  },
+  save() {
+    module.save();
+    return new Uint8Array(memory.buffer, module.bytes_at(), module.bytes_count()).slice();
+  },
+};
+
+// The program that would say it in a terminal.
+const programs = {look: "draw", example: "draw", answer: "generate", write: "generate", score: "evaluate", load: "generate"};
+
+let queue = Promise.resolve();
+onmessage = ({data: {call, method, given}}) => {
+  if (method === "stop") {
+    running = null;
+    return;
+  }
+  queue = queue.then(async () => {
+    try {
+      postMessage({call, value: await methods[method](...given)});
+    } catch (error) {
+      running = null;
+      const why = error instanceof WebAssembly.RuntimeError && module ? text(module.error()) : "";
+      postMessage({call, error: why ? `${programs[method] ?? "train"}: ${why}` : String(error)});
+      if (why && (method === "open" || method === "load")) await renew();
+    }
+  });
+};

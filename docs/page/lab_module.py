@@ -1,0 +1,65 @@
+"""The network of the lab as WebAssembly, and the scripts that a page calls it by (lab/engine.js): built where there are
+tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libc++abi-dev-wasm32, libclang-rt-dev-wasm32; cmake).
+
+docs/same_bits.md tells how it is built, and why it computes the bits of a terminal.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import touch
+from fault import Fault
+
+SOURCE = "docs/page/lab"
+LARGEST_MODULE = 1_000_000
+SCRIPT = "lab-engine.js"
+
+
+def has_tools() -> bool:
+    if not (touch.has_tools() and shutil.which("cmake")):
+        return False
+    asked = ["clang++", "--target=wasm32-wasi", "-print-libgcc-file-name"]
+    return Path(subprocess.run(asked, capture_output=True, text=True).stdout.strip()).is_file()
+
+
+def version(root: Path) -> str:
+    """That of the programs."""
+    found = re.search(r"project\(\w+ VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text(encoding="utf-8"))
+    assert found
+    return found[1]
+
+
+def compiled(root: Path) -> bytes:
+    """The module, in build/lab: what has not changed there is not compiled again."""
+    folder = root / "build/lab"
+    configure = ["cmake", "-S", str(root / SOURCE), "-B", str(folder), "-DCMAKE_TOOLCHAIN_FILE=wasm.cmake"]
+    configure.append(f"-DLAB_VERSION={version(root)}")
+    if shutil.which("ccache"):
+        configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    for command in (configure, ["cmake", "--build", str(folder), f"-j{os.cpu_count() or 1}"]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise Fault(SOURCE, f"does not become WebAssembly: {(done.stdout + done.stderr).strip()[-4000:]}")
+    module = (folder / "lab.wasm").read_bytes()
+    if len(module) > LARGEST_MODULE:
+        raise Fault(SOURCE, f"a module of {len(module)} bytes, more than {LARGEST_MODULE}")
+    return module
+
+
+def scripts(root: Path) -> dict[str, str]:
+    """By name: the class Engine of engine.js, which carries the worker and the module; none without the tools."""
+    if not has_tools():
+        return {}
+    engine, worker = (
+        touch.without_comments((root / SOURCE / name).read_text(encoding="utf-8")) for name in ("engine.js", "worker.js")
+    )
+    module = base64.b64encode(compiled(root)).decode()
+    worker = json.dumps(worker).replace("</", "<\\/")
+    return {SCRIPT: engine.replace("@WORKER@", worker).replace("@MODULE@", module)}

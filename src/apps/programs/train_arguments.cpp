@@ -1,0 +1,103 @@
+#include "apps/programs/train_arguments.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "network/mixer_flags.hpp"
+#include "network/mixers.hpp"
+#include "program/machine_flags.hpp"
+#include "settings/presets.hpp"
+#include "settings/setting_flags.hpp"
+
+namespace abh {
+
+TrainArguments::TrainArguments(TaskKinds kinds) : task(kinds.front().name) {
+  for (const TaskKind& kind : kinds) {
+    if (kind.programs.train) tasks.emplace_back(&kind, kind.programs.train());
+  }
+}
+
+TaskTraining& TrainArguments::training_task() const {
+  const auto is_it = [&](const auto& each) { return each.first->name == task; };
+  return *std::find_if(tasks.begin(), tasks.end(), is_it)->second;
+}
+
+const std::vector<std::string>& changeable() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> flags = {"--data"};
+    for (const auto& [flag, key] : changeable_settings()) flags.push_back("--" + flag);
+    flags.insert(flags.end(), {"--device", "--threads", "--gemm", "--recompute"});
+    return flags;
+  }();
+  return all;
+}
+
+void add_flags(Flags& flags, TrainArguments& a) {
+  flags.section("Data and output");
+  std::vector<std::string> names;
+  std::string summaries;
+  for (const auto& [kind, task] : a.tasks) {
+    names.push_back(kind->name);
+    summaries += (summaries.empty() ? "" : "; ") + std::string(kind->name) + ": " + kind->summary;
+  }
+  flags.choice("task", a.task, names, "what is learned; " + summaries);
+  for (const auto& [kind, task] : a.tasks) {
+    flags.use(kind->name);
+    task->add_flags(flags);
+  }
+  flags.use("");
+  flags.text(
+      "out", a.out, "RUN",
+      "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing; a run that is in there is moved "
+      "to RUN.1, RUN.2, ...");
+  flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
+  flags.text("resume", a.resume, "RUN",
+             "go on in this folder, with its settings; only " + listed(changeable()) + " may differ");
+  flags.text("init-from", a.init_from, "RUN|FILE",
+             "begin with the weights of this model, whose shape but for --context is that of the run");
+  flags.section("Model");
+  flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
+  add_model_flags(flags, a.model);
+  flags.section("Training");
+  add_training_flags(flags, a.training);
+  add_machine_flags(flags, a.device);
+  flags.toggle("recompute", a.recompute,
+               "save less for the backward pass and compute it again: less memory, more time");
+}
+
+std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, const char* const* argv) {
+  a.preset = peek_preset(argc, argv);
+  apply_preset(a.preset, a.model, a.training);
+  a.out = "runs/" + a.preset;
+  if (const std::optional<std::string> name = peek_flag(argc, argv, "task"); name && !peek_flag(argc, argv, "preset")) {
+    for (const auto& [kind, task] : a.tasks) {
+      if (kind->name != *name || kind == a.tasks.front().first) continue;
+      task->recipe(peek_flag(argc, argv, "data").value_or(""), a.model, a.training);
+      a.out = "runs/" + *name;
+    }
+  }
+  add_flags(flags, a);
+  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
+  return flags.parse(argc, argv);
+}
+
+void check_task(const Flags& flags, const TrainArguments& a) {
+  flags.require_use(a.task, "--task " + a.task);
+  a.training_task().check(flags);
+}
+
+void shape_new_run(const Flags& flags, TrainArguments& a) {
+  a.model.vocabulary = 1;
+  a.training_task().shape(a.model);
+  if (a.model.has_encoder()) {
+    if (flags.given("layers")) {
+      throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network that reads a source");
+    }
+    a.model.layers = a.model.encoder_layers + a.model.decoder_layers;
+  }
+  check_model(a.model);  // what the command line alone decides is said before any file is read
+  check_training(a.model, a.training);
+}
+
+}  // namespace abh

@@ -1,0 +1,90 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/crc32.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "files/text_file.hpp"
+#include "tasks/reviews/reviews_kind.hpp"
+#include "tasks/reviews/reviews_task.hpp"
+
+namespace abh {
+
+namespace {
+
+std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, Index context, bool has_cls,
+                                          const ReviewWords* known) {
+  const std::string bytes = read_text_file(path);
+  return std::make_unique<ReviewsTask>(labelled_texts(bytes, path), fingerprint(bytes), path,
+                                       context - (has_cls ? 1 : 0), has_cls, known);
+}
+
+class ReviewsTraining : public TaskTraining {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.text("data", data, "FILE", "lines LABEL TAB TEXT, or CSV of both; none: reviews that are made up");
+    flags.choice("labels", labels_, {"tone", "meaning"},
+                 "of made-up reviews: what most adjectives say, or what they say where not turns the next one");
+  }
+
+  void check(const Flags& flags) const override {
+    if (data.empty() && flags.given("data")) throw UsageError("--data: expected a file, found \"\"");
+    if (!data.empty() && flags.given("labels")) {
+      throw UsageError("--labels: expected no --data beside it, whose labels are the file's");
+    }
+    if (data.empty() && flags.given("context")) {
+      throw UsageError("--context: expected --data beside it; made-up reviews have a length of their own");
+    }
+  }
+
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
+    model = {.layers = 1, .channels = 64, .heads = 4, .context = 24, .mixer = "dot", .causal = false};
+    training = {.batch = 32, .steps = 3000, .learning_rate = 2e-3, .init_std = 0.1};
+    training.eval_every = 250;
+  }
+
+  void take(const Metadata& task, const std::string&) override {
+    if (task.at("labels") != "file") labels_ = task.at("labels");
+  }
+
+  Started start(Request request) const override {
+    const bool has_cls = request.model.class_pooling == "cls";
+    const Metadata* stored = request.stored();
+    const bool of_file = stored ? stored->at("labels") == "file" : !data.empty();
+    Started started;
+    if (of_file && data.empty()) throw Error(request.source + ": learned a file's labels, expected --data FILE");
+    if (!of_file && !data.empty() && stored) {
+      throw Error("--data: expected none, as " + request.source + " learned reviews that are made up");
+    }
+    if (of_file) {
+      const ReviewWords known = stored ? words_of_reviews(*stored, request.source) : ReviewWords{};
+      started.task = task_of_file(data, request.model.context, has_cls, stored ? &known : nullptr);
+    } else {
+      started.task = std::make_unique<ReviewsTask>(labels_, has_cls);
+    }
+    started.begin_with(request.trained);
+    return started;
+  }
+
+ private:
+  std::string labels_ = "meaning";
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+                                          const std::string& source) {
+  const bool of_file = task.at("labels") == "file";
+  if (of_file == data.empty()) {
+    throw Error(source + (of_file ? ": learned a file's labels, expected --data FILE"
+                                  : ": learned reviews that are made up, expected no --data"));
+  }
+  if (!of_file) return std::make_unique<ReviewsTask>(task.at("labels"), config.has_cls());
+  const ReviewWords known = words_of_reviews(task, source);
+  return task_of_file(data, config.context, config.has_cls(), &known);
+}
+
+std::unique_ptr<TaskTraining> reviews_training() { return std::make_unique<ReviewsTraining>(); }
+
+}  // namespace abh
