@@ -15,11 +15,14 @@
 //   exponential         1.1    subnormal results are rounded once, not flushed: 0 below -103.97; infinity above 88.72
 //   normal_distributions 2.1  units of the last place of 1/2, 6e-8; 2 where a product and a sum are one rounding
 //   hyperbolic_tangent  1.4
-//   natural_log, log_one_plus, square_root: those of the library and of the machine
+//   natural_log         0.9    base/logarithm.hpp
+//   log_one_plus        2.8
+//   square_root: that of the machine
 
 #include <cmath>
 #include <cstdint>
 
+#include "base/logarithm.hpp"
 #include "cpu/lanes.hpp"
 
 namespace abh {
@@ -116,14 +119,14 @@ inline L exponential(const L& x) {
   }
 }
 
-// Lane by lane through the library: it is called once a row, not once an element.
+// Lane by lane: it is called once a row, not once an element.
 template <class L>
 inline L natural_log(const L& x) {
   if constexpr (is_float<L>) {
-    return __builtin_logf(x);
+    return logarithm(x);
   } else if constexpr (is_float<ScalarOf<L>>) {
     L result;
-    for (int i = 0; i < width_of<L>; ++i) result[i] = __builtin_logf(x[i]);
+    for (int i = 0; i < width_of<L>; ++i) result[i] = logarithm(x[i]);
     return result;
   } else {
     using std::log;
@@ -131,11 +134,14 @@ inline L natural_log(const L& x) {
   }
 }
 
-// log(1 + x), of a scalar.
+// log(1 + x), of a scalar that is not negative.
 template <class T>
 inline T log_one_plus(const T& x) {
   if constexpr (is_float<T>) {
-    return __builtin_log1pf(x);
+    // The sum is rounded: what is lost of x is put back as a factor.
+    const float sum = 1 + x, kept = sum - 1;
+    if (kept == x) return logarithm(sum);
+    return kept > 0 ? logarithm(sum) * (x / kept) : x;
   } else {
     using std::log1p;
     return log1p(x);

@@ -16,8 +16,9 @@ has() {
     libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
     mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
     wasm)
-      command -v clang++ >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && command -v cmake >/dev/null 2>&1 &&
-        [ -e /usr/include/wasm32-wasi/c++ ] && [ -e "$(clang++ --target=wasm32-wasi -print-libgcc-file-name)" ]
+      command -v clang++ >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && command -v wasm-opt >/dev/null 2>&1 &&
+        command -v cmake >/dev/null 2>&1 && [ -e /usr/include/wasm32-wasi/c++ ] &&
+        [ -e "$(clang++ --target=wasm32-wasi -print-libgcc-file-name)" ]
       ;;
     page) tools/page_python.sh >/dev/null && [ -e /usr/share/texmf/fonts/opentype/public/tex-gyre-math ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
@@ -33,7 +34,7 @@ package_of() {
     qemu-aarch64) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;
     mpi) echo openmpi-bin libopenmpi-dev ;;
-    wasm) echo clang lld wasi-libc libc++-dev-wasm32 libc++abi-dev-wasm32 libclang-rt-dev-wasm32 cmake ;;
+    wasm) echo clang lld wasi-libc libc++-dev-wasm32 libc++abi-dev-wasm32 libclang-rt-dev-wasm32 binaryen cmake ;;
     page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;
     *) echo "$1" ;;
   esac

@@ -1,5 +1,6 @@
 """The network of the lab as WebAssembly, and the scripts that a page calls it by (lab/engine.js): built where there are
-tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libc++abi-dev-wasm32, libclang-rt-dev-wasm32; cmake).
+tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libc++abi-dev-wasm32, libclang-rt-dev-wasm32, binaryen,
+cmake).
 
 docs/same_bits.md tells how it is built, and why it computes the bits of a terminal.
 """
@@ -18,12 +19,12 @@ import touch
 from fault import Fault
 
 SOURCE = "docs/page/lab"
-LARGEST_MODULE = 1_000_000
+LARGEST_MODULE = 900_000
 SCRIPT = "lab-engine.js"
 
 
 def has_tools() -> bool:
-    if not (touch.has_tools() and shutil.which("cmake")):
+    if not (touch.has_tools() and shutil.which("cmake") and shutil.which("wasm-opt")):
         return False
     asked = ["clang++", "--target=wasm32-wasi", "-print-libgcc-file-name"]
     return Path(subprocess.run(asked, capture_output=True, text=True).stdout.strip()).is_file()

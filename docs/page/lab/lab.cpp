@@ -60,6 +60,12 @@ int EXPORT(numbers_count)() { return static_cast<int>(numbers.values.size()); }
 const char* EXPORT(bytes_at)() { return bytes.data(); }
 int EXPORT(bytes_count)() { return static_cast<int>(bytes.size()); }
 
+// After a call that failed, which left what it was about as it stood.
+void EXPORT(mend)() {
+  PageDevice::touches = nullptr;
+  PageDevice::sees_gradient = nullptr;
+}
+
 // A name, a zero, and the bytes of a file.
 void EXPORT(file)(int size) {
   const std::string name = given.c_str();
@@ -89,6 +95,20 @@ int EXPORT(evaluate_some)() {
   const bool more = open_session().evaluate_some();
   if (!more) told = open_session().evaluation();
   return more;
+}
+
+// Every change with its words behind each other; an empty word ends it.
+void EXPORT(touch)(int size) {
+  std::vector<std::vector<std::string>> changes;
+  std::vector<std::string> change;
+  for (std::string& word : words(size)) {
+    if (!word.empty()) {
+      change.push_back(std::move(word));
+    } else {
+      changes.push_back(std::exchange(change, {}));
+    }
+  }
+  open_session().touch(changes);
 }
 
 void EXPORT(example)(int number) { told = open_session().example(number); }

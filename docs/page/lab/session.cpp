@@ -50,6 +50,30 @@ std::string settings_json(const std::string& text) {
   return settings.text();
 }
 
+void forget_reading() {
+  PageDevice::read_from = nullptr;
+  PageDevice::numbers_read = 0;
+}
+
+// "blocks.0.mixer.query_bch" as layer, name and extents.
+JsonObject named(const std::string& name, const std::vector<Index>& shape) {
+  const std::size_t dot = name.rfind('.');
+  JsonObject object;
+  object.add("layer", dot == name.npos ? "" : name.substr(0, dot))
+      .add("name", dot == name.npos ? name : name.substr(dot + 1))
+      .add("extents", shape);
+  return object;
+}
+
+// For as long as it lives, what a network computes is touched.
+class Touching {
+ public:
+  explicit Touching(const std::vector<Touch>& touches) { PageDevice::touches = &touches; }
+  ~Touching() { PageDevice::touches = nullptr; }
+  Touching(const Touching&) = delete;
+  Touching& operator=(const Touching&) = delete;
+};
+
 // Rows of logits as probabilities.
 std::vector<float> probabilities(std::vector<float> logits_rv, Index V) {
   for (auto row = logits_rv.begin(); row != logits_rv.end(); row += V) {
@@ -120,8 +144,16 @@ Session::Session(std::string_view bytes, const std::string& name, Numbers& numbe
 }
 
 std::vector<float> Session::evaluated_weights() const {
-  if (!trains_) return weights_;
-  return model_->read(training_.weight_average > 0 ? Model::Arena::average : Model::Arena::weights);
+  std::vector<float> weights = weights_;
+  if (trains_) weights = model_->read(training_.weight_average > 0 ? Model::Arena::average : Model::Arena::weights);
+  for (const WeightTouch& touch : weight_touches_) weights[static_cast<std::size_t>(touch.place)] = touch.value;
+  return weights;
+}
+
+std::unique_ptr<Model> Session::model_for(const NetworkExtent& extent) const {
+  auto model = make_model(page_device, config_, extent);
+  model->write(Model::Arena::weights, evaluated_weights());
+  return model;
 }
 
 Trained Session::trained() const { return {config_, metadata_, evaluated_weights(), step_}; }
@@ -194,18 +226,18 @@ void Session::begin_evaluation() {
   const Index rows = done() ? task_->validation_rows() : task_->evaluation_rows(training_.eval_tokens);
   const Index B = training_.batch / training_.shards;
   evaluated_ = {.rows = rows, .batches = (rows + B - 1) / B};
+  if (training_.weight_average == 0 && touches_.empty() && weight_touches_.empty()) return;
+  NetworkExtent extent = training_extent(config_, training_, false);
+  extent.training = false;
+  evaluated_.model = model_for(extent);
 }
 
 bool Session::evaluate_some() {
   const Index B = training_.batch / training_.shards;
   if (evaluated_.next == evaluated_.batches) return false;
-  std::vector<float> weights;
-  if (training_.weight_average > 0) {
-    weights = model_->read(Model::Arena::weights);
-    model_->write(Model::Arena::weights, model_->read(Model::Arena::average));
-  }
-  const Score score = model_->evaluate(task_->validation_batch(evaluated_.next * B, B, evaluated_.rows));
-  if (!weights.empty()) model_->write(Model::Arena::weights, weights);
+  const Touching touching(touches_);
+  Model& model = evaluated_.model ? *evaluated_.model : *model_;
+  const Score score = model.evaluate(task_->validation_batch(evaluated_.next * B, B, evaluated_.rows));
   evaluated_.loss += score.loss_sum;
   evaluated_.right += score.right;
   evaluated_.asked += score.asked;
@@ -301,8 +333,6 @@ std::string Session::example(Index number) {
   return out.add("target", target).text();
 }
 
-Model& Session::viewer() { return *viewer_; }
-
 std::string Session::look(const std::string& input) {
   Subject subject = subject_of(input);
   Batch& batch = subject.batch;
@@ -310,23 +340,26 @@ std::string Session::look(const std::string& input) {
       std::any_of(batch.target_r.begin(), batch.target_r.end(), [](Token target) { return target != ignored_target; });
   const NetworkExtent extent{
       .B = 1, .C = batch.C, .training = true, .muon = training_.optimizer == "muon", .S = batch.S};
-  viewer_ = make_model(page_device, config_, extent);
-  viewer_->write(Model::Arena::weights, evaluated_weights());
+  const Touching touching(touches_);
+  const std::unique_ptr<Model> viewer = model_for(extent);
   numbers_.values.clear();
   JsonArray arrays;
-  viewer_->look(batch,
-                [&](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
-                  const std::size_t dot = name.rfind('.');
-                  arrays.add_json(JsonObject()
-                                      .add("layer", dot == name.npos ? "" : name.substr(0, dot))
-                                      .add("name", dot == name.npos ? name : name.substr(dot + 1))
-                                      .add("extents", shape)
-                                      .add("at", numbers_.add(values))
-                                      .text());
-                });
+  std::vector<ShownArray> shown;
+  const auto show = [&](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
+    arrays.add_json(named(name, shape).add("at", numbers_.add(values)).text());
+    // One that the network keeps, or one that was made of others, for whoever looks.
+    if (PageDevice::numbers_read == static_cast<Index>(values.size())) {
+      shown.push_back({name, shape, static_cast<const float*>(PageDevice::read_from)});
+    }
+    forget_reading();
+  };
+  forget_reading();
+  viewer->look(batch, show);
   const Index R = static_cast<Index>(batch.target_r.size());
-  const std::vector<float> logits_rv = viewer_->logits(batch);
+  forget_reading();
+  const std::vector<float> logits_rv = viewer->logits(batch);
   const Index V = static_cast<Index>(logits_rv.size()) / R;
+  show("logits_rv", {R, V}, {logits_rv.begin(), logits_rv.end()});
   JsonObject out;
   out.add("columns", V).add("rows", R).add("probabilities", numbers_.add(probabilities(logits_rv, V)));
   JsonArray targets;
@@ -338,20 +371,112 @@ std::string Session::look(const std::string& input) {
       .add("tokens", subject.name_c)
       .add_json("targets", targets.text())
       .add("outputs", subject.answer_o);
+  gradient_.clear();
+  std::string gradients = "[]";
   if (asked) {
-    const std::vector<float> losses = viewer_->losses(batch);
+    const std::vector<float> losses = viewer->losses(batch);
     double sum = 0, count = 0;
     for (std::size_t r = 0; r < losses.size(); ++r) {
       sum += static_cast<double>(losses[r]);
       count += batch.target_r[r] != ignored_target;
     }
     out.add("loss", sum / count).add("losses", numbers_.add(losses));
-    gradient_ = viewer_->gradient(batch);
+    gradients = this->gradients(*viewer, batch, shown);
   } else {
     out.add_json("loss", "null").add_json("losses", "null");
-    gradient_.clear();
   }
-  return out.add_json("arrays", arrays.text()).add_json("gradients", "[]").text();
+  return out.add_json("arrays", arrays.text()).add_json("gradients", gradients).text();
+}
+
+// The gradients of the arrays that were shown, where they are found on the way back: from the loss down. Where several
+// find that of one array, the last one has all of it.
+std::string Session::gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown) {
+  std::vector<std::pair<const ShownArray*, std::size_t>> found;
+  const PageDevice::SeeGradient see = [&](const float* array, Index width, const float* gradient, Index stride) {
+    for (const ShownArray& each : shown) {
+      if (each.at < array || each.at >= array + width) continue;
+      const Index columns = each.shape.back();
+      Index rows = 1;
+      for (std::size_t i = 0; i + 1 < each.shape.size(); ++i) rows *= each.shape[i];
+      const Index step = stride > 0 ? stride : std::max(width, columns);
+      std::erase_if(found, [&](const auto& before) { return before.first == &each; });
+      found.emplace_back(&each, numbers_.values.size());
+      for (Index row = 0; row < rows; ++row) {
+        const float* from = gradient + (each.at - array) + row * step;
+        numbers_.values.insert(numbers_.values.end(), from, from + columns);
+      }
+    }
+  };
+  PageDevice::sees_gradient = &see;
+  gradient_ = viewer.gradient(batch);
+  PageDevice::sees_gradient = nullptr;
+  JsonArray gradients;
+  for (const auto& [array, at] : found) gradients.add_json(named(array->name, array->shape).add("at", at).text());
+  return gradients.text();
+}
+
+// ---- What is touched ----
+
+std::pair<Index, Index> Session::cores_of(const std::string& layer) const {
+  if (config_.has_encoder() || config_.has_pattern()) {
+    throw Error("touch: expected a network without an encoder and without a pattern");
+  }
+  Index first = 0;
+  for (Index i = 0; i < config_.layers; ++i) {
+    const std::string mixer = config_.mixer_names()[static_cast<std::size_t>(i)];
+    const Index count = mixer == "additive" ? 2 : mixer == "identity" ? 0 : 1;
+    if (layer == "blocks." + to_text(i) + ".mixer") {
+      if (count == 0) throw Error("touch: expected a layer with heads, found " + mixer);
+      return {first, count};
+    }
+    first += count;
+  }
+  throw Error("touch: expected blocks.N.mixer of a layer, found " + one_line(layer));
+}
+
+void Session::touch(const std::vector<std::vector<std::string>>& changes) {
+  touches_.clear();
+  weight_touches_.clear();
+  const auto whole = [](const std::string& text, Index end) {
+    const std::optional<Index> value = from_text<Index>(text);
+    if (value && *value >= 0 && *value < end) return *value;
+    throw Error("touch: expected a whole number below " + to_text(end) + ", found " + one_line(text));
+  };
+  const auto real = [](const std::string& text) {
+    const std::optional<double> value = from_text<double>(text);
+    if (value && std::isfinite(*value)) return static_cast<float>(*value);
+    throw Error("touch: expected a number, found " + one_line(text));
+  };
+  for (const std::vector<std::string>& words : changes) {
+    const std::string& what = words.at(0);
+    if (what == "weight") {
+      const std::vector<Parameter> table = parameter_table(config_);
+      const auto parameter =
+          std::find_if(table.begin(), table.end(), [&](const Parameter& each) { return each.name == words.at(1); });
+      if (parameter == table.end()) throw Error("touch: expected a weight of the network, found " + words.at(1));
+      weight_touches_.push_back({parameter->offset + whole(words.at(2), parameter->count), real(words.at(3))});
+      continue;
+    }
+    const auto [first, count] = cores_of(words.at(1));
+    if (what == "off") {
+      touches_.push_back({Touch::What::off, first + count - 1, whole(words.at(2), config_.heads)});
+    } else if (what == "uniform") {
+      const Index layer = from_text<Index>(words.at(1).substr(7, words.at(1).find('.', 7) - 7)).value_or(0);
+      const std::string mixer = config_.mixer_names()[static_cast<std::size_t>(layer)];
+      if (mixer == "bahdanau" || mixer == "transformer_xl") {
+        throw Error("touch: expected another mixer than " + mixer + " for uniform weights");
+      }
+      for (Index core = first; core < first + count; ++core) {
+        touches_.push_back({Touch::What::uniform, core, whole(words.at(2), config_.heads)});
+      }
+    } else if (what == "logit") {
+      const Index core = words.at(2) == "e_bnc" ? first + count - 1 : first;
+      touches_.push_back({Touch::What::logit, core, whole(words.at(3), config_.heads),
+                          whole(words.at(4), config_.context), real(words.at(5))});
+    } else {
+      throw Error("touch: expected off, uniform, logit or weight, found " + one_line(what));
+    }
+  }
 }
 
 std::string Session::values(const std::string& name, const std::string& arena) {
@@ -388,6 +513,7 @@ void Session::begin_writing(const std::string& prompt, bool has_prompt, const Sa
   written_ = has_prompt ? prompt : opening_of_text(tokenizer);
   prepare_text(written_, "prompt", "", &tokenizer);
   std::vector<Token> tokens = tokenizer.encode(written_, "prompt");
+  const Touching touching(touches_);
   generator_ = std::make_unique<Generator>(page_device, *writer_);
   if (tokens.empty()) tokens = tokenizer.encode(opening_of_text(tokenizer), "prompt");
   generator_->feed(tokens);
@@ -395,6 +521,7 @@ void Session::begin_writing(const std::string& prompt, bool has_prompt, const Sa
 }
 
 std::string Session::write_some(Index tokens) {
+  const Touching touching(touches_);
   for (Index i = 0; i < tokens; ++i) written_ += writer_->tokenizer.decode(generator_->next(sampling_));
   return JsonObject().add("text", written_).text();
 }
@@ -404,8 +531,8 @@ std::string Session::answer(const std::string& input) {
   Batch& batch = subject.batch;
   const std::string& task = metadata_.at("task");
   if (task == "text") throw Error(name_ + ": expected a task with answers, found text");
-  const auto model = make_model(page_device, config_, {.B = 1, .C = batch.C, .S = batch.S});
-  model->write(Model::Arena::weights, evaluated_weights());
+  const Touching touching(touches_);
+  const auto model = model_for({.B = 1, .C = batch.C, .S = batch.S});
   JsonObject out;
   numbers_.values.clear();
   const auto likeliest = [](const float* row, Index V) {
@@ -447,6 +574,7 @@ std::string Session::score(const std::string& text) {
   Trained model = trained();
   const TextModel of_text =
       text_model(std::move(model.config), model.task, std::move(model.weights), model.step, name_);
+  const Touching touching(touches_);
   std::string prepared = text;
   prepare_text(prepared, "text", "", &of_text.tokenizer);
   std::vector<float> losses;
@@ -467,7 +595,7 @@ std::string Session::score(const std::string& text) {
 }
 
 std::vector<char> Session::checkpoint() {
-  const Checkpoint trained{this->trained(), {}, 0};
+  const Checkpoint trained{this->trained(), {}, 0};  // of touched weights, where some are
   std::vector<char> bytes;
   checkpoint_bytes("model.safetensors", trained, [&](const void* data, std::size_t size) {
     const auto* first = static_cast<const char*>(data);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "docs/page/lab/device.hpp"
 #include "network/model.hpp"
 #include "tasks/answers.hpp"
 #include "tasks/drawing.hpp"
@@ -29,6 +30,13 @@ struct Numbers {
     values.insert(values.end(), more.begin(), more.end());
     return first;
   }
+};
+
+// An array that a network showed, and where it lies.
+struct ShownArray {
+  std::string name;
+  std::vector<Index> shape;
+  const float* at;
 };
 
 // A run of train in a page, or a network that was read from a checkpoint. Every call that has something to tell returns
@@ -59,6 +67,11 @@ class Session {
   std::string look(const std::string& input);
   std::string values(const std::string& name, const std::string& arena);
 
+  // What is changed from here on in what is looked at, answered, written, scored and evaluated; not in what is trained.
+  // Each change is a list of words: off LAYER HEAD; uniform LAYER HEAD; logit LAYER ARRAY HEAD POSITION VALUE, where
+  // the array is one of logits; weight NAME PLACE VALUE.
+  void touch(const std::vector<std::vector<std::string>>& changes);
+
   void begin_writing(const std::string& prompt, bool has_prompt, const SamplingSettings& settings);
   std::string write_some(Index tokens);
 
@@ -68,9 +81,12 @@ class Session {
 
  private:
   Trained trained() const;
-  Model& viewer();
   Subject subject_of(const std::string& input);
-  Index example_of(const std::string& input) const;
+  // The number of the first core of a layer, and how many the layer has.
+  std::pair<Index, Index> cores_of(const std::string& layer) const;
+  // A model with the weights that are evaluated, for what is touched.
+  std::unique_ptr<Model> model_for(const NetworkExtent& extent) const;
+  std::string gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown);
   std::vector<float> evaluated_weights() const;
 
   Numbers& numbers_;
@@ -86,15 +102,21 @@ class Session {
   std::vector<float> weights_;  // of a network that is not trained here
   Index step_ = 0;
   Model::StepResult result_{};
-  std::unique_ptr<Model> viewer_;
   std::unique_ptr<DrawnTask> drawn_;
   std::vector<float> gradient_;  // of the last look
+
+  std::vector<Touch> touches_;
+  struct WeightTouch {
+    Index place;
+    float value;
+  };
+  std::vector<WeightTouch> weight_touches_;
 
   struct Evaluated {
     Index rows = 0, batches = 0, next = 0;
     double loss = 0;
     Index right = 0, asked = 0;
-    std::vector<float> weights{};  // to be put back
+    std::unique_ptr<Model> model{};  // with touched weights, or averaged ones; null: that which is trained
   };
   Evaluated evaluated_;
 

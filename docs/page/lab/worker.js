@@ -4,6 +4,7 @@
 
 const slice = 40;
 let compiled, module, memory, stack;
+let weights = []; // of the network that is open
 let running = null; // {until, pause, call}
 const bytes = (text) => new TextEncoder().encode(text);
 
@@ -11,6 +12,7 @@ async function renew() {
   module = (await WebAssembly.instantiate(compiled, {})).exports;
   memory = module.memory;
   module._initialize();
+  stack = module.__stack_pointer.value;
 }
 
 // Puts bytes, or text, where the module takes them from; how many these are.
@@ -45,6 +47,12 @@ function filled(answer) {
   return answer;
 }
 
+function opened() {
+  const answer = told();
+  weights = answer.weights;
+  return answer;
+}
+
 // What a page may give to look and answer: a text, the pixels of a picture, or what example gave.
 const input = (given) =>
   typeof given === "string"
@@ -52,6 +60,22 @@ const input = (given) =>
     : given instanceof Float32Array
       ? give("p", new Uint8Array(given.buffer, given.byteOffset, given.byteLength))
       : give("e" + given.example);
+
+// A change as words (Session::touch). A metric is one of the weights, of which half is stored, packed row by row.
+function changed({layer, head, what, array, weight, index, value}) {
+  if (what) return [what, layer, head];
+  if (weight) return ["weight", weight, place(weight, index), value];
+  if (array !== "metric_nkk") return ["logit", layer, array, ...index.slice(-2), value];
+  const {name, extents} = weights.find(({name}) => name.startsWith(`${layer}.metric`));
+  if (extents.length === 3) return ["weight", name, place(name, index), value];
+  const [n, row, column] = [index[0], Math.min(index[1], index[2]), Math.max(index[1], index[2])];
+  const size = (Math.sqrt(8 * extents[1] + 1) - 1) / 2;
+  return ["weight", name, n * extents[1] + row * size - (row * (row - 1)) / 2 + column - row, value];
+}
+function place(weight, index) {
+  const found = weights.find(({name}) => name === weight);
+  return found ? found.extents.reduce((at, extent, i) => at * extent + index[i], 0) : 0;
+}
 
 // Steps for as long as a slice lasts; what has come of them.
 function steps(until) {
@@ -95,11 +119,11 @@ const methods = {
   open(flags, files) {
     for (const [name, content] of Object.entries(files ?? {})) module.file(give(name, "\0", content));
     module.open_run(give(...flags.map((word) => word + "\0")));
-    return told();
+    return opened();
   },
   load(content, name) {
     module.load(give(name, "\0", content));
-    return told();
+    return opened();
   },
   step: (n) => train(module.steps() + n, 0),
   run: (wait) => train(Infinity, wait ?? 0),
@@ -129,6 +153,9 @@ const methods = {
   answer(given) {
     module.answer(input(given));
     return filled(told());
+  },
+  touch(changes) {
+    module.touch(give(...changes.map((change) => changed(change).map((word) => `${word}\0`).join("") + "\0")));
   },
   values(name, arena) {
     module.values(give(name, "\0", arena, "\0"));
@@ -178,6 +205,10 @@ onmessage = ({data: {call, method, given}}) => {
       const why = error instanceof WebAssembly.RuntimeError && module ? text(module.error()) : "";
       postMessage({call, error: why ? `${programs[method] ?? "train"}: ${why}` : String(error)});
       if (why && (method === "open" || method === "load")) await renew();
+      else if (why) {
+        module.__stack_pointer.value = stack;
+        module.mend();
+      }
     }
   });
 };

@@ -6,13 +6,10 @@
 #include <string>
 #include <type_traits>
 
-#include "cpu/cpu.hpp"
 #include "device/choice.hpp"
-#include "plain/plain.hpp"
+#include "docs/page/lab/device.hpp"
 
 namespace abh {
-
-using PageDevice = CpuDevice<Isa::baseline>;
 
 template <bool narrow = true, class Body>
 auto with_device_type(const DeviceChoice&, const std::string&, const Body& body) {
@@ -20,7 +17,7 @@ auto with_device_type(const DeviceChoice&, const std::string&, const Body& body)
 }
 
 inline std::unique_ptr<PageDevice> make_device(std::type_identity<PageDevice>, const DeviceChoice&, Work work) {
-  return std::make_unique<PageDevice>(1, work);
+  return std::make_unique<PageDevice>(work);
 }
 inline std::string name_of(const PageDevice&, const DeviceChoice&, const std::string&) { return "cpu, baseline"; }
 

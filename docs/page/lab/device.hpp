@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "cpu/cpu.hpp"
+#include "device/memory.hpp"
+
+namespace abh {
+
+// What is changed in what a network computes, where its positions are mixed. A core is a pooling or an attention; those
+// of a network have numbers in the order of computation.
+struct Touch {
+  enum class What { off, uniform, logit };
+  What what;
+  Index core, head;
+  Index position = 0;  // of a logit, which is that of the first sequence
+  float value = 0;
+};
+
+// The device of a page: the CPU's baseline, through whose hands everything goes (layers.cpp). What is computed is
+// touched, and gradients are shown, where somebody asks for it.
+class PageDevice : public SharesHostMemory<PageDevice> {
+ public:
+  explicit PageDevice(Work work) : cpu(1, work) {}
+
+  bool counts() const { return cpu.counts(); }
+  PageDevice counter() const { return PageDevice(Work::counted); }
+  MemorySource memory() const { return cpu.memory(); }
+
+  template <class T>
+  void set_zero(T* to, Index count) {
+    cpu.set_zero(to, count);
+  }
+  template <class T>
+  void copy(T* to, const T* from, Index count) {
+    cpu.copy(to, from, count);
+  }
+  // Tells what is being shown: where the first of these numbers was read, and how many were.
+  template <class T>
+  void copy_to_host(T* to, const T* from, Index count) {
+    if (!read_from) read_from = from;
+    numbers_read += count;
+    cpu.copy(to, from, count);
+  }
+
+  CpuDevice<Isa::baseline> cpu;
+  Workspace& workspace = cpu.workspace;
+
+  static inline const void* read_from = nullptr;
+  static inline Index numbers_read = 0;
+
+  // What is touched; null: nothing.
+  static inline const std::vector<Touch>* touches = nullptr;
+  // Of the core that writes this array; cores are known by it, in the order in which they come for the first time.
+  template <class Body>
+  void for_touches(const void* out, Touch::What what, const Body& body) {
+    if (!touches || counts()) return;
+    std::size_t core = 0;
+    while (core < cores_.size() && cores_[core] != out) ++core;
+    if (core == cores_.size()) cores_.push_back(out);
+    for (const Touch& touch : *touches) {
+      if (touch.what == what && touch.core == static_cast<Index>(core)) body(touch);
+    }
+  }
+
+  // Whoever wants to see gradients: that of an array, whose rows of `width` numbers lie `stride` apart, stands at
+  // `gradient`, in rows `gradient_stride` apart (0: they touch).
+  using SeeGradient =
+      std::function<void(const float* array, Index width, const float* gradient, Index gradient_stride)>;
+  static inline const SeeGradient* sees_gradient = nullptr;
+  void gradient(const float* array, Index width, const float* gradient, Index gradient_stride = 0) const {
+    if (sees_gradient && array && gradient && !counts()) (*sees_gradient)(array, width, gradient, gradient_stride);
+  }
+
+  // What a layer made of another array, or with a weight, in its last forward pass: for its way back, which is not
+  // told.
+  const float*& made_with(const void* known) {
+    for (auto& [key, value] : made_) {
+      if (key == known) return value;
+    }
+    return made_.emplace_back(known, nullptr).second;
+  }
+
+ private:
+  std::vector<const void*> cores_;
+  std::vector<std::pair<const void*, const float*>> made_;
+};
+
+}  // namespace abh
