@@ -30,7 +30,7 @@ constexpr std::uint32_t least = 0x3f330000;  // of z, which is below twice that;
 
 }  // namespace
 
-float logarithm(float x) {
+float logarithm(float x) noexcept {
   using Limits = std::numeric_limits<float>;
   if (x == 0) return -Limits::infinity();
   if (x < 0) return Limits::quiet_NaN();
