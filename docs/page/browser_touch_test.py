@@ -13,8 +13,10 @@ from pathlib import Path
 import browser_test
 from browser_test import Browser
 
-POOLING, WINDOWED, ATTENTION = (f"layers/{name}.html" for name in ("pooling", "pooling_windowed", "attention"))
-KINDS = {POOLING: ("logit",), WINDOWED: ("window",), ATTENTION: ("row",)}  # the pictures of a page
+POOLING, WINDOWED, ATTENTION, REGRESSION = (
+    f"layers/{name}.html" for name in ("pooling", "pooling_windowed", "attention", "kernel_regression")
+)
+KINDS = {POOLING: ("logit",), WINDOWED: ("window",), ATTENTION: ("row",), REGRESSION: ("bell",)}  # the pictures of a page
 WIDTHS = (390, 1280)
 UP, DOWN, LEFT, RIGHT, HOME, TAB = "\ue013", "\ue015", "\ue012", "\ue014", "\ue011", "\ue004"
 TAKEN = "return document.querySelectorAll('[data-touch] input').length"
@@ -196,8 +198,33 @@ class Touch(unittest.TestCase):
         suffix, prefix, both = (self.numbers("window", "number")[i : i + 3] for i in (0, 3, 6))
         self.assertEqual(both[0], max(suffix[0], prefix[0]))
 
+    def test_moving_and_widening_the_bell(self) -> None:
+        for width in WIDTHS:
+            with self.subTest(width=width):
+                self.open(width, REGRESSION)
+                query, out, inverse, loss, _ = self.numbers("bell", "word")
+                self.drag(INPUT.format("bell", 1), -68, 0)  # by one, from 3
+                moved = self.numbers("bell", "word")
+                self.assertAlmostEqual(moved[0], query - 1, delta=0.06)
+                self.assertGreater(moved[1], out, "the hill of the points lies to the left")
+                self.assertEqual(moved[2:], [inverse, loss, moved[4]], "the loss hangs on the width alone")
+                self.drag(INPUT.format("bell", 2), 34, 0)  # from a deviation of 0.5 to 1
+                wide = self.numbers("bell", "word")
+                self.assertAlmostEqual(wide[2], 1, delta=0.06)
+                self.assertGreater(wide[3], loss)
+                self.assertEqual(self.browser.messages(), [])
+        self.browser.keep("touch-bell-dragged")
+
+    def test_keys_widen_the_bell_to_where_it_is_best(self) -> None:
+        self.open(1280, REGRESSION)
+        self.focus(INPUT.format("bell", 2))
+        for _ in range(4):
+            self.browser.press(LEFT)
+        self.assertAlmostEqual(self.numbers("bell", "word")[2], 1 / 0.3, delta=0.01)
+        self.assertAlmostEqual(self.numbers("bell", "word")[4], 0, delta=0.005)
+
     def test_every_control_has_a_name(self) -> None:
-        for page, count in ((POOLING, 8), (WINDOWED, 2), (ATTENTION, 8)):
+        for page, count in ((POOLING, 8), (WINDOWED, 2), (ATTENTION, 8), (REGRESSION, 2)):
             self.open(390, page)
             inputs = "[...document.querySelectorAll('[data-touch] input')]"
             names = self.browser.run(f"return {inputs}.map((input) => input.ariaLabel)")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import svg
 import touch
+import touch_bell
 import touch_pictures as pictures
 import touch_row
 
@@ -109,6 +110,18 @@ class Layers(unittest.TestCase):
         self.assertClose(self.array("weight_s", 8), weight)
         self.assertClose(self.array("out_row", 1), [pictures.average(weight, value)])
         self.assertClose(self.array("d_score_s", 8), touch_row.gradients(weight, value, d_out))
+
+    def test_picture_of_a_regression_as_it_stands(self) -> None:
+        x, y, query, width = touch_bell.BELL["x"], touch_bell.BELL["y"], 3.0, 1 / touch_bell.BELL["deviation"]
+        self.give(key_s=x, answer_s=y, query_c=[query, 0.0, 5.0], width=[width])
+        self.plain.regress(3, len(x))
+        self.plain.learn(len(x))
+        shares = touch_bell.shares(query, x, width)
+        self.assertClose(self.array("counts_s", len(x)), shares)
+        answers = [pictures.average(touch_bell.shares(at, x, width), y) for at in (query, 0, 5)]
+        self.assertClose(self.array("answer_c", 3), answers)
+        self.assertClose(self.array("loss", 1), [touch_bell.loss(x, y, width)])
+        self.assertAlmostEqual(self.array("d_width", 1)[0], touch_bell.d_width(x, y, width), delta=1e-9)
 
     def test_every_window(self) -> None:
         logit, x = pictures.WINDOW["logit"], pictures.WINDOW["x"]

@@ -168,6 +168,38 @@
     };
   });
 
+  picture("bell", (given, put, control) => {
+    const {x, y, left, column, plot, bell, dot} = given, count = x.length, questions = 60, end = 5;
+    const across = (at) => left + column * at, above = (value) => plot[0] - plot[1] * value;
+    const line = (points) => "M" + points.map((point) => point.map((value) => value.toFixed(2)).join(" ")).join("L");
+    const grid = Array.from({length: questions + 1}, (_, i) => end * i / questions);
+    const move = control("question", false, column, 0, end, 0.05, (value) => (given.query = value));
+    const widen = control("deviation of the bell", false, column, 0.05, 2, 0.05, (value) => (given.deviation = value));
+    array("key_s").set(x);
+    array("answer_s").set(y);
+    return () => {
+      const {query, deviation} = given, height = (at) => bell[0] - bell[1] * Math.exp(-0.5 * ((at - query) / deviation) ** 2);
+      array("query_c").set([query, ...grid]);
+      array("width")[0] = 1 / deviation;
+      plain.regress(questions + 2, count);
+      plain.learn(count);
+      const [answer, ...answers] = array("answer_c"), counts = array("counts_s");
+      const a = across(query), z = across(query + deviation), foot = bell[0], flank = height(query + deviation);
+      for (let s = 0; s < count; ++s) put("point", s, {r: 2.5 + dot * counts[s] ** 0.5});
+      put("curve", 0, {d: line(grid.map((at, i) => [across(at), above(answers[i])]))});
+      put("bell", 0, {d: line(grid.map((at) => [across(at), height(at)]))});
+      put("asked", 0, {d: line([[a, foot], [a, above(answer)]])});
+      put("answer", 0, {cx: a, cy: above(answer)});
+      put("knob", 0, {cx: a});
+      put("knob", 1, {cx: z, cy: flank});
+      const [loss] = array("loss"), [d_width] = array("d_width");
+      [query, answer, 1 / deviation, loss, d_width].forEach((value, i) => put("word", i, decimal(value, i > 2 ? 3 : 2)));
+      const text = `; out ${decimal(answer)}, loss ${decimal(loss, 3)}`;
+      move(a - 20, foot - 18, a + 20, foot + 22, query, decimal(query) + text);
+      widen(z - 16, flank - 22, z + 22, flank + 16, deviation, decimal(deviation) + text);
+    };
+  });
+
   document.head.append(Object.assign(make("style"), {textContent: `
     [data-touch] label { position: absolute; cursor: grab; border-radius: 14px; }
     [data-touch] label:has(:focus-visible) { outline: 2px solid var(--link); outline-offset: -6px; }

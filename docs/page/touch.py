@@ -1,8 +1,9 @@
-"""The pictures that can be touched, two of the pooling and one of attention, and the script that computes them.
+"""The pictures that can be touched, two of the pooling, one of attention and one of a regression, and the script that
+computes them.
 
-A reader without script sees them as touch_pictures.py and touch_row.py draw them. Where clang can make WebAssembly
-(Debian: clang, lld, wasi-libc, libc++-dev-wasm32) a script takes them over, which carries the layer of its page:
-plain/pooling*.cpp or plain/attention.cpp.
+A reader without script sees them as touch_pictures.py, touch_row.py and touch_bell.py draw them. Where clang can make
+WebAssembly (Debian: clang, lld, wasi-libc, libc++-dev-wasm32) a script takes them over, which carries the layer of its
+page: plain/pooling*.cpp, plain/attention.cpp or plain/kernel_regression.cpp.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fault import Fault
+from touch_bell import draw_bell
 from touch_pictures import draw_logits, draw_window
 from touch_row import draw_row
 
 HERE = Path(__file__).resolve().parent
-LAYERS = ("pooling", "attention")
+LAYERS = ("pooling", "attention", "kernel_regression")
 STANDARD_LIBRARY = Path("/usr/include/wasm32-wasi/c++")  # of libc++-dev-wasm32, which asks for wasi-libc
-LARGEST_SCRIPT = 7_680  # as a reader gets it, without what is compiled
+LARGEST_SCRIPT = 9_472  # as a reader gets it, without what is compiled
 
 # ---- The scripts ----
 
@@ -111,7 +113,7 @@ class Figure:
 
 def figures(scripted: bool) -> list[Figure]:
     """All of them, which the script takes over where there is one."""
-    pooling, attention = (name_of_script(layer) if scripted else "" for layer in LAYERS)
+    pooling, attention, regression = (name_of_script(layer) if scripted else "" for layer in LAYERS)
     return [
         Figure(
             "touch-logit",
@@ -140,5 +142,15 @@ def figures(scripted: bool) -> list[Figure]:
             "score whose weight is 0 has none, and neither has one whose weight is 1.",
             draw_row,
             attention,
+        ),
+        Figure(
+            "touch-bell",
+            "layers/kernel_regression",
+            "A worked example",
+            "Sixteen points, and a bell around a question: a point counts as much as the bell is high above it, and the "
+            "answer is the mean of all, on the curve of the answers to all questions. The loss is of every point, answered "
+            "by the others; where d_width is 0 the bell is as wide as is best.",
+            draw_bell,
+            regression,
         ),
     ]
