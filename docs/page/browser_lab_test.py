@@ -1,327 +1,303 @@
-"""The lab's module in a real browser computes what a terminal computes: python3 docs/page/browser_lab_test.py BUILD [SITE]
-[--firefox].
+"""The lab in a real browser; browser_test.py runs these with its own.
 
-BUILD holds the programs, SITE is build/site where nothing else is said; it was written where there are tools for
-WebAssembly. Chromium needs what browser_test.py needs, Firefox itself alone: it is asked by its own protocol,
-Marionette. Bits are compared on x86-64, where the baseline joins no product and sum into one rounding.
+Nothing here is timed: a network has so many steps to learn, and whoever waits gives up where nothing goes on any more.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import platform
-import re
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 import unittest
-from pathlib import Path
 
 import browser_test
-from lab_module import LARGEST_MODULE, SCRIPT
+from browser_test import SETTLE, WIDTHS, Browser
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build"
-FIREFOX = False
-STEPS = 100
-TEXT = "docs/architecture.md"
-OF_TEXT = ["--data", TEXT, "--layers", "2", "--heads", "3", "--channels", "24", "--context", "32", "--batch", "4"]
-# Those of docs/same_bits.md.
-SETTINGS = {
-    "additive and convolution": [*OF_TEXT, "--mixer", "additive", "--conv-kernel", "4", "--dropout", "0.1"],
-    "dot, turned by position, with Muon": [*OF_TEXT, "--mixer", "dot", "--positions", "rotary", "--optimizer", "muon"],
-    "leap with elu": [*OF_TEXT, "--mixer", "leap", "--normed-values", "1"],
-    "metric": ["--task", "sort", "--mixer", "metric", "--batch", "16"],
-    "a mix in chunks and shards": [*OF_TEXT, "--mixer", "additive,dot", "--positions", "alibi", "--chunk", "16", "--shards", "2"],
-    "reviews, quadratic": ["--task", "reviews", "--mixer", "quadratic", "--batch", "8"],
-}
-RECENT = 50  # the training loss that a terminal shows is the mean of so many steps
-LOAD = """return new Promise((done, failed) => {
-  const script = document.createElement('script');
-  script.src = arguments[0];
-  script.onload = () => { window.engine = new Engine(); engine.ready.then(done, failed); };
-  script.onerror = failed;
-  document.head.append(script);
-})"""
-ANSWER = "try { return {value: await (async () => { %s })()}; } catch (error) { return {error: error.message}; }"
+PAGE = "lab.html"
+TAB, SPACE, RIGHT, UP = "\ue004", " ", "\ue014", "\ue013"
+READY = "return !document.getElementById('head').hidden && document.getElementById('how-right').textContent !== ''"
+STEP = "return +document.getElementById('state').textContent.match(/step (\\d+)/)?.[1]"
+SCORE = "return parseFloat(document.querySelector('#how-right b')?.textContent ?? '0')"
+STATE = "return document.getElementById('state').textContent"
+LOSS = "return document.querySelector('#outputs .loss b')?.textContent"
+FAULT = "return document.getElementById('fault').textContent"
+PATIENCE = 400  # looks at a page on which nothing changes
 
 
-class Firefox:
-    """A browser without a window, by Marionette: messages of JSON behind their length."""
-
-    def __init__(self) -> None:
-        self._profile = tempfile.TemporaryDirectory()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        Path(self._profile.name, "user.js").write_text(f'user_pref("marionette.port", {port});\n')
-        command = [shutil.which("firefox-esr") or "firefox", "--headless", "--marionette", "--profile", self._profile.name]
-        self._firefox = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(300):
-            try:
-                self._socket = socket.create_connection(("127.0.0.1", port), 300)
-                break
-            except ConnectionError:
-                time.sleep(0.1)
-        else:
-            raise RuntimeError("firefox does not answer")
-        self._received = b""
-        self._calls = 0
-        self._read()
-        self._ask("WebDriver:NewSession", {"capabilities": {"alwaysMatch": {}}})
-        self._ask("WebDriver:SetTimeouts", {"script": 300_000})
-
-    def _read(self):
-        while b":" not in self._received:
-            self._received += self._socket.recv(1 << 16)
-        size, self._received = self._received.split(b":", 1)
-        while len(self._received) < int(size):
-            self._received += self._socket.recv(1 << 20)
-        message, self._received = self._received[: int(size)], self._received[int(size) :]
-        return json.loads(message)
-
-    def _ask(self, command: str, parameters: dict):
-        self._calls += 1
-        message = json.dumps([0, self._calls, command, parameters]).encode()
-        self._socket.sendall(b"%d:%s" % (len(message), message))
-        _, _, error, result = self._read()
-        if error:
-            raise RuntimeError(f"{command}: {error['message']}")
-        return result
-
-    def open(self, page: str) -> None:
-        self._ask("WebDriver:Navigate", {"url": (browser_test.SITE / page).as_uri()})
-
-    def run(self, script: str, *arguments):
-        return self._ask("WebDriver:ExecuteScript", {"script": script, "args": list(arguments), "sandbox": None})["value"]
-
-    def messages(self) -> list[str]:
-        return []
-
-    def close(self) -> None:
-        self._firefox.terminate()
-        self._firefox.wait()
-        self._profile.cleanup()
-
-
-def terminal(program: str, *words: str, folder: Path = ROOT) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [str(BUILD / program), *words], cwd=folder, capture_output=True, env=os.environ | {"ATTENTION_ISA": "baseline"}
-    )
+def has_lab() -> bool:
+    return (browser_test.SITE / "lab-engine.js").is_file()
 
 
 class Lab(unittest.TestCase):
-    """What the module says, and what the programs say of the same."""
+    """What a newcomer does, and what somebody does who stays."""
+
+    browser: Browser
 
     @classmethod
     def setUpClass(cls) -> None:
-        if not (browser_test.SITE / SCRIPT).is_file():
-            raise unittest.SkipTest(f"the site has no {SCRIPT}: no tools for WebAssembly where it was written")
-        if FIREFOX and not (shutil.which("firefox-esr") or shutil.which("firefox")):
-            raise unittest.SkipTest("no firefox here")
-        cls.browser = Firefox() if FIREFOX else browser_test.Browser()
-        cls.browser.open("index.html")
-        cls.browser.run(LOAD, (browser_test.SITE / SCRIPT).as_uri())
+        if not has_lab():
+            raise unittest.SkipTest("the site has no lab-engine.js: no tools for WebAssembly where it was written")
+        cls.browser = Browser()
 
     @classmethod
     def tearDownClass(cls) -> None:
         cls.browser.close()
 
-    def ask(self, script: str, *arguments):
-        """What an asynchronous script says, or the message of its error."""
-        answer = self.browser.run(f"return (async (...arguments) => {{ {ANSWER % script} }})(...arguments)", *arguments)
-        self.assertIsNotNone(answer)
-        return answer
+    def until(self, script: str, *arguments) -> None:
+        """Waits until a script says yes, as long as the page goes on."""
+        before, still = None, 0
+        while still < PATIENCE:
+            if self.browser.run(script, *arguments):
+                return
+            now = self.browser.run(STATE)
+            before, still = now, still + 1 if now == before else 0
+            time.sleep(0.1)
+        self.fail(f"never: {script}; {self.browser.run(FAULT)}")
 
-    def open(self, flags: list[str]) -> dict:
-        files = {}
-        if "--data" in flags:
-            name = flags[flags.index("--data") + 1]
-            files[name] = base64.b64encode((ROOT / name).read_bytes()).decode()
-        opened = self.ask(
-            """const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-            const files = Object.fromEntries(Object.entries(arguments[1]).map(([name, text]) => [name, bytes(text)]));
-            return await engine.open(arguments[0], files);""",
-            flags,
-            files,
+    def open(self, fragment: str = "", width: int = 1280) -> None:
+        self.browser.resize(width)
+        self.browser.open(PAGE, fragment)
+        self.until(READY)
+
+    def choose(self, name: str, value: str) -> None:
+        self.browser.run(
+            "const field = document.getElementById('settings').elements[arguments[0]]; field.value = arguments[1];"
+            "field.dispatchEvent(new Event('change', {bubbles: true}))",
+            name,
+            value,
         )
-        self.assertNotIn("error", opened)
-        return opened["value"]
 
-    def losses(self, steps: int) -> list[float]:
-        losses: list[float] = []
-        while len(losses) < steps:  # in parts, none of which lasts as long as a driver waits
-            part = self.ask("return Array.from((await engine.step(arguments[0])).losses);", min(20, steps - len(losses)))
-            self.assertNotIn("error", part)
-            losses += part["value"]
-        return losses
+    def train(self, steps: int) -> None:
+        self.browser.run("document.getElementById('train').click()")
+        self.until(f"{STEP} >= arguments[0]", steps)
+        self.browser.run("document.getElementById('train').click()")
+        self.until("return document.getElementById('train').ariaPressed === 'false'")
 
-    def test_losses_are_those_of_a_terminal(self) -> None:
-        if platform.machine() not in ("x86_64", "AMD64"):
-            self.skipTest("not on x86-64")
-        for name, flags in SETTINGS.items():
-            with self.subTest(setting=name), tempfile.TemporaryDirectory() as folder:
-                run = [*flags, "--steps", str(STEPS), "--eval-every", "0"]
-                quiet = ["--log-every", "1", "--checkpoint-every", "0", "--out", folder]
-                done = terminal("train", *run, *quiet)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                rows = [line.split(",") for line in Path(folder, "log.csv").read_text().splitlines()]
-                at = rows[0].index("train_loss")
-                self.open(run)
-                losses = self.losses(STEPS)
-                self.assertEqual(len(rows), STEPS + 1)
-                for step in range(1, STEPS + 1):
-                    mean, recent = 0.0, losses[max(0, step - RECENT) : step]
-                    for loss in recent:
-                        mean += loss
-                    self.assertEqual(mean / len(recent), float(rows[step][at]), f"step {step}")
+    def test_a_sorter_learns_within_300_steps(self) -> None:
+        self.open()
+        first = self.browser.run(LOSS)
+        self.browser.run("document.getElementById('train').click()")
+        self.until(f"const step = (() => {{ {STEP} }})(), score = (() => {{ {SCORE} }})(); return score >= 90 || step >= 300")
+        self.until(f"{SCORE} >= 90")
+        self.assertLessEqual(self.browser.run(STEP), 325, "a score comes with the step that it is of")
+        self.browser.keep("lab-trained")
+        self.assertLess(float(self.browser.run(LOSS)), float(first))
+        self.browser.run("document.getElementById('train').click()")
         self.assertEqual(self.browser.messages(), [])
 
-    def test_a_saved_network_writes_and_is_scored_as_in_a_terminal(self) -> None:
-        self.open([*OF_TEXT, "--mixer", "additive,leap", "--steps", "30"])
-        self.losses(30)
-        saved = self.ask("return btoa(Array.from(await engine.save(), (byte) => String.fromCharCode(byte)).join(''));")
-        written = self.ask("return (await engine.write({prompt: 'The ', tokens: 200, seed: 7})).text;")
-        score = self.ask("return (await engine.score(arguments[0])).line;", "What the layers share, and how it lies.")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "saved.safetensors")
-            file.write_bytes(base64.b64decode(saved["value"]))
-            text = Path(folder, "text.txt")
-            text.write_text("What the layers share, and how it lies.")
-            done = terminal("generate", "--checkpoint", str(file), "--prompt", "The ", "--tokens", "200", "--seed", "7")
-            self.assertEqual(done.stdout.decode(), written["value"] + "\n", done.stderr)
-            done = terminal("evaluate", "--checkpoint", str(file), "--data", str(text))
-            self.assertEqual(done.stdout.decode().splitlines()[-1:], [score["value"]], done.stderr)
-            # And back again, as a reader drops it onto the page.
-            loaded = self.ask(
-                """await engine.load(Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0)), "saved.safetensors");
-                return (await engine.write({prompt: 'The ', tokens: 200, seed: 7})).text;""",
-                saved["value"],
-            )
-            self.assertEqual(loaded, written)
+    def test_fits_at_every_width(self) -> None:
+        for width in WIDTHS:
+            with self.subTest(width=width):
+                self.open(width=width)
+                self.train(3)
+                for details in ("#inside details", "#backward details", "#losses"):
+                    self.browser.run("for (const one of document.querySelectorAll(arguments[0])) one.open = true", details)
+                self.browser.run(SETTLE)
+                self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+                self.browser.run("scrollTo(0, 0)")
+                self.browser.keep(f"lab-{width}")
+                self.assertEqual(self.browser.messages(), [])
 
-    def test_errors_are_those_of_a_terminal(self) -> None:
-        for flags in (
-            ["--task", "sort", "--heads", "5"],
-            ["--headz", "3"],
-            ["--task", "sort", "--learning-rate", "fast"],
-            ["--task", "sort", "--length", "6", "--context", "7"],
-            ["--mixer", "dots"],
-            ["--data", "no/such.txt"],
-        ):
-            with self.subTest(flags=flags), tempfile.TemporaryDirectory() as folder:
-                done = terminal("train", *flags, "--out", str(Path(folder, "run")))
-                said = self.ask("return await engine.open(arguments[0], {});", flags)
-                self.assertEqual(said.get("error", "") + "\n", done.stderr.decode())
-        with tempfile.TemporaryDirectory() as folder:
-            self.open(["--task", "sort"])
-            saved = self.ask("return btoa(Array.from(await engine.save(), (byte) => String.fromCharCode(byte)).join(''));")
-            whole = base64.b64decode(saved["value"])
-            changed = bytearray(whole)
-            changed[-5] ^= 1
-            for broken in (whole[:-4], bytes(changed), whole[:6], b"no file of ours", b""):
-                Path(folder, "broken.safetensors").write_bytes(broken)
-                done = terminal("generate", "--checkpoint", "broken.safetensors", "--prompt", "1", folder=Path(folder))
-                said = self.ask(
-                    """return await engine.load(Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0)),
-                    "broken.safetensors");""",
-                    base64.b64encode(broken).decode(),
-                )
-                self.assertEqual(said.get("error", "") + "\n", done.stderr.decode())
+    def test_keyboard_alone(self) -> None:
+        self.open()
+        focused = "const at = document.activeElement; return [at.name || at.id || at.textContent, getComputedStyle(at).outlineStyle]"
+        seen = []
+        for _ in range(20):
+            self.browser.press(TAB)
+            name, outline = self.browser.run(focused)
+            self.assertNotEqual(outline, "none", f"{name} has the focus, and nobody sees it")
+            seen.append(name)
+            if name == "train":
+                break
+        self.assertEqual([name for name in seen if name in ("task", "mixer", "layers", "heads", "channels")], ["task", "mixer", "layers", "heads", "channels"])
+        self.browser.press(SPACE)
+        self.until(f"{STEP} >= 2")
+        self.browser.press(SPACE)
+        self.until("return document.getElementById('train').ariaPressed === 'false'")
+        self.browser.run("document.querySelector('.bigmap canvas').focus()")
+        said = "return document.querySelector('.told .what').textContent"
+        before = self.browser.run(said)
+        self.browser.press(UP)
+        self.assertNotEqual(self.browser.run(said), before)
 
-    def test_the_module_is_small_and_asks_for_nothing(self) -> None:
-        (module,) = re.findall(r'"([A-Za-z0-9+/=]{100000,})"', (browser_test.SITE / SCRIPT).read_text(encoding="utf-8"))
-        self.assertLessEqual(len(base64.b64decode(module)), LARGEST_MODULE)
-        imports = self.ask(
-            """const bytes = Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0));
-            return WebAssembly.Module.imports(await WebAssembly.compile(bytes));""",
-            module,
+    def test_every_control_has_a_name(self) -> None:
+        self.open()
+        self.browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        nameless = self.browser.run(
+            "return [...document.querySelectorAll('#lab :is(button, input, select, textarea, canvas[tabindex])')]"
+            ".filter((one) => !one.closest('[hidden]') && !(one.ariaLabel || one.labels?.length || one.textContent.trim()))"
+            ".map((one) => one.outerHTML.slice(0, 80))"
         )
-        self.assertEqual(imports, {"value": []})
+        self.assertEqual(nameless, [])
 
-    def look(self) -> tuple[float, dict, dict]:
-        seen = self.ask(
-            """const {loss, arrays, gradients} = await engine.look(await engine.example(2));
-            const all = (list) => Object.fromEntries(list.map(({layer, name, extents, values}) =>
-              [`${layer}.${name}`, {extents, values: Array.from(values)}]));
-            return [loss, all(arrays), all(gradients)];"""
-        )
-        self.assertNotIn("error", seen)
-        return tuple(seen["value"])
+    def test_every_mixer_opens_and_takes_a_step(self) -> None:
+        self.open()
+        names = self.browser.run("return [...document.querySelectorAll('[name=mixer] option')].map((option) => option.value)")
+        for name in names[:-1]:
+            with self.subTest(mixer=name):
+                self.browser.open(PAGE, f"mixer={name}")
+                self.until("return document.getElementById('how-right').textContent !== ''")
+                self.assertEqual(self.browser.run("return [document.querySelector('[name=mixer]').value, scrollY]"), [name, 0])
+                self.assertIn(f"--mixer {name}" if name != "dot" else "--task sort", self.browser.run("return document.getElementById('command').textContent"))
+                self.browser.run("document.getElementById('one').click()")
+                self.until(f"{STEP} === 1")
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+        self.assertGreater(len(names), 9)
 
-    def test_weights_times_values_are_the_output_and_the_way_back_knows_it(self) -> None:
-        for mixer, value in (("dot", "value_bch"), ("metric", "p_bch")):
+    def test_a_mixer_a_layer(self) -> None:
+        self.open()
+        self.choose("mixer", "own")
+        self.assertEqual(self.browser.run("return document.querySelectorAll('#mixers select').length"), 3)
+        self.choose("mixer1", "additive")
+        self.until("return document.getElementById('command').textContent.endsWith('--mixer dot,additive,dot')")
+        self.until(READY)
+        self.assertEqual(self.browser.run("return location.hash"), "#task=sort&mixer=dot,additive,dot")
+        self.open("task=sort&mixer=dot,additive,dot&layers=3")
+        self.assertTrue(self.browser.run("return document.getElementById('command').textContent.endsWith('--mixer dot,additive,dot')"))
+        self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+
+    def test_every_task_opens_and_takes_a_step(self) -> None:
+        for task in ("text", "reviews", "digits"):
+            with self.subTest(task=task):
+                self.open(f"task={task}")
+                self.browser.run("document.getElementById('one').click()")
+                self.until(f"{STEP} === 1")
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+                self.browser.keep(f"lab-{task}")
+
+    def test_a_head_is_switched_off_and_on_again(self) -> None:
+        self.open()
+        self.train(20)
+        before = self.browser.run(LOSS)
+        self.browser.run("document.querySelectorAll('.modes input')[1].click()")
+        self.until("return document.querySelector('#outputs .before')?.textContent === arguments[0]", before)
+        self.assertNotEqual(self.browser.run(LOSS), before)
+        self.browser.run("document.getElementById('untouch').click()")
+        self.until("return !document.querySelector('#outputs .before')")
+        self.assertEqual(self.browser.run(LOSS), before)
+        self.assertEqual(self.browser.messages(), [])
+
+    def test_a_logit_and_a_metric_are_moved(self) -> None:
+        for mixer, slider in (("additive", ".sliders input"), ("metric", "input.entry")):
             with self.subTest(mixer=mixer):
-                self.open(["--task", "sort", "--layers", "2", "--mixer", mixer, "--batch", "8"])
-                self.losses(20)
-                _, arrays, gradients = self.look()
-                of = "blocks.1.mixer."
-                weights, values, out, d_out = (
-                    array["values"]
-                    for array in (arrays[of + "weight_bncs"], arrays[of + value], arrays[of + "t_bch"], gradients[of + "t_bch"])
+                self.open(f"mixer={mixer}")
+                before = self.browser.run(LOSS)
+                self.browser.run(
+                    "const slider = document.querySelector(arguments[0]); slider.value = slider.max;"
+                    "slider.dispatchEvent(new Event('input', {bubbles: true}))",
+                    slider,
                 )
-                _, N, C, S = arrays[of + "weight_bncs"]["extents"]
-                H = arrays[of + "t_bch"]["extents"][2]
-                for c in range(C):
-                    for h in range(H):
-                        n = h * N // H
-                        product = sum(weights[(n * C + c) * S + s] * values[s * H + h] for s in range(S))
-                        self.assertLessEqual(abs(product - out[c * H + h]), 2e-5)
-                if mixer == "dot":  # where values are nothing else
-                    for s in range(S):
-                        for h in range(H):
-                            n = h * N // H
-                            back = sum(weights[(n * C + c) * S + s] * d_out[c * H + h] for c in range(C))
-                            self.assertLessEqual(abs(back - gradients[of + value]["values"][s * H + h]), 1e-6)
+                self.until(f"const loss = (() => {{ {LOSS} }})(); return loss !== arguments[0]", before)
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
-    def test_a_logit_that_is_changed_moves_the_loss_as_its_gradient_says(self) -> None:
-        self.open(["--task", "sort", "--layers", "2", "--mixer", "additive", "--batch", "8"])
-        self.losses(20)
-        before, arrays, gradients = self.look()
-        for name in ("a_bnc", "e_bnc"):
-            array, gradient = (of["blocks.1.mixer." + name] for of in (arrays, gradients))
-            _, _, C = array["extents"]
-            n, c = 1, 5
-            change = 0.02
-            moved = []
-            for by in (-change, change):
-                value = array["values"][n * C + c] + by
-                self.ask(
-                    "await engine.touch([{layer: 'blocks.1.mixer', array: arguments[0], index: arguments[1], value: arguments[2]}]);",
-                    name,
-                    [0, n, c],
-                    value,
+    def test_a_fault_is_the_terminals_and_goes_away(self) -> None:
+        self.open()
+        self.choose("channels", "50")
+        self.until(f"{FAULT} !== ''")
+        self.assertIn("--heads", self.browser.run(FAULT))
+        self.choose("channels", "24")
+        self.until(f"{FAULT} === ''")
+        self.assertIn("--channels 24", self.browser.run("return document.getElementById('command').textContent"))
+
+    def test_a_digit_is_drawn_and_read(self) -> None:
+        self.open("task=digits")
+        shares = "return [...document.querySelectorAll('.classes .share')].map((one) => one.textContent)"
+        before = self.browser.run(shares)
+        self.assertEqual(len(before), 10)
+        self.browser.run("document.querySelector('.pad').scrollIntoView({block: 'center'})")
+        start = {"type": "pointerMove", "origin": self.browser.element(".pad"), "x": 0, "y": -50}
+        stroke = [{"type": "pointerMove", "origin": "pointer", "x": 0, "y": 20, "duration": 30}] * 5
+        self.browser.actions("pointer", [start, {"type": "pointerDown", "button": 0}, *stroke, {"type": "pointerUp", "button": 0}])
+        self.until(f"return JSON.stringify((() => {{ {shares} }})()) !== arguments[0]", json.dumps(before, separators=(",", ":")))
+        self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+        self.browser.keep("lab-drawn")
+
+    def drop(self, name: str, content: str) -> None:
+        """Drops a file onto the page. `content`: an expression of what is in it."""
+        self.browser.run(
+            "const data = new DataTransfer(); data.items.add(new File([" + content + "], arguments[0]));"
+            "dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
+            name,
+        )
+
+    def test_a_checkpoint_out_and_in(self) -> None:
+        for task in ("sort", "text"):
+            with self.subTest(task=task):
+                self.open(f"task={task}")
+                self.train(3)
+                loss = self.browser.run(LOSS)
+                self.browser.run(
+                    "HTMLAnchorElement.prototype.click = function () { fetch(this.href).then((found) => found.blob()).then((blob) => { window.saved = blob; }); };"
+                    "document.querySelector('#model .save').click()"
                 )
-                moved.append(self.look()[0])
-            self.assertAlmostEqual((moved[1] - moved[0]) / (2 * change), gradient["values"][n * C + c], delta=2e-5)
-        for what in ("off", "uniform"):
-            self.ask("await engine.touch([{layer: 'blocks.1.mixer', head: 1, what: arguments[0]}]);", what)
-            self.assertNotEqual(self.look()[0], before)
-        self.ask("await engine.touch([]);")
-        self.assertEqual(self.look()[0], before)
+                self.until("return window.saved instanceof Blob")
+                self.drop("mine.safetensors", "saved")
+                self.until("return document.getElementById('parameters').textContent.endsWith('mine.safetensors')")
+                self.until("return document.querySelector('#outputs .loss b') !== null || document.querySelectorAll('#outputs li').length > 2")
+                self.assertEqual(self.browser.run("return document.getElementById('command').textContent"), "build/generate --checkpoint mine.safetensors")
+                self.assertTrue(self.browser.run("return document.getElementById('train').disabled"))
+                if task == "sort":
+                    self.assertEqual(self.browser.run(LOSS), loss, "the network that came back is not the one that went")
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
-    def test_sort_is_learned(self) -> None:
-        self.open(["--task", "sort", "--mixer", "dot", "--steps", "300"])
-        self.losses(300)
-        evaluated = self.ask("return await engine.evaluate();")["value"]
-        self.assertGreaterEqual(evaluated["accuracy"], 0.9)
-        answer = self.ask("return await engine.answer('3 1 2 1 3 2');")["value"]
-        self.assertEqual(answer["answer"], "1 1 2 2 3 3")
+    def test_a_broken_file_is_told_as_in_a_terminal(self) -> None:
+        self.open()
+        self.drop("broken.safetensors", "'no checkpoint'")
+        self.until(f"{FAULT} !== ''")
+        self.assertRegex(self.browser.run(FAULT), r"^\w+: broken\.safetensors: ")
+        self.choose("task", "sort")
+        self.until(f"{FAULT} === ''")
+
+    def test_a_text_of_ones_own_is_learned_written_and_scored(self) -> None:
+        self.open()
+        self.drop("mine.txt", "'the cat sat on the mat and the dog sat on the log, '.repeat(40)")
+        self.until("return document.getElementById('lab').dataset.task === 'text' && document.getElementById('how-right').textContent !== ''")
+        self.train(3)
+        self.browser.run("const form = document.querySelector('#model .write'); form.elements.prompt.value = 'the '; form.elements.tokens.value = 20; form.requestSubmit()")
+        self.until("return document.querySelector('#model .write output').textContent.length >= 20")
+        self.browser.run("const form = document.querySelector('#model .score'); form.elements.text.value = 'the dog sat'; form.requestSubmit()")
+        self.until("return /nats a character/.test(document.querySelector('#model .score output').textContent)")
+        self.assertEqual(len(self.browser.run("return [...document.querySelectorAll('.scored span')].map((one) => one.title)")), 10)
+        self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+
+    def test_an_array_of_ones_own(self) -> None:
+        self.open()
+        self.browser.run("const form = document.getElementById('own'); form.elements.input.value = '3 3 2 2 1 1'; form.requestSubmit()")
+        self.until("return document.querySelector('#arcs svg')?.ariaLabel.startsWith('3 3 2 2 1 1')")
+        self.assertEqual(self.browser.run(FAULT), "")
 
 
-if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--firefox"]
-    FIREFOX = "--firefox" in sys.argv
-    if words:
-        BUILD = Path(words[0]).resolve()
-    if len(words) > 1:
-        browser_test.SITE = Path(words[1]).resolve()
-    result = unittest.main(argv=sys.argv[:1], exit=False).result
-    failed = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+class WithoutScript(unittest.TestCase):
+    """Pictures, and the links."""
+
+    def test_pictures_stay(self) -> None:
+        browser = Browser(script=False)
+        try:
+            for width in WIDTHS:
+                browser.resize(width)
+                browser.open(PAGE)
+                shown = "return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility()).length"
+                self.assertEqual(browser.run(shown, ".live"), 0)
+                self.assertGreaterEqual(browser.run(shown, ".still img"), 2)
+                self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), width)
+            browser.open("blocks/dot.html")
+            browser.point(".rooms a", click=True)
+            self.assertEqual(browser.run("return document.querySelector(':target').id"), "mixer=dot")
+        finally:
+            browser.close()
+
+
+class Dark(unittest.TestCase):
+    """Pictures to be looked at."""
+
+    def test_dark(self) -> None:
+        browser = Browser(dark=True)
+        try:
+            for width in WIDTHS:
+                browser.resize(width)
+                browser.open(PAGE)
+                browser.run(SETTLE)
+                ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+                self.assertLess(max(int(part) for part in ground[4:-1].split(",")), 80)
+                browser.keep(f"lab-dark-{width}")
+        finally:
+            browser.close()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import check
 import font
+import lab
 import lab_module
 import tex
 import touch
@@ -45,13 +46,15 @@ def build(
 ) -> tuple[dict[str, str], list[str]]:
     """The files of the site, from those of a repository: path and text; and what is wrong with them. `scripts` are those
     of pictures."""
-    site = Site(root, pictures)
+    site = Site(root, pictures, lab_module.SCRIPT in scripts)
     faults = check.source_faults(root, site.rooms)
     files = {output.path: site.html(output) for output in site.outputs()}
     equations = re.findall(r"<math.*?</math>", "".join(files.values()), re.DOTALL)
     font = math_font(set().union(*map(tex.characters, equations)))
     largest = max(int(tag.split(".")[1]) for room in site.rooms.values() for tag in check.tags_of(room))
-    files |= scripts
+    files |= scripts | lab.scripts(root, lab_module.SCRIPT in scripts)
+    if lab_module.SCRIPT in scripts:
+        files[lab.EQUATIONS] = site.lab_equations()
     files["page.css"] = style(largest, font)
     files["page.js"] = touch.without_comments((HERE / "page.js").read_text(encoding="utf-8"))
     for image in site.images:

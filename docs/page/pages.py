@@ -17,6 +17,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import chapter
+import lab
 import listing
 import story
 import tex
@@ -46,7 +47,7 @@ PAGE = """<!doctype html>
 {scripts}
 <body class="{kind}">
 <header>
-<a class="home" href="{root}index.html">Attention by Hand</a>
+<a class="home" href="{root}index.html">Attention by Hand</a>{lab}
 <nav aria-label="Pages">{navigation}</nav>
 </header>
 {body}
@@ -75,9 +76,13 @@ def _relative(page: str, target: str) -> str:
 class Site:
     """All pages, from the files of the repository."""
 
-    def __init__(self, root: Path, pictures: list[Picture]) -> None:
+    def __init__(self, root: Path, pictures: list[Picture], lab_trains: bool = False) -> None:
+        """lab_trains: whether there is a module that the lab can train with."""
         self.root = root
         self.pictures = pictures
+        self.has_lab, self.lab_trains = lab.present(root), lab_trains
+        self.mixers = lab.mixers(root) if self.has_lab else {}
+        self.sentences: dict[str, str] = {}  # what the index says of each chapter
         self.rooms = rooms(root)
         self.calls = Calls(root, self.rooms)
         self.images: set[str] = set()
@@ -108,13 +113,15 @@ class Site:
         if self.has_story:
             yield self._story()
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
+        if self.has_lab:
+            yield self._lab()
         done: set[str] = set()
         while self._more:
             path = self._more.pop()
             if path not in done:
                 done.add(path)
                 yield self._file(path)
-        pages = self.pages.keys() | {self._addresses[path] for path in done}
+        pages = self.pages.keys() | {self._addresses[path] for path in done} | ({lab.PAGE} if self.has_lab else set())
         for picture in self.pictures:
             if f"{picture.page}.html" not in pages:
                 raise Fault(f"the picture {picture.name}", f"belongs to {picture.page}, and there is no such page")
@@ -308,6 +315,9 @@ class Site:
         header = self._address_of_file(room.header.path)
         if room.kind == "layers":
             prose = f'<p class="rooms">{self._room_links(room, page, header)}</p>\n' + prose
+        elif trained := [name for name, block in self.mixers.items() if block == room.name]:
+            links = " ".join(f'<a href="../{lab.PAGE}#mixer={name}">see {name} train</a>' for name in trained)
+            prose = f'<p class="rooms">{links}</p>\n' + prose
         beside = "".join(self._listings(room, device, page) for device in room.devices)
         body = f'<main>\n<article>\n{prose}</article>\n<div class="beside">\n{beside}</div>\n</main>'
         return Output(page, room.name, room.kind, body)
@@ -346,6 +356,28 @@ class Site:
         )
         return Output(STORY, "story", "story", body)
 
+    def _lab(self) -> Output:
+        bell = "".join(self._picture(picture) for picture in self.pictures if picture.name == "touch-bell")
+        chapters = {self.rooms[name].name: self.rooms[name].chapter for name in self.order if self.rooms[name].kind == "blocks"}
+        address = self._context(lab.TEMPLATE, lab.PAGE).address
+        body = lab.body(
+            self.root,
+            address=lambda file: address("", file),
+            sentences=self.sentences,
+            chapters=chapters,
+            bell=bell,
+        )
+        return Output(lab.PAGE, "lab", "lab", body)
+
+    def lab_equations(self) -> str:
+        """The script with the equations that the lab shows."""
+
+        def loop(room: Room, tag: str) -> str:
+            source, line = room.places(next(iter(room.devices)), tag)[0]
+            return listing.excerpt(source, self._excerpt(room, source, line.number), tag, self._tag_address(lab.PAGE))
+
+        return lab.script_of_equations(self.root, self.rooms, loop)
+
     def _file(self, path: str) -> Output:
         """A file that has no other page: a document as such, anything else as code."""
         page = f"files/{path}.html" if path in self._room_of else self._addresses[path]
@@ -362,6 +394,9 @@ class Site:
         """How to run it, the order of reading, and the map of the network."""
         prose = chapter.rendered((self.root / INDEX).read_text(encoding="utf-8"), self._context(INDEX, "index.html"))
         pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
+        if self.has_lab:  # behind the first hour
+            first, second, rest = re.split(r"(?=<h2)", prose, maxsplit=2)
+            prose = f'{first}{second}<p>And <a href="{lab.PAGE}">the lab</a>, where a network is trained in the page, to look into.</p>\n{rest}'
         body = f'<main><article>\n{prose}</article>\n<aside class="map" id="map" aria-label="Map">{pictures}</aside></main>'
         return Output("index.html", "start", "index", body)
 
@@ -376,6 +411,7 @@ class Site:
         for path, (_, text) in zip(order, items, strict=True):
             if not re.fullmatch(r":\s+\S.*\.", text.strip(), re.DOTALL):
                 raise Fault(INDEX, f"has no sentence for {path}")
+            self.sentences[path] = html.escape(" ".join(text.strip(": \n").split()), quote=False)
         readme = (self.root / "README.md").read_text(encoding="utf-8")
         named = dict.fromkeys(re.findall(r"\]\((docs/(?:layers|blocks)/\w+\.md)\)", readme))
         for path, other in zip_longest((path for path in order if path in chapters), named):
@@ -410,11 +446,18 @@ class Site:
         root = "../" * output.path.count("/")
         here = [picture for picture in self.pictures if f"{picture.page}.html" == output.path]
         scripts = ["page.js", *sorted({picture.script for picture in here} - {""})]
+        more = ""
+        if output.path == lab.PAGE:
+            here = [picture for picture in self.pictures if picture.name == "touch-bell"]
+            more = f'<link rel="stylesheet" href="{lab.STYLE}">\n'
+            scripts = ["page.js", *({picture.script for picture in here} - {""})]
+            scripts += [lab.EQUATIONS, lab.SCRIPT] if self.lab_trains else []
         return PAGE.format(
             title=html.escape(output.title),
             kind=output.kind,
             root=root,
-            scripts="\n".join(f'<script src="{root}{script}" defer></script>' for script in scripts),
+            lab=f' <a href="{root}{lab.PAGE}">lab</a>' if self.has_lab and output.path != lab.PAGE else "",
+            scripts=more + "\n".join(f'<script src="{root}{script}" defer></script>' for script in scripts),
             navigation=navigation.strip(),
             footer=footer,
             body=output.body,

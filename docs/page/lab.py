@@ -1,0 +1,153 @@
+"""The lab: a page on which a network is trained, touched and looked into, by this project's own code (docs/page/lab).
+
+Its text and places stand in lab/lab.html. Without the module (where the site is written without the tools for WebAssembly)
+and without script the page shows pictures of a network that was trained in a terminal, and the command lines.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import tex
+import touch
+from fault import Fault
+from sources import Room
+
+FOLDER = "docs/page/lab"
+TEMPLATE = f"{FOLDER}/lab.html"
+PAGE, SCRIPT, EQUATIONS, STYLE = "lab.html", "lab.js", "lab-equations.js", "lab.css"
+TEXT = f"{FOLDER}/clarence.txt"  # to learn from, where nobody has one of their own
+SAME_BITS = "docs/same_bits.md"
+STILLS = {
+    "docs/results/lab.svg": "The sorter after 50 steps: arrays that it has never seen, loss and right answers, and who looks where.",
+    "docs/results/sort_first_head.svg": "The first head of the first layer of a sorter, after 500 steps.",
+    "docs/results/sort_last_layer.svg": "A head of its last layer.",
+}
+# In the order in which each needs those before it.
+PARTS = (
+    "make", "colours", "heat", "curve", "settings", "seen", "equation", "arcs", "patches", "maps", "head", "outputs", "inside",
+    "known", "backward", "answers", "digit", "model", "lab",
+)  # fmt: skip
+# Layers whose equations are shown beside those of the blocks; those whose loops are.
+LAYERS = ("attention", "pooling", "bahdanau_attention", "cross_entropy", "layernorm", "embedding")
+LOOPS = ("attention.5", "pooling.1", "bahdanau_attention.1")
+# Arrays that no equation has on its left under their own name.
+MAKES = {"layernorm": {"normed": "layernorm.3"}}
+MIXER = r'^  static constexpr MixerProperties properties = \{\s*\.name = "(\w+)"'  # a block's name for itself
+
+
+def present(root: Path) -> bool:
+    return (root / TEMPLATE).is_file()
+
+
+# ---- Mixers ----
+
+
+def mixers(root: Path) -> dict[str, str]:
+    """The names of all mixers, and the block that each is: quadratic attention is that of metric."""
+    found = {}
+    for path in sorted((root / "src/blocks").glob("*.hpp")):
+        for name in re.findall(MIXER, path.read_text(encoding="utf-8"), re.MULTILINE):
+            found[name] = path.stem
+    return found
+
+
+# ---- Equations ----
+
+
+def makes(room: Room) -> dict[str, str]:
+    """The tag of the equation that makes an array, by the array's name, from the header: the names on the left of = and +=.
+    A name without its shape stands for all that are not named otherwise."""
+    comment = " ".join(line.text.strip().removeprefix("//").strip() for line in room.header.lines if line.text.startswith("//"))
+    found: dict[str, str] = {}
+    stems: dict[str, str] = {}
+    parts = re.split(rf"\(({room.name}\.\d+)\)", comment)
+    for text, tag in zip(parts[::2], parts[1::2], strict=False):
+        for left in re.findall(r"((?:[A-Za-z]\w*'*,\s+)*[A-Za-z]\w*'*)\s*(?:\+?=)", text):
+            for name in re.split(r",\s+", left):
+                name = name.replace("'", "")
+                found.setdefault(name, tag)
+                stems.setdefault(re.sub(r"_[a-z]+$", "", name), tag)
+    return stems | found
+
+
+def script_of_equations(
+    root: Path, rooms: dict[str, Room], loop: Callable[[Room, str], str]
+) -> str:
+    """lab-equations.js: the equations of blocks and of some layers as the chapters have them, by their tags."""
+    shown = [room for room in rooms.values() if room.kind == "blocks" or room.name in LAYERS]
+    equations = {}
+    for room in shown:
+        chapter = (root / room.chapter).read_text(encoding="utf-8")
+        for content in re.findall(r"^ *```math\n(.*?)^ *```", chapter, re.MULTILINE | re.DOTALL):
+            equation, tag = tex.split_tag(content.strip())
+            if not tag or tag.split(".")[0] != room.name:
+                continue
+            equations[tag] = {"math": tex.mathml(equation, True), "href": f"{room.page}.html#{tag}"}
+            if tag in LOOPS:
+                equations[tag]["loop"] = loop(room, tag)
+    made = {room.name: makes(room) for room in shown}
+    for name, more in MAKES.items():
+        if name in made:
+            made[name] |= more
+    told = {"equations": equations, "makes": made}
+    return f"const labEquations = {json.dumps(told, ensure_ascii=False, sort_keys=True)};\n"
+
+
+# ---- Scripts ----
+
+
+def scripts(root: Path, trains: bool) -> dict[str, str]:
+    """What the page loads beside its equations and the engine (lab_module.py): the style alone where nothing trains."""
+    if not present(root):
+        return {}
+    files = {STYLE: re.sub(r"/\*.*?\*/\n?", "", (root / FOLDER / STYLE).read_text(encoding="utf-8"), flags=re.DOTALL)}
+    if trains:
+        parts = "".join(_script(root, part) for part in PARTS)
+        files[SCRIPT] = f"(() => {{\n{parts}}})();\n"
+    return files
+
+
+def _script(root: Path, name: str) -> str:
+    return touch.without_comments((root / FOLDER / f"{name}.js").read_text(encoding="utf-8"))
+
+
+# ---- The page ----
+
+
+def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str], chapters: dict[str, str], bell: str) -> str:
+    """The page's main. address(file): of a file of the repository; sentences: of chapters, from the index; chapters: the
+    chapter of each block; bell: the picture of a regression."""
+    known = mixers(root)
+    text = (root / TEXT).read_text(encoding="utf-8")
+    order = sorted(known, key=lambda name: (list(chapters).index(known[name]), name))
+    listed = "\n".join(
+        f'<li id="mixer={name}"><a href="{address(chapters[known[name]])}">{name}</a>: {sentences[chapters[known[name]]]}</li>'
+        for name in order
+    )
+    has_bits = (root / SAME_BITS).is_file()
+    same = "prints the same losses, to the last digit"
+    same = f'{same}: <a href="{address(SAME_BITS)}">why</a>' if has_bits else same
+    pictures = "".join(
+        f'<figure class="picture"><img src="{address(path)}" alt="{html.escape(caption)}"><figcaption>{caption}</figcaption></figure>\n'
+        for path, caption in STILLS.items()
+    )
+    given = {
+        "LOSSES": "Its losses are those of your terminal, digit by digit.",
+        "MIXERS": "".join(f'<option value="{name}"{" selected" if name == "dot" else ""}>{name}</option>' for name in order),
+        "TEXT": html.escape(text),
+        "PICTURES": address("docs/pictures.md") + "#attention-is-not-an-explanation",
+        "SAME": same,
+        "STILLS": f'<div class="stills">\n{pictures}</div>',
+        "BELL": bell,
+        "LIST": listed,
+    }
+    template = (root / TEMPLATE).read_text(encoding="utf-8")
+    found = set(re.findall(r"@([A-Z]+)@", template))
+    if found != set(given):
+        raise Fault(TEMPLATE, f"has not the places that are filled: {sorted(found ^ set(given))}")
+    return re.sub(r"@([A-Z]+)@", lambda match: given[match.group(1)], template)

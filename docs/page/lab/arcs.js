@@ -1,0 +1,71 @@
+// The tokens that were looked at, as a line of type, and over them arcs: who looks where.
+
+class Arcs {
+  constructor(place) {
+    this.place = place;
+    colours.changed.push(() => this.draw());
+    new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  // weights: (N, C, S) of the layer that is chosen, or none; n: one head, or all where it is undefined.
+  show(seen, weights, n) {
+    Object.assign(this, {seen, weights, n});
+    this.draw();
+  }
+
+  draw() {
+    const {seen, weights} = this;
+    if (!seen?.tokens?.length) return this.place.replaceChildren();
+    const tokens = seen.tokens, count = tokens.length, wide = Math.max(...tokens.map((token) => shownToken(token).length));
+    const room = this.place.clientWidth || 600, least = wide > 2 ? 9 * wide : 15;
+    const each = Math.max(least, Math.min(72, (room - 8) / count)), width = Math.max(room, each * count + 8);
+    const letter = Math.min(38, each * (wide > 2 ? 0.24 : 0.72)), most = Math.min(150, each * count / 3.2), base = most + 14;
+    const height = base + letter * 1.6 + 22, x = (c) => (width - each * count) / 2 + each * (c + 0.5);
+    const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${tokens.join(" ")}`});
+    if (weights) {
+      const [N, C, S] = weights.extents, heads = this.n === undefined ? [...Array(N).keys()] : [this.n];
+      const colour = css(colours.weight[Math.round(LEVELS * 0.62)]);
+      const perPosition = seen.targets.length === count && seen.targets.some((target) => target !== null);
+      const shows = (c) => (this.from !== undefined ? c === this.from : !perPosition || seen.targets[c] !== null);
+      for (const n of heads) {
+        const map = weights.part(n);
+        for (let c = 0; c < C; ++c) {
+          if (!shows(c)) continue;
+          // Of all rows the two that weigh most, of one all that can be seen.
+          const row = map.subarray(c * S, (c + 1) * S), least = this.from === undefined ? Math.max(0.1, row.toSorted().at(-2) ?? 0) : 0.02;
+          for (let s = 0; s < S; ++s) {
+            const weight = row[s];
+            if (!(weight >= least)) continue;
+            const high = s === c ? 10 : Math.min(most, Math.abs(x(c) - x(s)) * 0.42);
+            const d = s === c
+              ? `M${x(c) - 5} ${base}a5 7 0 1 1 10 0`
+              : `M${x(c)} ${base}C${x(c)} ${base - high * 1.25} ${x(s)} ${base - high * 1.25} ${x(s)} ${base}`;
+            svg.append(make("path", {d, stroke: colour, "stroke-width": (0.75 + 3.5 * weight).toFixed(2), opacity: Math.min(1, 0.15 + 1.2 * weight).toFixed(2), fill: "none"}));
+          }
+        }
+      }
+    }
+    tokens.forEach((token, c) => {
+      const given = seen.targets.length === count && seen.targets[c] === null;
+      const group = make("g", {class: `token${c === this.from ? " from" : ""}`});
+      group.append(make("rect", {x: x(c) - each / 2, y: base + 2, width: each, height: letter * 1.6 + 20, fill: "transparent"}));
+      group.append(make("text", {x: x(c), y: base + letter * 1.15 + 2, style: `font-size:${letter.toFixed(1)}px`, class: given ? "letter given" : "letter"}, shownToken(token)));
+      const said = given ? undefined : seen.likeliest?.(c);
+      if (said !== undefined && count <= 24 && each > 20) {
+        const right = said === seen.targets?.[c];
+        group.append(make("text", {x: x(c), y: base + letter * 1.6 + 14, class: right ? "next" : "next wrong"}, `→ ${shownToken(said)}`));
+      }
+      group.onpointerenter = () => this.point(c);
+      group.onpointerleave = () => this.point(undefined);
+      svg.append(group);
+    });
+    this.place.replaceChildren(svg);
+  }
+
+  point(c) {
+    if (this.from === c) return;
+    this.from = c;
+    // Not while the pointer is told that it has entered: what it stands on is drawn anew.
+    requestAnimationFrame(() => this.draw());
+  }
+}

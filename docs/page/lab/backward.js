@@ -1,0 +1,119 @@
+// The same look for gradients: from the loss down, layer by layer, the gradient of every array and of every weight, each
+// beside the equation that makes it.
+
+class Backward {
+  // read(name, "gradients"): of a weight, from the engine, of what was looked at last.
+  constructor(place, read) {
+    this.read = read;
+    this.list = place.querySelector(".chain");
+    this.play = place.querySelector("button");
+    this.large = new Large(place.querySelector(".large"));
+    this.play.onclick = () => this.run();
+    colours.changed.push(() => this.seen && this.show(this.seen, this.info));
+  }
+
+  show(seen, info) {
+    Object.assign(this, {seen, info});
+    const found = [this.ofLogits(), ...seen.gradients].filter(Boolean);
+    for (const one of found) if (one.name.startsWith("d_logits")) one.layer = "cross_entropy";
+    const key = JSON.stringify([info.command, found.map((one) => [one.layer, one.name, one.extents])]);
+    if (key !== this.key) this.build(found);
+    this.key = key;
+    found.forEach((one, i) => this.fill(this.rows[i], one));
+    this.showWeights();
+  }
+
+  // The gradient of the logits is what is said less what is right: (cross_entropy.5), of rows that are asked.
+  ofLogits() {
+    const {seen} = this;
+    if (!Number.isFinite(seen.loss) || seen.gradients.some((one) => one.name.startsWith("d_logits"))) return undefined;
+    const V = seen.outputs.length, asked = seen.targets.filter((target) => target !== null).length, values = seen.probabilities.slice();
+    seen.targets.forEach((target, r) => {
+      for (let v = 0; v < V; ++v) {
+        const i = r * V + v;
+        values[i] = target === null ? 0 : (values[i] - (seen.outputs[v] === target ? 1 : 0)) / asked;
+      }
+    });
+    return {layer: "cross_entropy", name: "d_logits_bcv", extents: [values.length / V, V], values, shape: `${values.length / V} × ${V}`};
+  }
+
+  fill(row, one) {
+    row.values = one.values;
+    row.mean = Math.sqrt(one.values.reduce((sum, value) => sum + value * value, 0) / one.values.length);
+    paint(row.canvas, one.values, ...folded(one.extents));
+    const most = Math.max(...this.rows.map(({mean}) => mean ?? 0));
+    for (const {norm, mean} of this.rows) norm.style.setProperty("--share", mean > 0 ? Math.max(0, 1 + Math.log10(mean / most) / 5) : 0);
+    row.norm.title = `root of the mean square: ${decimal(row.mean, 6)}`;
+    if (this.chosen === row) this.enlarge(row);
+  }
+
+  build(found) {
+    this.chosen = undefined;
+    this.large.place.hidden = true;
+    const add = ({layer, name, extents}, weight) => {
+      const tag = tagOf(blockOf(layer, this.info), name), row = {layer, name, extents, weight, tag};
+      Object.assign(row, pictured(name, extents.filter((extent, i) => i || extent !== 1).join(" × "), () => this.enlarge(row)));
+      row.norm = make("span", {class: "meter size"});
+      row.item = make("li", {}, row.button, row.norm, tag || name !== "d_out_bcd" ? equation(tag) : make("p", {class: "note"}, "what the block above says of its input"));
+      return row;
+    };
+    this.rows = found.map((one) => add(one));
+    // Behind the arrays of a layer its weights; layers without arrays from the last to the first.
+    const weights = this.info.weights.map(({name, extents}) => {
+      const at = name.lastIndexOf(".");
+      return add({layer: name.slice(0, at), name: `d_${name.slice(at + 1)}`, extents}, name);
+    });
+    const order = [...new Set([...this.rows.map(({layer}) => layer), ...weights.map(({layer}) => layer).reverse()])];
+    const place = (layer) => (layer === "embedding" ? order.length : layer === "final_norm" || layer === "classifier" ? 0.5 : order.indexOf(layer));
+    order.sort((a, b) => place(a) - place(b));
+    this.rows = order.flatMap((layer) => [...this.rows, ...weights].filter((row) => row.layer === layer));
+    // In the order of `found`, for show(); what is behind them is read when its layer is open.
+    this.rows.sort((a, b) => !!a.weight - !!b.weight);
+    this.weights = this.rows.filter(({weight}) => weight);
+    this.groups = order.map((layer, i) => {
+      const mine = this.rows.filter((row) => row.layer === layer), block = blockOf(layer, this.info);
+      const details = make("details", {open: i < 3}, make("summary", {}, layer.includes(".") ? `${layer}, ${block}` : layer), make("ol", {}, ...mine.map(({item}) => item)));
+      details.ontoggle = () => this.showWeights(true);
+      return {details, mine};
+    });
+    this.list.replaceChildren(...this.groups.map(({details}) => make("li", {}, details)));
+    this.showWeights(true);
+  }
+
+  // Those of layers that are open, not with every look.
+  async showWeights(now = false) {
+    if (this.reading || !Number.isFinite(this.seen.loss) || (!now && performance.now() - (this.last ?? 0) < 1500)) return;
+    this.reading = true;
+    this.last = performance.now();
+    try {
+      for (const row of this.weights.filter(({item}) => item.closest("details").open)) {
+        const {values} = await this.read(row.weight, "gradients");
+        this.fill(row, {values, extents: row.extents});
+      }
+    } catch {
+      // The network that was asked is gone.
+    } finally {
+      this.reading = false;
+    }
+  }
+
+  enlarge(row) {
+    if (!row.values) return;
+    this.chosen = row;
+    this.large.show(row.name, row.extents, row.values, row.tag);
+  }
+
+  // Lights one step after the other, as the chain rule goes; all at once for whoever wants no motion.
+  async run() {
+    const mine = (this.running = {}), steps = this.groups.flatMap((group) => group.mine.map((row) => ({...group, row})));
+    for (const {row} of steps) row.item.classList.toggle("reached", calm.matches);
+    if (calm.matches) return;
+    for (const {row, details} of steps) {
+      if (this.running !== mine) return;
+      details.open = true;
+      row.item.classList.add("reached");
+      row.item.scrollIntoView({block: "nearest"});
+      await pause(140);
+    }
+  }
+}

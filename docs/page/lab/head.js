@@ -1,0 +1,232 @@
+// One head, large: its map with a cell that can be chosen, the equation with the values of that cell in it, and what can be
+// done to the head: switch it off, make its weights uniform, move a logit, drag an entry of its metric.
+
+class Head {
+  // touch(change or null, key): what is changed from now on under this key.
+  constructor(place, touch) {
+    this.place = place;
+    this.touch = touch;
+    this.cell = [0, 0];
+    this.map = make("canvas");
+    this.across = make("div", {class: "axis across", "aria-hidden": "true"});
+    this.down = make("div", {class: "axis down", "aria-hidden": "true"});
+    this.numbers = make("div", {class: "told", "aria-live": "polite"});
+    this.title = make("h3");
+    this.tools = make("div", {class: "tools"});
+    this.frame = make("div", {class: "bigmap"}, this.across, this.down, this.map);
+    place.replaceChildren(this.title, make("div", {class: "head-parts"}, this.frame, make("div", {class: "head-side"}, this.tools, this.numbers)));
+    choosable(this.map, "the map of this head; arrow keys choose a cell", () => this.weights.extents.slice(1), (row, column) => {
+      this.cell = [row, column];
+      this.fixed = true;
+      this.draw();
+    });
+    colours.changed.push(() => this.seen && this.draw());
+  }
+
+  show(seen, info, choice, changes) {
+    const other = !this.choice || ["layer", "name", "head"].some((key) => this.choice[key] !== choice[key]);
+    Object.assign(this, {seen, info, choice, changes});
+    this.weights = seen.array(choice.layer, choice.name);
+    if (!this.weights) return;
+    const [, C, S] = this.weights.extents;
+    if (other || this.cell[0] >= C || this.cell[1] >= S) this.fixed = false;
+    if (!this.fixed) this.cell = this.heaviest(C, S);
+    const number = choice.layer.match(/\d+/)?.[0] ?? "", which = choice.name.match(/^(.*?)_?weight_/)[1];
+    this.title.textContent = `Layer ${number}, head ${choice.head}${which ? ` of pooling ${which}` : ""}`;
+    const tools = JSON.stringify([choice, C, info.command, this.logits()?.name]);
+    if (tools !== this.toolsFor) this.buildTools();
+    this.toolsFor = tools;
+    this.draw();
+  }
+
+  // The last row that is asked, and where it looks most.
+  heaviest(C, S) {
+    const {targets} = this.seen, asked = targets?.findLastIndex?.((target) => target !== null) ?? -1;
+    const row = asked >= 0 && asked < C ? asked : C - 1, map = this.weights.part(this.choice.head).subarray(row * S, row * S + S);
+    return [row, map.indexOf(Math.max(...map))];
+  }
+
+  logits() {
+    return isPooling(this.choice.layer, this.info) ? this.seen.logitsOf(this.weights) : undefined;
+  }
+
+  draw() {
+    const [, C, S] = this.weights.extents, map = this.weights.part(this.choice.head), [c, s] = this.cell;
+    paint(this.map, map, C, S, {signed: false, largest: 1});
+    const tokens = this.seen.tokens, letters = (count) => (count <= 40 ? tokens.slice(0, count).map((token) => make("span", {}, shownToken(token).slice(0, 9))) : []);
+    const mark = (axis, count, at) => {
+      axis.replaceChildren(...letters(count));
+      axis.children[at]?.classList.add("at");
+    };
+    this.across.classList.toggle("words", tokens.some((token) => token.length > 2));
+    mark(this.across, S, s);
+    mark(this.down, C, c);
+    this.frame.style.setProperty("--row", c / C);
+    this.frame.style.setProperty("--column", s / S);
+    this.frame.style.setProperty("--rows", C);
+    this.frame.style.setProperty("--columns", S);
+    this.numbers.replaceChildren(...this.told(c, s, map[c * S + s]));
+    this.showTools();
+  }
+
+  // ---- The equation with its values ----
+
+  told(c, s, weight) {
+    const token = (at) => `“${shownToken(this.seen.tokens[at] ?? "")}”`;
+    const said = make("p", {class: "what"}, `Position ${c}, ${token(c)}, gives ${percent(weight, 1)} of its look to position ${s}, ${token(s)}.`);
+    const parts = weight > 0 || s <= c ? this.isAttention() ? this.ofAttention(c, s, weight) : this.ofPooling(c, s, weight) : [make("p", {}, "It does not see that far: a later position.")];
+    return [said, ...parts];
+  }
+
+  isAttention() {
+    return ["query_bch", "key_bch", "lse_bnc"].every((name) => this.seen.array(this.choice.layer, name));
+  }
+
+  row(name, at) {
+    const array = this.seen.array(this.choice.layer, name);
+    if (!array) return undefined;
+    const width = array.extents.at(-1), N = this.weights.extents[0], K = width / N;
+    return array.values.subarray(at * width + this.choice.head * K, at * width + (this.choice.head + 1) * K);
+  }
+
+  ofAttention(c, s, weight) {
+    const query = this.row("query_bch", c), key = this.row("key_bch", s), K = query.length;
+    const lse = this.seen.array(this.choice.layer, "lse_bnc").part(this.choice.head)[c];
+    if (blockOf(this.choice.layer, this.info) === "bahdanau") return [equation("bahdanau_attention.1", true), this.line(`weight = e^(score − lse) = ${decimal(weight)}, lse = ${decimal(lse)}`)];
+    const rescale = +(this.info.settings?.rescale ?? 0), scale = rescale > 0 ? rescale / K : 1 / Math.sqrt(K);
+    let sum = 0;
+    const products = Array.from(query, (q, k) => {
+      sum += q * key[k];
+      return `${decimal(q, 2)} · ${decimal(key[k], 2)}`;
+    });
+    const score = scale * sum, bias = Math.log(weight) + lse - score, biased = Number.isFinite(bias) && Math.abs(bias) > 2e-3;
+    const factor = rescale > 0 ? `${rescale} / ${K}` : `1/√${K}`;
+    return [
+      equation("attention.1"),
+      this.line(`${factor} (${products.join(" + ")}) = ${decimal(score)}`),
+      ...(biased ? [this.line(`${decimal(score)} ${bias < 0 ? "−" : "+"} ${decimal(Math.abs(bias))} for the distance = ${decimal(score + bias)}`)] : []),
+      equation("attention.5", true),
+      this.line(`e^(${decimal(biased ? score + bias : score)} − ${decimal(lse)}) = ${decimal(weight)}`),
+      ...this.adds(weight, this.row("value_bch", s) ?? this.row("p_bch", s), "value"),
+    ];
+  }
+
+  ofPooling(c, s, weight) {
+    const logits = this.logits();
+    if (!logits) return [equation("pooling.1", true), this.line(`all weigh the same: ${decimal(weight)}`)];
+    const row = logits.part(this.choice.head), map = this.weights.part(this.choice.head), S = this.weights.extents[2];
+    const seen = [...row.keys()].filter((at) => map[c * S + at] > 0), most = Math.max(...seen.map((at) => row[at]));
+    const sum = seen.reduce((all, at) => all + Math.exp(row[at] - most), 0), found = Math.exp(row[s] - most) / sum;
+    const lines = [equation("pooling.1", true)];
+    if (Math.abs(found - weight) < 1e-3) lines.push(this.line(`e^(${decimal(row[s], 3)} − ${decimal(most, 3)}) / ${decimal(sum, 3)} = ${decimal(weight)}`));
+    else lines.push(this.line(`logit ${decimal(row[s], 3)}, and less by distance: ${decimal(weight)}`));
+    return lines;
+  }
+
+  // What a weight times a value adds to the output, as a strip of its channels.
+  adds(weight, value, name) {
+    if (!value) return [];
+    const strip = make("canvas", {class: "vector", role: "img", "aria-label": `${name} of the position, ${value.length} channels`});
+    paint(strip, value, 1, value.length);
+    const added = make("canvas", {class: "vector", role: "img", "aria-label": "what it adds"});
+    paint(added, value.map((x) => weight * x), 1, value.length, {largest: largestOf(value)});
+    return [make("p", {class: "values"}, `${decimal(weight, 3)} × `, strip, " = ", added)];
+  }
+
+  line(text) {
+    return make("p", {class: "values"}, text);
+  }
+
+  // ---- What can be done to it ----
+
+  // Keys of changes of this head.
+  key(what) {
+    return `${this.choice.layer} ${this.choice.name} ${this.choice.head} ${what}`;
+  }
+
+  buildTools() {
+    const {layer, head} = this.choice;
+    const options = [["as it is", null], ["off", "off"], ["uniform", "uniform"]].map(([text, what]) => {
+      const input = make("input", {type: "radio", name: "touch"});
+      input.onchange = () => this.touch(this.key("head"), what && {layer, head, what});
+      return make("label", {}, input, text);
+    });
+    this.modes = options.map((label) => label.firstChild);
+    this.tools.replaceChildren(make("fieldset", {class: "modes"}, make("legend", {}, "This head"), ...options), ...this.logitTools(), ...this.metricTools());
+  }
+
+  // A slider a logit.
+  logitTools() {
+    this.sliders = [];
+    const logits = this.logits();
+    if (!logits || logits.extents.length !== 2 || logits.extents[1] > 64) return [];
+    const {layer, head} = this.choice, place = make("div", {class: "sliders", role: "group", "aria-label": "logits"});
+    for (let c = 0; c < logits.extents[1]; ++c) {
+      const input = make("input", {type: "range", min: -8, max: 8, step: 0.1, "aria-label": `logit of position ${c}`, class: "upright"});
+      const number = make("output");
+      input.oninput = () => this.touch(this.key(`logit ${c}`), {layer, head, array: logits.name, index: [0, head, c], value: +input.value});
+      this.sliders.push({input, number});
+      place.append(make("label", {}, number, input, make("span", {}, shownToken(this.seen.tokens[c] ?? ""))));
+    }
+    return [make("p", {class: "note"}, "Move a logit: how much a position counts in every average after it."), place];
+  }
+
+  // The metric of the head, whose entries can be dragged, and the distances that it makes.
+  metricTools() {
+    this.metric = undefined;
+    const array = this.seen.array(this.choice.layer, "metric_nkk");
+    if (!array) return [];
+    const {layer, head} = this.choice, K = array.extents.at(-1);
+    const picture = make("canvas", {class: "metric"}), slider = make("input", {type: "range", step: 0.01, class: "entry"}), said = make("output", {class: "values"});
+    const distances = make("canvas", {class: "metric", role: "img", "aria-label": "squares of distances between positions, by this metric"});
+    this.metric = {picture, slider, said, distances, at: [0, 0], K};
+    choosable(picture, "the metric of this head; arrow keys choose an entry", () => [K, K], (row, column) => {
+      this.metric.at = [row, column];
+      this.showTools();
+    });
+    slider.setAttribute("aria-label", "the chosen entry of the metric");
+    slider.oninput = () => {
+      const [k, l] = this.metric.at;
+      this.touch(this.key(`metric ${k} ${l}`), {layer, head, array: "metric_nkk", index: [head, k, l], value: +slider.value});
+    };
+    return [
+      make("p", {class: "note"}, "The metric M: choose an entry, and drag it. Beside it the squares of distances that it makes between positions."),
+      make("div", {class: "metrics"}, picture, distances),
+      make("label", {class: "entry"}, said, slider),
+    ];
+  }
+
+  showTools() {
+    const change = this.changes.get(this.key("head"))?.what ?? null;
+    this.modes.forEach((input, i) => (input.checked = [null, "off", "uniform"][i] === change));
+    const logits = this.logits();
+    this.sliders.forEach(({input, number}, c) => {
+      const value = logits.part(this.choice.head)[c];
+      if (document.activeElement !== input || !this.changes.has(this.key(`logit ${c}`))) input.value = value;
+      number.textContent = decimal(value, 1);
+      input.setAttribute("aria-valuetext", decimal(value, 1));
+    });
+    if (this.metric) this.showMetric();
+  }
+
+  showMetric() {
+    const {picture, slider, said, distances, at: [k, l], K} = this.metric;
+    const M = this.seen.array(this.choice.layer, "metric_nkk").part(this.choice.head), largest = Math.max(largestOf(M), 0.01);
+    paint(picture, M, K, K);
+    slider.max = (3 * largest).toFixed(2);
+    slider.min = (-3 * largest).toFixed(2);
+    if (document.activeElement !== slider) slider.value = M[k * K + l];
+    said.textContent = `M ${k}, ${l} = ${decimal(M[k * K + l], 3)}`;
+    const C = this.weights.extents[1], rows = Array.from({length: C}, (_, c) => this.row("p_bch", c));
+    if (!rows[0]) return;
+    const squares = new Float32Array(C * C);
+    for (let c = 0; c < C; ++c) {
+      for (let s = 0; s < C; ++s) {
+        let square = 0;
+        for (let i = 0; i < K; ++i) for (let j = 0; j < K; ++j) square += (rows[c][i] - rows[s][i]) * M[i * K + j] * (rows[c][j] - rows[s][j]);
+        squares[c * C + s] = square;
+      }
+    }
+    paint(distances, squares, C, C);
+  }
+}

@@ -1,0 +1,40 @@
+// What the page is made with: elements, and numbers and names as they are read.
+const find = (id) => document.getElementById(id);
+
+// make("p", {class: "note"}, "text", child): what is no attribute's name is a property of the element.
+function make(name, given = {}, ...parts) {
+  const drawn = /^(svg|path|rect|circle|line|text|g|title)$/.test(name);
+  const made = drawn ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  for (const [key, value] of Object.entries(given)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) made[key] = value;
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...parts);
+  return made;
+}
+
+// With a minus sign; what is very small or large has an exponent where so many digits are shown.
+function decimal(value, digits = 4) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  const text = digits > 2 && size !== 0 && (size < 10 ** -digits || size >= 1e6) ? value.toExponential(2) : value.toFixed(digits);
+  return text.replace("-", "−").replace(/^−(0(\.0*)?)$/, "$1");
+}
+const percent = (share, digits = 0) => (100 * share).toFixed(digits) + " %";
+
+// A token as it is shown where it stands alone. Digits of an answer have a sign before them where they are names.
+const shownToken = (text) => ({" ": "␣", "\n": "⏎", "\t": "⇥"})[text] ?? text.replace(/^=(?=\d)/, "");
+
+// Bytes, as people say it.
+const size = (bytes) => (bytes >= 1 << 20 ? (bytes / (1 << 20)).toFixed(1) + " MiB" : bytes >= 1024 ? (bytes / 1024).toFixed(1) + " kiB" : bytes + " B");
+
+// Hands out a file.
+function handOut(name, content) {
+  const link = make("a", {download: name, href: URL.createObjectURL(new Blob([content]))});
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));

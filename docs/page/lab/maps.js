@@ -1,0 +1,82 @@
+// Who looks where, head by head and layer by layer: maps of attention, and for poolings, whose maps are prefixes of one
+// row, strips of what every position weighs in the last average, beside what is averaged or passes.
+
+const POOLINGS = new Set(["additive", "leap", "average"]);
+const isPooling = (layer, info) => POOLINGS.has(blockOf(layer, info));
+
+// Bars of numbers from 0 to the largest of them, stretched to their place by the style sheet.
+function bars(values, largest = largestOf(values)) {
+  let d = "";
+  values.forEach((value, i) => {
+    const high = largest > 0 ? 24 * Math.max(0, value) / largest : 0;
+    d += `M${i + 0.06} 24v${-high.toFixed(2)}h.88V24z`;
+  });
+  const svg = make("svg", {viewBox: `0 0 ${values.length} 24`, preserveAspectRatio: "none", "aria-hidden": "true", class: "bars"});
+  svg.append(make("path", {d}));
+  return svg;
+}
+
+class Maps {
+  // chosen({layer, name, head}) is called where somebody chooses a head.
+  constructor(place, chosen) {
+    this.place = place;
+    this.chosen = chosen;
+    colours.changed.push(() => this.seen && this.show(this.seen, this.info, this.choice));
+  }
+
+  show(seen, info, choice) {
+    Object.assign(this, {seen, info, choice});
+    const shapes = seen.layers.flatMap((layer) => seen.weightsOf(layer).map((one) => [layer, blockOf(layer, info), one.name, one.extents]));
+    const key = JSON.stringify(shapes);
+    if (key !== this.key) this.build(seen, info);
+    this.key = key;
+    for (const one of this.heads) this.paint(one);
+  }
+
+  build(seen, info) {
+    this.heads = [];
+    this.place.replaceChildren(...seen.layers.flatMap((layer) => {
+      const all = seen.weightsOf(layer);
+      if (!all.length) return [];
+      const number = layer.match(/\d+/)?.[0] ?? "";
+      return all.map((weights) => {
+        const strips = isPooling(layer, info);
+        const row = make("div", {class: strips ? "heads strips" : "heads"});
+        for (let head = 0; head < weights.extents[0]; ++head) {
+          const picture = strips ? make("span", {class: "strip"}) : make("canvas");
+          const button = make("button", {type: "button", class: "head", "aria-pressed": "false"}, picture, make("span", {class: "caption"}, `head ${head}`));
+          const one = {layer, name: weights.name, head, strips, button, picture};
+          button.onclick = () => this.chosen(one);
+          this.heads.push(one);
+          row.append(button);
+        }
+        const which = weights.name.match(/^(.*?)_?weight_/)[1];
+        const said = `layer ${number}, ${blockOf(layer, info)}${which ? `, pooling ${which}` : ""}`;
+        return make("div", {class: "layer", role: "group", "aria-label": said}, make("p", {class: "label"}, said), row);
+      });
+    }));
+  }
+
+  paint(one) {
+    const weights = this.seen.array(one.layer, one.name), [, C, S] = weights.extents, map = weights.part(one.head);
+    const on = this.choice && ["layer", "name", "head"].every((key) => this.choice[key] === one[key]);
+    one.button.ariaPressed = String(!!on);
+    const isIts = ({array}) => !array || array === "metric_nkk" || array === this.seen.logitsOf(weights)?.name;
+    const touched = this.seen.changes?.some((change) => change.layer === one.layer && change.head === one.head && isIts(change));
+    one.button.classList.toggle("touched", !!touched);
+    one.button.setAttribute("aria-label", `${one.layer}, head ${one.head}${touched ? ", touched" : ""}`);
+    if (!one.strips) return paint(one.picture, map, C, S, {signed: false, largest: 1});
+    one.picture.replaceChildren(bars([...map.subarray((C - 1) * S)]));
+    const average = this.seen.averageOf(weights), passed = this.seen.array(one.layer, "passed_bcn");
+    if (average) one.picture.append(this.averaged(average, one.head, weights.extents[0]));
+    if (passed) one.picture.append(bars(Array.from({length: C}, (_, c) => passed.values[c * weights.extents[0] + one.head]), 1));
+  }
+
+  // The average of a head at every position: a column a position, a row a channel.
+  averaged({values, extents: [C, D]}, head, N) {
+    const K = D / N, turned = new Float32Array(C * K), canvas = make("canvas", {"aria-hidden": "true"});
+    for (let c = 0; c < C; ++c) for (let k = 0; k < K; ++k) turned[k * C + c] = values[c * D + head * K + k];
+    paint(canvas, turned, K, C);
+    return canvas;
+  }
+}
