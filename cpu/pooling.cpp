@@ -1,227 +1,47 @@
 #include "layers/pooling.hpp"
 
-#include "cpu/pooling_decay.hpp"
-#include "cpu/pooling_rows.hpp"
-#include "cpu/pooling_weights.hpp"
+#include "cpu/pooling_global.hpp"
+#include "layers/pooling_decay.hpp"
 #include "layers/pooling_of_all.hpp"
 #include "layers/pooling_windowed.hpp"
 
 namespace abh {
 
-// Pooling over all positions so far.
+// Pooling over all positions so far, where what was seen keeps its weight.
 
 namespace {
 
-template <class Device, class T>
-void pooling_forward_global(Device& device, const PoolingForward<T>& a) {
-  using A = Accum<T>;
-  const Shape& s = a.in.shape;
-  const Index C = s.C;
-  const Index H = s.H();
-  const Index stride = stride_or(a.in.x_stride, H);
-  const Index chunks = chunks_of(s);
-  const Index slots = sequence_slots(device, s);
-  typename Device::Scope scratch(device.workspace);
-  const auto keep = per_slot<A>(scratch, slots, C);
-  const auto add = per_slot<A>(scratch, slots, C);
-  const auto alpha = per_slot<A>(scratch, slots, C);
-  // The state that leaves every chunk; of the last one it is not needed.
-  const auto left = per_slot<T>(scratch, chunks > 1 ? s.B * chunks : 0, H);
-  // A first position that stands for many is the end of a stretch.
-  const bool precise = in_stretches(s) || a.first.weight_n || a.last.weight_n;
-  const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, precise);
-
-  const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
-    running_max(a.max_bnc + bn * C, keep[slot], add[slot], logit, slope_of(a.in.slope_n, bn % s.N), C, C,
-                PoolingOrder::up);
-    const A rest = running_sum(a.sum_bnc + bn * C, alpha[slot], keep[slot], add[slot], C, C, PoolingOrder::up,
-                               a.first.weight_n ? a.first.weight_n[bn] : A(0));
-    if (a.last.weight_n) a.last.weight_n[bn] = rest;
-  };
-  const auto x_of = [&](Index b) { return rows_of(a.in.x_bch, stride, s, b); };
-  const auto left_by = [&](const Chunk& chunk) { return left[chunk.b * chunks + chunk.number]; };
-  const auto average = [&](Rows<T> out, const T* state_h, const Chunk& chunk) {
-    const Index M = s.payloads * s.N;
-    if (precise) {
-      average_rows_in_stretches<T>(out, x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, M, rows_of_stretch(chunk),
-                                   rows_in_cache<T>(s), chunk.begin == 0 ? a.first.payload_h : nullptr,
-                                   chunk.end == C ? a.last.payload_h : nullptr);
-    } else {
-      average_rows<T>(out, x_of(chunk.b), state_h, alpha, chunk, s.N, s.K, M);
-    }
-  };
-  const auto summary = [&](const Chunk& chunk) {
-    if (chunk.end == C) return;
-    const Index M = s.payloads * s.N;
-    if (!precise) {
-      average_rows<T>({left_by(chunk), 0}, x_of(chunk.b), nullptr, alpha, chunk, s.N, s.K, M);
-      return;
-    }
-    for (Index n = 0; n < s.N; ++n) {
-      const Index slot = chunk.slot + n;
-      shares_in_chunk(keep[slot], add[slot], a.sum_bnc + (chunk.b * s.N + n) * C, chunk.begin, chunk.end);
-    }
-    weighted_sum_of_rows<T>(left_by(chunk), rows_of_stretch(chunk), x_of(chunk.b), keep, chunk, s.N, s.K, M);
-  };
-  const auto connect = [&](const Chunk& chunk) {
-    if (chunk.begin == 0 || chunk.end == C) return;
-    add_shares<PoolingForward<T>>(left_by(chunk), left_by(chunk) - left.size, a, chunk.b, chunk.begin - 1,
-                                  chunk.end - 1);
-  };
-  const auto rows = [&](const Chunk& chunk) {
-    const T* state_h = chunk.begin == 0 ? nullptr : left_by(chunk) - left.size;
-    average(rows_of(a.out_bch, H, s, chunk.b), state_h, chunk);
-  };
-  for_sequences(device, s, PoolingOrder::up, weights, summary, connect, rows, [](Index, Index) {});
-}
-
-template <class Device, class T>
-void pooling_backward_global(Device& device, const PoolingBackward<T>& a) {
-  using A = Accum<T>;
-  const Shape& s = a.in.shape;
-  const Index C = s.C;
-  const Index H = s.H();
-  const Index stride = stride_or(a.in.x_stride, H);
-  const Index d_stride = stride_or(a.d_x_stride, H);
-  const Index chunks = chunks_of(s);
-  const Index slots = sequence_slots(device, s);
-  typename Device::Scope scratch(device.workspace);
-  const auto alpha = per_slot<A>(scratch, slots, C);
-  const auto beta = per_slot<A>(scratch, slots, C);
-  const auto kappa = per_slot<A>(scratch, slots, C);
-  // What is left, at a position, of what came in at the last one of its stretch: the product of all beta between.
-  const auto left = per_slot<A>(scratch, in_stretches(s) ? slots : 0, C);
-  const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, in_stretches(s));
-  // One row for a sequence; with several chunks one row more than these: row j + 1 enters chunk j.
-  const auto adjoint = per_slot<T>(scratch, chunks == 1 ? slots / s.N : s.B * (chunks + 1), H);
-  const auto entering = [&](const Chunk& chunk) {
-    return adjoint[chunks == 1 ? chunk.slot / s.N : chunk.b * (chunks + 1) + chunk.number + 1];
-  };
-  const auto clear_row = [&](T* row_h) {
-    for (Index h = 0; h < H; ++h) row_h[h] = T(0);
-  };
-
-  const auto weights = [&](Index bn, Index slot) {
-    const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
-    const A* max_c = a.max_bnc + bn * C;
-    const A* sum_c = a.sum_bnc + bn * C;
-    const A slope = slope_of(a.in.slope_n, bn % s.N);
-    A* beta_c = beta[slot];
-    // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
-    shares_again(alpha[slot], logit, max_c, sum_c, C);
-    if (C > 0) beta_c[0] = A(0);
-    // In the place of kappa, which is not there yet: what the maximum has come down to, then e to that less the next.
-    A* aged_c = kappa[slot];
-    for (Index c = 1; c < C && slope != A(0); ++c) {
-      aged_c[c - 1] = logit[c] < max_c[c] ? max_c[c] : max_c[c - 1] - slope;  // (pooling_decay.4)
-    }
-    A* keep_c = kappa[slot];
-    kept_of_maxima(keep_c, slope == A(0) ? max_c : aged_c, max_c, C);
-    for_lanes<A>(C - 1, [=]<class L>(Index c) {
-      const L kept = load<L>(sum_c + c) * load<L>(keep_c + c);
-      store<L>(beta_c + c + 1, kept / nonzero<L>(load<L>(sum_c + c + 1)));  // (pooling.6)
-    });
-    if (in_stretches(s)) shares_of_stretches(left[slot], keep_c, sum_c, C);
-  };
-
-  const auto d_out_of = [&](Index b) { return rows_of(a.d_out_bch, H, s, b); };
-  const auto summary = [&](const Chunk& chunk) {
-    if (chunk.begin == 0) return;
-    T* adjoint_h = entering(chunk) - adjoint.size;
-    if (!in_stretches(s)) {
-      clear_row(adjoint_h);
-      last_adjoint(adjoint_h, d_out_of(chunk.b), beta, chunk, s);
-      return;
-    }
-    for (Index n = 0; n < s.N; ++n) {
-      shares_of_first(kappa[chunk.slot + n], a.sum_bnc + (chunk.b * s.N + n) * C, chunk.begin, chunk.end);
-    }
-    weighted_sum_of_rows<T>(adjoint_h, rows_of_stretch(chunk), d_out_of(chunk.b), kappa, chunk, s.N, s.K,
-                            s.payloads * s.N);
-  };
-  const auto connect = [&](const Chunk& chunk) {
-    if (chunk.begin == 0 || chunk.end == C) return;
-    add_shares<PoolingBackward<T>>(entering(chunk) - adjoint.size, entering(chunk), a, chunk.b, chunk.begin, chunk.end);
-  };
-  const auto rows = [&](const Chunk& chunk) {
-    T* adjoint_h = entering(chunk);
-    if (chunk.end == C) clear_row(adjoint_h);
-    const auto run = [&]<bool accumulate, bool anchored>(const Chunk& part, const T* anchor_h) {
-      gradient_rows<accumulate, anchored, T>(rows_of(a.d_x_bch, d_stride, s, chunk.b), kappa, adjoint_h,
-                                             d_out_of(chunk.b), rows_of(a.out_bch, H, s, chunk.b),
-                                             rows_of(a.in.x_bch, stride, s, chunk.b), alpha, beta, part, s, anchor_h,
-                                             left);
-    };
-    const auto run_either = [&]<bool accumulate>(const Chunk& part, const T* anchor_h) {
-      if (anchor_h) {
-        run.template operator()<accumulate, true>(part, anchor_h);
-      } else {
-        run.template operator()<accumulate, false>(part, anchor_h);
-      }
-    };
-    for_stretches_down(rows_of_stretch(chunk), adjoint_h, beta, left, chunk, s, chunk.end < C,
-                       [&](const Chunk& part, const T* anchor_h) {
-                         if (a.accumulate) {
-                           run_either.template operator()<true>(part, anchor_h);
-                         } else {
-                           run_either.template operator()<false>(part, anchor_h);
-                         }
-                       });
-  };
-  // Last, since kappa is a sum over the channels of a row, and the drift one over the positions after it.
-  const auto finish = [&](Index bn, Index slot) {
-    A* d_logit_c = a.d_logit_bnc + bn * C;
-    const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
-    const A* sum_c = a.sum_bnc + bn * C;
-    // What the drift of a stretch counts from: what came in at its last position, of which left_c is left.
-    A drift = A(0), anchor = A(0);
-    const auto walk = [&]<bool anchored>(Index begin, Index end) {
-      for (Index c = end - 1; c >= begin; --c) {
-        const A share = alpha[slot][c];
-        const A local = kappa[slot][c];
-        if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling_chunk.2)
-        const A all = anchored ? drift + anchor * left[slot][c] : drift;
-        d_logit_c[c] = share * (local + all);           // (pooling.10)
-        drift = beta[slot][c] * drift - share * local;  // (pooling.11)
-        if (anchored && c == begin) anchor = beta[slot][c] * all - share * local;
-      }
-    };
-    if (!in_stretches(s)) {
-      walk.template operator()<false>(0, C);
-      return;
-    }
-    for (Index end = C, begin; end > 0; end = begin) {
-      begin = (end - 1) / stretch * stretch;
-      walk.template operator()<true>(begin, end);
-      drift = A(0);
-    }
-  };
-  for_sequences(device, s, PoolingOrder::down, weights, summary, connect, rows, finish);
-}
+struct WithoutDecay {
+  template <class A>
+  void maxima(A* max_c, A* keep_c, A* add_c, const MaskedLogits<A>& logit, Index, Index C) const {
+    running_max(max_c, keep_c, add_c, logit, C, C, PoolingOrder::up);
+  }
+  template <class A>
+  void kept(A* keep_c, const MaskedLogits<A>&, const A* max_c, Index, Index C) const {
+    kept_of_maxima(keep_c, max_c, max_c, C);
+  }
+  template <class A>
+  A share_left(const A* max_c, const A* sum_c, Index from, Index to, const MaskedLogits<A>&, Index) const {
+    return abh::share_left(max_c, sum_c, from, to);
+  }
+};
 
 }  // namespace
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  if (!a.in.shape.causal) {
-    pooling_of_all_forward(device, a);
-  } else if (block_of(a.in.shape) < a.in.shape.C) {
-    pooling_windowed_forward(device, a);
-  } else {
-    pooling_forward_global(device, a);
-  }
+  if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
+  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+  if (a.in.slope_n) return pooling_decay_forward(device, a);
+  pooling_forward_global(device, a, WithoutDecay{});
 }
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (!a.in.shape.causal) {
-    pooling_of_all_backward(device, a);
-  } else if (block_of(a.in.shape) < a.in.shape.C) {
-    pooling_windowed_backward(device, a);
-  } else {
-    pooling_backward_global(device, a);
-  }
+  if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
+  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  if (a.in.slope_n) return pooling_decay_backward(device, a);
+  pooling_backward_global(device, a, WithoutDecay{});
 }
 
 #define INSTANTIATE(T)                                                \

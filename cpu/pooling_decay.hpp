@@ -47,43 +47,6 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, In
   }
 }
 
-// The same of logits that rise by a slope a position as long as one maximum of the forward pass stays. Compared to the
-// last bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one
-// that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
-// its power in the end.
-template <class T, class Logits>
-void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                       PoolingOrder order) {
-  if (slope == T(0)) {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-  } else {
-    decayed_max(max_c, keep_c, add_c, logit, slope, T(0.5), C, block, order);
-  }
-}
-
-// The same where the first of a block is what counts from, and each newcomer is older than all that was seen: logits
-// that lose a slope a position from there on, and then no decay.
-template <class T, class Logits>
-void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                          PoolingOrder order) {
-  if (slope == T(0)) {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-    return;
-  }
-  struct Aged {
-    Logits logit;
-    T slope;
-    Index C, block;
-    PoolingOrder order;
-    T operator[](Index c) const {
-      const Index begin = c / block * block;
-      const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
-      return logit[c] - slope * T(order == PoolingOrder::up ? c - first : first - c);  // (pooling_windowed.8)
-    }
-  };
-  running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
-}
-
 }  // namespace
 
 }  // namespace abh

@@ -3,7 +3,7 @@
 // Pooling over all positions so far: how sequences are cut into chunks and stretches, and the sweeps over rows of the
 // payload.
 
-#include "cpu/pooling_decay.hpp"
+#include "cpu/pooling_weights.hpp"
 #include "cpu/rows.hpp"
 
 namespace abh {
@@ -91,26 +91,14 @@ A share_left(const A* max_c, const A* sum_c, Index from, Index to) {
   return sum_c[from] * exponential<A>(max_c[from] - max_c[to]) / sum_c[to];
 }
 
-// With decay. As long as no position has taken the maximum over, the factor of the sums is exactly 1.
-template <class A>
-A share_left(const A* max_c, const A* sum_c, Index from, Index to, const MaskedLogits<A>& logit, A slope) {
-  if (slope == A(0)) return share_left(max_c, sum_c, from, to);
-  if (sum_c[from] == A(0)) return A(0);
-  bool stays = true;
-  for (Index c = from + 1; c <= to && stays; ++c) stays = logit[c] < max_c[c];
-  if (stays) return sum_c[from] / sum_c[to];
-  return sum_c[from] * exponential<A>(max_c[from] - slope * A(to - from) - max_c[to]) / sum_c[to];
-}
-
 // out_nk += share_n in_nk, the shares from share_left() of every head of sequence b.
-template <class Arguments, class T>
-void add_shares(T* out_h, const T* in_h, const Arguments& a, Index b, Index from, Index to) {
+template <class Decay, class Arguments, class T>
+void add_shares(T* out_h, const T* in_h, const Decay& decay, const Arguments& a, Index b, Index from, Index to) {
   const Shape& s = a.in.shape;
   for (Index n = 0; n < s.N; ++n) {
     const Index bn = b * s.N + n;
-    const Accum<T> share =
-        share_left<Accum<T>>(a.max_bnc + bn * s.C, a.sum_bnc + bn * s.C, from, to,
-                             masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn), slope_of(a.in.slope_n, n));
+    const Accum<T> share = decay.share_left(a.max_bnc + bn * s.C, a.sum_bnc + bn * s.C, from, to,
+                                            masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn), n);
     for (Index m = n; m < s.payloads * s.N; m += s.N) {
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         T* out = out_h + m * s.K + k;

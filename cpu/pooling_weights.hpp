@@ -3,8 +3,8 @@
 // The pooling of one head has two sides. What is one number a position (logits, maxima, sums, weights) is computed
 // first, for the whole sequence, with exponentials of neighbouring positions taken at once. Then the payload is swept
 // row by row with weights that are ready: a few multiply-adds an element, as fast as memory delivers. Here stands what
-// all poolings share: over all positions so far (pooling.cpp), over a window (pooling_windowed.cpp), over all positions
-// (pooling_of_all.cpp), step by step (pooling_step.cpp).
+// all poolings share: over all positions so far (pooling.cpp, pooling_decay.cpp), over a window (pooling_windowed.cpp),
+// over all positions (pooling_of_all.cpp), step by step (pooling_step.cpp).
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"

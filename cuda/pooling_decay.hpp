@@ -62,41 +62,6 @@ __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Log
       });
 }
 
-// The same of logits that rise by a slope a position as long as one maximum of the forward pass stays. Compared to the
-// last bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one
-// that is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to
-// its power in the end. Which one stays, two threads may see differently: keep_c is found from what they have decided.
-// Leaves the references in max_c, and in from_c, scratch, where they come from.
-template <class Logits>
-__device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, float* add_c, const Logits& logit,
-                                  float slope, int C, int block, PoolingOrder order) {
-  const DecayedMaxima kind{slope, 0.5f};
-  const int before = order == PoolingOrder::up ? -1 : 1;
-  scan_positions(
-      kind, C, order,
-      [&](int c) {
-        return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
-      },
-      [&](int c, const Top&, const Top& now) {
-        max_c[c] = now.top;
-        from_c[c] = now.from;
-      });
-  const auto top = [&](int c) { return Top{0, max_c[c], from_c[c]}; };
-  __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
-    const float most = kind.at(top(c), c), newcomer = logit(c);
-    const bool nothing = most == minus_infinity;
-    add_c[c] = newcomer == minus_infinity ? 0 : expf(newcomer - most);
-    if (starts(c, C, block, order)) {
-      keep_c[c] = 0;
-    } else {
-      keep_c[c] = nothing || from_c[c] == from_c[c + before] ? 1 : expf(kind.at(top(c + before), c) - most);
-    }
-  }
-  __syncthreads();
-  for (int c = int(threadIdx.x); c < C; c += scan_threads) max_c[c] = kind.at(top(c), c);
-}
-
 // The running maximum with decay or without, where what comes first is older.
 template <bool decays, int threads = scan_threads, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,

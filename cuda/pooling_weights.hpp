@@ -79,7 +79,7 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
 }
 
 // Computes them, in scratch memory.
-template <class Scope, class T>
+template <bool decays, class Scope, class T>
 ForwardWeights forward_weights(Gpu& device, Scope& scratch, const PoolingForward<T>& a) {
   const PoolingShape& s = a.in.shape;
   const Index BN = s.B * s.N, BNC = BN * s.C, window_BNC = block_of(s) < s.C ? BNC : 0;
@@ -103,8 +103,7 @@ ForwardWeights forward_weights(Gpu& device, Scope& scratch, const PoolingForward
                          .block = block_of(s),
                          .first = a.first,
                          .last = a.last};
-  launch(a.in.slope_n ? forward_weights_kernel<true> : forward_weights_kernel<false>, blocks_for(BN, 1), scan_threads,
-         0, device.stream(), w);
+  launch(forward_weights_kernel<decays>, blocks_for(BN, 1), scan_threads, 0, device.stream(), w);
   return w;
 }
 

@@ -21,6 +21,41 @@ struct WindowWeights {
 // The last window that c lies in, of those that exist.
 __device__ inline int last_window(int c, int C, int block) { return smaller(c + block, C) - 1; }
 
+// With decay, logits rise by a slope a position as long as one maximum of the forward pass stays. Compared to the last
+// bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one that
+// is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to its
+// power in the end. Which one stays, two threads may see differently: keep_c is found from what they have decided.
+// Leaves the references in max_c, and in from_c, scratch, where they come from.
+template <class Logits>
+__device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, float* add_c, const Logits& logit,
+                                  float slope, int C, int block, PoolingOrder order) {
+  const DecayedMaxima kind{slope, 0.5f};
+  const int before = order == PoolingOrder::up ? -1 : 1;
+  scan_positions(
+      kind, C, order,
+      [&](int c) {
+        return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
+      },
+      [&](int c, const Top&, const Top& now) {
+        max_c[c] = now.top;
+        from_c[c] = now.from;
+      });
+  const auto top = [&](int c) { return Top{0, max_c[c], from_c[c]}; };
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) {
+    const float most = kind.at(top(c), c), newcomer = logit(c);
+    const bool nothing = most == minus_infinity;
+    add_c[c] = newcomer == minus_infinity ? 0 : expf(newcomer - most);
+    if (starts(c, C, block, order)) {
+      keep_c[c] = 0;
+    } else {
+      keep_c[c] = nothing || from_c[c] == from_c[c + before] ? 1 : expf(kind.at(top(c + before), c) - most);
+    }
+  }
+  __syncthreads();
+  for (int c = int(threadIdx.x); c < C; c += scan_threads) max_c[c] = kind.at(top(c), c);
+}
+
 template <bool decays>
 __global__ void window_weights_kernel(WindowWeights a) {
   wait_for_kernel_before();
@@ -182,7 +217,8 @@ void forward_windows(Gpu& device, const PoolingForward<T>& a) {
   const int C = int(s.C), N = int(s.N), K = int(s.K), block = block_of(s);
   const Index H = s.H(), stride = stride_or(a.in.x_stride, H);
   typename Gpu::Scope scratch(device.workspace);
-  const ForwardWeights w = forward_weights(device, scratch, a);
+  const ForwardWeights w =
+      a.in.slope_n ? forward_weights<true>(device, scratch, a) : forward_weights<false>(device, scratch, a);
   // Suffixes stay in float: they are merged before the result is rounded, once.
   float* suffix_bch = scratch.template take<float>(s.B * C * H);
   for_each_payload(s, [&](Index, Index first) {

@@ -23,8 +23,9 @@ namespace abh {
 //
 //   aged_c = max_c where logit_c < max_c, else max_{c-1} - slope                             (pooling_decay.4)
 
-// The functions are those of pooling.hpp, which come here with slopes; in plain/ alone they are functions of their own,
-// which take the borders of chunks (pooling_chunk.hpp), too. The sweeps over the payload are those without decay.
+// The functions are those of pooling.hpp, which come here with slopes over all positions so far; windows and steps have
+// their own share of decay. In plain/ they take the borders of chunks (pooling_chunk.hpp), too. The sweeps over the
+// payload are those without decay.
 template <class Device, class T>
 void pooling_decay_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>

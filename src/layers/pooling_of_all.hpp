@@ -11,8 +11,8 @@ namespace abh {
 //   d_x_c     = alpha_c (sum over c' of d_out_c')                                            (pooling_of_all.2)
 //   d_logit_c = alpha_c ((x_c - out) . (sum over c' of d_out_c') + sum over c' of d_lse_c')  (pooling_of_all.3)
 
-// The functions are those of pooling.hpp, which come here without `causal`; in plain/ alone they are functions of their
-// own. 2 flops an element forward, 5 backward, x read once in each. max_bnc and sum_bnc are the same at all positions.
+// The functions are those of pooling.hpp, which come here without `causal`. 2 flops an element forward, 5 backward, x
+// read once in each. max_bnc and sum_bnc are the same at all positions.
 template <class Device, class T>
 void pooling_of_all_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>

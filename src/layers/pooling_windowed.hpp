@@ -35,9 +35,9 @@ namespace abh {
 // As long as one maximum stays, all of these are equal but for rounding; any number at most 1/2 below level will do
 // for it, so that fast code keeps one of them instead of following their last digits.
 
-// The functions are those of pooling.hpp, which come here with a window shorter than the sequence; in plain/ alone they
-// are functions of their own. Forward takes 9 flops an element whatever the window and reads x twice, the second time
-// from cache where a block fits there; backward takes 14.
+// The functions are those of pooling.hpp, which come here with a window shorter than the sequence. Forward takes 9
+// flops an element whatever the window and reads x twice, the second time from cache where a block fits there; backward
+// takes 14.
 template <class Device, class T>
 void pooling_windowed_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>

@@ -1,0 +1,23 @@
+// Pooling on the GPU over all positions so far, where what was seen loses a slope a position.
+
+#include "cuda/pooling_global.hpp"
+#include "layers/pooling_decay.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void pooling_decay_forward(Device& device, const PoolingForward<T>& a) {
+  pooling_forward_global<true>(device, a);
+}
+
+template <class Device, class T>
+void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
+  pooling_backward_global<true>(device, a);
+}
+
+#define INSTANTIATE(T)                                                            \
+  template decltype(pooling_decay_forward<Gpu, T>) pooling_decay_forward<Gpu, T>; \
+  template decltype(pooling_decay_backward<Gpu, T>) pooling_decay_backward<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh
