@@ -47,6 +47,8 @@ check "the side-by-side page" tools/site.sh --test
 check "the side-by-side page in a browser" tools/site_in_browser.sh build/site
 check "pictures of networks in a browser" python3 docs/page/browser_draw_test.py build
 check "the pictures that can be touched" bash -c '"$(tools/page_python.sh)" docs/page/browser_touch_test.py build/site'
+check "the lab computes what the programs compute, Chromium" tools/lab_in_browser.sh build build/site
+check "the lab computes what the programs compute, Firefox" tools/lab_in_browser.sh build build/site --firefox
 check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
 
 if [ ${#failed[@]} -gt 0 ]; then
