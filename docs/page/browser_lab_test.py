@@ -99,7 +99,9 @@ class Lab(unittest.TestCase):
 
     def test_keyboard_alone(self) -> None:
         self.open()
-        focused = "const at = document.activeElement; return [at.name || at.id || at.textContent, getComputedStyle(at).outlineStyle]"
+        focused = (
+            "const at = document.activeElement; return [at.name || at.id || at.textContent, getComputedStyle(at).outlineStyle]"
+        )
         seen = []
         for _ in range(20):
             self.browser.press(TAB)
@@ -108,7 +110,10 @@ class Lab(unittest.TestCase):
             seen.append(name)
             if name == "train":
                 break
-        self.assertEqual([name for name in seen if name in ("task", "mixer", "layers", "heads", "channels")], ["task", "mixer", "layers", "heads", "channels"])
+        self.assertEqual(
+            [name for name in seen if name in ("task", "mixer", "layers", "heads", "channels")],
+            ["task", "mixer", "layers", "heads", "channels"],
+        )
         self.browser.press(SPACE)
         self.until(f"{STEP} >= 2")
         self.browser.press(SPACE)
@@ -137,7 +142,10 @@ class Lab(unittest.TestCase):
                 self.browser.open(PAGE, f"mixer={name}")
                 self.until("return document.getElementById('how-right').textContent !== ''")
                 self.assertEqual(self.browser.run("return [document.querySelector('[name=mixer]').value, scrollY]"), [name, 0])
-                self.assertIn(f"--mixer {name}" if name != "dot" else "--task sort", self.browser.run("return document.getElementById('command').textContent"))
+                self.assertIn(
+                    f"--mixer {name}" if name != "dot" else "--task sort",
+                    self.browser.run("return document.getElementById('command').textContent"),
+                )
                 self.browser.run("document.getElementById('one').click()")
                 self.until(f"{STEP} === 1")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
@@ -152,7 +160,9 @@ class Lab(unittest.TestCase):
         self.until(READY)
         self.assertEqual(self.browser.run("return location.hash"), "#task=sort&mixer=dot,additive,dot")
         self.open("task=sort&mixer=dot,additive,dot&layers=3")
-        self.assertTrue(self.browser.run("return document.getElementById('command').textContent.endsWith('--mixer dot,additive,dot')"))
+        self.assertTrue(
+            self.browser.run("return document.getElementById('command').textContent.endsWith('--mixer dot,additive,dot')")
+        )
         self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
     def test_every_task_opens_and_takes_a_step(self) -> None:
@@ -206,8 +216,12 @@ class Lab(unittest.TestCase):
         self.browser.run("document.querySelector('.pad').scrollIntoView({block: 'center'})")
         start = {"type": "pointerMove", "origin": self.browser.element(".pad"), "x": 0, "y": -50}
         stroke = [{"type": "pointerMove", "origin": "pointer", "x": 0, "y": 20, "duration": 30}] * 5
-        self.browser.actions("pointer", [start, {"type": "pointerDown", "button": 0}, *stroke, {"type": "pointerUp", "button": 0}])
-        self.until(f"return JSON.stringify((() => {{ {shares} }})()) !== arguments[0]", json.dumps(before, separators=(",", ":")))
+        self.browser.actions(
+            "pointer", [start, {"type": "pointerDown", "button": 0}, *stroke, {"type": "pointerUp", "button": 0}]
+        )
+        self.until(
+            f"return JSON.stringify((() => {{ {shares} }})()) !== arguments[0]", json.dumps(before, separators=(",", ":"))
+        )
         self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
         self.browser.keep("lab-drawn")
 
@@ -232,8 +246,13 @@ class Lab(unittest.TestCase):
                 self.until("return window.saved instanceof Blob")
                 self.drop("mine.safetensors", "saved")
                 self.until("return document.getElementById('parameters').textContent.endsWith('mine.safetensors')")
-                self.until("return document.querySelector('#outputs .loss b') !== null || document.querySelectorAll('#outputs li').length > 2")
-                self.assertEqual(self.browser.run("return document.getElementById('command').textContent"), "build/generate --checkpoint mine.safetensors")
+                self.until(
+                    "return document.querySelector('#outputs .loss b') !== null || document.querySelectorAll('#outputs li').length > 2"
+                )
+                self.assertEqual(
+                    self.browser.run("return document.getElementById('command').textContent"),
+                    "build/generate --checkpoint mine.safetensors",
+                )
                 self.assertTrue(self.browser.run("return document.getElementById('train').disabled"))
                 if task == "sort":
                     self.assertEqual(self.browser.run(LOSS), loss, "the network that came back is not the one that went")
@@ -250,18 +269,28 @@ class Lab(unittest.TestCase):
     def test_a_text_of_ones_own_is_learned_written_and_scored(self) -> None:
         self.open()
         self.drop("mine.txt", "'the cat sat on the mat and the dog sat on the log, '.repeat(40)")
-        self.until("return document.getElementById('lab').dataset.task === 'text' && document.getElementById('how-right').textContent !== ''")
+        self.until(
+            "return document.getElementById('lab').dataset.task === 'text' && document.getElementById('how-right').textContent !== ''"
+        )
         self.train(3)
-        self.browser.run("const form = document.querySelector('#model .write'); form.elements.prompt.value = 'the '; form.elements.tokens.value = 20; form.requestSubmit()")
+        self.browser.run(
+            "const form = document.querySelector('#model .write'); form.elements.prompt.value = 'the '; form.elements.tokens.value = 20; form.requestSubmit()"
+        )
         self.until("return document.querySelector('#model .write output').textContent.length >= 20")
-        self.browser.run("const form = document.querySelector('#model .score'); form.elements.text.value = 'the dog sat'; form.requestSubmit()")
+        self.browser.run(
+            "const form = document.querySelector('#model .score'); form.elements.text.value = 'the dog sat'; form.requestSubmit()"
+        )
         self.until("return /nats a character/.test(document.querySelector('#model .score output').textContent)")
-        self.assertEqual(len(self.browser.run("return [...document.querySelectorAll('.scored span')].map((one) => one.title)")), 10)
+        self.assertEqual(
+            len(self.browser.run("return [...document.querySelectorAll('.scored span')].map((one) => one.title)")), 10
+        )
         self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
     def test_an_array_of_ones_own(self) -> None:
         self.open()
-        self.browser.run("const form = document.getElementById('own'); form.elements.input.value = '3 3 2 2 1 1'; form.requestSubmit()")
+        self.browser.run(
+            "const form = document.getElementById('own'); form.elements.input.value = '3 3 2 2 1 1'; form.requestSubmit()"
+        )
         self.until("return document.querySelector('#arcs svg')?.ariaLabel.startsWith('3 3 2 2 1 1')")
         self.assertEqual(self.browser.run(FAULT), "")
 

@@ -75,9 +75,7 @@ def makes(room: Room) -> dict[str, str]:
     return stems | found
 
 
-def script_of_equations(
-    root: Path, rooms: dict[str, Room], loop: Callable[[Room, str], str]
-) -> str:
+def script_of_equations(root: Path, rooms: dict[str, Room], loop: Callable[[Room, str], str]) -> str:
     """lab-equations.js: the equations of blocks and of some layers as the chapters have them, by their tags."""
     shown = [room for room in rooms.values() if room.kind == "blocks" or room.name in LAYERS]
     equations = {}

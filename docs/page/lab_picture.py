@@ -94,7 +94,9 @@ def drawn(page: dict) -> str:
         y = TOP + 34 + 33 * i
         parts.append(f'<text x="{LEFT}" y="{y}" class="serif array given">{escape(given.replace(" ", ""))}</text>')
         parts.append(f'<text x="{LEFT + 130}" y="{y}" class="serif array">→</text>')
-        digits = "".join(f'<tspan class="{"wrong" if kind == "wrong" else "answer"}">{escape(digit)}</tspan>' for digit, kind in answer)
+        digits = "".join(
+            f'<tspan class="{"wrong" if kind == "wrong" else "answer"}">{escape(digit)}</tspan>' for digit, kind in answer
+        )
         parts.append(f'<text x="{LEFT + 165}" y="{y}" class="serif array">{digits}</text>')
         if right:
             parts.append(f'<text x="{LEFT + 290}" y="{y}" class="score" style="font-size:15px">✓</text>')

@@ -63,7 +63,9 @@ class Mixers(unittest.TestCase):
     """All of them, and nothing else, can be chosen."""
 
     def test_are_those_of_the_network(self) -> None:
-        listed = re.search(r"using Mixers =\s*MixerList<(.*?)>;", (ROOT / "src/network/mixers.hpp").read_text("utf-8"), re.DOTALL)
+        listed = re.search(
+            r"using Mixers =\s*MixerList<(.*?)>;", (ROOT / "src/network/mixers.hpp").read_text("utf-8"), re.DOTALL
+        )
         names = [re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in re.findall(r"(\w+)Mixer\b", listed.group(1))]
         self.assertEqual(sorted(lab.mixers(ROOT)), sorted(names))
         self.assertEqual(lab.mixers(ROOT)["quadratic"], "metric")

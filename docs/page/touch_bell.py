@@ -70,9 +70,23 @@ def draw_bell() -> str:
     b.line([(across(0), above(0)), (across(END), above(0))], "rule")
     for tick in range(END + 1):
         b.text(across(tick), above(0) + 16, str(tick), SMALL, fill="faint")
-    b.part("path", "asked", d=f"M{number(across(query))} {number(foot)}V{number(above(answer))}", stroke="var(--faint)", stroke_dasharray="3 3")
+    b.part(
+        "path",
+        "asked",
+        d=f"M{number(across(query))} {number(foot)}V{number(above(answer))}",
+        stroke="var(--faint)",
+        stroke_dasharray="3 3",
+    )
     for key, value, weight in zip(x, y, share):
-        b.part("circle", "point", cx=across(key), cy=above(value), r=2.5 + BELL["dot"] * math.sqrt(weight), fill="var(--a)", stroke="var(--faint)")
+        b.part(
+            "circle",
+            "point",
+            cx=across(key),
+            cy=above(value),
+            r=2.5 + BELL["dot"] * math.sqrt(weight),
+            fill="var(--a)",
+            stroke="var(--faint)",
+        )
     curve = [(across(at), above(average(shares(at, x, 1 / deviation), y))) for at in grid]
     b.part("path", "curve", d=path(curve), fill="none", stroke="var(--forward)", stroke_width=2.5)
     b.part("circle", "answer", cx=across(query), cy=above(answer), r=5, fill="var(--forward)")
@@ -80,8 +94,23 @@ def draw_bell() -> str:
     b.part("path", "bell", d=path(bell), fill="var(--b)", stroke="var(--backward)", stroke_width=THICK)
     b.part("circle", "knob", cx=across(query), cy=foot, r=9, fill="var(--paper)", stroke="var(--forward)", stroke_width=3)
     flank = foot - height * math.exp(-0.5)
-    b.part("circle", "knob", cx=across(query + deviation), cy=flank, r=9, fill="var(--paper)", stroke="var(--backward)", stroke_width=3)
-    words = (("query", query), ("out", answer), ("width", 1 / deviation), ("loss", loss(x, y, 1 / deviation)), ("d_width", d_width(x, y, 1 / deviation)))
+    b.part(
+        "circle",
+        "knob",
+        cx=across(query + deviation),
+        cy=flank,
+        r=9,
+        fill="var(--paper)",
+        stroke="var(--backward)",
+        stroke_width=3,
+    )
+    words = (
+        ("query", query),
+        ("out", answer),
+        ("width", 1 / deviation),
+        ("loss", loss(x, y, 1 / deviation)),
+        ("d_width", d_width(x, y, 1 / deviation)),
+    )
     for i, (name, value) in enumerate(words):
         middle = LEFT + 36 + 70 * i
         b.text(middle, 358, name, SMALL, fill="faint")
@@ -92,5 +121,7 @@ def draw_bell() -> str:
         "small. A curve gives the answer to every question. Below: the question, its answer, the width, which is the inverse "
         "of the bell's deviation, the loss of points that are answered by the others, and its derivative by the width."
     )
-    hint = "Drag the blue knob to ask elsewhere, the red one to widen the bell; or reach them with Tab and press the arrow keys."
+    hint = (
+        "Drag the blue knob to ask elsewhere, the red one to widen the bell; or reach them with Tab and press the arrow keys."
+    )
     return b.page("bell", title, description, hint, BELL)

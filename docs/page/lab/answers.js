@@ -16,10 +16,14 @@ class Answers {
       this.text = make("p", {class: "written", "aria-label": "what it writes"});
       return this.place.replaceChildren(this.text);
     }
-    for (let i = 0; i < Math.min(SHOWN_EXAMPLES, info.examples); ++i) this.examples.push(await this.engine.example(Math.floor((i + 0.5) * info.examples / SHOWN_EXAMPLES)));
+    // From all over the test set: arrays, for one, stand there in order.
+    for (let i = 0; i < Math.min(SHOWN_EXAMPLES, info.examples); ++i) {
+      this.examples.push(await this.engine.example(Math.floor((i + 0.5) * info.examples / SHOWN_EXAMPLES)));
+    }
     this.rows = this.examples.map((example) => {
       const given = make("span", {class: "given"}), answer = make("span", {class: "answer"});
-      const row = make("button", {type: "button", class: "example"}, given, make("span", {class: "arrow", "aria-hidden": "true"}, "→"), answer);
+      const arrow = make("span", {class: "arrow", "aria-hidden": "true"}, "→");
+      const row = make("button", {type: "button", class: "example"}, given, arrow, answer);
       if (info.task === "digits") given.append(this.picture(example.input));
       else given.textContent = example.input;
       row.onclick = () => this.chosen(example);
@@ -30,7 +34,8 @@ class Answers {
   }
 
   picture(pixels) {
-    const side = Math.round(Math.sqrt(pixels.length)), canvas = make("canvas", {class: "pixels", role: "img", "aria-label": "a drawn digit"});
+    const side = Math.round(Math.sqrt(pixels.length));
+    const canvas = make("canvas", {class: "pixels", role: "img", "aria-label": "a drawn digit"});
     paint(canvas, pixels.map((x) => x * x), side, side, {signed: false, largest: 1});
     return canvas;
   }

@@ -21,7 +21,7 @@ class Arcs {
     const each = Math.max(least, Math.min(72, (room - 8) / count)), width = Math.max(room, each * count + 8);
     const letter = Math.min(38, each * (wide > 2 ? 0.24 : 0.72)), most = Math.min(150, each * count / 3.2), base = most + 14;
     const height = base + letter * 1.6 + 22, x = (c) => (width - each * count) / 2 + each * (c + 0.5);
-    const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${tokens.join(" ")}`});
+    const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": tokens.join(" ")});
     if (weights) {
       const [N, C, S] = weights.extents, heads = this.n === undefined ? [...Array(N).keys()] : [this.n];
       const colour = css(colours.weight[Math.round(LEVELS * 0.62)]);
@@ -32,7 +32,8 @@ class Arcs {
         for (let c = 0; c < C; ++c) {
           if (!shows(c)) continue;
           // Of all rows the two that weigh most, of one all that can be seen.
-          const row = map.subarray(c * S, (c + 1) * S), least = this.from === undefined ? Math.max(0.1, row.toSorted().at(-2) ?? 0) : 0.02;
+          const row = map.subarray(c * S, (c + 1) * S);
+          const least = this.from === undefined ? Math.max(0.1, row.toSorted().at(-2) ?? 0) : 0.02;
           for (let s = 0; s < S; ++s) {
             const weight = row[s];
             if (!(weight >= least)) continue;
@@ -40,7 +41,8 @@ class Arcs {
             const d = s === c
               ? `M${x(c) - 5} ${base}a5 7 0 1 1 10 0`
               : `M${x(c)} ${base}C${x(c)} ${base - high * 1.25} ${x(s)} ${base - high * 1.25} ${x(s)} ${base}`;
-            svg.append(make("path", {d, stroke: colour, "stroke-width": (0.75 + 3.5 * weight).toFixed(2), opacity: Math.min(1, 0.15 + 1.2 * weight).toFixed(2), fill: "none"}));
+            const wide = (0.75 + 3.5 * weight).toFixed(2), opacity = Math.min(1, 0.15 + 1.2 * weight).toFixed(2);
+            svg.append(make("path", {d, stroke: colour, "stroke-width": wide, opacity, fill: "none"}));
           }
         }
       }
@@ -48,12 +50,13 @@ class Arcs {
     tokens.forEach((token, c) => {
       const given = seen.targets.length === count && seen.targets[c] === null;
       const group = make("g", {class: `token${c === this.from ? " from" : ""}`});
-      group.append(make("rect", {x: x(c) - each / 2, y: base + 2, width: each, height: letter * 1.6 + 20, fill: "transparent"}));
-      group.append(make("text", {x: x(c), y: base + letter * 1.15 + 2, style: `font-size:${letter.toFixed(1)}px`, class: given ? "letter given" : "letter"}, shownToken(token)));
+      const high = letter * 1.6 + 20, style = `font-size:${letter.toFixed(1)}px`, kind = given ? "letter given" : "letter";
+      group.append(make("rect", {x: x(c) - each / 2, y: base + 2, width: each, height: high, fill: "transparent"}));
+      group.append(make("text", {x: x(c), y: base + letter * 1.15 + 2, style, class: kind}, shownToken(token)));
       const said = given ? undefined : seen.likeliest?.(c);
       if (said !== undefined && count <= 24 && each > 20) {
-        const right = said === seen.targets?.[c];
-        group.append(make("text", {x: x(c), y: base + letter * 1.6 + 14, class: right ? "next" : "next wrong"}, `→ ${shownToken(said)}`));
+        const kind = said === seen.targets[c] ? "next" : "next wrong";
+        group.append(make("text", {x: x(c), y: base + letter * 1.6 + 14, class: kind}, `→ ${shownToken(said)}`));
       }
       group.onpointerenter = () => this.point(c);
       group.onpointerleave = () => this.point(undefined);

@@ -27,14 +27,15 @@ class Backward {
   ofLogits() {
     const {seen} = this;
     if (!Number.isFinite(seen.loss) || seen.gradients.some((one) => one.name.startsWith("d_logits"))) return undefined;
-    const V = seen.outputs.length, asked = seen.targets.filter((target) => target !== null).length, values = seen.probabilities.slice();
+    const V = seen.outputs.length, values = seen.probabilities.slice(), C = values.length / V;
+    const asked = seen.targets.filter((target) => target !== null).length;
     seen.targets.forEach((target, r) => {
       for (let v = 0; v < V; ++v) {
         const i = r * V + v;
         values[i] = target === null ? 0 : (values[i] - (seen.outputs[v] === target ? 1 : 0)) / asked;
       }
     });
-    return {layer: "cross_entropy", name: "d_logits_bcv", extents: [values.length / V, V], values, shape: `${values.length / V} × ${V}`};
+    return {layer: "cross_entropy", name: "d_logits_bcv", extents: [C, V], values};
   }
 
   fill(row, one) {
@@ -42,7 +43,9 @@ class Backward {
     row.mean = Math.sqrt(one.values.reduce((sum, value) => sum + value * value, 0) / one.values.length);
     paint(row.canvas, one.values, ...folded(one.extents));
     const most = Math.max(...this.rows.map(({mean}) => mean ?? 0));
-    for (const {norm, mean} of this.rows) norm.style.setProperty("--share", mean > 0 ? Math.max(0, 1 + Math.log10(mean / most) / 5) : 0);
+    for (const {norm, mean} of this.rows) {
+      norm.style.setProperty("--share", mean > 0 ? Math.max(0, 1 + Math.log10(mean / most) / 5) : 0);
+    }
     row.norm.title = `root of the mean square: ${decimal(row.mean, 6)}`;
     if (this.chosen === row) this.enlarge(row);
   }
@@ -52,9 +55,11 @@ class Backward {
     this.large.place.hidden = true;
     const add = ({layer, name, extents}, weight) => {
       const tag = tagOf(blockOf(layer, this.info), name), row = {layer, name, extents, weight, tag};
-      Object.assign(row, pictured(name, extents.filter((extent, i) => i || extent !== 1).join(" × "), () => this.enlarge(row)));
+      const shape = extents.filter((extent, i) => i || extent !== 1).join(" × ");
+      Object.assign(row, pictured(name, shape, () => this.enlarge(row)));
       row.norm = make("span", {class: "meter size"});
-      row.item = make("li", {}, row.button, row.norm, tag || name !== "d_out_bcd" ? equation(tag) : make("p", {class: "note"}, "what the block above says of its input"));
+      const above = name === "d_out_bcd" && make("p", {class: "note"}, "what the block above says of its input");
+      row.item = make("li", {}, row.button, row.norm, tag || !above ? equation(tag) : above);
       return row;
     };
     this.rows = found.map((one) => add(one));
@@ -64,7 +69,8 @@ class Backward {
       return add({layer: name.slice(0, at), name: `d_${name.slice(at + 1)}`, extents}, name);
     });
     const order = [...new Set([...this.rows.map(({layer}) => layer), ...weights.map(({layer}) => layer).reverse()])];
-    const place = (layer) => (layer === "embedding" ? order.length : layer === "final_norm" || layer === "classifier" ? 0.5 : order.indexOf(layer));
+    const ends = {classifier: 0.3, final_norm: 0.6, embedding: order.length}, first = [...order];
+    const place = (layer) => ends[layer] ?? first.indexOf(layer);
     order.sort((a, b) => place(a) - place(b));
     this.rows = order.flatMap((layer) => [...this.rows, ...weights].filter((row) => row.layer === layer));
     // In the order of `found`, for show(); what is behind them is read when its layer is open.
@@ -72,7 +78,8 @@ class Backward {
     this.weights = this.rows.filter(({weight}) => weight);
     this.groups = order.map((layer, i) => {
       const mine = this.rows.filter((row) => row.layer === layer), block = blockOf(layer, this.info);
-      const details = make("details", {open: i < 3}, make("summary", {}, layer.includes(".") ? `${layer}, ${block}` : layer), make("ol", {}, ...mine.map(({item}) => item)));
+      const title = make("summary", {}, layer.includes(".") ? `${layer}, ${block}` : layer);
+      const details = make("details", {open: i < 3}, title, make("ol", {}, ...mine.map(({item}) => item)));
       details.ontoggle = () => this.showWeights(true);
       return {details, mine};
     });

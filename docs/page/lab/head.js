@@ -14,8 +14,10 @@ class Head {
     this.title = make("h3");
     this.tools = make("div", {class: "tools"});
     this.frame = make("div", {class: "bigmap"}, this.across, this.down, this.map);
-    place.replaceChildren(this.title, make("div", {class: "head-parts"}, this.frame, make("div", {class: "head-side"}, this.tools, this.numbers)));
-    choosable(this.map, "the map of this head; arrow keys choose a cell", () => this.weights.extents.slice(1), (row, column) => {
+    const side = make("div", {class: "head-side"}, this.tools, this.numbers);
+    place.replaceChildren(this.title, make("div", {class: "head-parts"}, this.frame, side));
+    const shape = () => this.weights.extents.slice(1);
+    choosable(this.map, "the map of this head; arrow keys choose a cell", shape, (row, column) => {
       this.cell = [row, column];
       this.fixed = true;
       this.draw();
@@ -42,8 +44,9 @@ class Head {
   // The last row that is asked, and where it looks most.
   heaviest(C, S) {
     const {targets} = this.seen, asked = targets?.findLastIndex?.((target) => target !== null) ?? -1;
-    const row = asked >= 0 && asked < C ? asked : C - 1, map = this.weights.part(this.choice.head).subarray(row * S, row * S + S);
-    return [row, map.indexOf(Math.max(...map))];
+    const row = asked >= 0 && asked < C ? asked : C - 1;
+    const looks = this.weights.part(this.choice.head).subarray(row * S, row * S + S);
+    return [row, looks.indexOf(Math.max(...looks))];
   }
 
   logits() {
@@ -53,9 +56,10 @@ class Head {
   draw() {
     const [, C, S] = this.weights.extents, map = this.weights.part(this.choice.head), [c, s] = this.cell;
     paint(this.map, map, C, S, {signed: false, largest: 1});
-    const tokens = this.seen.tokens, letters = (count) => (count <= 40 ? tokens.slice(0, count).map((token) => make("span", {}, shownToken(token).slice(0, 9))) : []);
+    const {tokens} = this.seen;
     const mark = (axis, count, at) => {
-      axis.replaceChildren(...letters(count));
+      const named = count <= 40 ? tokens.slice(0, count) : [];
+      axis.replaceChildren(...named.map((token) => make("span", {}, shownToken(token).slice(0, 9))));
       axis.children[at]?.classList.add("at");
     };
     this.across.classList.toggle("words", tokens.some((token) => token.length > 2));
@@ -73,9 +77,10 @@ class Head {
 
   told(c, s, weight) {
     const token = (at) => `“${shownToken(this.seen.tokens[at] ?? "")}”`;
-    const said = make("p", {class: "what"}, `Position ${c}, ${token(c)}, gives ${percent(weight, 1)} of its look to position ${s}, ${token(s)}.`);
-    const parts = weight > 0 || s <= c ? this.isAttention() ? this.ofAttention(c, s, weight) : this.ofPooling(c, s, weight) : [make("p", {}, "It does not see that far: a later position.")];
-    return [said, ...parts];
+    const said = `Position ${c}, ${token(c)}, gives ${percent(weight, 1)} of its look to position ${s}, ${token(s)}.`;
+    const what = make("p", {class: "what"}, said);
+    if (!(weight > 0)) return [what, make("p", {}, "It does not see it.")];
+    return [what, ...(this.isAttention() ? this.ofAttention(c, s, weight) : this.ofPooling(c, s, weight))];
   }
 
   isAttention() {
@@ -92,7 +97,10 @@ class Head {
   ofAttention(c, s, weight) {
     const query = this.row("query_bch", c), key = this.row("key_bch", s), K = query.length;
     const lse = this.seen.array(this.choice.layer, "lse_bnc").part(this.choice.head)[c];
-    if (blockOf(this.choice.layer, this.info) === "bahdanau") return [equation("bahdanau_attention.1", true), this.line(`weight = e^(score − lse) = ${decimal(weight)}, lse = ${decimal(lse)}`)];
+    if (blockOf(this.choice.layer, this.info) === "bahdanau") {
+      const score = Math.log(weight) + lse;
+      return [equation("bahdanau_attention.1", true), this.line(`e^(${decimal(score)} − ${decimal(lse)}) = ${decimal(weight)}`)];
+    }
     const rescale = +(this.info.settings?.rescale ?? 0), scale = rescale > 0 ? rescale / K : 1 / Math.sqrt(K);
     let sum = 0;
     const products = Array.from(query, (q, k) => {
@@ -100,11 +108,12 @@ class Head {
       return `${decimal(q, 2)} · ${decimal(key[k], 2)}`;
     });
     const score = scale * sum, bias = Math.log(weight) + lse - score, biased = Number.isFinite(bias) && Math.abs(bias) > 2e-3;
+    const sign = bias < 0 ? "−" : "+";
     const factor = rescale > 0 ? `${rescale} / ${K}` : `1/√${K}`;
     return [
       equation("attention.1"),
       this.line(`${factor} (${products.join(" + ")}) = ${decimal(score)}`),
-      ...(biased ? [this.line(`${decimal(score)} ${bias < 0 ? "−" : "+"} ${decimal(Math.abs(bias))} for the distance = ${decimal(score + bias)}`)] : []),
+      ...(biased ? [this.line(`${decimal(score)} ${sign} ${decimal(Math.abs(bias))} for the distance = ${decimal(score + bias)}`)] : []),
       equation("attention.5", true),
       this.line(`e^(${decimal(biased ? score + bias : score)} − ${decimal(lse)}) = ${decimal(weight)}`),
       ...this.adds(weight, this.row("value_bch", s) ?? this.row("p_bch", s), "value"),
@@ -118,8 +127,9 @@ class Head {
     const seen = [...row.keys()].filter((at) => map[c * S + at] > 0), most = Math.max(...seen.map((at) => row[at]));
     const sum = seen.reduce((all, at) => all + Math.exp(row[at] - most), 0), found = Math.exp(row[s] - most) / sum;
     const lines = [equation("pooling.1", true)];
-    if (Math.abs(found - weight) < 1e-3) lines.push(this.line(`e^(${decimal(row[s], 3)} − ${decimal(most, 3)}) / ${decimal(sum, 3)} = ${decimal(weight)}`));
-    else lines.push(this.line(`logit ${decimal(row[s], 3)}, and less by distance: ${decimal(weight)}`));
+    const exact = `e^(${decimal(row[s], 3)} − ${decimal(most, 3)}) / ${decimal(sum, 3)} = ${decimal(weight)}`;
+    const near = Math.abs(found - weight) < 1e-3;
+    lines.push(this.line(near ? exact : `logit ${decimal(row[s], 3)}, and less by distance: ${decimal(weight)}`));
     return lines;
   }
 
@@ -152,7 +162,8 @@ class Head {
       return make("label", {}, input, text);
     });
     this.modes = options.map((label) => label.firstChild);
-    this.tools.replaceChildren(make("fieldset", {class: "modes"}, make("legend", {}, "This head"), ...options), ...this.logitTools(), ...this.metricTools());
+    const modes = make("fieldset", {class: "modes"}, make("legend", {}, "This head"), ...options);
+    this.tools.replaceChildren(modes, ...this.logitTools(), ...this.metricTools());
   }
 
   // A slider a logit.
@@ -162,9 +173,10 @@ class Head {
     if (!logits || logits.extents.length !== 2 || logits.extents[1] > 64) return [];
     const {layer, head} = this.choice, place = make("div", {class: "sliders", role: "group", "aria-label": "logits"});
     for (let c = 0; c < logits.extents[1]; ++c) {
-      const input = make("input", {type: "range", min: -8, max: 8, step: 0.1, "aria-label": `logit of position ${c}`, class: "upright"});
-      const number = make("output");
-      input.oninput = () => this.touch(this.key(`logit ${c}`), {layer, head, array: logits.name, index: [0, head, c], value: +input.value});
+      const input = make("input", {type: "range", min: -8, max: 8, step: 0.1, class: "upright"});
+      input.setAttribute("aria-label", `logit of position ${c}`);
+      const number = make("output"), its = {layer, head, array: logits.name, index: [0, head, c]};
+      input.oninput = () => this.touch(this.key(`logit ${c}`), {...its, value: +input.value});
       this.sliders.push({input, number});
       place.append(make("label", {}, number, input, make("span", {}, shownToken(this.seen.tokens[c] ?? ""))));
     }
@@ -177,8 +189,10 @@ class Head {
     const array = this.seen.array(this.choice.layer, "metric_nkk");
     if (!array) return [];
     const {layer, head} = this.choice, K = array.extents.at(-1);
-    const picture = make("canvas", {class: "metric"}), slider = make("input", {type: "range", step: 0.01, class: "entry"}), said = make("output", {class: "values"});
-    const distances = make("canvas", {class: "metric", role: "img", "aria-label": "squares of distances between positions, by this metric"});
+    const picture = make("canvas", {class: "metric"}), said = make("output", {class: "values"});
+    const slider = make("input", {type: "range", step: 0.01, class: "entry"});
+    const distances = make("canvas", {class: "metric", role: "img"});
+    distances.setAttribute("aria-label", "squares of distances between positions, by this metric");
     this.metric = {picture, slider, said, distances, at: [0, 0], K};
     choosable(picture, "the metric of this head; arrow keys choose an entry", () => [K, K], (row, column) => {
       this.metric.at = [row, column];
@@ -190,7 +204,7 @@ class Head {
       this.touch(this.key(`metric ${k} ${l}`), {layer, head, array: "metric_nkk", index: [head, k, l], value: +slider.value});
     };
     return [
-      make("p", {class: "note"}, "The metric M: choose an entry, and drag it. Beside it the squares of distances that it makes between positions."),
+      make("p", {class: "note"}, "The metric M: choose an entry, and drag it. Beside it the squares of the distances that it makes."),
       make("div", {class: "metrics"}, picture, distances),
       make("label", {class: "entry"}, said, slider),
     ];
@@ -222,8 +236,9 @@ class Head {
     const squares = new Float32Array(C * C);
     for (let c = 0; c < C; ++c) {
       for (let s = 0; s < C; ++s) {
+        const apart = rows[c].map((x, k) => x - rows[s][k]);
         let square = 0;
-        for (let i = 0; i < K; ++i) for (let j = 0; j < K; ++j) square += (rows[c][i] - rows[s][i]) * M[i * K + j] * (rows[c][j] - rows[s][j]);
+        for (let i = 0; i < K; ++i) for (let j = 0; j < K; ++j) square += apart[i] * M[i * K + j] * apart[j];
         squares[c * C + s] = square;
       }
     }

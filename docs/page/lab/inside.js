@@ -2,8 +2,9 @@
 
 // A button with a small picture of an array, its name and its shape.
 function pictured(name, shape, chosen) {
-  const canvas = make("canvas", {"aria-hidden": "true"});
-  const button = make("button", {type: "button", class: "array"}, canvas, make("span", {class: "name"}, name), make("span", {class: "shape"}, shape));
+  const canvas = make("canvas", {"aria-hidden": "true"}), words = [["name", name], ["shape", shape]];
+  const button = make("button", {type: "button", class: "array"}, canvas);
+  button.append(...words.map(([kind, text]) => make("span", {class: kind}, text)));
   button.onclick = chosen;
   return {canvas, button};
 }
@@ -42,7 +43,8 @@ class Large {
     const [row, column] = this.at, [rows, columns] = this.shape;
     const at = rows > 1 ? `row ${row}, column ${column}` : `number ${column}`;
     const norm = Math.sqrt(this.values.reduce((sum, value) => sum + value * value, 0));
-    this.said.textContent = `${at}: ${decimal(this.values[row * columns + column], 5)}. Largest size ${decimal(largestOf(this.values))}, length ${decimal(norm)}.`;
+    const value = decimal(this.values[row * columns + column], 5), largest = decimal(largestOf(this.values));
+    this.said.textContent = `${at}: ${value}. Largest size ${largest}, length ${decimal(norm)}.`;
   }
 }
 
@@ -110,7 +112,8 @@ class Inside {
       const {canvas, button} = pictured(name, extents.join(" × "), async () => {
         const {values} = await this.read(name, this.arena.value);
         this.chosen = undefined;
-        const layer = name.replace(/\.[^.]*$/, ""), own = name.split(".").at(-1), of = this.arena.value === "gradients" ? `d_${own}` : own;
+        const layer = name.replace(/\.[^.]*$/, ""), own = name.split(".").at(-1);
+        const of = this.arena.value === "gradients" ? `d_${own}` : own;
         this.large.show(of, extents, values, tagOf(blockOf(layer, this.info), of));
         this.large.place.scrollIntoView({block: "nearest"});
       });
@@ -142,7 +145,9 @@ class Inside {
 
   buildMemory() {
     const {memory} = this.info, most = Math.max(...memory.map((one) => one.bytes), 1);
-    this.memory.replaceChildren(...memory.map(({name, bytes}) =>
-      make("li", {}, make("span", {class: "name"}, name), make("span", {class: "meter", style: `--share:${bytes / most}`}), make("span", {class: "share"}, size(bytes)))));
+    this.memory.replaceChildren(...memory.map(({name, bytes}) => {
+      const meter = make("span", {class: "meter", style: `--share:${bytes / most}`});
+      return make("li", {}, make("span", {class: "name"}, name), meter, make("span", {class: "share"}, size(bytes)));
+    }));
   }
 }

@@ -131,7 +131,8 @@ class Lab {
     find("pad").parentElement.hidden = info.task !== "digits";
     const own = find("own");
     own.hidden = info.task === "digits";
-    own.elements.input.placeholder = {sort: "3 1 2 1 3 2", reviews: "not bad so very warm", text: "what it is to read"}[info.task] ?? "";
+    const example = {sort: "3 1 2 1 3 2", reviews: "not bad so very warm", text: "what it is to read"};
+    own.elements.input.placeholder = example[info.task] ?? "";
     find("answers-title").textContent = info.task === "text" ? "What it writes" : "Examples it has never seen";
     find("how-right").textContent = "";
     find("train").disabled = find("one").disabled = !info.trains;
@@ -154,7 +155,8 @@ class Lab {
     this.running = false;
     await this.refresh();
     await this.score();
-    this.announce(`Step ${this.at}, loss ${decimal(this.curve.losses.at(-1) ?? NaN)}${this.scored === undefined ? "" : `, ${percent(this.scored)} right`}`);
+    const right = this.scored === undefined ? "" : `, ${percent(this.scored)} right`;
+    this.announce(`Step ${this.at}, loss ${decimal(this.curve.losses.at(-1) ?? NaN)}${right}`);
     this.state();
   }
 
@@ -220,7 +222,8 @@ class Lab {
       if (found.accuracy !== null && found.accuracy !== undefined) {
         this.scored = found.accuracy;
         this.curve.score(step, found.accuracy);
-        find("how-right").replaceChildren(make("b", {}, percent(found.accuracy)), ` of ${found.answers.toLocaleString("en")} test answers right`);
+        const answers = found.answers.toLocaleString("en");
+        find("how-right").replaceChildren(make("b", {}, percent(found.accuracy)), ` of ${answers} test answers right`);
       } else find("how-right").replaceChildren(make("b", {}, decimal(found.loss, 3)), " nats a token on the held-back part");
     } catch (error) {
       this.told(error);
@@ -268,7 +271,8 @@ class Lab {
     const {seen, info} = this;
     if (!seen) return;
     const first = () => {
-      const layer = seen.layers.findLast((one) => seen.weightsOf(one).length), weights = layer !== undefined && seen.weightsOf(layer)[0];
+      const layer = seen.layers.findLast((one) => seen.weightsOf(one).length);
+      const weights = layer !== undefined && seen.weightsOf(layer)[0];
       return weights ? {layer, name: weights.name, head: 0} : undefined;
     };
     if (!this.choice || !seen.array(this.choice.layer, this.choice.name)) this.choice = first();
@@ -329,12 +333,14 @@ class Lab {
     const train = find("train"), {steps} = this, last = this.curve.losses.at(-1);
     train.textContent = this.running ? "Stop" : this.finished ? "Train again" : this.at ? "Go on" : "Train";
     train.setAttribute("aria-pressed", String(!!this.running));
-    find("state").textContent = `step ${this.at}${steps ? ` of ${steps}` : ""}${last === undefined ? "" : `, loss ${last.toFixed(4)}`}`;
+    const loss = last === undefined ? "" : `, loss ${last.toFixed(4)}`;
+    find("state").textContent = `step ${this.at} of ${steps}${loss}`;
     if (find("losses").open) this.listLosses();
   }
 
   listLosses() {
-    const lines = this.curve.losses.slice(-200).map((loss, i, all) => `${this.curve.losses.length - all.length + i + 1}\t${Math.fround(loss)}`);
+    const {losses} = this.curve, first = Math.max(0, losses.length - 200);
+    const lines = losses.slice(first).map((loss, i) => `${first + i + 1}\t${Math.fround(loss)}`);
     find("losses").querySelector("pre").textContent = lines.reverse().join("\n");
   }
 

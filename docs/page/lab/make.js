@@ -18,7 +18,8 @@ function make(name, given = {}, ...parts) {
 function decimal(value, digits = 4) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
-  const text = digits > 2 && size !== 0 && (size < 10 ** -digits || size >= 1e6) ? value.toExponential(2) : value.toFixed(digits);
+  const extreme = digits > 2 && size !== 0 && (size < 10 ** -digits || size >= 1e6);
+  const text = extreme ? value.toExponential(2) : value.toFixed(digits);
   return text.replace("-", "−").replace(/^−(0(\.0*)?)$/, "$1");
 }
 const percent = (share, digits = 0) => (100 * share).toFixed(digits) + " %";
@@ -27,7 +28,10 @@ const percent = (share, digits = 0) => (100 * share).toFixed(digits) + " %";
 const shownToken = (text) => ({" ": "␣", "\n": "⏎", "\t": "⇥"})[text] ?? text.replace(/^=(?=\d)/, "");
 
 // Bytes, as people say it.
-const size = (bytes) => (bytes >= 1 << 20 ? (bytes / (1 << 20)).toFixed(1) + " MiB" : bytes >= 1024 ? (bytes / 1024).toFixed(1) + " kiB" : bytes + " B");
+function size(bytes) {
+  if (bytes >= 1 << 20) return `${(bytes / (1 << 20)).toFixed(1)} MiB`;
+  return bytes >= 1024 ? `${(bytes / 1024).toFixed(1)} kiB` : `${bytes} B`;
+}
 
 // Hands out a file.
 function handOut(name, content) {

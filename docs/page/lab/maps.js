@@ -26,7 +26,8 @@ class Maps {
 
   show(seen, info, choice) {
     Object.assign(this, {seen, info, choice});
-    const shapes = seen.layers.flatMap((layer) => seen.weightsOf(layer).map((one) => [layer, blockOf(layer, info), one.name, one.extents]));
+    const shapeOf = (one) => [one.layer, blockOf(one.layer, info), one.name, one.extents];
+    const shapes = seen.layers.flatMap((layer) => seen.weightsOf(layer).map(shapeOf));
     const key = JSON.stringify(shapes);
     if (key !== this.key) this.build(seen, info);
     this.key = key;
@@ -44,7 +45,8 @@ class Maps {
         const row = make("div", {class: strips ? "heads strips" : "heads"});
         for (let head = 0; head < weights.extents[0]; ++head) {
           const picture = strips ? make("span", {class: "strip"}) : make("canvas");
-          const button = make("button", {type: "button", class: "head", "aria-pressed": "false"}, picture, make("span", {class: "caption"}, `head ${head}`));
+          const caption = make("span", {class: "caption"}, `head ${head}`);
+          const button = make("button", {type: "button", class: "head", "aria-pressed": "false"}, picture, caption);
           const one = {layer, name: weights.name, head, strips, button, picture};
           button.onclick = () => this.chosen(one);
           this.heads.push(one);
@@ -69,7 +71,8 @@ class Maps {
     one.picture.replaceChildren(bars([...map.subarray((C - 1) * S)]));
     const average = this.seen.averageOf(weights), passed = this.seen.array(one.layer, "passed_bcn");
     if (average) one.picture.append(this.averaged(average, one.head, weights.extents[0]));
-    if (passed) one.picture.append(bars(Array.from({length: C}, (_, c) => passed.values[c * weights.extents[0] + one.head]), 1));
+    const N = weights.extents[0], passes = passed && Array.from({length: C}, (_, c) => passed.values[c * N + one.head]);
+    if (passes) one.picture.append(bars(passes, 1));
   }
 
   // The average of a head at every position: a column a position, a row a channel.

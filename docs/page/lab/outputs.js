@@ -24,7 +24,8 @@ class Outputs {
   classes(seen, before) {
     const rows = seen.outputs.map((name, i) => {
       const meter = make("span", {class: "meter", style: `--share:${seen.probabilities[i]};--before:${before?.probabilities?.[i] ?? -1}`});
-      return make("li", {class: name === seen.targets?.[0] ? "target" : null}, make("span", {class: "name"}, name), meter, make("span", {class: "share"}, percent(seen.probabilities[i], 1)));
+      const share = make("span", {class: "share"}, percent(seen.probabilities[i], 1)), kind = name === seen.targets[0] && "target";
+      return make("li", {class: kind}, make("span", {class: "name"}, name), meter, share);
     });
     return make("ul", {class: "classes"}, ...rows);
   }
@@ -40,7 +41,8 @@ class Outputs {
       for (const v of order) {
         const meter = make("span", {class: "meter", style: `--share:${row[v]};--before:${before ? this.row(before, c, V)[v] : -1}`});
         const name = names[v];
-        item.append(make("span", {class: name === target ? "guess target" : "guess"}, make("b", {}, shownToken(name)), meter, many ? "" : percent(row[v])));
+        const kind = name === target ? "guess target" : "guess";
+        item.append(make("span", {class: kind}, make("b", {}, shownToken(name)), meter, many ? "" : percent(row[v])));
       }
       list.append(item);
     });

@@ -38,7 +38,8 @@ class Settings {
     form.onchange = ({target}) => {
       if (target.name === "task") this.take(TASKS[target.value].recipe);
       if (target.name === "mixer") this.own = target.value === "own";
-      if (target.name === "mixer" && NEEDS[target.value]?.positions) this.field("positions").value = NEEDS[target.value].positions;
+      const needs = target.name === "mixer" && NEEDS[target.value];
+      if (needs?.positions) this.field("positions").value = needs.positions;
       this.showLayers();
       history.replaceState(null, "", this.address());
       this.changed();
@@ -99,7 +100,8 @@ class Settings {
   }
 
   get mixers() {
-    return this.own ? [...find("mixers").querySelectorAll("select")].map((select) => select.value) : [this.field("mixer").value];
+    const fields = this.own ? [...find("mixers").querySelectorAll("select")] : [this.field("mixer")];
+    return fields.map((field) => field.value);
   }
 
   // The words behind build/train.
