@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.hpp"
 #include "pictures/colour_scale.hpp"
 #include "pictures/matrix.hpp"
 #include "pictures/patches.hpp"
