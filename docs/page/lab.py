@@ -128,7 +128,7 @@ def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str]
         for name in order
     )
     has_bits = (root / SAME_BITS).is_file()
-    same = "prints the same losses, to the last digit"
+    same = "with <code>ATTENTION_ISA=baseline</code> prints the same losses, to the last digit"
     same = f'{same}: <a href="{address(SAME_BITS)}">why</a>' if has_bits else same
     pictures = "".join(
         f'<figure class="picture"><img src="{address(path)}" alt="{html.escape(caption)}"><figcaption>{caption}</figcaption></figure>\n'

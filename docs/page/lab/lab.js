@@ -100,6 +100,7 @@ class Lab {
     this.scored = undefined;
     this.finished = false;
     this.changes.clear();
+    this.posted = [];
     this.before = undefined;
     this.choice = undefined;
     this.example = undefined;
@@ -252,13 +253,12 @@ class Lab {
   }
 
   async refresh() {
-    const {example, turn} = this;
+    const {example, turn, posted} = this;
     if (!example) return;
     try {
       const seen = new Seen(await this.engine.look(asked(example)));
       if (turn !== this.turn) return;
-      if (!this.changes.size) this.before = undefined;
-      seen.changes = [...this.changes.values()];
+      seen.changes = posted;
       this.seen = seen;
       this.show();
       await this.answers.refresh();
@@ -284,7 +284,7 @@ class Lab {
     else this.arcs.show(seen, weights, this.chosen ? this.choice.head : undefined);
     find("head").hidden = !this.choice;
     if (this.choice) this.head.show(seen, info, this.choice, this.changes);
-    this.outputs.show(seen, this.before, info);
+    this.outputs.show(seen, seen.changes.length ? this.before : undefined, info);
     find("untouch").hidden = !this.changes.size;
     for (const [id, part] of this.seers) if (find(id).dataset.inView) part.show(seen, info);
   }
@@ -296,7 +296,7 @@ class Lab {
   }
 
   async touch(key, change) {
-    if (!this.changes.size) this.before = this.seen;
+    if (!this.seen.changes.length) this.before = this.seen;
     if (change) this.changes.set(key, change);
     else this.changes.delete(key);
     this.moved = key;
@@ -308,6 +308,12 @@ class Lab {
     await this.applied();
   }
 
+  // What a look shows that is asked for from now on; one that was asked for before knows nothing of it.
+  post() {
+    this.posted = [...this.changes.values()];
+    return this.engine.touch(this.posted);
+  }
+
   // One look at a time: what was moved meanwhile is looked at together.
   async applied() {
     if (this.applying) return (this.again = true);
@@ -315,11 +321,12 @@ class Lab {
     do {
       this.again = false;
       try {
-        await this.engine.touch([...this.changes.values()]);
+        await this.post();
         this.told(null);
       } catch (error) {
         this.told(error);  // what was moved last is what cannot be
         this.changes.delete(this.moved);
+        await this.post();
       }
       await this.refresh();
     } while (this.again);
