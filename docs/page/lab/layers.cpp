@@ -20,6 +20,7 @@
 #include "layers/leap_gate.hpp"
 #include "layers/leap_logits.hpp"
 #include "layers/linear.hpp"
+#include "layers/lsh_attention.hpp"
 #include "layers/masked_mean.hpp"
 #include "layers/merge_parts.hpp"
 #include "layers/metric_key.hpp"
@@ -65,23 +66,30 @@ void switch_off(PageDevice& d, const float* out, Index rows, Index N, Index K) {
   d.for_touches(out, Touch::What::off, [&](const Touch& touch) { clear(out + touch.head * K, rows, N * K, K); });
 }
 
-// Calls back(with) where the gradient of what is off is 0, and then shows what it found.
-template <class Back>
-void attend_back(PageDevice& d, const AttentionBackward<float>& a, const Back& back) {
-  const AttentionInputs<float>& in = a.in;
-  const Index H = in.N * in.K, rows = in.B * in.C;
+// Calls back(with) where the gradient of what is off is 0, and shows that of the output.
+template <class Backward, class Back>
+void back_without_heads(PageDevice& d, const Backward& a, const Back& back) {
+  const Index K = a.in.K, H = a.in.N * K, rows = a.in.B * a.in.C;
   d.gradient(a.out_bch, H, a.d_out_bch);
   Workspace::Scope scratch(d.workspace);
-  AttentionBackward<float> with = a;
+  Backward with = a;
   d.for_touches(a.out_bch, Touch::What::off, [&](const Touch& touch) {
     if (with.d_out_bch == a.d_out_bch) {
       float* d_out_bch = scratch.take<float>(rows * H);
       std::copy_n(a.d_out_bch, rows * H, d_out_bch);
       with.d_out_bch = d_out_bch;
     }
-    clear(with.d_out_bch + touch.head * in.K, rows, H, in.K);
+    clear(with.d_out_bch + touch.head * K, rows, H, K);
   });
   back(with);
+}
+
+// The same, and shows all that it found.
+template <class Back>
+void attend_back(PageDevice& d, const AttentionBackward<float>& a, const Back& back) {
+  const AttentionInputs<float>& in = a.in;
+  const Index H = in.N * in.K;
+  back_without_heads(d, a, back);
   d.for_touches(a.out_bch, Touch::What::uniform, [&](const Touch& touch) {
     clear(a.d_key_bsh + touch.head * in.K, in.B * in.S, stride_or(a.d_key_stride, H), in.K);
   });
@@ -130,6 +138,17 @@ LAYER(relative_attention_backward)
   attend_back(d, a, [&](const AttentionBackward<float>& with) {
     relative_attention_backward<Cpu, float>(d.cpu, with, terms, gradients);
   });
+}
+
+LAYER(lsh_attention_forward)(PageDevice& d, const LshForward<float>& a) {
+  lsh_attention_forward<Cpu, float>(d.cpu, a);
+  switch_off(d, a.out_bch, a.in.B * a.in.C, a.in.N, a.in.K);
+}
+LAYER(lsh_attention_backward)(PageDevice& d, const LshBackward<float>& a) {
+  back_without_heads(d, a, [&](const LshBackward<float>& with) { lsh_attention_backward<Cpu, float>(d.cpu, with); });
+  const Index H = a.in.N * a.in.K;
+  d.gradient(a.in.query_bch, H, a.d_query_bch, a.d_query_stride);
+  d.gradient(a.in.value_bch, H, a.d_value_bch, a.d_value_stride);
 }
 
 // ---- Pooling ----
@@ -306,6 +325,7 @@ PASS_ON(adaptive_span_backward, AdaptiveSpanBackward<float>)
 PASS_ON(attention_bias_backward, AttentionBiasBackward<float>)
 PASS_ON(gather_rows_forward, GatherRows<float>)
 PASS_ON(gather_rows_backward, ScatterRows<float>)
+PASS_ON(lsh_order, LshOrdering<float>)
 PASS_ON(merge_parts, MergeParts<float>)
 PASS_ON(place_rows, PlaceRows<float>)
 PASS_ON(rescale_forward, RescaleForward<float>)

@@ -463,7 +463,7 @@ void Session::touch(const std::vector<std::vector<std::string>>& changes) {
     } else if (what == "uniform") {
       const Index layer = from_text<Index>(words.at(1).substr(7, words.at(1).find('.', 7) - 7)).value_or(0);
       const std::string mixer = config_.mixer_names()[static_cast<std::size_t>(layer)];
-      if (mixer == "bahdanau" || mixer == "transformer_xl") {
+      if (mixer == "bahdanau" || mixer == "transformer_xl" || mixer == "lsh") {
         throw Error("touch: expected another mixer than " + mixer + " for uniform weights");
       }
       for (Index core = first; core < first + count; ++core) {
