@@ -151,7 +151,7 @@ TEST_CASE("attention: gradients over a million keys and a million queries", "[at
 }
 
 // An emulated GPU takes a minute and a half for it: tools/check_all.sh has the time.
-TEST_CASE("attention: gradients over a million keys and a million queries on a GPU", "[.check_all]") {
+TEST_CASE("attention: gradients over a million keys and a million queries on a GPU", "[.check_all][slow]") {
   const auto on_every_gpu = [](const auto& body) { for_each_gpu(body); };
   check_many_keys(1 << 20, 4, on_every_gpu);
   check_many_queries(1 << 20, 4, on_every_gpu);

@@ -39,7 +39,7 @@ else
   beside=$!
   trap 'kill "$beside" 2>/dev/null; exit 130' INT TERM
   count "$build/tests" -d yes "[programs]~[gpu],[run_folder]~[gpu]"
-  count "$build/tests" -d yes "~[gpu]~[programs]~[run_folder]"
+  count "$build/tests" -d yes "~[gpu]~[programs]~[run_folder]~[check_all]"
   wait "$beside"
   count sh -c 'cat "$1"; exit "$2"' sh "$build/beside.txt" $?
 fi
