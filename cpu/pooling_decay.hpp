@@ -37,13 +37,14 @@ void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T 
   exponentials(keep_c, C);
   exponentials(add_c, C);
 }
+
 template <class T, class Logits>
-void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                 PoolingOrder order) {
+void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block, PoolingOrder order,
+                 T margin = T(0)) {
   if (slope == T(0)) {
     running_max(max_c, keep_c, add_c, logit, C, block, order);
   } else {
-    decayed_max(max_c, keep_c, add_c, logit, slope, T(0), C, block, order);
+    decayed_max(max_c, keep_c, add_c, logit, slope, margin, C, block, order);
   }
 }
 

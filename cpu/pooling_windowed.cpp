@@ -92,15 +92,7 @@ inline __attribute__((always_inline)) void for_stretches(Index n, bool in_stretc
 // bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one that
 // is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to its
 // power in the end.
-template <class T, class Logits>
-void running_reference(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
-                       PoolingOrder order) {
-  if (slope == T(0)) {
-    running_max(max_c, keep_c, add_c, logit, C, block, order);
-  } else {
-    decayed_max(max_c, keep_c, add_c, logit, slope, T(0.5), C, block, order);
-  }
-}
+constexpr double margin_of_reference = 0.5;
 
 // Where the first of a block is what counts from, each newcomer is older than all that was seen: logits that lose a
 // slope a position from there on, and then no decay.
@@ -362,7 +354,8 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
 
     // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
     const A slope = slope_of(a.in.slope_n, bn % s.N);
-    running_reference(level[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, PoolingOrder::down);
+    running_max(level[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, PoolingOrder::down,
+                A(margin_of_reference));
     for_windows(
         C, block, [&](Index c, Index) { weight_down[slot][c] = exponent(c, level[slot][c]); }, ignore_up);
 

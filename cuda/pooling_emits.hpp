@@ -7,6 +7,21 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
+// Calls run.operator()<width>() for packs of so many channels as the rows of a pass allow.
+template <class T, class Run>
+void with_packs(const PoolingForward<T>& a, const Run& run) {
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
+  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? run.template operator()<4>()
+                                                            : run.template operator()<1>();
+}
+template <class T, class Run>
+void with_packs(const PoolingBackward<T>& a, const Run& run) {
+  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
+  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
+      ? run.template operator()<4>()
+      : run.template operator()<1>();
+}
+
 // What scans of the payload do to a state: weighted sums and pulls, whose tags stand where they are started. In terms
 // of keep and add, since that is what runs and tiles are joined with; the price is that a constant payload stays
 // constant up to rounding only.

@@ -84,17 +84,12 @@ void backward_global(Gpu& device, const PoolingBackward<T>& a) {
 
 template <bool decays, class T>
 void pooling_forward_global(Gpu& device, const PoolingForward<T>& a) {
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
-  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? forward_global<decays, 4>(device, a)
-                                                            : forward_global<decays, 1>(device, a);
+  with_packs(a, [&]<int width>() { forward_global<decays, width>(device, a); });
 }
 
 template <bool decays, class T>
 void pooling_backward_global(Gpu& device, const PoolingBackward<T>& a) {
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
-  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
-      ? backward_global<decays, 4>(device, a)
-      : backward_global<decays, 1>(device, a);
+  with_packs(a, [&]<int width>() { backward_global<decays, width>(device, a); });
 }
 
 }  // namespace ABH_BACKEND

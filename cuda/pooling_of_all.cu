@@ -180,17 +180,12 @@ void backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
-  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? forward_of_all<4>(device, a)
-                                                            : forward_of_all<1>(device, a);
+  with_packs(a, [&]<int width>() { forward_of_all<width>(device, a); });
 }
 
 template <class Device, class T>
 void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
-  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
-      ? backward_of_all<4>(device, a)
-      : backward_of_all<1>(device, a);
+  with_packs(a, [&]<int width>() { backward_of_all<width>(device, a); });
 }
 
 #define INSTANTIATE(T)                                                              \

@@ -301,17 +301,12 @@ void backward_windows(Gpu& device, const PoolingBackward<T>& a) {
 
 template <class Device, class T>
 void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
-  packs_fit(a.in.shape.K, stride, H, a.in.x_bch, a.out_bch) ? forward_windows<4>(device, a)
-                                                            : forward_windows<1>(device, a);
+  with_packs(a, [&]<int width>() { forward_windows<width>(device, a); });
 }
 
 template <class Device, class T>
 void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
-  packs_fit(a.in.shape.K, stride, d_stride, a.in.x_bch, a.out_bch, a.d_out_bch, a.d_x_bch)
-      ? backward_windows<4>(device, a)
-      : backward_windows<1>(device, a);
+  with_packs(a, [&]<int width>() { backward_windows<width>(device, a); });
 }
 
 #define INSTANTIATE(T)                                                                  \

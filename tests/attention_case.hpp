@@ -104,6 +104,25 @@ void check_weights(const Case& layer, std::size_t values = 2) {
   require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
 }
 
+// A sequence none of whose keys may be seen: outputs are 0 with infinite lse, and all gradients are 0.
+template <class Case>
+void check_nothing_seen(const Case& layer) {
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name << ", K " << layer.K);
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    CaseArrays<T> a = arrays_of(layer, in);
+    layer.forward(device, a);
+    wait_for(device);
+    const std::size_t rows = size_of(layer.B * layer.N * layer.C);
+    CHECK(converted<double>(a.saved)[0] == Array<double>(rows, std::numeric_limits<double>::infinity()));
+    CHECK(converted<double>(a.out)[0] == Array<double>(a.out[0].size(), 0.0));
+    const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+    for (const Array<double>& d_in : run_backward<T>(layer, device, in, d_out)) {
+      CHECK(d_in == Array<double>(d_in.size(), 0.0));
+    }
+  });
+}
+
 // Scores of any size: float is double on every device. layer_of(scale) is the case.
 template <class LayerOf>
 void check_scales(std::initializer_list<double> scales, const LayerOf& layer_of, double tolerance) {

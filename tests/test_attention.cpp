@@ -113,19 +113,7 @@ TEST_CASE("attention: nothing to do", "[attention][gpu]") {
 
 TEST_CASE("attention: a row that sees nothing is 0 with infinite lse, and so are its gradients", "[attention][gpu]") {
   for (const Index K : {3, 130}) {
-    const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = K, .mask_bs = kept(Array<Token>(70, 0))};
-    const Array<double> zeros(size_of(layer.C * layer.K), 0.0);
-    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-      INFO(name << ", K " << K);
-      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
-      CaseArrays<T> a = arrays_of(layer, in);
-      layer.forward(device, a);
-      wait_for(device);
-      CHECK(converted<double>(a.saved)[0] == Array<double>(70, std::numeric_limits<double>::infinity()));
-      CHECK(converted<double>(a.out)[0] == zeros);
-      CHECK(run_backward<T>(layer, device, in, d_out) == Values<double>{zeros, zeros, zeros});
-    });
+    check_nothing_seen(AttentionCase{.B = 1, .C = 70, .N = 1, .K = K, .mask_bs = kept(Array<Token>(70, 0))});
   }
 }
 

@@ -75,19 +75,7 @@ TEST_CASE("relative_attention: a row that sees nothing is 0 with infinite lse, a
           "[relative_attention][gpu]") {
   RelativeAttentionCase layer = sized(1, 40, 1, 3, 16, 8, 24);
   layer.mask_bs = kept(Array<Token>(40, 0));
-  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-    INFO(name);
-    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-    CaseArrays<T> a = arrays_of(layer, in);
-    layer.forward(device, a);
-    wait_for(device);
-    CHECK(converted<double>(a.saved)[0] == Array<double>(40, std::numeric_limits<double>::infinity()));
-    CHECK(converted<double>(a.out)[0] == Array<double>(120, 0.0));
-    for (const Array<double>& d_in :
-         run_backward<T>(layer, device, in, converted<T>(random_values(layer.outputs(), 2)))) {
-      CHECK(largest(d_in) == 0);
-    }
-  });
+  check_nothing_seen(layer);
 }
 
 TEST_CASE("relative_attention: a position that sees one key has no score to learn", "[relative_attention][gpu]") {

@@ -145,13 +145,16 @@ class LshBlock : public Block<Device, T> {
             .R = R_};
   }
 
-  LshInputs<T> inputs(const Pass& pass) const {
-    return {.query_bch = query_value_bcq_,
-            .value_bch = query_value_bcq_ + H(),
-            .query_stride = 2 * H(),
-            .value_stride = 2 * H(),
-            .order = {order_.bucket_bnuc, order_.place_bnuc, order_.position_bnuc},
-            .mask_bc = pass.mask_bc,
+  // Of rows `stride` apart, on the device or, for whoever looks, on the host.
+  template <class Number>
+  LshInputs<Number> inputs(const Number* query_bch, const Number* value_bch, Index stride,
+                           const LshOrder<const Token>& order, const Token* mask_bc, const Pass& pass) const {
+    return {.query_bch = query_bch,
+            .value_bch = value_bch,
+            .query_stride = stride,
+            .value_stride = stride,
+            .order = order,
+            .mask_bc = mask_bc,
             .causal = causal_,
             .counted = rules_.counted,
             .within_bucket = rules_.within_bucket,
@@ -161,6 +164,10 @@ class LshBlock : public Block<Device, T> {
             .N = N_,
             .K = K_,
             .U = U_};
+  }
+  LshInputs<T> inputs(const Pass& pass) const {
+    return inputs<T>(query_value_bcq_, query_value_bcq_ + H(), 2 * H(),
+                     {order_.bucket_bnuc, order_.place_bnuc, order_.position_bnuc}, pass.mask_bc, pass);
   }
 
   // Who looks at whom: computed on the host from what was saved, by the plain loops.
@@ -175,20 +182,10 @@ class LshBlock : public Block<Device, T> {
       const std::vector<Token> bucket = round(order_.bucket_bnuc), place = round(order_.place_bnuc);
       std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * C));
       PlainDevice plain;
-      lsh_attention_weights<PlainDevice, A>(plain, weight.data(), lse.data(),
-                                            {.query_bch = query.data(),
-                                             .value_bch = nullptr,
-                                             .order = {bucket.data(), place.data(), nullptr},
-                                             .mask_bc = pass.mask_bc ? mask.data() : nullptr,
-                                             .causal = causal_,
-                                             .counted = rules_.counted,
-                                             .within_bucket = rules_.within_bucket,
-                                             .piece = piece_,
-                                             .B = B,
-                                             .C = C,
-                                             .N = N_,
-                                             .K = K_,
-                                             .U = U_});
+      lsh_attention_weights<PlainDevice, A>(
+          plain, weight.data(), lse.data(),
+          inputs<A>(query.data(), nullptr, H(), {bucket.data(), place.data(), nullptr},
+                    pass.mask_bc ? mask.data() : nullptr, pass));
       look("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
