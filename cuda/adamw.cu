@@ -1,4 +1,5 @@
 #include <type_traits>
+#include <vector>
 
 #include "cuda/kernel.hpp"
 #include "layers/adamw.hpp"
@@ -54,45 +55,77 @@ __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, con
   if constexpr (!std::is_same_v<T, float>) store<width>(a.rounded + i, weight);
 }
 
-// A thread has `width` neighbouring weights, the last one those that are left:
+// Updates of one launch: so many as the kernel's arguments have room for.
+constexpr int most_updates = 32;
+template <class T>
+struct Update {
+  Arrays<T> arrays;
+  Factors factors;
+  Index count;
+  unsigned first_block;
+  bool aligned;  // for accesses of `width` numbers: tensors lie one after the other, and may begin at any number
+};
+template <class T>
+struct Updates {
+  Update<T> update[most_updates];
+  int count = 0;
+};
+
+// A thread has `width` neighbouring weights, the last one of an update those that are left:
 //
 //   thread    0        1        2     ...
 //   weight    0 .. 3   4 .. 7   8 .. 11
 //
 // Four arrays in accesses of 16 bytes keep enough bytes on their way with any number of registers. Reads 16 bytes a
-// weight and writes 12, 14 with a rounded copy; every number once.
-template <class T, int width>
-__global__ void __launch_bounds__(threads_per_block)
-    update_kernel(Arrays<T> a, Factors factors, const StepState* state, Index count) {
+// weight and writes 12, 14 with a rounded copy; every number once. Grid: the blocks of one update after the other.
+constexpr int width = widest<float>;
+template <class T>
+__global__ void __launch_bounds__(threads_per_block) update_kernel(Updates<T> all, const StepState* state) {
   wait_for_kernel_before();
   require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
-  Index i = (Index{blockIdx.x} * threads_per_block + threadIdx.x) * width;
-  if (i + width <= count) {
-    update<width>(a, factors, *state, i);
-  } else {
-    for (; i < count; ++i) update<1>(a, factors, *state, i);
-  }
+  int own = 0;
+  for (int next = 1; next < all.count; ++next) own += blockIdx.x >= all.update[next].first_block ? 1 : 0;
+  const Update<T>& a = all.update[own];
+  Index i = (Index{blockIdx.x - a.first_block} * threads_per_block + threadIdx.x) * width;
+  if (a.aligned && i + width <= a.count) return update<width>(a.arrays, a.factors, *state, i);
+  for (const Index end = smaller(i + width, a.count); i < end; ++i) update<1>(a.arrays, a.factors, *state, i);
+}
+
+template <class T>
+Update<T> update_of(const AdamwUpdate<T>& a) {
+  Arrays<T> arrays{a.master, a.weight, a.first_moment, a.second_moment, a.d_weight};
+  if constexpr (std::is_same_v<T, float>) arrays.exact = a.weight;
+  const bool aligned = widest_fits<float>(width, arrays.exact, a.first_moment, a.second_moment, a.d_weight) &&
+                       reinterpret_cast<std::uintptr_t>(a.weight) % (width * sizeof(T)) == 0;
+  return {arrays, factors_of(a.settings), a.count, 0, aligned};
 }
 
 }  // namespace
 
 template <class Device, class T>
-void adamw_update(Device& device, const AdamwUpdate<T>& a) {
-  Arrays<T> arrays{a.master, a.weight, a.first_moment, a.second_moment, a.d_weight};
-  if constexpr (std::is_same_v<T, float>) arrays.exact = a.weight;
-  const auto run = [&](auto kernel, int width) {
-    launch(kernel, blocks_for(a.count, Index{width} * threads_per_block), threads_per_block, 0, device.stream(), arrays,
-           factors_of(a.settings), a.state, a.count);
-  };
-  // Tensors lie one after the other, so a part of them may begin at any number.
-  constexpr int width = widest<float>;
-  const bool aligned = widest_fits<float>(width, arrays.exact, a.first_moment, a.second_moment, a.d_weight) &&
-                       reinterpret_cast<std::uintptr_t>(a.weight) % (width * sizeof(T)) == 0;
-  aligned ? run(update_kernel<T, width>, width) : run(update_kernel<T, 1>, 1);
+void adamw_updates_together(Device& device, const std::vector<AdamwUpdate<T>>& all) {
+  for (std::size_t first = 0; first < all.size(); first += most_updates) {
+    Updates<T> together{};
+    Index blocks = 0;
+    for (std::size_t i = first; i < all.size() && together.count < most_updates; ++i) {
+      Update<T>& update = together.update[together.count++];
+      update = update_of(all[i]);
+      update.first_block = blocks_for(blocks, 1);
+      blocks += blocks_for(update.count, Index{width} * threads_per_block);
+    }
+    launch(update_kernel<T>, blocks_for(blocks, 1), threads_per_block, 0, device.stream(), together, all[first].state);
+  }
 }
 
-#define INSTANTIATE(T) template decltype(adamw_update<Gpu, T>) adamw_update<Gpu, T>;
+template <class Device, class T>
+void adamw_update(Device& device, const AdamwUpdate<T>& a) {
+  adamw_updates_together<Device, T>(device, {a});
+}
+
+#define INSTANTIATE(T)                                          \
+  template decltype(adamw_update<Gpu, T>) adamw_update<Gpu, T>; \
+  template decltype(adamw_updates_together<Gpu, T>) adamw_updates_together<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

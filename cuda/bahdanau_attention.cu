@@ -1,5 +1,6 @@
 #include "cuda/attention_rows.hpp"
 #include "cuda/kernel.hpp"
+#include "cuda/partial_sums.hpp"
 #include "layers/bahdanau_attention.hpp"
 
 namespace abh {
@@ -400,12 +401,14 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
   const unsigned threads = unsigned(warps * warp_size);
   typename Device::Scope scratch(device.workspace);
   float* delta_bnc = scratch.template take<float>(in.B * in.N * in.C);
-  float* part = scratch.template take<float>(in.B * query_blocks * in.N * in.K);
+  float* part = take_parts(device, scratch, in.B * query_blocks * in.N * in.K);
   launch(backward_query_kernel<T>, blocks_for(in.B * in.N * query_blocks, 1), threads, bytes, device.stream(), a,
          score_nk, delta_bnc, part, query_blocks);
   launch(backward_key_kernel<T>, blocks_for(in.B * in.N * key_blocks, 1), threads, bytes, device.stream(), a, score_nk,
          delta_bnc, key_blocks);
-  add_partial_sums(device, d_score_nk, part, in.B * query_blocks, in.N * in.K, in.N * in.K);
+  add_partial_sums(
+      device,
+      {.to_d = d_score_nk, .part_pd = part, .parts = in.B * query_blocks, .D = in.N * in.K, .stride = in.N * in.K});
 }
 
 #define INSTANTIATE(T)                                                                      \

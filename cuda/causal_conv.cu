@@ -1,5 +1,6 @@
 #include "cuda/gemm.hpp"
 #include "cuda/kernel.hpp"
+#include "cuda/partial_sums.hpp"
 #include "layers/causal_conv.hpp"
 
 // Letters beside those of docs/conventions.md: u counts the groups, U of them; o and g count the output and input
@@ -45,24 +46,15 @@ void reorder(Gpu& device, To* to, const T* weight_dgj, WeightOrder order, const 
          weight_dgj, order, count, int(G), int(s.kernel));
 }
 
-// d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid and sums as in
-// add_partial_sums_kernel.
+// d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid: a block
+// of 32 x 32 threads for 32 weights (partial_sums.hpp).
 __global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, WeightOrder order, Index count,
                                  int G, int J) {
   wait_for_kernel_before();
-  auto& shared = shared_memory<PartialSums>();
   const Index i = Index{blockIdx.x} * warp_size + threadIdx.x;
-  const float* part = parts_p + order.place(i < count ? i : 0, G, J);
-  float sum = 0;
-  if (i < count) {
-    ABH_UNROLL(8)
-    for (int p = int(threadIdx.y); p < parts; p += int(blockDim.y)) sum += part[p * count];
-  }
-  shared.sum[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y > 0 || i >= count) return;
-  for (int y = 1; y < int(blockDim.y); ++y) sum += shared.sum[y][threadIdx.x];
-  d_weight_dgj[i] += sum;
+  const float* part_p = parts_p + order.place(i < count ? i : 0, G, J);
+  const float sum = sum_of_parts(part_p, parts, count, int(blockDim.y), i < count);
+  if (threadIdx.y == 0 && i < count) d_weight_dgj[i] += sum;
 }
 void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index parts, WeightOrder order,
                const CausalConvShape& s) {
@@ -266,14 +258,14 @@ __global__ void __launch_bounds__(depthwise_threads, 3)
 // strips every eighth; the sums of a block are then added in the order of y.
 constexpr int gradient_rows = 8;
 struct DepthwiseSums {
-  float sum[gradient_rows][taps][warp_size * channels];
+  float sum[gradient_rows][taps][warp_size * channels + 8];  // four taps of eight channels lie in 32 banks
 };
 
 // Grid: a block of 32 x 8 threads for each 128 channels (fastest) and part. Reads both arrays about once, writes 16 D
 // bytes a part.
 template <class T>
 __global__ void __launch_bounds__(warp_size* gradient_rows)
-    depthwise_gradient_kernel(float* d_weight_pjd, const T* d_out_bcd, const T* in_bcd, Strips s,
+    depthwise_gradient_kernel(float* d_weight_pdj, const T* d_out_bcd, const T* in_bcd, Strips s,
                               unsigned strips_per_part, unsigned slices) {
   wait_for_kernel_before();
   require_at_most(warp_size * gradient_rows);
@@ -300,11 +292,11 @@ __global__ void __launch_bounds__(warp_size* gradient_rows)
   __syncthreads();
   constexpr int block_channels = warp_size * channels;
   for (int i = int(threadIdx.y * warp_size + threadIdx.x); i < taps * block_channels; i += gradient_rows * warp_size) {
-    const int t = i / block_channels, channel = i % block_channels;
+    const int channel = i / taps, t = i % taps;
     if (first_d + channel >= s.D) continue;
     float of_part = 0;
     for (int y = 0; y < gradient_rows; ++y) of_part += shared.sum[y][t][channel];
-    d_weight_pjd[(Index{part} * taps + t) * s.D + first_d + channel] = of_part;
+    d_weight_pdj[(Index{part} * s.D + first_d) * taps + i] = of_part;
   }
 }
 
@@ -332,10 +324,11 @@ void depthwise_gradient(Gpu& device, float* d_weight_dj, const T* d_out_bcd, con
   const unsigned strips_per_part = blocks_for(strips.all, most_parts * gradient_rows) * gradient_rows;
   const unsigned parts = blocks_for(strips.all, strips_per_part);
   Gpu::Scope scratch(device.workspace);
-  float* d_weight_pjd = scratch.take<float>(parts * s.D * taps);
+  float* d_weight_pdj = take_parts(device, scratch, parts * s.D * taps);
   launch(depthwise_gradient_kernel<T>, blocks_for(Index{parts} * slices, 1), dim3(warp_size, gradient_rows), 0,
-         device.stream(), d_weight_pjd, d_out_bcd, in_bcd, strips, strips_per_part, slices);
-  add_parts(device, d_weight_dj, d_weight_pjd, parts, {.u = 1, .o = 1, .g = s.D, .j = s.D}, s);
+         device.stream(), d_weight_pdj, d_out_bcd, in_bcd, strips, strips_per_part, slices);
+  add_partial_sums(
+      device, {.to_d = d_weight_dj, .part_pd = d_weight_pdj, .parts = parts, .D = s.D * taps, .stride = s.D * taps});
 }
 
 template <class T>

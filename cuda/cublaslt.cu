@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -173,11 +174,28 @@ bool library_gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g) {
   const Matrix out{g.N, g.M, g.out_row, g.out_batch, false};
   if (!bias_fits || g.K == 0 || !a.fits() || !b.fits() || !out.fits()) return false;
 
-  const Alignments aligned{alignment_of(g.a_mk), alignment_of(g.b_kn), alignment_of(g.out_mn)};
-  const Key key = {type_of<T>,  type_of<Out>, g.M,       g.N,       g.K,         g.out_row,
-                   g.a_row,     g.a_col,      g.b_row,   g.b_col,   g.batches,   g.out_batch,
-                   g.a_batch,   g.b_batch,    aligned.a, aligned.b, aligned.out, g.bias_n != nullptr,
-                   g.accumulate};
+  const Out* added_mn = g.added_mn ? g.added_mn : g.out_mn;
+  const Alignments aligned{alignment_of(g.a_mk), alignment_of(g.b_kn),
+                           std::min(alignment_of(g.out_mn), alignment_of(added_mn))};
+  const Key key = {type_of<T>,
+                   type_of<Out>,
+                   g.M,
+                   g.N,
+                   g.K,
+                   g.out_row,
+                   g.a_row,
+                   g.a_col,
+                   g.b_row,
+                   g.b_col,
+                   g.batches,
+                   g.out_batch,
+                   g.a_batch,
+                   g.b_batch,
+                   aligned.a,
+                   aligned.b,
+                   aligned.out,
+                   g.bias_n != nullptr,
+                   g.accumulate || g.added_mn};
   Library& the = library();
   const std::lock_guard lock(the.mutex);
   const auto [entry, is_new] = the.plans.try_emplace(key);
@@ -191,9 +209,9 @@ bool library_gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory) % workspace_alignment;
   void* workspace = memory + (past ? workspace_alignment - past : 0);
   if (g.bias_n) set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_n);
-  const float alpha = g.scale, beta = g.accumulate ? 1.0f : 0.0f;
+  const float alpha = g.scale, beta = g.accumulate || g.added_mn ? float(g.added_scale) : 0.0f;
   require(
-      cublasLtMatmul(the.handle, &plan.operation, &alpha, g.b_kn, &plan.b, g.a_mk, &plan.a, &beta, g.out_mn, &plan.out,
+      cublasLtMatmul(the.handle, &plan.operation, &alpha, g.b_kn, &plan.b, g.a_mk, &plan.a, &beta, added_mn, &plan.out,
                      g.out_mn, &plan.out, &plan.choice.algo, workspace, workspace_bytes, device.stream()),
       "product");
   return true;

@@ -1,5 +1,7 @@
 #include "cuda/kernel.hpp"
+#include "cuda/row_sums.hpp"
 #include "layers/dropout.hpp"
+#include "layers/parts/with_row_sums.hpp"
 
 namespace abh {
 
@@ -95,6 +97,32 @@ __global__ void __launch_bounds__(threads_per_block)
   }
 }
 
+// Rows of what backward_kernel makes.
+template <class T>
+struct DroppedRows {
+  T* d_in_bcd;
+  const T* d_out_bcd;
+  DropoutMask mask;
+  Index D;
+  template <int width>
+  using Loaded = Words<T, width>;
+  template <int width>
+  __device__ __forceinline__ Words<T, width> fetch(Index bc, Index d) const {
+    return load_words<width>(d_out_bcd + bc * D + d);
+  }
+  template <int width>
+  __device__ __forceinline__ Floats<width> finish(Index bc, Index d, const Words<T, width>& d_out) const {
+    Floats<width> d_in = floats_of<T, width>(d_out);
+    if constexpr (width == 1) {
+      d_in.x[0] *= dropout_factor(mask, bc * D + d);
+    } else {
+      const Floats<width> factor = dropout_factors<width>(mask, bc * D + d);
+      for (int i = 0; i < width; ++i) d_in.x[i] *= factor.x[i];  // (dropout.3)
+    }
+    return stored<width>(d_in_bcd + bc * D + d, d_in);
+  }
+};
+
 }  // namespace
 
 template <class Device, class T>
@@ -117,9 +145,18 @@ void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dr
   widest_fits<T>(0, d_in, d_out) ? run(backward_kernel<T, true>) : run(backward_kernel<T, false>);
 }
 
-#define INSTANTIATE(T)                                                \
-  template decltype(dropout_forward<Gpu, T>) dropout_forward<Gpu, T>; \
-  template decltype(dropout_backward<Gpu, T>) dropout_backward<Gpu, T>;
+template <class Device, class T>
+void dropout_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd,
+                                    const Dropout& dropout, RowsOf rows) {
+  const DroppedRows<T> dropped{d_in_bcd, d_out_bcd, mask_of(dropout), rows.D};
+  widest_fits<T>(rows.D, d_in_bcd, d_out_bcd) ? run_row_sums<widest<T>>(device, d_bias_d, dropped, rows.BC, rows.D)
+                                              : run_row_sums<1>(device, d_bias_d, dropped, rows.BC, rows.D);
+}
+
+#define INSTANTIATE(T)                                                  \
+  template decltype(dropout_forward<Gpu, T>) dropout_forward<Gpu, T>;   \
+  template decltype(dropout_backward<Gpu, T>) dropout_backward<Gpu, T>; \
+  template decltype(dropout_backward_with_row_sums<Gpu, T>) dropout_backward_with_row_sums<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

@@ -1,4 +1,5 @@
 #include "cuda/kernel.hpp"
+#include "cuda/partial_sums.hpp"
 #include "layers/embedding.hpp"
 
 namespace abh {
@@ -205,10 +206,12 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
   typename Device::Scope scratch(device.workspace);
   const auto add_tokens = [&](auto kernel, int channels) {
     const Cut cut = cut_of(B * C, D, V, channels);
-    float* partial_pvd = cut.chunks > 1 ? scratch.template take<float>(cut.chunks * V * D) : nullptr;
+    float* partial_pvd = cut.chunks > 1 ? take_parts(device, scratch, cut.chunks * V * D) : nullptr;
     launch(kernel, blocks_for((cut.chunks << cut.tiles_log2) * cut.slices, 1), warp_size, 0, device.stream(),
            partial_pvd ? partial_pvd : d_token_vd, d_out_bcd, tokens_bc, B * C, int(D), int(V), cut, float(scale));
-    if (partial_pvd) add_partial_sums(device, d_token_vd, partial_pvd, cut.chunks, V * D, V * D);
+    if (!partial_pvd) return;
+    add_partial_sums(device,
+                     {.to_d = d_token_vd, .part_pd = partial_pvd, .parts = cut.chunks, .D = V * D, .stride = V * D});
   };
   // 4 bytes a lane make full accesses of a warp: one float, or two bf16 where rows of pairs are aligned.
   constexpr int pair = 4 / int(sizeof(T));

@@ -1,6 +1,8 @@
 #include "cuda/kernel.hpp"
+#include "cuda/row_sums.hpp"
 #include "cuda/tensor_core.hpp"
 #include "layers/gelu.hpp"
+#include "layers/parts/with_row_sums.hpp"
 
 namespace abh {
 
@@ -134,6 +136,10 @@ __global__ void __launch_bounds__(threads_per_block, blocks_at_once)
   }
 }
 
+struct ErfGradient {
+  __device__ static float of(float d_out, float in) { return d_in_of<GeluForm::erf>(d_out, in); }
+};
+
 }  // namespace
 
 template <class Device, class T>
@@ -167,9 +173,16 @@ void gelu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index c
   }
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(gelu_forward<Gpu, T>) gelu_forward<Gpu, T>; \
-  template decltype(gelu_backward<Gpu, T>) gelu_backward<Gpu, T>;
+template <class Device, class T>
+void gelu_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
+                                 RowsOf rows) {
+  run_gradient_rows(device, d_bias_d, GradientRows<T, ErfGradient>{d_in_bcd, d_out_bcd, in_bcd, rows.D}, rows);
+}
+
+#define INSTANTIATE(T)                                            \
+  template decltype(gelu_forward<Gpu, T>) gelu_forward<Gpu, T>;   \
+  template decltype(gelu_backward<Gpu, T>) gelu_backward<Gpu, T>; \
+  template decltype(gelu_backward_with_row_sums<Gpu, T>) gelu_backward_with_row_sums<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

@@ -68,9 +68,13 @@ struct Wide {
 template <int count, class T, class Out>
 __device__ __forceinline__ void finish(const Gemm<T, Out>& g, Out* out_n, Index n, const float (&sum)[count],
                                        bool wide) {
+  const Out* added_n = g.added_mn ? g.added_mn + (out_n - g.out_mn) : g.accumulate ? out_n : nullptr;
   if (wide && n + count <= g.N) {
     Floats<count> out = {};
-    if (g.accumulate) out = load<count>(out_n + n);
+    if (added_n) {
+      out = load<count>(added_n + n);
+      for (int i = 0; i < count; ++i) out.x[i] *= g.added_scale;
+    }
     for (int i = 0; i < count; ++i) out.x[i] += g.scale * (g.bias_n ? sum[i] + float(g.bias_n[n + i]) : sum[i]);
     store<count>(out_n + n, out);
     return;
@@ -78,7 +82,7 @@ __device__ __forceinline__ void finish(const Gemm<T, Out>& g, Out* out_n, Index 
   for (int i = 0; i < count; ++i) {
     if (n + i >= g.N) break;
     const float x = g.scale * (g.bias_n ? sum[i] + float(g.bias_n[n + i]) : sum[i]);
-    out_n[n + i] = Out(g.accumulate ? float(out_n[n + i]) + x : x);
+    out_n[n + i] = Out(added_n ? g.added_scale * float(added_n[n + i]) + x : x);
   }
 }
 
@@ -391,12 +395,13 @@ void multiply_shape(Gpu& device, const Gemm<bf16, Out>& g, const Cut& cut, unsig
 }
 template <class Out>
 void multiply(Gpu& device, const Gemm<bf16, Out>& g, const Cut& cut, unsigned blocks, bool large, Wide wide) {
-  wide.out = out_is_wide<2>(g.out_mn, g.out_row, cut.out_part, g.out_batch);
+  wide.out = out_is_wide<2>(g.out_mn, g.out_row, cut.out_part, g.out_batch) && out_is_wide<2>(g.added_mn, 0, 0, 0);
   large ? multiply_shape<LargeShape>(device, g, cut, blocks, wide)
         : multiply_shape<SmallShape>(device, g, cut, blocks, wide);
 }
 inline void multiply(Gpu& device, const Gemm<float, float>& g, const Cut& cut, unsigned blocks, bool, Wide wide) {
-  wide.out = out_is_wide<thread_n>(g.out_mn, g.out_row, cut.out_part, g.out_batch);
+  wide.out = out_is_wide<thread_n>(g.out_mn, g.out_row, cut.out_part, g.out_batch) &&
+             out_is_wide<thread_n>(g.added_mn, 0, 0, 0);
   with_layout(g, [&](auto a_along_k, auto b_along_k) {
     launch(float_kernel<a_along_k, b_along_k>, blocks, float_threads, 0, device.stream(), g, cut, wide);
   });

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "cuda/gpu.hpp"
+#include "cuda/partial_sums.hpp"
 #include "cuda/platform.hpp"
 
 namespace abh {
@@ -171,6 +172,7 @@ GpuDevice<backend>& GpuDevice<backend>::of_branches() {
 template <Backend backend>
 GpuDevice<backend>& GpuDevice<backend>::Branch::fork() {
   device_.of_branches().wait_for(device_);
+  device_.of_branches_->late_sums_ = device_.late_sums_;
   forked_ = true;
   return *device_.of_branches_;
 }
@@ -193,13 +195,39 @@ GpuDevice<backend>::Branch::~Branch() {
 }
 
 template <Backend backend>
+GpuDevice<backend>::LateSums::LateSums(GpuDevice& device) : parts(device.parts_), device_(device) {
+  device_.late_sums_ = this;
+}
+
+template <Backend backend>
+GpuDevice<backend>::LateSums::~LateSums() {
+  device_.late_sums_ = nullptr;
+}
+
+// Two sums with one target must not be done at the same time.
+template <Backend backend>
+void GpuDevice<backend>::LateSums::add(const PartialSums& sums) {
+  for (const PartialSums& other : waiting_) {
+    if (other.to_d == sums.to_d) return finish(), add(sums);
+  }
+  waiting_.push_back(sums);
+}
+
+template <Backend backend>
+void GpuDevice<backend>::LateSums::finish() {
+  do_partial_sums(device_, waiting_);
+  waiting_.clear();
+}
+
+template <Backend backend>
 std::size_t GpuDevice<backend>::scratch_peak() const {
-  return workspace.peak() + (of_branches_ ? of_branches_->scratch_peak() : 0);
+  return workspace.peak() + parts_.peak() + (of_branches_ ? of_branches_->scratch_peak() : 0);
 }
 
 template <Backend backend>
 void GpuDevice<backend>::expect_scratch_of(const GpuDevice& other) {
   workspace.expect(other.workspace.peak());
+  parts_.expect(other.parts_.peak());
   if (other.of_branches_) of_branches().expect_scratch_of(*other.of_branches_);
 }
 

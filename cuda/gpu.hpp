@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/memory.hpp"
 #include "device/work.hpp"
@@ -43,6 +44,15 @@ MemorySource pinned_memory();
 template <Backend backend>
 class GpuSums;  // cuda/gpu_sums.hpp
 
+// Sums over rows of which many blocks have made parts: to_d[d] += sum over p of part_pd[p * stride + d], in the order
+// of p; and second_d, where given, the same of the D numbers behind the first ones of each part.
+struct PartialSums {
+  float* to_d;
+  const float* part_pd;
+  Index parts, D, stride;
+  float* second_d = nullptr;
+};
+
 // A device of layers, blocks and networks: one stream of one GPU. Work is done in the order in which it was asked
 // for, but later: the host sees results after copy_to_host or synchronize. Every member throws Error, with what CUDA
 // says, when a call of its runtime fails.
@@ -50,7 +60,8 @@ template <Backend backend>
 class GpuDevice {
  public:
   using Scope = Workspace::Scope;
-  using Sums = GpuSums<backend>;  // of the gradients of several processes
+  using Sums = GpuSums<backend>;              // of the gradients of several processes
+  static constexpr bool joins_layers = true;  // where two are done in one sweep over the rows, it is
 
   // Of the GPUs of this machine it is the one with this number, as it is for all that the thread does afterwards.
   explicit GpuDevice(GemmChoice gemm = usual_gemm<backend>(), Work work = Work::done, Index gpu = 0);
@@ -96,6 +107,30 @@ class GpuDevice {
     GpuDevice& device_;
     bool forked_ = false;
   };
+
+  // While one of these lives, partial sums wait for its end, with their parts: nobody reads a gradient of weights
+  // sooner. Then few kernels do all of them, in the place of one each.
+  class LateSums {
+   public:
+    explicit LateSums(GpuDevice& device);
+    ~LateSums();  // what waits then is not done: something went wrong
+    LateSums(const LateSums&) = delete;
+    LateSums& operator=(const LateSums&) = delete;
+
+    void add(const PartialSums& sums);
+    void finish();
+
+    Scope parts;
+
+   private:
+    GpuDevice& device_;
+    std::vector<PartialSums> waiting_;
+  };
+  LateSums* late_sums() const { return late_sums_; }
+  // Somebody reads them sooner.
+  void finish_late_sums() {
+    if (late_sums_) late_sums_->finish();
+  }
 
   // Most bytes of scratch memory that were in use at one time, with those of its branches; and that it will be as much
   // as on another device.
@@ -189,6 +224,8 @@ class GpuDevice {
   Workspace workspace{memory()};
 
  private:
+  Workspace parts_{memory()};
+  LateSums* late_sums_ = nullptr;           // a branch has those of whom it belongs to
   std::unique_ptr<GpuDevice> of_branches_;  // made when the first one forks
 };
 

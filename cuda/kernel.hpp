@@ -88,11 +88,28 @@ __device__ __forceinline__ Floats<width> load(const T* from) {
   return floats_of<T, width>(load_words<width>(from));
 }
 
+template <class T, int width>
+__device__ __forceinline__ Words<T, width> words_of(const Floats<width>& floats) {
+  Pack<T, width> pack;
+  for (int i = 0; i < width; ++i) pack.x[i] = T(floats.x[i]);
+  Words<T, width> words;
+  std::memcpy(&words, &pack, sizeof words);
+  return words;
+}
 template <int width, class T>
 __device__ __forceinline__ void store(T* to, const Floats<width>& floats) {
   Pack<T, width> pack;
   for (int i = 0; i < width; ++i) pack.x[i] = T(floats.x[i]);
   write_whole(pack_at<width>(to), pack);
+}
+
+// The same, and what then stands there.
+template <int width, class T>
+__device__ __forceinline__ Floats<width> stored(T* to, const Floats<width>& floats) {
+  store<width>(to, floats);
+  Floats<width> rounded;
+  for (int i = 0; i < width; ++i) rounded.x[i] = float(T(floats.x[i]));
+  return rounded;
 }
 
 // Numbers i ... i + 3 of `count`, where addresses may not be aligned and the end may come sooner: then in single
@@ -179,44 +196,6 @@ __device__ __forceinline__ Number block_sum(Number x) {
   Number sum = shared.of_warp[0];
   for (int warp = 1; warp < threads / warp_size; ++warp) sum += shared.of_warp[warp];
   return sum;
-}
-
-// to_d[d] += sum over p of partial[p * stride + d], in the order of p: how sums over rows end that many blocks made
-// parts of; and second_d the same with the D sums behind the first ones of each part. Grid: (D / 32, 1 or with a second
-// 2) blocks of 32 x 32 threads, or fewer where there are fewer parts; thread (x, y) takes every 32nd part of one d,
-// eight of which are on their way at a time, and the 32 sums are then added in order. Reads the parts once.
-inline constexpr int most_part_rows = 32;
-inline unsigned part_rows(Index parts) {
-  return static_cast<unsigned>(parts < 1 ? 1 : parts < most_part_rows ? parts : most_part_rows);
-}
-struct PartialSums {
-  float sum[most_part_rows][warp_size];
-};
-template <class Sum>
-__global__ void add_partial_sums_kernel(Sum* to_d, Sum* second_d, const Sum* partial, int parts, Index D,
-                                        Index stride) {
-  wait_for_kernel_before();
-  auto& shared = shared_memory<PartialSums>();
-  const Index d = Index{blockIdx.x} * warp_size + threadIdx.x;
-  if (blockIdx.y == 1) {
-    to_d = second_d;
-    partial += D;
-  }
-  Sum sum = 0;
-  if (d < D) {
-    ABH_UNROLL(8)
-    for (int p = int(threadIdx.y); p < parts; p += int(blockDim.y)) sum += partial[p * stride + d];
-  }
-  shared.sum[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y > 0 || d >= D) return;
-  for (int y = 1; y < int(blockDim.y); ++y) sum += shared.sum[y][threadIdx.x];
-  to_d[d] += sum;
-}
-inline void add_partial_sums(Gpu& device, float* to_d, const float* partial, Index parts, Index D, Index stride,
-                             float* second_d = nullptr) {
-  launch(add_partial_sums_kernel<float>, dim3(blocks_for(D, warp_size), second_d ? 2 : 1),
-         dim3(warp_size, part_rows(parts)), 0, device.stream(), to_d, second_d, partial, int(parts), D, stride);
 }
 
 // Dropout as kernels see it: what the host knows, and where the seed and the step are found. With p = 0 nothing is

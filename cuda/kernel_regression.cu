@@ -1,4 +1,5 @@
 #include "cuda/kernel.hpp"
+#include "cuda/partial_sums.hpp"
 #include "layers/kernel_regression.hpp"
 
 namespace abh {
@@ -149,12 +150,13 @@ void kernel_regression_forward(Device& device, const KernelRegressionForward<T>&
 template <class Device, class T>
 void kernel_regression_backward(Device& device, const KernelRegressionBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
-  float* d_width_c = scratch.template take<float>(a.in.C);
+  float* d_width_c = take_parts(device, scratch, a.in.C);
   launch(backward_queries_kernel<T>, blocks_for(a.in.C, warps_per_block), warps_per_block * warp_size, 0,
          device.stream(), a, d_width_c);
   launch(backward_keys_kernel<T>, blocks_for(a.in.S, warps_per_block), warps_per_block * warp_size, 0, device.stream(),
          a);
-  if (a.d_width) add_partial_sums(device, a.d_width, d_width_c, a.in.C, 1, 1);
+  if (a.d_width)
+    add_partial_sums(device, {.to_d = a.d_width, .part_pd = d_width_c, .parts = a.in.C, .D = 1, .stride = 1});
 }
 
 #define INSTANTIATE(T)                                                                    \

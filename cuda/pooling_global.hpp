@@ -4,6 +4,7 @@
 // passes, without decay (pooling.cu) and with it (pooling_decay.cu).
 
 #include "cuda/pooling_emits.hpp"
+#include "cuda/pooling_in_tiles.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
@@ -63,12 +64,16 @@ void backward_global(Gpu& device, const PoolingBackward<T>& a) {
                         .C = C,
                         .N = N};
   float* kappa_pbnc = scratch.template take<float>(s.payloads * parts);
-  launch(global_weights_kernel<decays>, blocks_for(BNC, 128), 128, 0, device.stream(), w);
-  for_each_payload(s, [&](Index p, Index first) {
-    const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, PoolingOrder::down, s.B, C, N, K, C, H};
-    const EmitGlobalGradient<T> emit{payload_gradient(a, first), w.weight_bnc, {kappa_pbnc + p * parts}};
-    scan_payload<width>(device, adjoints, emit);  // (pooling.7), over sum_c
-  });
+  if (width == tiles_width && fits_few_tiles(s)) {
+    pooling_backward_in_tiles<decays>(device, a, w, kappa_pbnc);
+  } else {
+    launch(global_weights_kernel<decays>, blocks_for(BNC, 128), 128, 0, device.stream(), w);
+    for_each_payload(s, [&](Index p, Index first) {
+      const Scan<T> adjoints{a.d_out_bch + first, H, w.keep_bnc, w.share_bnc, PoolingOrder::down, s.B, C, N, K, C, H};
+      const EmitGlobalGradient<T> emit{payload_gradient(a, first), w.weight_bnc, {kappa_pbnc + p * parts}};
+      scan_payload<width>(device, adjoints, emit);  // (pooling.7), over sum_c
+    });
+  }
   const GlobalGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
                                .weight_bnc = w.weight_bnc,
                                .keep_bnc = w.keep_bnc,
@@ -84,7 +89,14 @@ void backward_global(Gpu& device, const PoolingBackward<T>& a) {
 
 template <bool decays, class T>
 void pooling_forward_global(Gpu& device, const PoolingForward<T>& a) {
-  with_packs(a, [&]<int width>() { forward_global<decays, width>(device, a); });
+  const bool whole = !a.first.weight_n && !a.last.weight_n;
+  with_packs(a, [&]<int width>() {
+    if (width == tiles_width && whole && fits_few_tiles(a.in.shape)) {
+      pooling_forward_in_tiles<decays>(device, a);
+    } else {
+      forward_global<decays, width>(device, a);
+    }
+  });
 }
 
 template <bool decays, class T>

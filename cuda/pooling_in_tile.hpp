@@ -51,14 +51,14 @@ __device__ __forceinline__ void for_each_of_block(int end, const Body& body) {
 
 // The numbers of the positions first ... first + 3 of a thread's run, in its order, and the steps that they are.
 template <class T, int width>
-__device__ __forceinline__ Floats<4> four_of(const HeadNumbers& numbers, const TileThread<T, width>& me, int first) {
+__device__ __forceinline__ Floats<4> four_of(const float* numbers, const TileThread<T, width>& me, int first) {
   if (me.order == PoolingOrder::up) return load<4>(numbers + me.position(first));
   const Floats<4> down = load<4>(numbers + me.position(first + 3));
   return {down.x[3], down.x[2], down.x[1], down.x[0]};
 }
 template <class T, int width>
-__device__ __forceinline__ FourSteps four_steps(const HeadNumbers& keep, const HeadNumbers& add,
-                                                const TileThread<T, width>& me, int first) {
+__device__ __forceinline__ FourSteps four_steps(const float* keep, const float* add, const TileThread<T, width>& me,
+                                                int first) {
   const Floats<4> keeps = four_of(keep, me, first), adds = four_of(add, me, first);
   FourSteps four;
   for (int i = 0; i < 4; ++i) four.step[i] = {keeps.x[i], adds.x[i]};

@@ -1,4 +1,5 @@
 #include "cuda/kernel.hpp"
+#include "cuda/partial_sums.hpp"
 #include "layers/pooling_logits.hpp"
 
 namespace abh {
@@ -168,7 +169,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   strided.in.x_stride = stride_or(in.x_stride, H);
   strided.d_x_stride = stride_or(a.d_x_stride, H);
   typename Device::Scope scratch(device.workspace);
-  float* partial_ph = scratch.template take<float>(chunks * H);  // p: chunk
+  float* partial_ph = take_parts(device, scratch, chunks * H);  // p: chunk
   const auto run = [&](auto kernel, Index width) {
     const Index h_tiles = (H + chunk_lanes * width - 1) / (chunk_lanes * width);
     launch(kernel, blocks_for(chunks * h_tiles, 1), chunk_threads, 0, device.stream(), strided, partial_ph,
@@ -178,7 +179,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
           widest_fits<T>(strided.d_x_stride, a.d_x_bch)
       ? run(logits_backward_kernel<T, widest<T>>, widest<T>)
       : run(logits_backward_kernel<T, 1>, 1);
-  add_partial_sums(device, a.d_pool_nk, partial_ph, chunks, H, H);
+  add_partial_sums(device, {.to_d = a.d_pool_nk, .part_pd = partial_ph, .parts = chunks, .D = H, .stride = H});
 }
 
 #define INSTANTIATE(T)                                                              \

@@ -1,5 +1,6 @@
 #include "cuda/attention_rows.hpp"
 #include "cuda/kernel.hpp"
+#include "cuda/partial_sums.hpp"
 #include "layers/relative_attention.hpp"
 
 namespace abh {
@@ -480,15 +481,19 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
   const float scale = scale_of(in);
   typename Device::Scope scratch(device.workspace);
   float* delta_bnc = scratch.template take<float>(in.B * in.N * in.C);
-  float* part = scratch.template take<float>(in.B * query_blocks * 2 * in.N * in.K);
+  float* part = take_parts(device, scratch, in.B * query_blocks * 2 * in.N * in.K);
   launch(backward_query_kernel<T>, blocks_for(in.B * in.N * query_blocks, 1), threads,
          OwnRows<0, 7>::bytes(in.K, warps), device.stream(), a, terms, scale, delta_bnc, part, query_blocks);
   launch(backward_key_kernel<T>, blocks_for(in.B * in.N * key_blocks, 1), threads, OwnRows<2, 6>::bytes(in.K, warps),
          device.stream(), a, terms, d, scale, delta_bnc, key_blocks);
   launch(backward_rho_kernel<T>, blocks_for(in.N * distance_blocks, 1), threads, OwnRows<2, 3>::bytes(in.K, warps),
          device.stream(), a, terms, d.d_rho_ph, scale, delta_bnc, distance_blocks);
-  add_partial_sums(device, d.d_content_bias_nk, part, in.B * query_blocks, in.N * in.K, 2 * in.N * in.K,
-                   d.d_position_bias_nk);
+  add_partial_sums(device, {.to_d = d.d_content_bias_nk,
+                            .part_pd = part,
+                            .parts = in.B * query_blocks,
+                            .D = in.N * in.K,
+                            .stride = 2 * in.N * in.K,
+                            .second_d = d.d_position_bias_nk});
 }
 
 #define INSTANTIATE(T)                                                                      \

@@ -1,4 +1,6 @@
 #include "cuda/kernel.hpp"
+#include "cuda/row_sums.hpp"
+#include "layers/parts/with_row_sums.hpp"
 #include "layers/relu.hpp"
 
 namespace abh {
@@ -22,6 +24,10 @@ __global__ void forward_kernel(T* out, const T* in, Index count) {
   for (Index i = first; i < count; ++i) out[i] = float(in[i]) <= 0 ? T(0.0f) : in[i];  // (relu.1)
 }
 
+struct ReluGradient {
+  __device__ static float of(float d_out, float in) { return in <= 0 ? 0 : d_out; }  // (relu.2)
+};
+
 template <class T, int width>
 __global__ void backward_kernel(T* d_in, const T* d_out, const T* in, Index count) {
   wait_for_kernel_before();
@@ -29,11 +35,11 @@ __global__ void backward_kernel(T* d_in, const T* d_out, const T* in, Index coun
   if (first + width <= count) {
     const Floats<width> x = load<width>(in + first);
     Floats<width> d = load<width>(d_out + first);
-    for (int i = 0; i < width; ++i) d.x[i] = x.x[i] <= 0 ? 0 : d.x[i];  // (relu.2)
+    for (int i = 0; i < width; ++i) d.x[i] = ReluGradient::of(d.x[i], x.x[i]);
     store<width>(d_in + first, d);
     return;
   }
-  for (Index i = first; i < count; ++i) d_in[i] = float(in[i]) <= 0 ? T(0.0f) : d_out[i];  // (relu.2)
+  for (Index i = first; i < count; ++i) d_in[i] = T(ReluGradient::of(float(d_out[i]), float(in[i])));
 }
 
 }  // namespace
@@ -56,9 +62,16 @@ void relu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index c
   widest_fits<T>(0, d_in, d_out, in) ? run(backward_kernel<T, widest<T>>, widest<T>) : run(backward_kernel<T, 1>, 1);
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(relu_forward<Gpu, T>) relu_forward<Gpu, T>; \
-  template decltype(relu_backward<Gpu, T>) relu_backward<Gpu, T>;
+template <class Device, class T>
+void relu_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
+                                 RowsOf rows) {
+  run_gradient_rows(device, d_bias_d, GradientRows<T, ReluGradient>{d_in_bcd, d_out_bcd, in_bcd, rows.D}, rows);
+}
+
+#define INSTANTIATE(T)                                            \
+  template decltype(relu_forward<Gpu, T>) relu_forward<Gpu, T>;   \
+  template decltype(relu_backward<Gpu, T>) relu_backward<Gpu, T>; \
+  template decltype(relu_backward_with_row_sums<Gpu, T>) relu_backward_with_row_sums<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

@@ -253,6 +253,47 @@ TEST_CASE("adamw: on the GPU, any one array not aligned as the rest", "[adamw][g
   });
 }
 
+// More than one launch takes, parts that are not aligned, and each with its own decay.
+TEST_CASE("adamw: several at once are each alone", "[adamw][gpu]") {
+  in_every_type([]<class Device, class T>(Device& device, T) {
+    const AdamwSettings settings{};
+    const Array<StepState> state(1, state_of(3, settings, 0.25f, 0.5));
+    std::vector<Index> counts = {1, 4096, 3, 1023, 40};
+    for (Index i = 0; i < 35; ++i) counts.push_back(i % 7 + 1);
+    Index count = 0;
+    for (const Index n : counts) count += n;
+    const Array<Accum<T>> d_weight = numbers_as<Accum<T>>(count, 2);
+    const auto updated = [&](bool at_once) {
+      Tensor<T> all(numbers_as<Accum<T>>(count, 1));
+      std::vector<AdamwUpdate<T>> updates;
+      Index begin = 0;
+      for (const Index n : counts) {
+        updates.push_back({.weight = all.weight.data() + begin,
+                           .master = all.has_master ? all.master.data() + begin : nullptr,
+                           .first_moment = all.first_moment.data() + begin,
+                           .second_moment = all.second_moment.data() + begin,
+                           .d_weight = d_weight.data() + begin,
+                           .settings = {.weight_decay = 0.1 * static_cast<double>(n % 3)},
+                           .state = state.data(),
+                           .count = n});
+        begin += n;
+      }
+      if (at_once) {
+        adamw_updates<Device, T>(device, updates);
+      } else {
+        for (const AdamwUpdate<T>& update : updates) adamw_update<Device, T>(device, update);
+      }
+      wait_for(device);
+      return all;
+    };
+    const Tensor<T> at_once = updated(true);
+    CHECK((at_once == updated(false)));
+    Index same = 0;
+    for (const Accum<T> moment : at_once.first_moment) same += moment == 0;
+    CHECK(same == 0);
+  });
+}
+
 TEST_CASE("adamw: steps too small for bf16 add up", "[adamw][gpu]") {
   const AdamwSettings settings;
   for_each_gpu([&](auto& device, const std::string& name) {

@@ -13,6 +13,7 @@ struct Product {
   bool bias = false;
   float scale = 1;
   bool accumulate = false;
+  float added = 0;  // times another array; 0: none
 };
 
 enum class Layout { nt, nn, tn };  // which of a and b is transposed in memory
@@ -48,7 +49,7 @@ void check_product(Device& device, const Product& p, Layout layout) {
   const Stored<T> a(a_transposed ? p.K : p.M, a_transposed ? p.M : p.K, p.gap, p.batches, 1);
   const Stored<T> b(b_transposed ? p.N : p.K, b_transposed ? p.K : p.N, p.gap, p.batches, 2);
   const Stored<T> bias(1, p.N, 0, 1, 3);
-  const Stored<Out> before(p.M, p.N, p.gap, p.batches, 4);
+  const Stored<Out> before(p.M, p.N, p.gap, p.batches, 4), other(p.M, p.N, p.gap, p.batches, 5);
 
   Stored<Out> out = before;
   Gemm<T, Out> g{.out_mn = out.x.data(),
@@ -69,6 +70,7 @@ void check_product(Device& device, const Product& p, Layout layout) {
                  .a_batch = a.size,
                  .b_batch = b.size};
   if (p.bias) g.bias_n = bias.x.data();
+  if (p.added != 0) g.added_mn = other.x.data(), g.added_scale = p.added;
   gemm<T, Out>(device, g);
   device.synchronize();
 
@@ -90,9 +92,10 @@ void check_product(Device& device, const Product& p, Layout layout) {
         }
         sum *= double(p.scale), size *= std::abs(double(p.scale));
         const double product = sum - double(p.scale) * of_bias;
-        if (p.accumulate) sum += before.at(batch, m, n), size += std::abs(before.at(batch, m, n));
+        const double added = p.accumulate ? before.at(batch, m, n) : double(p.added) * other.at(batch, m, n);
+        sum += added, size += std::abs(added);
         double bound = std::ldexp(double(p.K + 4), -23) * size + rounding * std::abs(sum);
-        if (has_library_products(device) && (p.bias || p.accumulate)) bound += rounding * std::abs(product);
+        if (has_library_products(device) && (p.bias || added != 0)) bound += rounding * std::abs(product);
         const double error = std::abs(out.at(batch, m, n) - sum);
         wrong += !(error <= bound);
         if (bound > 0) worst = std::max(worst, error / bound);
@@ -144,6 +147,8 @@ TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
   check_everywhere({.M = 13, .N = 21, .K = 35, .gap = 5});
   check_everywhere({.M = 27, .N = 19, .K = 37, .gap = 5, .accumulate = true});
   check_everywhere({.M = 33, .N = 9, .K = 50, .gap = 3, .batches = 2, .bias = true, .accumulate = true}, true);
+  check_everywhere({.M = 17, .N = 68, .K = 40, .gap = 4, .batches = 2, .scale = 2, .added = -1.5f});
+  check_everywhere({.M = 27, .N = 19, .K = 37, .gap = 5, .added = 3}, true);
 }
 
 TEST_CASE("gemm on the GPU: arrays that are aligned to nothing", "[gemm][gpu]") {
@@ -160,6 +165,7 @@ TEST_CASE("gemm on the GPU: nothing to sum, nothing to do", "[gemm][gpu]") {
 
 TEST_CASE("gemm on the GPU: long sums in parts", "[gemm][gpu]") {
   check_everywhere({.M = 40, .N = 50, .K = 2100, .gap = 2, .scale = 0.5f, .accumulate = true}, true);
+  check_everywhere({.M = 40, .N = 50, .K = 1100, .gap = 2, .batches = 2, .scale = 0.5f, .added = 0.5f});
   check_everywhere({.M = 24, .N = 8, .K = 1024, .bias = true});
   check_everywhere({.M = 9, .N = 11, .K = 1100, .gap = 1, .batches = 3, .bias = true, .accumulate = true});
 }

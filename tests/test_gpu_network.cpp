@@ -180,11 +180,11 @@ TEST_CASE("gpu network: a training step is so many pieces of work, on a way of s
     CHECK(emulator::size_of_last_graph() == pieces);
     CHECK(emulator::length_of_last_graph() == way);
   };
-  check("baby", "", "", 314, 271);
-  check("baby", "metric", "", 302, 253);
-  check("baby", "dot", "", 260, 211);
-  check("baby", "", "muon", 389, 346);
-  check("shakespeare", "", "", 385, 349);
+  check("baby", "", "", 236, 217);
+  check("baby", "metric", "", 253, 228);
+  check("baby", "dot", "", 211, 186);
+  check("baby", "", "muon", 284, 265);
+  check("shakespeare", "", "", 238, 222);
 }
 #endif
 

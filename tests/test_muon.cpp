@@ -269,12 +269,12 @@ TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no wor
 
 TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
   // More than one launch of a GPU takes.
-  const Index matrices = 35, O = 3, I = 5, count = O * I;
+  const Index matrices = 67, O = 3, I = 5, count = O * I;
   for_each_device(1, [&](auto& device) {
     const bool library = has_library_products(device);
     const Matrices<float> all = run<float>(device, matrices, {O, I}, {});
     const Array<float> start = numbers_as<float>(matrices * count, 1);
-    for (Index m : {Index{0}, Index{31}, Index{32}, matrices - 1}) {
+    for (Index m : {Index{0}, Index{63}, Index{64}, matrices - 1}) {
       Matrices<float> alone(1, O, I, start);
       alone.offset_m[0] = m * count;
       for (std::uint32_t step = 0; step < 4; ++step) {
@@ -289,6 +289,51 @@ TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
       }
       CHECK(different == 0);
     }
+  });
+}
+
+// Shapes in turns, more of one than a launch takes, one that is not aligned, none of another.
+TEST_CASE("muon: several shapes at once are each alone", "[muon][gpu]") {
+  in_every_type([]<class Device, class T>(Device& device, T) {
+    struct Maps {
+      Index O, I, matrices;
+    };
+    const std::vector<Maps> maps = {{8, 12, 3}, {12, 8, 2}, {5, 5, 0}, {3, 5, 66}, {64, 80, 1}, {8, 12, 1}};
+    std::vector<std::vector<Index>> offsets;
+    Index count = 0;
+    for (const Maps& m : maps) {
+      std::vector<Index>& offset_m = offsets.emplace_back();
+      for (Index i = 0; i < m.matrices; ++i, count += m.O * m.I) offset_m.push_back(count);
+    }
+    const Array<StepState> state(1, state_of(0.5f, 0.25));
+    const Array<Accum<T>> start = numbers_as<Accum<T>>(count, 1), d_weight = numbers_as<Accum<T>>(count, 2);
+    const auto updated = [&](bool at_once) {
+      Matrices<T> all(0, 1, 1, start);
+      std::vector<MuonUpdate<T>> updates;
+      for (std::size_t i = 0; i < maps.size(); ++i) {
+        updates.push_back({.weight = all.weight.data(),
+                           .master = all.has_master ? all.master.data() : nullptr,
+                           .first_moment = all.first_moment.data(),
+                           .d_weight = d_weight.data(),
+                           .offset_m = offsets[i].data(),
+                           .matrices = maps[i].matrices,
+                           .O = maps[i].O,
+                           .I = maps[i].I,
+                           .settings = {.weight_decay = 0.1, .rounds = 3},
+                           .state = state.data()});
+      }
+      if (at_once) {
+        muon_updates<Device, T>(device, updates);
+      } else {
+        for (const MuonUpdate<T>& update : updates) muon_update<Device, T>(device, update);
+      }
+      wait_for(device);
+      return all;
+    };
+    const Matrices<T> at_once = updated(true), alone = updated(false);
+    CHECK((at_once.first_moment == alone.first_moment));
+    if (!has_library_products(device)) CHECK((at_once == alone));
+    CHECK((at_once.first_moment != Matrices<T>(0, 1, 1, start).first_moment));
   });
 }
 

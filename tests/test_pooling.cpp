@@ -408,6 +408,55 @@ TEST_CASE("pooling: on the GPU, tiles of positions", "[pooling][gpu]") {
   check_pooling(pooling(1, 2049, 1, 1));  // more than two rounds of the walks, carries read in two goes
 }
 
+// Every seventh token is padding, and all before the 20th.
+Array<Token> masked_here(Index count) {
+  Array<Token> mask_bc(size(count), 1);
+  for (Index i = 0; i < count; ++i) mask_bc[size(i)] = i >= 20 && i % 7 != 3;
+  return mask_bc;
+}
+
+// A second payload, which weighs nothing on the way back, keeps to the kernels for sequences of any length.
+template <class T, class Device>
+void check_few_tiles(Device& device, const PoolingCase& layer) {
+  PoolingCase two = layer;
+  two.shape.payloads = 2;
+  const Index H = layer.H(), rows = layer.shape.B * layer.shape.C;
+  const auto beside = [&]<class Number>(const Array<Number>& one, bool zero) {
+    Array<Number> both(size(2 * rows * H));
+    for (Index i = 0; i < 2 * rows * H; ++i) {
+      const bool second = i % (2 * H) >= H;
+      both[size(i)] = second && zero ? Number(0.0f) : one[size(i / (2 * H) * H + i % H)];
+    }
+    return both;
+  };
+  Values<T> in = converted<T>(random_values(layer.inputs(), 1)), in_two = in;
+  const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+  in_two[1] = beside(in[1], false);
+  const Values<T> out = run_forward<T>(layer, device, in), of_both = run_forward<T>(two, device, in_two);
+  const Values<double> d_in = run_backward<T>(layer, device, in, d_out);
+  const Values<double> d_of_both = run_backward<T>(two, device, in_two, {beside(d_out[0], true)});
+  CHECK((of_both[0] == beside(out[0], false)));
+  CHECK((d_of_both[0] == d_in[0]));
+  CHECK((d_of_both[1] == beside(d_in[1], true)));
+}
+
+TEST_CASE("pooling: on the GPU, a few tiles have the bits of many", "[pooling][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    for (const bool decays : {false, true}) {
+      for (PoolingCase layer : {pooling(2, 257, 2, 64), pooling(1, 520, 3, 32), pooling(2, 768, 5, 16),
+                                pooling(1, 1023, 7, 32), pooling(2, 1024, 1, 64)}) {
+        layer.decays = decays;
+        CAPTURE(name, layer.shape.C, layer.shape.K, decays);
+        check_few_tiles<float>(device, layer);
+        check_few_tiles<bf16>(device, layer);
+        const Array<Token> mask_bc = masked_here(layer.shape.B * layer.shape.C);
+        layer.mask_bc = mask_bc.data();
+        check_few_tiles<bf16>(device, layer);
+      }
+    }
+  });
+}
+
 TEST_CASE("pooling: on the GPU, masks and strides", "[pooling][gpu]") {
   for (Index window : {0, 1, 7, 256, 300}) {
     check_pooling({{2, 530, 1, 4, window}, holes_and_nothing(530)});

@@ -102,7 +102,7 @@ class AdditiveBlock : public Block<Device, T> {
     T* d_h_bcd = d_r_bcd;
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
-    gate_backward(device, d_u_bcd, d_v_bcd, d_x_bcd, u_and_v(pass));  // (additive.13)
+    gate_backward<Device, T>(device, gate(d_u_bcd, d_v_bcd, d_x_bcd, u_and_v(pass)));  // (additive.13)
     const T* t_bcd = mid_norm_.normed(device, d_r_bcd, r_bcd_, BC);
     {
       typename Device::Scope logits(device.workspace);
@@ -110,8 +110,8 @@ class AdditiveBlock : public Block<Device, T> {
       second_.backward(device, d_t, false, d_e_bnc, d_u_bcd, {t_bcd}, pass);  // (additive.14)
       second_.logits_backward(device, d_t, d_e_bnc, {t_bcd}, pass);           // (additive.15)
     }
-    mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_, BC);  // (additive.16)
-    gate_backward(device, d_p_bcd, d_k_bcd, d_r_bcd, p_and_k(pass));                             // (additive.17)
+    mid_norm_.backward(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_,  // (additive.16)
+                       gate(d_p_bcd, d_k_bcd, d_r_bcd, p_and_k(pass)));                     // (additive.17)
     if (projection_) {
       const T* z_bcd = dropped_bcd_ ? dropped_bcd_ : drop(device, d_z_bcd, pass);
       mix_.backward_weight(weights.fork(), d_p_bcd, z_bcd, BC);  // (additive.18)
@@ -178,14 +178,14 @@ class AdditiveBlock : public Block<Device, T> {
       const T* z_bcd = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass);  // (additive.5)
       mix_.forward(device, mixed_bcd_, z_bcd, BC);                                // (additive.6)
     }
-    gate(device, r_bcd_, h_bcd, p_and_k(pass));                       // (additive.7)
-    const T* t_bcd = mid_norm_.forward(device, out_bcd, r_bcd_, BC);  // (additive.8)
-    second_.logits(device, {t_bcd}, pass);                            // (additive.9)
-    pool(second_, {t_bcd});                                           // (additive.10)
+    const GateForward<T> first_gate = gate(r_bcd_, h_bcd, p_and_k(pass));  // (additive.7)
+    const T* t_bcd = mid_norm_.forward(device, out_bcd, first_gate);       // (additive.8)
+    second_.logits(device, {t_bcd}, pass);                                 // (additive.9)
+    pool(second_, {t_bcd});                                                // (additive.10)
     if (!skip_normed_) {
-      gate(device, out_bcd, around(in_bcd), u_and_v(pass));  // (additive.11)
+      gate_forward<Device, T>(device, gate(out_bcd, around(in_bcd), u_and_v(pass)));  // (additive.11)
     } else {
-      gate(device, out_bcd, r_bcd_, u_and_v(pass));  // (additive.12)
+      gate_forward<Device, T>(device, gate(out_bcd, r_bcd_, u_and_v(pass)));  // (additive.12)
     }
   }
 
@@ -196,16 +196,15 @@ class AdditiveBlock : public Block<Device, T> {
   }
 
   // out = residual + dropout(pooled) gate
-  void gate(Device& device, T* out_bcd, const T* residual_bcd, const GateInputs<T>& in) const {
-    gate_forward<Device, T>(device, {.out_bcd = out_bcd, .residual_bcd = residual_bcd, .in = in});
+  GateForward<T> gate(T* out_bcd, const T* residual_bcd, const GateInputs<T>& in) const {
+    return {.out_bcd = out_bcd, .residual_bcd = residual_bcd, .in = in};
   }
-  void gate_backward(Device& device, T* d_pooled_bcd, T* d_gate_bcd, const T* d_out_bcd,
-                     const GateInputs<T>& in) const {
-    abh::gate_backward<Device, T>(device, {.d_pooled_bcd = d_pooled_bcd,
-                                           .d_gate_bcd = d_gate_bcd,
-                                           .d_gate_stride = qkv_size_,
-                                           .d_out_bcd = d_out_bcd,
-                                           .in = in});
+  GateBackward<T> gate(T* d_pooled_bcd, T* d_gate_bcd, const T* d_out_bcd, const GateInputs<T>& in) const {
+    return {.d_pooled_bcd = d_pooled_bcd,
+            .d_gate_bcd = d_gate_bcd,
+            .d_gate_stride = qkv_size_,
+            .d_out_bcd = d_out_bcd,
+            .in = in};
   }
 
   Names maps() const { return own_values_ ? Names{"query_dd", "key_dd", "value_dd"} : Names{"query_dd", "key_dd"}; }

@@ -69,14 +69,16 @@ class FfnBlock : public Block<Device, T> {
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     // What is computed again stands where the gradient that (ffn.8) and (ffn.11) write will, and must have been used.
-    residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (ffn.6)
+    Accum<T>* d_down_bias_d = down_.joined_bias();
+    Accum<T>* d_up_bias_f = up_.joined_bias();
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass, d_down_bias_d);  // (ffn.6)
     const T* hidden_bcf = hidden(device, d_hidden_bcf, BC);
-    down_.backward_weight(weights.fork(), d_y_bcd, hidden_bcf, BC);  // (ffn.7)
+    down_.backward_weight(weights.fork(), d_y_bcd, hidden_bcf, BC, d_down_bias_d != nullptr);  // (ffn.7)
     if (hidden_bcf == d_hidden_bcf) weights.join();
-    down_.backward_input(device, d_hidden_bcf, d_y_bcd, BC);  // (ffn.8)
-    activate_backward(device, d_up_bcf, d_hidden_bcf, BC);    // (ffn.9)
+    down_.backward_input(device, d_hidden_bcf, d_y_bcd, BC);             // (ffn.8)
+    activate_backward(device, d_up_bcf, d_hidden_bcf, BC, d_up_bias_f);  // (ffn.9)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    up_.backward_weight(weights.fork(), d_up_bcf, h_bcd, BC);  // (ffn.10)
+    up_.backward_weight(weights.fork(), d_up_bcf, h_bcd, BC, d_up_bias_f != nullptr);  // (ffn.10)
     if (h_bcd == d_h_bcd) weights.join();
     up_.backward_input(device, d_h_bcd, d_up_bcf, BC);  // (ffn.11)
     // The gradient that went around the block still stands in d_x_bcd, and is added in the same sweep.
@@ -106,7 +108,16 @@ class FfnBlock : public Block<Device, T> {
     if (relu_) return relu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_);
     gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
   }
-  void activate_backward(Device& device, T* d_up_bcf, const T* d_hidden_bcf, Index BC) const {
+  void activate_backward(Device& device, T* d_up_bcf, const T* d_hidden_bcf, Index BC, Accum<T>* joined_bias_f) const {
+    if constexpr (Device::joins_layers) {
+      const RowsOf rows{BC, F_};
+      if (joined_bias_f && relu_) {
+        return relu_backward_with_row_sums<Device, T>(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
+      }
+      if (joined_bias_f) {
+        return gelu_backward_with_row_sums<Device, T>(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
+      }
+    }
     if (relu_) return relu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_);
     gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
   }

@@ -117,6 +117,17 @@ struct SharesHostMemory {
     Device& device_;
   };
 
+  // Layers that follow each other do so here too; a GPU may do them in one sweep.
+  static constexpr bool joins_layers = false;
+
+  // Sums over rows are done where they are made; those of a GPU may wait (cuda/gpu.hpp).
+  class LateSums {
+   public:
+    explicit LateSums(Device&) {}
+    void finish() {}
+  };
+  void finish_late_sums() {}
+
   // Most bytes of scratch memory that were in use at one time; and that it will be as much as on another device.
   std::size_t scratch_peak() const { return static_cast<const Device*>(this)->workspace.peak(); }
   void expect_scratch_of(const Device& other) { static_cast<Device*>(this)->workspace.expect(other.scratch_peak()); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <vector>
 
 #include "base/step_state.hpp"
 #include "base/types.hpp"
@@ -54,6 +55,15 @@ struct AdamwUpdate {
 // 14.
 template <class Device, class T>
 void adamw_update(Device&, const AdamwUpdate<T>&);
+
+// Several of them, which have no weight in common and read one state: together where a device joins layers.
+template <class Device, class T>
+void adamw_updates_together(Device&, const std::vector<AdamwUpdate<T>>&);
+template <class Device, class T>
+void adamw_updates(Device& device, const std::vector<AdamwUpdate<T>>& all) {
+  if constexpr (Device::joins_layers) return adamw_updates_together<Device, T>(device, all);
+  for (const AdamwUpdate<T>& a : all) adamw_update<Device, T>(device, a);
+}
 
 // The reciprocals of the divisors of (adamw.4) and (adamw.5) for state.step: once a step, so that no weight needs a
 // power or these two divisions. For the host, in double: 1 - beta^n in float would lose digits.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "base/step_state.hpp"
 #include "base/types.hpp"
 
@@ -55,6 +57,16 @@ struct MuonUpdate {
 // together.
 template <class Device, class T>
 void muon_update(Device&, const MuonUpdate<T>&);
+
+// Updates of several shapes, of the same arenas with the same settings: what is no product together where a device
+// joins layers.
+template <class Device, class T>
+void muon_updates_together(Device&, const std::vector<MuonUpdate<T>>&);
+template <class Device, class T>
+void muon_updates(Device& device, const std::vector<MuonUpdate<T>>& all) {
+  if constexpr (Device::joins_layers) return muon_updates_together<Device, T>(device, all);
+  for (const MuonUpdate<T>& u : all) muon_update<Device, T>(device, u);
+}
 
 // The polynomial that a round applies to every singular value.
 inline constexpr double muon_linear = 3.4445, muon_cubic = -4.7750, muon_quintic = 2.0315;

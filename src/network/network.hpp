@@ -123,6 +123,7 @@ class Network {
   void backward(const Given& batch, double label_smoothing, const Pass& pass) {
     const Index decayed = weights_.decayed_count();
     T* d_logits = parts_.loss.logits_rv();
+    typename Device::LateSums late_sums(device_);
     parts_.loss.backward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), pass.count);
     typename Device::Scope scratch(device_.workspace);
     T* d_x_bcd = scratch.template take<T>(pass.BC() * channels_);
@@ -133,6 +134,7 @@ class Network {
     Index rest = parts_.stack->backward(device_, d_x_bcd, pass, weights_, decayed);
     parts_.entry.backward(device_, d_x_bcd, batch, pass);
     if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
+    late_sums.finish();
     if (!pass.last) return;
     weights_.finished(0, rest);
     weights_.finished(decayed, weights_.count());

@@ -49,23 +49,29 @@ class Optimizer {
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
     const Index decayed = weights_.decayed_count();
+    std::vector<AdamwUpdate<T>> adamw;
     if (training.optimizer == "muon") {
       update_linear_maps(training, state);
       for (const Parameter& parameter : parameters_) {
-        if (parameter.kind == Kind::decayed) update_range(parameter.offset, parameter.count, settings, state);
+        if (parameter.kind == Kind::decayed) adamw.push_back(range(parameter.offset, parameter.count, settings, state));
       }
     } else {
-      update_range(0, decayed, settings, state);
+      adamw.push_back(range(0, decayed, settings, state));
     }
     settings.weight_decay = 0;
     Index begin = decayed;
     for (const Parameter& parameter : parameters_) {
       if (parameter.kind != Kind::span && parameter.kind != Kind::constant) continue;
-      update_range(begin, parameter.offset - begin, settings, state);
-      if (parameter.kind == Kind::span) update_span(parameter, settings, state);
+      adamw.push_back(range(begin, parameter.offset - begin, settings, state));
+      if (parameter.kind == Kind::span) adamw.push_back(span_range(parameter, settings, state));
       begin = parameter.offset + parameter.count;
     }
-    update_range(begin, weights_.count() - begin, settings, state);
+    adamw.push_back(range(begin, weights_.count() - begin, settings, state));
+    std::erase_if(adamw, [](const AdamwUpdate<T>& a) { return a.count == 0; });
+    adamw_updates<Device, T>(device_, adamw);
+    for (const Parameter& parameter : parameters_) {
+      if (parameter.kind == Kind::span) clamp_span(parameter);
+    }
     if (averages()) {
       weight_average_update<Device, T>(device_, averages(), weights_.exact(), state, weights_.count());
     }
@@ -78,23 +84,24 @@ class Optimizer {
   }
 
  private:
-  void update_range(Index begin, Index count, const AdamwSettings& settings, const StepState* state) {
-    if (count == 0) return;
+  AdamwUpdate<T> range(Index begin, Index count, const AdamwSettings& settings, const StepState* state) {
     Accum<T>* const masters = weights_.masters();
-    adamw_update<Device, T>(device_, {.weight = weights_.values() + begin,
-                                      .master = masters ? masters + begin : nullptr,
-                                      .first_moment = first_moments() + begin,
-                                      .second_moment = second_moments() + begin,
-                                      .d_weight = weights_.gradients() + begin,
-                                      .settings = settings,
-                                      .state = state,
-                                      .count = count});
+    return {.weight = weights_.values() + begin,
+            .master = masters ? masters + begin : nullptr,
+            .first_moment = first_moments() + begin,
+            .second_moment = second_moments() + begin,
+            .d_weight = weights_.gradients() + begin,
+            .settings = settings,
+            .state = state,
+            .count = count};
   }
 
   // A learning rate is a share of the largest span; then the spans are again what they may be.
-  void update_span(const Parameter& span, AdamwSettings settings, const StepState* state) {
+  AdamwUpdate<T> span_range(const Parameter& span, AdamwSettings settings, const StepState* state) {
     settings.rate = span.largest;
-    update_range(span.offset, span.count, settings, state);
+    return range(span.offset, span.count, settings, state);
+  }
+  void clamp_span(const Parameter& span) {
     Accum<T>* const masters = weights_.masters();
     adaptive_span_clamp<Device, T>(device_, weights_.values() + span.offset, masters ? masters + span.offset : nullptr,
                                    span.largest, span.count);
@@ -119,19 +126,20 @@ class Optimizer {
   }
 
   void update_linear_maps(const TrainingConfig& training, const StepState* state) {
+    std::vector<MuonUpdate<T>> muon;
     for (const LinearMaps& maps : linear_maps_) {
-      muon_update<Device, T>(device_,
-                             {.weight = weights_.values(),
-                              .master = weights_.masters(),
-                              .first_moment = first_moments(),
-                              .d_weight = weights_.gradients(),
-                              .offset_m = maps.offset_m.data(),
-                              .matrices = static_cast<Index>(maps.offset_m.size()),
-                              .O = maps.O,
-                              .I = maps.I,
-                              .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
-                              .state = state});
+      muon.push_back({.weight = weights_.values(),
+                      .master = weights_.masters(),
+                      .first_moment = first_moments(),
+                      .d_weight = weights_.gradients(),
+                      .offset_m = maps.offset_m.data(),
+                      .matrices = static_cast<Index>(maps.offset_m.size()),
+                      .O = maps.O,
+                      .I = maps.I,
+                      .settings = {.weight_decay = training.weight_decay, .rounds = training.muon_rounds},
+                      .state = state});
     }
+    muon_updates<Device, T>(device_, muon);
   }
 
   Device& device_;

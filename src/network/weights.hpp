@@ -22,6 +22,7 @@ class Weights {
         count_(measured.weight_count()),
         decayed_count_(measured.decayed_count()),
         shards_(extent.shards),
+        alone_(extent.shards == 1 && processes.size() == 1),
         values_(device.memory(), bytes_of<T>(count_)),
         masters_(device.memory(), extent.training && narrow ? bytes_of<Accum<T>>(count_) : 0),
         gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(count_) : 0),
@@ -80,6 +81,7 @@ class Weights {
   // Nothing is added to the gradients of weights begin ... end - 1 any more, by any pass of this shard: they join those
   // of the shards before and, with the last one, those of other processes, beside what backward goes on with.
   void finished(Index begin, Index end) {
+    if (!alone_) device_.finish_late_sums();
     add_shard(shard_, begin, end);
     if (shard_ + 1 < shards_) return;
     if constexpr (std::is_same_v<Accum<T>, float>) sums_->begin_sum(gradients() + begin, end - begin);
@@ -124,6 +126,7 @@ class Weights {
 
   Device& device_;
   Index count_, decayed_count_, shards_, shard_ = 0;
+  bool alone_;  // gradients are this pass's: nobody adds them to others
   DeviceMemory values_, masters_, gradients_, partial_sums_;
   std::unique_ptr<typename Device::Sums> sums_;  // of processes; null: there is no training
 };

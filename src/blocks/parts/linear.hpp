@@ -38,10 +38,17 @@ class Linear {
                                        .shape = {.BC = BC, .I = I_, .O = O_}});
   }
 
-  // d_weight_oi += sum_bc d_out_bco in_bci,  d_bias_o += sum_bc d_out_bco
-  void backward_weight(Device& device, const T* d_out_bco, const T* in_bci, Index BC) const {
+  // The gradient of the bias, for who makes d_out_bco and adds it up in the same sweep; null where backward_weight
+  // does.
+  Accum<T>* joined_bias() const {
+    if constexpr (Device::joins_layers) return bias_.gradient;
+    return nullptr;
+  }
+
+  // d_weight_oi += sum_bc d_out_bco in_bci,  d_bias_o += sum_bc d_out_bco {unless it is joined | bias_done}
+  void backward_weight(Device& device, const T* d_out_bco, const T* in_bci, Index BC, bool bias_done = false) const {
     linear_backward_weight<Device, T>(device, {.d_weight_oi = weight_.gradient,
-                                               .d_bias_o = bias_.gradient,
+                                               .d_bias_o = bias_done ? nullptr : bias_.gradient,
                                                .d_out_bco = d_out_bco,
                                                .in_bci = in_bci,
                                                .shape = {.BC = BC, .I = I_, .O = O_}});

@@ -4,6 +4,7 @@
 
 #include "blocks/parts/residual.hpp"
 #include "layers/layernorm.hpp"
+#include "layers/parts/gate_layernorm.hpp"
 
 namespace abh {
 
@@ -32,6 +33,22 @@ class Norm {
     return out_bcd;
   }
 
+  // The same of what a gate puts out.
+  const T* forward(Device& device, T* room_bcd, const GateForward<T>& gate) {
+    if (!present_) {
+      gate_forward<Device, T>(device, gate);
+      return gate.out_bcd;
+    }
+    T* out_bcd = normed_bcd_ ? normed_bcd_ : room_bcd;
+    gate_layernorm_forward<Device, T>(device, {.gate = gate,
+                                               .norm = {.out_bcd = out_bcd,
+                                                        .mean_bc = mean_bc_,
+                                                        .rstd_bc = rstd_bc_,
+                                                        .weight_d = weight_.value,
+                                                        .bias_d = bias_.value}});
+    return out_bcd;
+  }
+
   // What forward returned; computed again, into room_bcd, where it was not saved.
   const T* normed(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
     return normed_bcd_ ? normed_bcd_ : forward(device, room_bcd, in_bcd, BC);
@@ -54,17 +71,14 @@ class Norm {
       add<Device, T>(device, d_in_bcd, d_normed_bcd, d_residual_bcd, BC * D_);
       return;
     }
-    layernorm_backward<Device, T>(device, {.d_in_bcd = d_in_bcd,
-                                           .d_weight_d = weight_.gradient,
-                                           .d_bias_d = bias_.gradient,
-                                           .d_out_bcd = d_normed_bcd,
-                                           .d_residual_bcd = d_residual_bcd,
-                                           .in_bcd = in_bcd,
-                                           .mean_bc = mean_bc_ + first,
-                                           .rstd_bc = rstd_bc_ + first,
-                                           .weight_d = weight_.value,
-                                           .BC = BC,
-                                           .D = D_});
+    layernorm_backward<Device, T>(device, gradients(d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, BC, first));
+  }
+
+  // The same, and then the gradients of the gate that put in_bcd out: gate.d_out_bcd is d_in_bcd.
+  void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
+                const GateBackward<T>& gate) {
+    gate_layernorm_backward<Device, T>(
+        device, {.norm = gradients(d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, gate.in.BC, 0), .gate = gate});
   }
 
   // Adds to the gradients of the weights alone: in_bcd counts as a constant. d_normed_bcd is overwritten.
@@ -73,6 +87,21 @@ class Norm {
   }
 
  private:
+  LayernormBackward<T> gradients(T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd, Index BC,
+                                 Index first) const {
+    return {.d_in_bcd = d_in_bcd,
+            .d_weight_d = weight_.gradient,
+            .d_bias_d = bias_.gradient,
+            .d_out_bcd = d_normed_bcd,
+            .d_residual_bcd = d_residual_bcd,
+            .in_bcd = in_bcd,
+            .mean_bc = mean_bc_ + first,
+            .rstd_bc = rstd_bc_ + first,
+            .weight_d = weight_.value,
+            .BC = BC,
+            .D = D_};
+  }
+
   bool present_;
   Index D_;
   Weight<T> weight_, bias_;

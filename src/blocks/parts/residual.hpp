@@ -2,6 +2,7 @@
 
 #include "blocks/block.hpp"
 #include "layers/dropout.hpp"
+#include "layers/parts/with_row_sums.hpp"
 
 namespace abh {
 
@@ -19,6 +20,17 @@ class Residual {
   // d_y_bcd = dropout_backward(d_out_bcd)
   void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const Pass& pass) const {
     dropout_backward<Device, T>(device, d_y_bcd, d_out_bcd, dropout(pass), pass.BC() * D_);
+  }
+
+  // The same, with the gradient of a bias that y_bcd had, where it is joined (linear.hpp).
+  void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const Pass& pass, Accum<T>* joined_bias_d) const {
+    if constexpr (Device::joins_layers) {
+      if (joined_bias_d) {
+        return dropout_backward_with_row_sums<Device, T>(device, joined_bias_d, d_y_bcd, d_out_bcd, dropout(pass),
+                                                         {pass.BC(), D_});
+      }
+    }
+    backward(device, d_y_bcd, d_out_bcd, pass);
   }
 
   // What goes around the block: its input and, on the way back, the gradient of its output.

@@ -20,6 +20,9 @@ struct Gemm {
   Index b_row, b_col;  // one of them is 1
   Accum<T> scale = Accum<T>(1);
   bool accumulate = false;
+  // GPU: another array, which lies as `out` does, to which the product is added in the place of out_mn, and its scale.
+  const Out* added_mn = nullptr;
+  Accum<T> added_scale = Accum<T>(1);
   Out* row_sum_m = nullptr;  // CPU: as another column of `out`, with a column of ones in `b`; only where a_row is 1
   Index batches = 1;         // GPU: batch i works on out_mn + i out_batch, a_mk + i a_batch, b_kn + i b_batch
   Index out_batch = 0, a_batch = 0, b_batch = 0;

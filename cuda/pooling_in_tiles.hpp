@@ -1,0 +1,243 @@
+#pragma once
+
+// Pooling on the GPU of sequences of a few tiles, of which there are so few that it costs less to scan what comes
+// before a tile again than to wait for other kernels: one kernel forward, and two backward. As in pooling_in_tile.hpp a
+// block has the heads of one tile of 64 channels, and what is one number a position and head stays in shared memory,
+// for all positions that its own depend on. The steps, and so all bits, are those of the kernels of pooling_global.hpp.
+
+#include "cuda/pooling_emits.hpp"
+#include "cuda/pooling_in_tile.hpp"
+#include "cuda/tensor_core.hpp"
+
+namespace abh {
+inline namespace ABH_BACKEND {
+
+inline constexpr int most_tiles = 4;
+inline constexpr int tiles_width = 4;  // channels of a pack, as in pooling_global.hpp
+// Two on every multiprocessor of an H100: more keep its memory busy, and then every array is better read once.
+inline constexpr unsigned most_blocks_of_tiles = 264;
+
+inline bool fits_few_tiles(const PoolingShape& s) {
+  constexpr int channels = tile_channels<tiles_width>;
+  return s.causal && s.C > tile_positions && s.C <= most_tiles * tile_positions && block_of(s) == s.C &&
+         s.payloads == 1 && channels % s.K == 0 && channels <= most_tile_heads * s.K &&
+         tile_blocks<tiles_width>(s.B, s.C, s.H()) <= most_blocks_of_tiles;
+}
+
+// One number a position of a head.
+using SequenceNumbers = float[most_tiles * tile_positions];
+
+// A block's tile: its heads and its positions.
+template <class T>
+struct FewTiles : TileThread<T, tiles_width> {
+  int first_head, heads, begin, after;
+  __device__ FewTiles(const Scan<T>& s, int tiles) : TileThread<T, tiles_width>(s, 0, tiles) {
+    const int most = tile_channels<tiles_width> / s.K;
+    first_head = this->h_tile * most;
+    heads = smaller(most, s.N - first_head);
+    begin = this->tile * tile_positions;
+    after = smaller(begin + tile_positions, s.C);
+  }
+  // The same threads in another tile.
+  __device__ TileThread<T, tiles_width> in_tile(int other) const {
+    TileThread<T, tiles_width> there = *this;
+    there.tile = other;
+    return there;
+  }
+  // Of this thread's channels, counted from the block's first one.
+  __device__ int own_head(int K) const { return this->works ? this->lane * tiles_width / K : 0; }
+};
+
+// Takes the state through a whole tile, as totals_kernel and carry_kernel do. A barrier before and after.
+template <class T, class Steps>
+__device__ __forceinline__ void pass_tile(double (&state)[tiles_width], const TileThread<T, tiles_width>& there,
+                                          TileRuns<tiles_width>& runs, const Steps& steps) {
+  TileRun<T, tiles_width> run(there);
+  scan_run<T, tiles_width>(run, there, runs, steps);
+  __syncthreads();
+  float keep = 1;
+  Floats<tiles_width> sum{};
+  for (int r = 0; r < tile_runs; ++r) {
+    const float keep_r = runs.keep[r][there.lane];
+    const Floats<tiles_width> add = load<tiles_width>(&runs.add[r][there.lane * tiles_width]);
+    for (int v = 0; v < tiles_width; ++v) sum.x[v] = keep_r * sum.x[v] + add.x[v];
+    keep *= keep_r;
+  }
+  for (int v = 0; v < tiles_width; ++v) state[v] = LongSums::after(state[v], {keep, sum.x[v]});
+  __syncthreads();
+}
+
+template <class Numbers>
+__device__ __forceinline__ Floats<tiles_width> as_floats(const Numbers& state) {
+  Floats<tiles_width> floats;
+  for (int v = 0; v < tiles_width; ++v) floats.x[v] = float(state[v]);
+  return floats;
+}
+
+// Grid: B x tiles x tiles of channels. Reads x once for each tile from its own on, and the logits; writes out, max and
+// sum once.
+struct ForwardSequence {
+  SequenceNumbers logit, most, keep, add, share;  // later the sum in logit
+};
+template <class T, bool decays>
+__global__ __launch_bounds__(tile_threads<tiles_width>) void forward_in_tiles_kernel(PoolingForward<T> a, int tiles) {
+  wait_for_kernel_before();
+  require_at_most(tile_threads<tiles_width>);
+  auto* head = static_cast<ForwardSequence*>(dynamic_shared_memory());
+  auto& runs = shared_memory<TileRuns<tiles_width>>();
+  const int C = int(a.in.shape.C), N = int(a.in.shape.N), K = int(a.in.shape.K);
+  const Scan<T> s{a.in.x_bch, a.in.x_stride, nullptr, nullptr, PoolingOrder::up, a.in.shape.B, C, N, K,
+                  C,          Index{N} * K};
+  const FewTiles<T> me(s, tiles);
+  const Index first = (me.b * N + me.first_head) * C;
+  for (int n = 0; n < me.heads; ++n) {
+    for_each_of_block<tiles_width>(
+        me.after, [&](int c) { copy_async<4>(&head[n].logit[c], a.in.logit_bnc + first + n * C + c); });
+  }
+  copy_async_commit();
+  TileRun<T, tiles_width> run(me);
+  __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
+  copy_async_wait<0>();
+  __syncthreads();
+
+  const int walked = int(threadIdx.x) / warp_size;
+  if (walked < me.heads) {
+    ForwardSequence& of = head[walked];
+    const MaskedLogits logit{of.logit, a.in.mask_bc ? a.in.mask_bc + me.b * C : nullptr};
+    running_max<decays, warp_size>(of.most, of.keep, of.add, logit,
+                                   slope_of<decays>(a.in.slope_n, me.first_head + walked), me.after, me.after,
+                                   PoolingOrder::up);
+    running_sum<warp_size>(of.logit, of.share, of.keep, of.add, me.after, PoolingOrder::up);
+  }
+  __syncthreads();
+  for (int n = 0; n < me.heads; ++n) {
+    for_each_of_block<tiles_width>(me.after - me.begin, [&](int i) {
+      const int c = me.begin + i;
+      a.max_bnc[first + n * C + c] = head[n].most[c];
+      a.sum_bnc[first + n * C + c] = head[n].logit[c];
+    });
+  }
+
+  // Behind the end of the sequence the steps are whatever was there: no state before the end depends on them.
+  const ForwardSequence& mine = head[me.own_head(K)];
+  double before[tiles_width] = {};
+  for (int tile = 0; tile < me.tile; ++tile) {
+    const auto there = me.in_tile(tile);
+    pass_tile<T>(before, there, runs, [&](int i) { return four_steps<T, tiles_width>(mine.keep, mine.add, there, i); });
+  }
+  const auto steps = [&](int i) { return four_steps<T, tiles_width>(mine.keep, mine.add, me, i); };
+  scan_run<T, tiles_width>(run, me, runs, steps);
+  __syncthreads();
+  Floats<tiles_width> state = as_floats(before);
+  pass_runs_before<T, tiles_width>(state, me, runs);
+  const EmitState<T> emit{a.out_bch};
+  batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
+    constexpr int first_of_batch = batch * 4;
+    const FourSteps four = steps(first_of_batch);
+    const Floats<4> share = four_of<T, tiles_width>(mine.share, me, first_of_batch);
+    for (int i = 0; i < 4; ++i) {
+      const PoolingPlace at(me, me.position(first_of_batch + i));
+      const Floats<tiles_width> in = floats_of<T, tiles_width>(run.in[first_of_batch + i]);
+      advance<tiles_width>(state, four.step[i], in);
+      if (at.c < me.end) emit.template finish<tiles_width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
+    }
+  });  // (pooling.5)
+}
+template <bool decays, class T>
+void pooling_forward_in_tiles(Gpu& device, PoolingForward<T> a) {
+  const PoolingShape& s = a.in.shape;
+  a.in.x_stride = stride_or(a.in.x_stride, s.H());
+  const auto heads = std::size_t(smaller(Index{tile_channels<tiles_width>} / s.K, s.N));
+  launch(forward_in_tiles_kernel<T, decays>, tile_blocks<tiles_width>(s.B, s.C, s.H()), tile_threads<tiles_width>,
+         heads * sizeof(ForwardSequence), device.stream(), a, int(tiles_of(s.C)));
+}
+
+// Grid: B x tiles x tiles of channels. Reads d_out once for each tile up to its own, x and out once, and a few numbers
+// a position and head; writes d_x and what the gradients of the logits need.
+struct BackwardSequence {
+  SequenceNumbers weight, keep, share;
+};
+template <class T, bool decays>
+__global__ __launch_bounds__(tile_threads<tiles_width>) void backward_in_tiles_kernel(PoolingBackward<T> a,
+                                                                                      GlobalWeights w, float* kappa_bnc,
+                                                                                      int tiles) {
+  wait_for_kernel_before();
+  require_at_most(tile_threads<tiles_width>);
+  using Emit = EmitGlobalGradient<T>;
+  auto* head = static_cast<BackwardSequence*>(dynamic_shared_memory());
+  auto& runs = shared_memory<TileRuns<tiles_width>>();
+  const int C = w.C, N = w.N, K = int(a.in.shape.K);
+  const Index row = Index{N} * K;
+  const Scan<T> s{a.d_out_bch, row, nullptr, nullptr, PoolingOrder::down, a.in.shape.B, C, N, K, C, row};
+  const FewTiles<T> me(s, tiles);
+  TileRun<T, tiles_width> run(me);
+  for (int n = 0; n < me.heads; ++n) {
+    const Index first = (me.b * N + me.first_head + n) * C;
+    const MaskedLogits logit{w.logit_bnc + first, w.mask_bc ? w.mask_bc + me.b * C : nullptr};
+    const float slope = slope_of<decays>(w.slope_n, me.first_head + n);
+    BackwardSequence& of = head[n];
+    for_each_of_block<tiles_width>(tiles * tile_positions - me.begin, [&](int i) {
+      const int c = me.begin + i;
+      if (c < C) {
+        global_weights<decays>(of.weight, of.keep, of.share, c, w.max_bnc + first, w.sum_bnc + first, logit, slope, C);
+      } else {  // what the scan begins with
+        of.keep[c] = 1;
+        of.share[c] = 0;
+      }
+    });
+  }
+  __syncthreads();
+  for (int n = 0; n < me.heads; ++n) {
+    const Index first = (me.b * N + me.first_head + n) * C;
+    for_each_of_block<tiles_width>(me.after - me.begin, [&](int i) {
+      const int c = me.begin + i;
+      w.weight_bnc[first + c] = head[n].weight[c];
+      w.keep_bnc[first + c] = head[n].keep[c];
+      w.share_bnc[first + c] = head[n].share[c];
+    });
+  }
+
+  const BackwardSequence& mine = head[me.own_head(K)];
+  double before[tiles_width] = {};
+  for (int tile = tiles - 1; tile > me.tile; --tile) {
+    const auto there = me.in_tile(tile);
+    pass_tile<T>(before, there, runs,
+                 [&](int i) { return four_steps<T, tiles_width>(mine.keep, mine.share, there, i); });
+  }
+  const auto steps = [&](int i) { return four_steps<T, tiles_width>(mine.keep, mine.share, me, i); };
+  scan_run<T, tiles_width>(run, me, runs, steps);
+  __syncthreads();
+  Floats<tiles_width> adjoint = as_floats(before);
+  pass_runs_before<T, tiles_width>(adjoint, me, runs);
+  const Emit emit{payload_gradient(a, 0), nullptr, {kappa_bnc}};
+  batches(std::make_integer_sequence<int, run_length / Emit::batch>(), [&](auto batch) {
+    constexpr int first_of_batch = batch * Emit::batch;
+    typename Emit::template Loaded<tiles_width> loaded[Emit::batch];
+    for (int i = 0; i < Emit::batch; ++i) {
+      const PoolingPlace at(me, me.position(first_of_batch + i));
+      if (at.c >= me.end) continue;
+      loaded[i] = {load_words<tiles_width>(emit.arrays.x_bch + at.in_rows(emit.arrays.x_stride)),
+                   load_words<tiles_width>(emit.arrays.out_bch + at.element), mine.weight[at.c]};
+    }
+    for (int i = 0; i < Emit::batch; ++i) {
+      const PoolingPlace at(me, me.position(first_of_batch + i));
+      const Floats<tiles_width> in = floats_of<T, tiles_width>(run.in[first_of_batch + i]);
+      advance<tiles_width>(adjoint, {mine.keep[at.c], mine.share[at.c]}, in);  // (pooling.7), over sum_c
+      float kappa[] = {0};
+      if (at.c < me.end) emit.template finish<tiles_width>(at, loaded[i], in, adjoint, kappa);
+      keep_dots<Emit>(me, first_of_batch + i, kappa);
+    }
+  });
+  write_dots<tiles_width>(s, me, emit);
+}
+// `w` and kappa_bnc: scratch memory, from which the gradients of the logits follow.
+template <bool decays, class T>
+void pooling_backward_in_tiles(Gpu& device, PoolingBackward<T> a, const GlobalWeights& w, float* kappa_bnc) {
+  const PoolingShape& s = a.in.shape;
+  const auto heads = std::size_t(smaller(Index{tile_channels<tiles_width>} / s.K, s.N));
+  launch(backward_in_tiles_kernel<T, decays>, tile_blocks<tiles_width>(s.B, s.C, s.H()), tile_threads<tiles_width>,
+         heads * sizeof(BackwardSequence), device.stream(), a, w, kappa_bnc, int(tiles_of(s.C)));
+}
+
+}  // namespace ABH_BACKEND
+}  // namespace abh
