@@ -34,7 +34,7 @@ package_of() {
     qemu-aarch64) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;
     mpi) echo openmpi-bin libopenmpi-dev ;;
-    wasm) echo clang lld wasi-libc libc++-dev-wasm32 libc++abi-dev-wasm32 libclang-rt-dev-wasm32 binaryen cmake ;;
+    wasm) echo clang lld wasi-libc libc++-dev-wasm32 libclang-rt-dev-wasm32 binaryen cmake ;;
     page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;
     *) echo "$1" ;;
   esac

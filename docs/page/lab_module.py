@@ -1,6 +1,5 @@
 """The network of the lab as WebAssembly, and the scripts that a page calls it by (lab/engine.js): built where there are
-tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libc++abi-dev-wasm32, libclang-rt-dev-wasm32, binaryen,
-cmake).
+tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libclang-rt-dev-wasm32, binaryen, cmake).
 
 docs/same_bits.md tells how it is built, and why it computes the bits of a terminal.
 """
