@@ -1,0 +1,63 @@
+"""tools/site.sh where there are no tools for WebAssembly: the site is written without what needs them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SAID = "the site is written without the lab and without pictures that can be touched"
+
+
+class WithoutTools(unittest.TestCase):
+    """A path with Python alone: nothing compiles, and nothing is installed."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        python = Path(cls.folder.name, "python3")
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        cls.site = Path(cls.folder.name, "site")
+        cls.done = subprocess.run(
+            ["tools/site.sh", "--out", str(cls.site)],
+            cwd=ROOT,
+            env={"PATH": cls.folder.name},
+            capture_output=True,
+            text=True,
+        )
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.folder.cleanup()
+
+    def test_is_written_and_says_in_a_line_what_it_lacks(self) -> None:
+        self.assertEqual((self.done.returncode, self.done.stdout), (0, f"{self.site}/index.html\n"), self.done.stderr)
+        missing, said = self.done.stderr.splitlines()
+        self.assertRegex(missing, r"^tools/need\.sh: clang lld .* is missing; install it")
+        self.assertEqual(said, SAID)
+
+    def test_no_script_carries_a_module(self) -> None:
+        scripts = {str(path.relative_to(self.site)) for path in self.site.rglob("*.js")}
+        self.assertEqual(scripts, {"page.js"})
+
+    def test_links_and_scripts_lead_to_files(self) -> None:
+        pages = sorted(self.site.rglob("*.html"))
+        self.assertIn(self.site / "lab.html", pages)
+        for page in pages:
+            for target in re.findall(r'(?:href|src)="([^"#]+)[^"]*"', page.read_text(encoding="utf-8")):
+                if not re.match(r"\w+:", target):
+                    self.assertTrue((page.parent / target).is_file(), f"{page.name}: {target}")
+
+    def test_the_lab_shows_pictures(self) -> None:
+        lab = (self.site / "lab.html").read_text(encoding="utf-8")
+        self.assertEqual(re.findall(r'<script src="([^"]+)"', lab), ["page.js"])
+        self.assertIn("These are pictures of one.", lab)
+
+
+if __name__ == "__main__":
+    unittest.main()
