@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import platform
 import re
@@ -40,6 +41,7 @@ SETTINGS = {
     "a mix in chunks and shards": [*OF_TEXT, "--mixer", "additive,dot", "--positions", "alibi", "--chunk", "16", "--shards", "2"],
     "reviews, quadratic": ["--task", "reviews", "--mixer", "quadratic", "--batch", "8"],
 }
+LSH = ["--mixer", "lsh", "--lsh-rounds", "2", "--lsh-buckets", "4", "--lsh-piece", "4"]
 RECENT = 50  # the training loss that a terminal shows is the mean of so many steps
 LOAD = """return new Promise((done, failed) => {
   const script = document.createElement('script');
@@ -324,6 +326,92 @@ class Lab(unittest.TestCase):
             self.assertNotEqual(self.look()[0], before)
         self.ask("await engine.touch([]);")
         self.assertEqual(self.look()[0], before)
+
+    def touch(self, *changes: dict) -> None:
+        told = self.ask("return await engine.touch(arguments[0]) ?? 0;", list(changes))
+        self.assertNotIn("error", told)
+
+    def test_a_head_is_switched_off_or_made_uniform(self) -> None:
+        transformer_xl = ["--mixer", "transformer_xl", "--positions", "none", "--segment", "6", "--memory", "4"]
+        others = [["--mixer", mixer] for mixer in ("dot", "metric", "quadratic", "bahdanau")]
+        strided = ["--mixer", "dot", "--pattern", "strided", "--stride", "3", "--part", "heads"]
+        for flags in (*others, transformer_xl, LSH, strided):
+            with self.subTest(flags=flags):
+                self.open(["--task", "sort", "--layers", "2", *flags, "--batch", "8"])
+                self.losses(10)
+                loss, before, _ = self.look()
+                layer, head = "blocks.0.mixer", 1
+                self.touch({"layer": layer, "head": head, "what": "uniform"})
+                uniform_loss, arrays, gradients = self.look()
+                self.assertNotEqual(uniform_loss, loss)
+                _, N, C, S = arrays[f"{layer}.weight_bncs"]["extents"]
+                uneven = 0
+                for row in range(N * C):
+                    weights, were = (
+                        of[f"{layer}.weight_bncs"]["values"][row * S : (row + 1) * S] for of in (arrays, before)
+                    )
+                    if row // C != head:
+                        self.assertEqual(weights, were)
+                        continue
+                    seen = [s for s in range(S) if were[s] > 0]
+                    self.assertEqual([s for s in range(S) if weights[s] > 0], seen)
+                    self.assertLessEqual(max((abs(weights[s] - 1 / len(seen)) for s in seen), default=0), 1e-6)
+                    uneven += any(abs(were[s] - 1 / len(seen)) > 1e-4 for s in seen)
+                self.assertGreater(uneven, 0, "its weights were uniform before")
+                made_of_keys = f"{layer}.{'query' if flags == LSH else 'key'}_bch"
+                if "--pattern" not in flags and made_of_keys in gradients:
+                    (H,) = gradients[made_of_keys]["extents"][2:]
+                    K = H // N
+                    d_keys = gradients[made_of_keys]["values"]
+                    of_head = [d for i, d in enumerate(d_keys) if i % H // K == head]
+                    self.assertEqual(max(map(abs, of_head)), 0, "what it does not depend on has a gradient")
+                    self.assertGreater(max(map(abs, d_keys)), 0)
+                self.touch({"layer": layer, "head": head, "what": "off"})
+                off_loss, _, _ = self.look()
+                self.assertNotIn(off_loss, (loss, uniform_loss))
+                self.touch(*({"layer": layer, "head": n, "what": "off"} for n in range(N)))
+                _, arrays, _ = self.look()
+                self.assertEqual(arrays[".x_bcd"], arrays[f"{layer}.out_bcd"], "a layer whose heads are off adds something")
+                self.touch()
+                self.assertEqual(self.look()[:2], (loss, before))
+
+    def test_memory_is_what_a_terminal_counts(self) -> None:
+        settings = {
+            "sort": ["--task", "sort"],
+            "reviews, lsh, recomputed": ["--task", "reviews", *LSH, "--recompute", "1"],
+            "shards, an average": [*OF_TEXT, "--mixer", "additive,leap", "--shards", "2", "--weight-average", "10"],
+            "reversible": [*OF_TEXT, "--mixer", "dot,additive", "--reversible", "1"],
+            "chunks": [*OF_TEXT, "--mixer", "additive", "--chunk", "16"],
+            "transformer_xl": [*OF_TEXT, "--mixer", "transformer_xl", "--positions", "none", "--segment", "8", "--memory", "8"],
+            "digits, Muon": ["--task", "digits", "--optimizer", "muon"],
+        }
+        for name, flags in settings.items():
+            with self.subTest(setting=name), tempfile.TemporaryDirectory() as folder:
+                self.open(flags)
+                told = self.ask("return await engine.memory();")
+                self.assertNotIn("error", told)
+                part = {one["name"]: one["bytes"] for one in told["value"]["parts"]}
+                done = terminal("train", *flags, "--steps", "1", "--threads", "1", "--out", str(Path(folder, "run")))
+                said = re.search(r"\(weights, gradients and moments .*?, data", done.stdout.decode())
+                self.assertIsNotNone(said, done.stderr)
+                of_run = part["weights"] + part["gradients"] + part["moments"]
+                borders = f", borders of chunks {part['borders of chunks'] / 2**20:.1f}" if "--chunk" in flags else ""
+                self.assertEqual(
+                    said[0],
+                    f"(weights, gradients and moments {of_run / 2**20:.1f}, activations {part['activations'] / 2**20:.1f}"
+                    f"{borders}, scratch {part['scratch'] / 2**20:.1f}, data",
+                )
+                arrays = told["value"]["activations"]
+                named = sum(array["bytes"] for array in arrays)
+                self.assertLessEqual(named, part["activations"])
+                if "--chunk" in flags:
+                    self.assertEqual(arrays, [])
+                    continue
+                print(name, len(arrays), named, part)
+                self.assertGreater(named, part["activations"] / 2, "a look shows less than half of what is kept")
+                for array in arrays:
+                    size = {"float32": 4, "int32": 4, "int64": 8}[array["type"]] * math.prod(array["extents"])
+                    (self.assertLessEqual if name == "reversible" else self.assertEqual)(array["bytes"], size, array)
 
     def test_sort_is_learned(self) -> None:
         self.open(["--task", "sort", "--mixer", "dot", "--steps", "300"])

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "cpu/cpu.hpp"
@@ -37,19 +38,27 @@ class PageDevice : public SharesHostMemory<PageDevice> {
   void copy(T* to, const T* from, Index count) {
     cpu.copy(to, from, count);
   }
-  // Tells what is being shown: where the first of these numbers was read, and how many were.
   template <class T>
   void copy_to_host(T* to, const T* from, Index count) {
-    if (!read_from) read_from = from;
-    numbers_read += count;
+    if (reads) {
+      constexpr const char* types[] = {"float32", "int32", "int64"};
+      constexpr bool whole = std::is_integral_v<T>;
+      reads->push_back({reinterpret_cast<const std::byte*>(from), count, sizeof(T), types[whole * sizeof(T) / 4]});
+    }
     cpu.copy(to, from, count);
   }
 
   CpuDevice<Isa::baseline> cpu;
   Workspace& workspace = cpu.workspace;
 
-  static inline const void* read_from = nullptr;
-  static inline Index numbers_read = 0;
+  // Rows that were read for whoever looks; null: nobody does.
+  struct Read {
+    const std::byte* at;
+    Index count;
+    std::size_t size;  // of a number, which is of this type
+    const char* type;
+  };
+  static inline std::vector<Read>* reads = nullptr;
 
   // What is touched; null: nothing.
   static inline const std::vector<Touch>* touches = nullptr;

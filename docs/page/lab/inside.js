@@ -1,4 +1,4 @@
-// Every array of a layer as forward made it, weights and gradients by name, and the memory that the network takes.
+// Every array of a layer as forward made it, and weights and gradients by name.
 
 // A button with a small picture of an array, its name and its shape.
 function pictured(name, shape, chosen) {
@@ -57,7 +57,6 @@ class Inside {
     this.large = new Large(place.querySelector(".large"));
     this.arena = place.querySelector("[name=arena]");
     this.weights = place.querySelector(".weights");
-    this.memory = place.querySelector(".memory");
     this.arena.onchange = () => this.showWeights(true);
     this.weights.closest("details").ontoggle = () => this.showWeights(true);
     colours.changed.push(() => this.seen && this.show(this.seen, this.info));
@@ -93,7 +92,6 @@ class Inside {
     this.shown = mine.map((one) => ({one, ...pictured(one.name, one.shape, () => this.enlarge(one))}));
     this.arrays.replaceChildren(...this.shown.map(({button}) => button));
     this.buildWeights();
-    this.buildMemory();
   }
 
   enlarge({layer, name}) {
@@ -139,15 +137,5 @@ class Inside {
     } finally {
       this.reading = false;
     }
-  }
-
-  // ---- Memory ----
-
-  buildMemory() {
-    const {memory} = this.info, most = Math.max(...memory.map((one) => one.bytes), 1);
-    this.memory.replaceChildren(...memory.map(({name, bytes}) => {
-      const meter = make("span", {class: "meter", style: `--share:${bytes / most}`});
-      return make("li", {}, make("span", {class: "name"}, name), meter, make("span", {class: "share"}, size(bytes)));
-    }));
   }
 }

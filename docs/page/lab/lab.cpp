@@ -63,6 +63,7 @@ int EXPORT(bytes_count)() { return static_cast<int>(bytes.size()); }
 // After a call that failed, which left what it was about as it stood.
 void EXPORT(mend)() {
   PageDevice::touches = nullptr;
+  PageDevice::reads = nullptr;
   PageDevice::sees_gradient = nullptr;
 }
 
@@ -112,6 +113,7 @@ void EXPORT(touch)(int size) {
 }
 
 void EXPORT(example)(int number) { told = open_session().example(number); }
+void EXPORT(holds)() { told = open_session().memory(); }
 void EXPORT(look)(int size) { told = open_session().look(given.substr(0, static_cast<std::size_t>(size))); }
 void EXPORT(answer)(int size) { told = open_session().answer(given.substr(0, static_cast<std::size_t>(size))); }
 void EXPORT(values)(int size) {

@@ -17,6 +17,7 @@ class Lab {
     this.outputs = new Outputs(find("outputs"));
     this.inside = new Inside(find("inside"), (name, arena) => engine.values(name, arena));
     this.known = new Known(find("known"), (name, arena) => engine.values(name, arena));
+    this.memory = new Memory(find("memory"), () => engine.memory());
     this.backward = new Backward(find("backward"), (name, arena) => engine.values(name, arena));
     this.answers = new Answers(find("answers"), engine, (example) => this.lookAt(example));
     this.model = new OwnModel(find("model"), engine, (file) => this.load(file), (error) => this.told(error));
@@ -42,7 +43,7 @@ class Lab {
       this.open();
     });
     // Sections that were out of sight are drawn when they come into it.
-    this.seers = [["inside", this.inside], ["known", this.known], ["backward", this.backward]];
+    this.seers = [["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
     const watch = new IntersectionObserver((entries) => {
       for (const {target, isIntersecting} of entries) target.dataset.inView = isIntersecting ? "1" : "";
       this.show();

@@ -119,6 +119,7 @@ LAYER(attention_step)(PageDevice& d, const AttentionStep<float>& a) {
   switch_off(d, a.out_h, 1, a.N, a.K);
 }
 LAYER(bahdanau_attention_forward)(PageDevice& d, const AttentionForward<float>& a, const float* score_nk) {
+  level(d, a.out_bch, a.in);
   bahdanau_attention_forward<Cpu, float>(d.cpu, a, score_nk);
   switch_off(d, a.out_bch, a.in.B * a.in.C, a.in.N, a.in.K);
 }
@@ -129,6 +130,10 @@ LAYER(bahdanau_attention_backward)
   });
 }
 LAYER(relative_attention_forward)(PageDevice& d, const AttentionForward<float>& a, const RelativeTerms<float>& terms) {
+  level(d, a.out_bch, a.in);
+  d.for_touches(a.out_bch, Touch::What::uniform, [&](const Touch& touch) {
+    clear(terms.rho_ph + touch.head * a.in.K, terms.distances, a.in.N * a.in.K, a.in.K);
+  });
   relative_attention_forward<Cpu, float>(d.cpu, a, terms);
   switch_off(d, a.out_bch, a.in.B * a.in.C, a.in.N, a.in.K);
 }
@@ -138,9 +143,18 @@ LAYER(relative_attention_backward)
   attend_back(d, a, [&](const AttentionBackward<float>& with) {
     relative_attention_backward<Cpu, float>(d.cpu, with, terms, gradients);
   });
+  d.for_touches(a.out_bch, Touch::What::uniform, [&](const Touch& touch) {
+    const Index K = a.in.K, H = a.in.N * K;
+    clear(gradients.d_past_key_bsh + touch.head * K, a.in.B * a.in.S, stride_or(a.d_key_stride, H), K);
+    clear(gradients.d_rho_ph + touch.head * K, terms.distances, H, K);
+  });
 }
 
 LAYER(lsh_attention_forward)(PageDevice& d, const LshForward<float>& a) {
+  d.for_touches(a.out_bch, Touch::What::uniform, [&](const Touch& touch) {
+    const Index K = a.in.K;
+    clear(a.in.query_bch + touch.head * K, a.in.B * a.in.C, stride_or(a.in.query_stride, a.in.N * K), K);
+  });
   lsh_attention_forward<Cpu, float>(d.cpu, a);
   switch_off(d, a.out_bch, a.in.B * a.in.C, a.in.N, a.in.K);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "apps/programs/train_arguments.hpp"
@@ -50,10 +51,27 @@ std::string settings_json(const std::string& text) {
   return settings.text();
 }
 
-void forget_reading() {
-  PageDevice::read_from = nullptr;
-  PageDevice::numbers_read = 0;
-}
+// For as long as it lives, what is read of a network's memory is noted.
+class Noting {
+ public:
+  Noting() { PageDevice::reads = &rows_; }
+  ~Noting() { PageDevice::reads = nullptr; }
+  Noting(const Noting&) = delete;
+  Noting& operator=(const Noting&) = delete;
+
+  // What was read since the last call, if it is an array of so many numbers: one that the network keeps. Else it was
+  // made of others, for whoever looks.
+  std::vector<PageDevice::Read> array_of(std::size_t count) {
+    std::size_t found = 0;
+    for (const PageDevice::Read& row : rows_) found += static_cast<std::size_t>(row.count);
+    std::vector<PageDevice::Read> rows = std::exchange(rows_, {});
+    if (found != count) rows.clear();
+    return rows;
+  }
+
+ private:
+  std::vector<PageDevice::Read> rows_;
+};
 
 // "blocks.0.mixer.query_bch" as layer, name and extents.
 JsonObject named(const std::string& name, const std::vector<Index>& shape) {
@@ -64,6 +82,28 @@ JsonObject named(const std::string& name, const std::vector<Index>& shape) {
       .add("extents", shape);
   return object;
 }
+
+// Memory that is known, stretch by stretch.
+class Stretches {
+ public:
+  // How many of these bytes were not.
+  std::size_t add(const std::byte* begin, const std::byte* end) {
+    std::size_t added = 0;
+    auto next = end_of_.upper_bound(begin);
+    if (next != end_of_.begin()) begin = std::max(begin, std::prev(next)->second);
+    for (; begin < end; begin = std::max(begin, next->second), ++next) {
+      const std::byte* const gap_end = next == end_of_.end() ? end : std::min(end, next->first);
+      added += static_cast<std::size_t>(gap_end - begin);
+      if (gap_end > begin) end_of_[begin] = gap_end;
+      if (gap_end == end) break;
+      begin = gap_end;
+    }
+    return added;
+  }
+
+ private:
+  std::map<const std::byte*, const std::byte*> end_of_;
+};
 
 // For as long as it lives, what a network computes is touched.
 class Touching {
@@ -132,6 +172,9 @@ Session::Session(std::string_view bytes, const std::string& name, Numbers& numbe
   const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
   Checkpoint read = checkpoint_of(SafetensorsFile::parse({first, first + bytes.size()}, name));
   config_ = std::move(read.config);
+  if (config_.has_encoder()) {
+    throw Error(name_ + ": expected a network without an encoder, which build/draw shows, and no page");
+  }
   metadata_ = std::move(read.task);
   weights_ = std::move(read.weights);
   step_ = read.step;
@@ -160,7 +203,7 @@ Trained Session::trained() const { return {config_, metadata_, evaluated_weights
 
 std::string Session::description() const {
   JsonObject out;
-  JsonArray layers, weights, memory;
+  JsonArray layers, weights;
   const std::vector<std::string> mixers = config_.mixer_names();
   for (Index layer = 0; layer < config_.own_layers(); ++layer) {
     layers.add_json(JsonObject()
@@ -171,14 +214,6 @@ std::string Session::description() const {
   }
   for (const Parameter& parameter : parameter_table(config_)) {
     weights.add_json(JsonObject().add("name", parameter.name).add("extents", parameter.shape).text());
-  }
-  const std::pair<const char*, std::size_t> parts[] = {
-      {"weights", memory_.weight_bytes},           {"gradients", memory_.gradient_bytes},
-      {"moments", memory_.moment_bytes},           {"activations", memory_.activation_bytes},
-      {"borders of chunks", memory_.border_bytes}, {"state", memory_.state_bytes},
-      {"scratch", memory_.workspace_bytes}};
-  for (const auto& [name, bytes] : parts) {
-    if (bytes > 0) memory.add_json(JsonObject().add("name", name).add("bytes", bytes).text());
   }
   const Subject subject = {};
   std::vector<std::string> vocabulary;
@@ -196,7 +231,6 @@ std::string Session::description() const {
                                           (trains_ ? ", " + settings_text(training_) : "")))
       .add_json("layers", layers.text())
       .add_json("weights", weights.text())
-      .add_json("memory", memory.text())
       .add("vocabulary", vocabulary)
       .add("context", config_.context)
       .add("tokens_per_step", trains_ ? training_.batch * config_.context : 0)
@@ -345,18 +379,14 @@ std::string Session::look(const std::string& input) {
   numbers_.values.clear();
   JsonArray arrays;
   std::vector<ShownArray> shown;
+  Noting noting;
   const auto show = [&](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
     arrays.add_json(named(name, shape).add("at", numbers_.add(values)).text());
-    // One that the network keeps, or one that was made of others, for whoever looks.
-    if (PageDevice::numbers_read == static_cast<Index>(values.size())) {
-      shown.push_back({name, shape, static_cast<const float*>(PageDevice::read_from)});
-    }
-    forget_reading();
+    const std::vector<PageDevice::Read> rows = noting.array_of(values.size());
+    if (!rows.empty()) shown.push_back({name, shape, reinterpret_cast<const float*>(rows.front().at)});
   };
-  forget_reading();
   viewer->look(batch, show);
   const Index R = static_cast<Index>(batch.target_r.size());
-  forget_reading();
   const std::vector<float> logits_rv = viewer->logits(batch);
   const Index V = static_cast<Index>(logits_rv.size()) / R;
   show("logits_rv", {R, V}, {logits_rv.begin(), logits_rv.end()});
@@ -415,12 +445,50 @@ std::string Session::gradients(Model& viewer, const Batch& batch, const std::vec
   return gradients.text();
 }
 
+// ---- Memory ----
+
+std::string Session::memory() {
+  const Index B = trains_ ? training_.batch / training_.shards : 1, C = config_.context;
+  const Batch one_sequence{.B = 1, .C = C, .token_bc = std::vector<Token>(static_cast<std::size_t>(C))};
+  const std::vector<Parameter> table = parameter_table(config_);
+  const auto is_weight = [&](const std::string& name) {
+    return std::any_of(table.begin(), table.end(), [&](const Parameter& each) { return each.name == name; });
+  };
+  JsonArray arrays;
+  Noting noting;
+  Stretches known;  // blocks that take turns have their arrays in one place
+  const auto list = [&](const std::string& name, std::vector<Index> shape, const std::vector<double>& values) {
+    std::size_t bytes = 0;
+    const std::vector<PageDevice::Read> rows = noting.array_of(values.size());
+    for (const PageDevice::Read& row : rows) {
+      bytes += known.add(row.at, row.at + static_cast<std::size_t>(row.count) * row.size);
+    }
+    if (bytes == 0 || is_weight(name)) return;
+    // One of these a sequence, if it is of a batch at all.
+    const Index sequences = name[name.rfind('_') + 1] == 'b' ? B : 1;
+    shape.front() *= sequences;
+    bytes *= static_cast<std::size_t>(sequences);
+    arrays.add_json(named(name, shape).add("type", rows.front().type).add("bytes", bytes).text());
+  };
+  if (!trains_ || training_.chunk == 0) {
+    const std::unique_ptr<Model> viewer = trains_ ? nullptr : model_for({.B = 1, .C = C});
+    (viewer ? *viewer : *model_).look(one_sequence, list);
+  }
+  const std::pair<const char*, std::size_t> parts[] = {
+      {"weights", memory_.weight_bytes},           {"gradients", memory_.gradient_bytes},
+      {"moments", memory_.moment_bytes},           {"activations", memory_.activation_bytes},
+      {"borders of chunks", memory_.border_bytes}, {"state", memory_.state_bytes},
+      {"scratch", memory_.workspace_bytes}};
+  JsonArray told;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes > 0) told.add_json(JsonObject().add("name", name).add("bytes", bytes).text());
+  }
+  return JsonObject().add_json("parts", told.text()).add_json("activations", arrays.text()).text();
+}
+
 // ---- What is touched ----
 
 std::pair<Index, Index> Session::cores_of(const std::string& layer) const {
-  if (config_.has_encoder() || config_.has_pattern()) {
-    throw Error("touch: expected a network without an encoder and without a pattern");
-  }
   Index first = 0;
   for (Index i = 0; i < config_.layers; ++i) {
     const std::string mixer = config_.mixer_names()[static_cast<std::size_t>(i)];
@@ -432,6 +500,20 @@ std::pair<Index, Index> Session::cores_of(const std::string& layer) const {
     first += count;
   }
   throw Error("touch: expected blocks.N.mixer of a layer, found " + one_line(layer));
+}
+
+// Attention by a pattern is computed in parts, so its heads are touched in the weights around them: one is off where
+// nothing is made of its output, and it compares with nothing where it has no keys.
+void Session::touch_around_head(const std::string& layer, const std::string& what, Index head) {
+  const Index K = config_.mixer_head_channels(), H = config_.heads * K;
+  for (const Parameter& parameter : parameter_table(config_)) {
+    const bool is_output = parameter.name == layer + ".output_dh";
+    if (what == "off" ? !is_output : !parameter.name.starts_with(layer + ".key_")) continue;
+    for (Index i = 0; i < parameter.count; ++i) {
+      const Index h = is_output ? i % H : i / (parameter.count / H);
+      if (h / K == head) weight_touches_.push_back({parameter.offset + i, 0});
+    }
+  }
 }
 
 void Session::touch(const std::vector<std::vector<std::string>>& changes) {
@@ -458,14 +540,11 @@ void Session::touch(const std::vector<std::vector<std::string>>& changes) {
       continue;
     }
     const auto [first, count] = cores_of(words.at(1));
-    if (what == "off") {
+    if (config_.has_pattern() && (what == "off" || what == "uniform")) {
+      touch_around_head(words.at(1), what, whole(words.at(2), config_.heads));
+    } else if (what == "off") {
       touches_.push_back({Touch::What::off, first + count - 1, whole(words.at(2), config_.heads)});
     } else if (what == "uniform") {
-      const Index layer = from_text<Index>(words.at(1).substr(7, words.at(1).find('.', 7) - 7)).value_or(0);
-      const std::string mixer = config_.mixer_names()[static_cast<std::size_t>(layer)];
-      if (mixer == "bahdanau" || mixer == "transformer_xl" || mixer == "lsh") {
-        throw Error("touch: expected another mixer than " + mixer + " for uniform weights");
-      }
       for (Index core = first; core < first + count; ++core) {
         touches_.push_back({Touch::What::uniform, core, whole(words.at(2), config_.heads)});
       }

@@ -67,6 +67,9 @@ class Session {
   std::string look(const std::string& input);
   std::string values(const std::string& name, const std::string& arena);
 
+  // What the network holds: parts, and of its activations the arrays that a look shows.
+  std::string memory();
+
   // What is changed from here on in what is looked at, answered, written, scored and evaluated; not in what is trained.
   // Each change is a list of words: off LAYER HEAD; uniform LAYER HEAD; logit LAYER ARRAY HEAD POSITION VALUE, where
   // the array is one of logits; weight NAME PLACE VALUE.
@@ -84,6 +87,7 @@ class Session {
   Subject subject_of(const std::string& input);
   // The number of the first core of a layer, and how many the layer has.
   std::pair<Index, Index> cores_of(const std::string& layer) const;
+  void touch_around_head(const std::string& layer, const std::string& what, Index head);
   // A model with the weights that are evaluated, for what is touched.
   std::unique_ptr<Model> model_for(const NetworkExtent& extent) const;
   std::string gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown);

@@ -154,6 +154,10 @@ const methods = {
     module.answer(input(given));
     return filled(told());
   },
+  memory() {
+    module.holds();
+    return told();
+  },
   touch(changes) {
     module.touch(give(...changes.map((change) => changed(change).map((word) => `${word}\0`).join("") + "\0")));
   },

@@ -1,0 +1,65 @@
+// What a network holds: its parts, and of each the arrays, the largest first.
+
+// What is in a part beside the arrays that have a name.
+const REST = {activations: "what no look shows", gradients: "sums of shards, whole lines of 64 bytes"};
+
+class Memory {
+  // read(): the parts, from the engine.
+  constructor(place, read) {
+    Object.assign(this, {place, read});
+    place.parentElement.ontoggle = () => this.draw();
+  }
+
+  show(seen, info) {
+    this.info = info;
+    this.draw();
+  }
+
+  // Where somebody looks, once a network.
+  async draw() {
+    const {info} = this;
+    if (!info || info === this.drawn || !this.place.checkVisibility()) return;
+    this.drawn = info;
+    try {
+      const {parts, activations} = await this.read();
+      if (info !== this.info) return;
+      parts.sort((a, b) => b.bytes - a.bytes);
+      const all = parts.reduce((sum, part) => sum + part.bytes, 0);
+      const told = make("p", {class: "note"}, `Together ${size(all)}, as a terminal counts it: ${this.counted(parts)}.`);
+      this.place.replaceChildren(told, ...parts.map((part) => this.part(part, all, activations)));
+    } catch {
+      this.drawn = undefined;  // the network that was asked is gone
+    }
+  }
+
+  // In the words of the terminal.
+  counted(parts) {
+    const bytes = (...names) => parts.reduce((sum, {name, bytes}) => sum + (names.includes(name) ? bytes : 0), 0);
+    const all = [["weights, gradients and moments", bytes("weights", "gradients", "moments")], ["activations", bytes("activations")],
+      ["borders of chunks", bytes("borders of chunks")], ["scratch", bytes("scratch")]];
+    const some = all.filter(([, bytes], i) => bytes || i !== 2);
+    return some.map(([name, bytes]) => `${name} ${(bytes / (1 << 20)).toFixed(1)} MiB`).join(", ");
+  }
+
+  arraysOf({name, bytes}, activations) {
+    if (name === "activations") return activations.map((one) => ({...one, name: `${one.layer}${one.layer && "."}${one.name}`}));
+    if (!["weights", "gradients", "moments"].includes(name)) return [];
+    const kinds = {weights: [""], gradients: ["gradient of "], moments: ["first moment of ", "second moment of ", "average of "]}[name];
+    const count = ({extents}) => extents.reduce((product, extent) => product * extent, 1), {weights} = this.info;
+    const each = 4 * weights.reduce((sum, one) => sum + count(one), 0);
+    return kinds.slice(0, Math.floor(bytes / each)).flatMap((kind) =>
+      weights.map((one) => ({...one, name: kind + one.name, type: "float32", bytes: 4 * count(one)})));
+  }
+
+  part(part, all, activations) {
+    const arrays = this.arraysOf(part, activations).sort((a, b) => b.bytes - a.bytes);
+    const named = arrays.reduce((sum, {bytes}) => sum + bytes, 0), rest = part.bytes - named;
+    const meter = make("span", {class: "meter", style: `--share:${part.bytes / all}`});
+    const head = [make("span", {class: "name"}, part.name), meter, make("span", {class: "share"}, size(part.bytes))];
+    if (!arrays.length) return make("p", {class: "part"}, ...head);
+    const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
+    const table = make("table", {}, ...arrays.map(({name, extents, type, bytes}) => row(name, extents.join(" × "), type, size(bytes))));
+    if (rest > 0) table.append(row(REST[part.name] ?? "whole lines of 64 bytes", "", "", size(rest)));
+    return make("details", {}, make("summary", {class: "part"}, ...head), make("div", {}, table));
+  }
+}
