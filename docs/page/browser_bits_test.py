@@ -360,20 +360,36 @@ class Lab(unittest.TestCase):
                 self.assertGreater(uneven, 0, "its weights were uniform before")
                 made_of_keys = f"{layer}.{'query' if flags == LSH else 'key'}_bch"
                 if "--pattern" not in flags and made_of_keys in gradients:
-                    (H,) = gradients[made_of_keys]["extents"][2:]
-                    K = H // N
+                    _, _, H = gradients[made_of_keys]["extents"]
                     d_keys = gradients[made_of_keys]["values"]
-                    of_head = [d for i, d in enumerate(d_keys) if i % H // K == head]
+                    of_head = [d for i, d in enumerate(d_keys) if i % H * N // H == head]
                     self.assertEqual(max(map(abs, of_head)), 0, "what it does not depend on has a gradient")
                     self.assertGreater(max(map(abs, d_keys)), 0)
                 self.touch({"layer": layer, "head": head, "what": "off"})
                 off_loss, _, _ = self.look()
                 self.assertNotIn(off_loss, (loss, uniform_loss))
+                # The same as where nothing is made of what the head has found.
+                _, _, D = arrays[f"{layer}.out_bcd"]["extents"]
+                K = arrays[f"{layer}.t_bch"]["extents"][2] // N
+                places = [(d, h) for d in range(D) for h in range(head * K, (head + 1) * K)]
+                self.touch(*({"weight": f"{layer}.output_dh", "index": place, "value": 0} for place in places))
+                self.assertAlmostEqual(self.look()[0], off_loss, delta=1e-6)
                 self.touch(*({"layer": layer, "head": n, "what": "off"} for n in range(N)))
                 _, arrays, _ = self.look()
                 self.assertEqual(arrays[".x_bcd"], arrays[f"{layer}.out_bcd"], "a layer whose heads are off adds something")
                 self.touch()
                 self.assertEqual(self.look()[:2], (loss, before))
+
+    def test_a_network_with_an_encoder_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder, "run")
+            done = terminal("train", "--task", "dates", "--steps", "1", "--batch", "2", "--out", str(run))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            file = base64.b64encode((run / "model.safetensors").read_bytes()).decode()
+        said = self.ask(
+            "return await engine.load(Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0)), 'dates.safetensors');", file
+        )
+        self.assertRegex(said.get("error", ""), r"^generate: dates\.safetensors: expected a network without an encoder")
 
     def test_memory_is_what_a_terminal_counts(self) -> None:
         settings = {
@@ -407,7 +423,6 @@ class Lab(unittest.TestCase):
                 if "--chunk" in flags:
                     self.assertEqual(arrays, [])
                     continue
-                print(name, len(arrays), named, part)
                 self.assertGreater(named, part["activations"] / 2, "a look shows less than half of what is kept")
                 for array in arrays:
                     size = {"float32": 4, "int32": 4, "int64": 8}[array["type"]] * math.prod(array["extents"])

@@ -1,6 +1,7 @@
 """The lab in a real browser; browser_test.py runs these with its own.
 
-Nothing here is timed: a network has so many steps to learn, and whoever waits gives up where nothing goes on any more.
+But for a newcomer's first ten seconds nothing here is timed: a network has so many steps to learn, and whoever waits gives
+up where nothing goes on any more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import browser_test
 from browser_test import SETTLE, WIDTHS, Browser
 
 PAGE = "lab.html"
-TAB, SPACE, RIGHT, UP = "\ue004", " ", "\ue014", "\ue013"
+SHIFT, TAB, ENTER, SPACE, UP = "\ue008", "\ue004", "\ue007", " ", "\ue013"
 READY = "return !document.getElementById('head').hidden && document.getElementById('how-right').textContent !== ''"
 STEP = "return +document.getElementById('state').textContent.match(/step (\\d+)/)?.[1]"
 SCORE = "return parseFloat(document.querySelector('#how-right b')?.textContent ?? '0')"
@@ -85,6 +86,32 @@ class Lab(unittest.TestCase):
         self.browser.run("document.getElementById('train').click()")
         self.assertEqual(self.browser.messages(), [])
 
+    def test_a_newcomer_trains_within_ten_seconds(self) -> None:
+        # Milliseconds since the page began, losses on the curve, their first and last height, and what is right of how
+        # many steps.
+        seen = """const path = document.querySelector('#curve path.loss')?.getAttribute('d') ?? '';
+          const heights = path.split(/[ML]/).slice(1).map((point) => -point.split(' ')[1]);
+          const right = document.querySelector('#how-right b')?.textContent;
+          const scored = (document.querySelector('#curve path.score')?.getAttribute('d').split('L').length ?? 1) > 1;
+          return [performance.now(), heights.length, heights[0], heights.at(-1), scored && right]"""
+        for way, begin in (
+            ("a click", lambda: self.browser.point("#train", click=True)),
+            ("Enter", lambda: self.browser.press(ENTER)),
+        ):
+            with self.subTest(way=way):
+                self.browser.resize(1280)
+                self.browser.open(PAGE)
+                begin()
+                time_, losses, first, last, right = self.browser.run(seen)
+                while losses < 30 or not right:
+                    self.assertLess(time_, 10_000, "ten seconds are over")
+                    time.sleep(0.05)
+                    time_, losses, first, last, right = self.browser.run(seen)
+                print(f"{way}: after {time_ / 1000:.1f} s {losses} losses, {right} of answers right")
+                self.assertLess(last, first)
+                self.assertRegex(right, r"^\d+ %$")
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+
     def test_fits_at_every_width(self) -> None:
         for width in WIDTHS:
             with self.subTest(width=width):
@@ -104,17 +131,20 @@ class Lab(unittest.TestCase):
             "const at = document.activeElement; return [at.name || at.id || at.textContent, getComputedStyle(at).outlineStyle]"
         )
         seen = []
-        for _ in range(20):
-            self.browser.press(TAB)
+        back = [{"type": "keyDown", "value": SHIFT}, {"type": "keyDown", "value": TAB}, {"type": "keyUp", "value": TAB}]
+        while "task" not in seen and len(seen) < 20:
             name, outline = self.browser.run(focused)
             self.assertNotEqual(outline, "none", f"{name} has the focus, and nobody sees it")
             seen.append(name)
-            if name == "train":
-                break
+            self.browser.actions("key", [*back, {"type": "keyUp", "value": SHIFT}])
+        self.assertEqual(seen[0], "train")
         self.assertEqual(
             [name for name in seen if name in ("task", "mixer", "layers", "heads", "channels")],
-            ["task", "mixer", "layers", "heads", "channels"],
+            ["channels", "heads", "layers", "mixer", "task"],
         )
+        while self.browser.run(focused)[0] != "train" and len(seen) < 40:
+            self.browser.press(TAB)
+            seen.append("")
         self.browser.press(SPACE)
         self.until(f"{STEP} >= 2")
         self.browser.press(SPACE)
@@ -308,6 +338,8 @@ class WithoutScript(unittest.TestCase):
                 shown = "return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility()).length"
                 self.assertEqual(browser.run(shown, ".live"), 0)
                 self.assertGreaterEqual(browser.run(shown, ".still img"), 2)
+                said = browser.run("return document.querySelector('.still').innerText")
+                self.assertTrue(said.startswith("Where a script runs, "), said)
                 self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), width)
             browser.open("blocks/dot.html")
             browser.point(".rooms a", click=True)

@@ -155,8 +155,10 @@ class Head {
   }
 
   buildTools() {
-    const {layer, head} = this.choice;
-    const options = [["as it is", null], ["off", "off"], ["uniform", "uniform"]].map(([text, what]) => {
+    const {layer, head} = this.choice, {positions, span} = this.info.settings;
+    // What counts by distance alone stays.
+    const even = positions === "alibi" || +span > 0 ? "uniform but for the distance" : "uniform";
+    const options = [["as it is", null], ["off", "off"], [even, "uniform"]].map(([text, what]) => {
       const input = make("input", {type: "radio", name: "touch"});
       input.onchange = () => this.touch(this.key("head"), what && {layer, head, what});
       return make("label", {}, input, text);

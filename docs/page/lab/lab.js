@@ -397,6 +397,8 @@ const started = () =>
 async function begin() {
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
   for (const part of document.querySelectorAll(".still")) part.hidden = true;
+  // So that Enter is enough.
+  if (document.activeElement === document.body) find("train").focus({preventScroll: true});
   // A mixer in the address is a wish here; without this script it is a place in the list at the end.
   if (location.hash.includes("=")) {
     for (const place of document.querySelectorAll(".choices [id]")) place.removeAttribute("id");
