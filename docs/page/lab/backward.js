@@ -78,7 +78,7 @@ class Backward {
     this.weights = this.rows.filter(({weight}) => weight);
     this.groups = order.map((layer, i) => {
       const mine = this.rows.filter((row) => row.layer === layer), block = blockOf(layer, this.info);
-      const title = make("summary", {}, layer.includes(".") ? `${layer}, ${block}` : layer);
+      const title = make("summary", {}, layer.includes(".") ? `${layer}, ${block}` : layer || "stream");
       const details = make("details", {open: i < 3}, title, make("ol", {}, ...mine.map(({item}) => item)));
       details.ontoggle = () => this.showWeights(true);
       return {details, mine};
@@ -112,6 +112,7 @@ class Backward {
 
   // Lights one step after the other, as the chain rule goes; all at once for whoever wants no motion.
   async run() {
+    if (!this.groups) return;
     const mine = (this.running = {}), steps = this.groups.flatMap((group) => group.mine.map((row) => ({...group, row})));
     for (const {row} of steps) row.item.classList.toggle("reached", calm.matches);
     if (calm.matches) return;

@@ -57,8 +57,9 @@ class Memory {
     const meter = make("span", {class: "meter", style: `--share:${part.bytes / all}`});
     const head = [make("span", {class: "name"}, part.name), meter, make("span", {class: "share"}, size(part.bytes))];
     if (!arrays.length) return make("p", {class: "part"}, ...head);
-    const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
-    const table = make("table", {}, ...arrays.map(({name, extents, type, bytes}) => row(name, extents.join(" × "), type, size(bytes))));
+    const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, ...[cell].flat())));
+    const broken = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]);  // behind a full stop
+    const table = make("table", {}, ...arrays.map(({name, extents, type, bytes}) => row(broken(name), extents.join(" × "), type, size(bytes))));
     if (rest > 0) table.append(row(REST[part.name] ?? "whole lines of 64 bytes", "", "", size(rest)));
     return make("details", {}, make("summary", {class: "part"}, ...head), make("div", {}, table));
   }
