@@ -167,6 +167,8 @@ class Lab(unittest.TestCase):
 
     def test_every_mixer_opens_and_takes_a_step(self) -> None:
         self.open()
+        told = dict.fromkeys(("dot", "metric", "quadratic"), "attention") | dict.fromkeys(("additive", "leap", "average"), "pooling")
+        told |= {"bahdanau": "bahdanau_attention", "transformer_xl": "relative_attention", "lsh": "lsh_attention"}
         names = self.browser.run("return [...document.querySelectorAll('[name=mixer] option')].map((option) => option.value)")
         for name in names[:-1]:
             with self.subTest(mixer=name):
@@ -177,6 +179,8 @@ class Lab(unittest.TestCase):
                     f"--mixer {name}" if name != "dot" else "--task sort",
                     self.browser.run("return document.getElementById('command').textContent"),
                 )
+                tags = self.browser.run("return [...document.querySelectorAll('.told .tag')].map((tag) => tag.textContent)")
+                self.assertEqual({tag.strip("()").split(".")[0] for tag in tags}, {told[name]} if name in told else set())
                 self.browser.run("document.getElementById('one').click()")
                 self.until(f"{STEP} === 1")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))

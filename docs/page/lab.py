@@ -33,7 +33,9 @@ PARTS = (
     "memory", "known", "backward", "answers", "digit", "model", "lab",
 )  # fmt: skip
 # Layers whose equations are shown beside those of the blocks; those whose loops are.
-LAYERS = ("attention", "pooling", "bahdanau_attention", "cross_entropy", "layernorm", "embedding")
+LAYERS = (
+    "attention", "pooling", "bahdanau_attention", "relative_attention", "lsh_attention", "cross_entropy", "layernorm", "embedding",
+)  # fmt: skip
 LOOPS = ("attention.5", "pooling.1", "bahdanau_attention.1")
 # Arrays that no equation has on its left under their own name.
 MAKES = {"layernorm": {"normed": "layernorm.3"}}

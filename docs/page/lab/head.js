@@ -1,6 +1,13 @@
 // One head, large: its map with a cell that can be chosen, the equation with the values of that cell in it, and what can be
 // done to the head: switch it off, make its weights uniform, move a logit, drag an entry of its metric.
 
+// Attention that compares otherwise than by the product of a query and a key: by which equations.
+const COMPARED = {
+  bahdanau: ["bahdanau_attention.1", "bahdanau_attention.5"],
+  transformer_xl: ["relative_attention.1", "relative_attention.5"],
+  lsh: ["lsh_attention.7", "lsh_attention.11"],
+};
+
 class Head {
   // touch(change or null, key): what is changed from now on under this key.
   constructor(place, touch) {
@@ -84,7 +91,7 @@ class Head {
   }
 
   isAttention() {
-    return ["query_bch", "key_bch", "lse_bnc"].every((name) => this.seen.array(this.choice.layer, name));
+    return ["query_bch", "lse_bnc"].every((name) => this.seen.array(this.choice.layer, name));
   }
 
   row(name, at) {
@@ -95,12 +102,17 @@ class Head {
   }
 
   ofAttention(c, s, weight) {
-    const query = this.row("query_bch", c), key = this.row("key_bch", s), K = query.length;
     const lse = this.seen.array(this.choice.layer, "lse_bnc").part(this.choice.head)[c];
-    if (blockOf(this.choice.layer, this.info) === "bahdanau") {
-      const score = Math.log(weight) + lse;
-      return [equation("bahdanau_attention.1", true), this.line(`e^(${decimal(score)} − ${decimal(lse)}) = ${decimal(weight)}`)];
+    const own = COMPARED[blockOf(this.choice.layer, this.info)];
+    if (own) {
+      const shares = `e^(${decimal(Math.log(weight) + lse)} − ${decimal(lse)}) = ${decimal(weight)}`;
+      return [
+        ...own.map((tag) => equation(tag, true)),
+        this.line(Number.isFinite(lse) ? shares : "It meets nobody, and keeps its own value."),
+        ...this.adds(weight, this.row("value_bch", s), "value"),
+      ];
     }
+    const query = this.row("query_bch", c), key = this.row("key_bch", s), K = query.length;
     const rescale = +(this.info.settings?.rescale ?? 0), scale = rescale > 0 ? rescale / K : 1 / Math.sqrt(K);
     let sum = 0;
     const products = Array.from(query, (q, k) => {
