@@ -172,9 +172,6 @@ Session::Session(std::string_view bytes, const std::string& name, Numbers& numbe
   const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
   Checkpoint read = checkpoint_of(SafetensorsFile::parse({first, first + bytes.size()}, name));
   config_ = std::move(read.config);
-  if (config_.has_encoder()) {
-    throw Error(name_ + ": expected a network without an encoder, which build/draw shows, and no page");
-  }
   metadata_ = std::move(read.task);
   weights_ = std::move(read.weights);
   step_ = read.step;
