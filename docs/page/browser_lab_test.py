@@ -234,6 +234,29 @@ class Lab(unittest.TestCase):
                 self.until(f"const loss = (() => {{ {LOSS} }})(); return loss !== arguments[0]", before)
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
+    def test_memory_is_told_array_by_array(self) -> None:
+        self.open()
+        self.assertFalse(self.browser.run("return document.getElementById('memory').checkVisibility()"))
+        self.browser.run(
+            "const place = document.getElementById('memory').parentElement; place.open = true; place.scrollIntoView()"
+        )
+        rows = (
+            "return [...document.querySelectorAll('#memory tr')]"
+            ".map((row) => [...row.cells].map((cell) => cell.textContent).join('; '))"
+        )
+        for mixer, array in (("dot", "key_bch"), ("additive", "q_bcd")):
+            self.choose("mixer", mixer)
+            self.until(f"return (() => {{ {rows} }})().includes(arguments[0])",
+                       f"blocks.0.mixer.{array}; 64 × 11 × 48; float32; 132.0 kiB")  # fmt: skip
+            self.assertIn("second moment of blocks.0.ffn.up_fd; 192 × 48; float32; 36.0 kiB", self.browser.run(rows))
+            parts = self.browser.run("return [...document.querySelectorAll('#memory .part .name')].map((one) => one.textContent)")
+            self.assertEqual(sorted(parts), ["activations", "gradients", "moments", "scratch", "weights"])
+        self.assertRegex(
+            self.browser.run("return document.querySelector('#memory .note').textContent"),
+            r"^Together [\d.]+ MiB, as a terminal counts it: weights, gradients and moments [\d.]+ MiB, activations [\d.]+ MiB, scratch ",
+        )
+        self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+
     def test_a_fault_is_the_terminals_and_goes_away(self) -> None:
         self.open()
         self.choose("channels", "50")
