@@ -192,6 +192,7 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
 inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
   twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
+  const emulator::Access access(row, 8 * sizeof(bf16), false);
   const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
   for (unsigned i = 0; i < 4; ++i) std::memcpy(&r[i], of_lane[8 * i + g] + 2 * t, sizeof r[i]);
 }
@@ -199,6 +200,7 @@ inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
 inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
   twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
+  const emulator::Access access(row, 8 * sizeof(bf16), false);
   const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
   for (unsigned i = 0; i < 4; ++i) {
     r[i] = of_lane[8 * i + 2 * t][g].bits | std::uint32_t{of_lane[8 * i + 2 * t + 1][g].bits} << 16;
@@ -213,6 +215,8 @@ void copy_async(void* shared, const void* global, bool there = true) {
   require_aligned(global, bytes);
   if (there) require_global(global, bytes);
   twin::finish_copies(~0u);  // room for one more
+  if (there) emulator::Access(global, bytes, false);
+  emulator::Access(shared, bytes, true);
   twin::begin_copy(shared, there ? global : nullptr, bytes);
 }
 inline void copy_async_commit() { twin::end_group(); }

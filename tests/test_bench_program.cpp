@@ -69,4 +69,5 @@ TEST_CASE("programs: bench says at once where it cannot write", "[programs][benc
   require_refusal(bench({"--json", ""}), 2, {"--json: expected a file"});
   require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), 2, {"--json", "--peer"});
   require_refusal(bench({"--type", "bf16", "--device", "cpu"}), 2, {"--type bf16"});
+  require_refusal(bench({"--counts", "--batch", "1"}), 2, {"--counts: this build does not count", "preset counts"});
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/emulator/counts.hpp"
+
 namespace emulator {
 
 namespace {
@@ -102,6 +104,28 @@ struct Product {
   double alpha, beta;
 };
 
+// Every number of the matrices once.
+template <class Number>
+void count_matrix(const void* matrix, const Layout& layout, bool writes) {
+  for (std::int64_t batch = 0; batch < layout.batches; ++batch) {
+    const auto* columns = static_cast<const Number*>(matrix) + batch * layout.batch_stride;
+    for (std::int64_t n = 0; n < extent(layout.columns); ++n) {
+      detail::count_work_on(columns + n * layout.leading, layout.rows * sizeof(Number), writes);
+    }
+  }
+}
+template <class In, class Out>
+void count(const Product& p) {
+  detail::count_work("product of cuBLASLt");
+  count_matrix<In>(p.a, p.a_layout, false);
+  count_matrix<In>(p.b, p.b_layout, false);
+  if (p.beta != 0) count_matrix<Out>(p.c, p.c_layout, false);
+  if (p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    detail::count_work_on(p.operation.bias, p.d_layout.rows * sizeof(Out), false);
+  }
+  count_matrix<Out>(p.d, p.d_layout, true);
+}
+
 template <class In, class Out>
 void multiply(const Product& p) {
   const bool ta = p.operation.transposes_a == CUBLAS_OP_T, tb = p.operation.transposes_b == CUBLAS_OP_T;
@@ -109,6 +133,7 @@ void multiply(const Product& p) {
   const std::int64_t a_row = ta ? p.a_layout.leading : 1, a_column = ta ? 1 : p.a_layout.leading;
   const std::int64_t b_row = tb ? p.b_layout.leading : 1, b_column = tb ? 1 : p.b_layout.leading;
   const auto* bias = static_cast<const Out*>(p.operation.bias);
+  if constexpr (detail::counts_accesses) count<In, Out>(p);
   for (std::int64_t batch = 0; batch < p.d_layout.batches; ++batch) {
     const In* a = static_cast<const In*>(p.a) + batch * p.a_layout.batch_stride;
     const In* b = static_cast<const In*>(p.b) + batch * p.b_layout.batch_stride;

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/emulator/counts.hpp"
+
 #if (defined(__x86_64__) || defined(__aarch64__)) && !defined(EMULATOR_UCONTEXT)
 #define EMULATOR_ASSEMBLY 1
 #else
@@ -129,6 +131,7 @@ std::uint64_t launch_begins, launch_ends;
 
 Thread threads[max_threads];
 Warp warps[max_warps];
+unsigned number_of(const Warp& warp) { return static_cast<unsigned>(&warp - warps); }
 Queue queue;
 Thread* current = nullptr;  // null: the host runs
 unsigned thread_count, threads_left, threads_arrived, block_generation;
@@ -428,6 +431,7 @@ void make_ready(Thread* first, unsigned count, unsigned lanes, bool at_front) {
 void go_to(Thread* thread) {
   current = thread;
   threadIdx = thread->index;
+  if constexpr (detail::counts_accesses) detail::count_for(number_of(*thread->warp), thread->lane);
 }
 
 // The thread waits until it is ready again; others go on.
@@ -445,12 +449,20 @@ bool same(const Wait& a, const Wait& b) {
          (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
+// All threads stand at a barrier, or have left.
+void count_requests() {
+  if constexpr (detail::counts_accesses) {
+    for (unsigned i = 0; i * warp_size < thread_count; ++i) detail::count_requests_of(i);
+  }
+}
+
 // A warp's barrier opens when all lanes that have not left the kernel stand at it.
 void open_if_complete(Warp& warp) {
   if (warp.arrived != (warp.lanes & ~warp.left)) return;
+  if constexpr (detail::counts_accesses) detail::count_requests_of(number_of(warp));
   ++warp.generation;
   warp.votes[warp.generation % 2] = 0;
-  make_ready(threads + (&warp - warps) * warp_size, warp_size, std::exchange(warp.arrived, 0), true);
+  make_ready(threads + number_of(warp) * warp_size, warp_size, std::exchange(warp.arrived, 0), true);
 }
 
 void wait_at_warp(const Wait& wait) {
@@ -460,13 +472,13 @@ void wait_at_warp(const Wait& wait) {
   if (!(wait.mask >> self->lane & 1)) fail("the mask of a warp operation leaves out the lane that calls it", self);
   if (const unsigned gone = wait.mask & warp.left) {
     fail("divergent warp operation: its mask names a lane that has left the kernel", self,
-         threads + (&warp - warps) * warp_size + __builtin_ctz(gone));
+         threads + number_of(warp) * warp_size + __builtin_ctz(gone));
   }
   if (warp.arrived == 0) warp.wait = &wait;
   if (!same(*warp.wait, wait))
     fail("divergent warp operation: lanes of one warp are at different ones", owner(warp.wait), self);
   if (warp.wait->mask != wait.mask) fail("lanes of one warp pass different masks", owner(warp.wait), self);
-  std::uint64_t* const sync = &sync_objects().warp[&warp - warps][warp.generation % 2];
+  std::uint64_t* const sync = &sync_objects().warp[number_of(warp)][warp.generation % 2];
   release(sync);
   warp.arrived |= 1u << self->lane;
   open_if_complete(warp);
@@ -533,6 +545,7 @@ void block_barrier(const char* file, int line) {
   std::uint64_t* const sync = &sync_objects().block[block_generation % 2];
   release(sync);
   if (++threads_arrived == thread_count) {
+    count_requests();
     threads_arrived = 0;
     ++block_generation;
     make_ready(threads, thread_count, 0xFFFFFFFF, false);
@@ -732,6 +745,7 @@ void run_block(bool first_of_launch) {
   if (!first->fiber) first->fiber = idle[--idle_count];
   go_to(first);
   switch_fiber(host, *first->fiber);
+  if constexpr (detail::counts_accesses) detail::count_no_launch();
 
   if (failure.problem) {
     std::string problem = std::string(failure.problem) + ": " + description(*failure.thread);
@@ -740,6 +754,7 @@ void run_block(bool first_of_launch) {
     reset_fibers();
     throw_in_block(problem);
   }
+  count_requests();
   const auto check = [](const unsigned char* memory, std::size_t bytes, std::string_view what) {
     const std::size_t broken = first_broken(memory + bytes, sentinel_bytes);
     if (broken == sentinel_bytes) return;
@@ -772,7 +787,8 @@ struct BlockOrder {
 
 }  // namespace
 
-void detail::launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes) {
+void detail::launch([[maybe_unused]] const void* kernel, void (*body)(void*), void* arguments, dim3 grid, dim3 block,
+                    std::size_t shared_bytes) {
   if (Launching::on) fail("a kernel launches a kernel", current);
   const auto refuse = [&](const char* why) {
     throw Error("emulator: kernel launch: " + std::string(why) + ": grid " + text_of(grid) + ", block " +
@@ -790,6 +806,7 @@ void detail::launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block,
   kernel_body = body;
   kernel_arguments = arguments;
   begin_launch(grid, block, shared_bytes);
+  if constexpr (counts_accesses) count_launch(kernel, arena, arena + static_begin, arena_bytes);
   const BlockOrder order(std::uint64_t{grid.x} * grid.y * grid.z);
   for (std::uint64_t i = 0; i < order.count; ++i) {
     const std::uint64_t number = order[i];
@@ -885,6 +902,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   add_guard(before + sentinel_bytes + bytes, {sentinel_bytes, what, static_cast<std::int64_t>(bytes)});
   allocations[*memory] = bytes;
   allocated_bytes += bytes;
+  if constexpr (detail::counts_accesses) detail::count_in(*memory, bytes);
   return cudaSuccess;
 }
 
@@ -903,6 +921,7 @@ cudaError_t cudaFree(void* memory) {
   guards.erase(behind);
   allocations.erase(found);
   allocated_bytes -= bytes;
+  if constexpr (detail::counts_accesses) detail::count_no_more_in(memory);
   std::free(before);
   return remember(whole ? cudaSuccess : cudaErrorIllegalAddress);
 }
@@ -912,12 +931,26 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (detail::records(stream) && !(is_global(to, bytes) && is_global(from, bytes)) && detail::breaks_recording()) {
     return remember(cudaErrorStreamCaptureUnsupported);
   }
-  detail::ask(stream, [=] { std::memmove(to, from, bytes); });
+  detail::ask(stream, [=] {
+    std::memmove(to, from, bytes);
+    if constexpr (detail::counts_accesses) {
+      detail::count_work("copy");
+      detail::count_work_on(from, bytes, false);
+      detail::count_work_on(to, bytes, true);
+    }
+  });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  if (bytes > 0) detail::ask(stream, [=] { std::memset(to, value, bytes); });
+  if (bytes == 0) return cudaSuccess;
+  detail::ask(stream, [=] {
+    std::memset(to, value, bytes);
+    if constexpr (detail::counts_accesses) {
+      detail::count_work("set to zero");
+      detail::count_work_on(to, bytes, true);
+    }
+  });
   return cudaSuccess;
 }
 

@@ -81,6 +81,11 @@ Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std
 [[noreturn]] void access_misaligned();
 [[noreturn]] void block_too_large();
 void require_shared(const void* address, std::size_t bytes, bool is_shared);
+#if defined(EMULATOR_COUNTS)
+void announce_access(const void* address, std::size_t bytes);
+void begin_access(const void* address, std::size_t bytes, bool writes);
+void end_access();
+#endif
 
 // The value of lane `source` of each group of `width` lanes; the own value where `source` lies outside of the group.
 template <class V, class SourceOf>
@@ -109,7 +114,7 @@ template <class S>
 inline constexpr SharedType shared_type{sizeof(S), alignof(S) < 16 ? 16 : alignof(S), name_of<S>()};
 void* static_shared_memory(const SharedType& type);
 
-void launch(void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
+void launch(const void* kernel, void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
 
 // Whether what this stream is asked for is recorded, and the way to do so; Error where the recording is broken already.
 bool records(cudaStream_t stream);
@@ -131,11 +136,27 @@ bool breaks_recording();
 // A wide access of `bytes` bytes: a GPU refuses it where this is no multiple of them.
 inline void require_aligned(const void* address, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) detail::access_misaligned();
+#if defined(EMULATOR_COUNTS)
+  detail::announce_access(address, bytes);
+#endif
 }
 
 // An instruction that reads or writes shared memory and no other, or global memory and no other.
 inline void require_shared(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, true); }
 inline void require_global(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, false); }
+
+// The access that an instruction makes for the calling lane, in a build that counts accesses (counts.hpp). What its
+// twin in C++ reads and writes while this lives is not counted.
+struct Access {
+#if defined(EMULATOR_COUNTS)
+  Access(const void* address, std::size_t bytes, bool writes) { detail::begin_access(address, bytes, writes); }
+  ~Access() { detail::end_access(); }
+#else
+  Access(const void*, std::size_t, bool) {}
+#endif
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+};
 
 // What __launch_bounds__(threads) promises of every launch of the kernel that calls this.
 inline void require_at_most(unsigned threads) {
@@ -312,7 +333,9 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     [&]<std::size_t... i>(std::index_sequence<i...>) { the.kernel(std::get<i>(the.parameters)...); }
     (std::index_sequence_for<Parameters...>());
   };
-  detail::ask(stream, [=]() mutable { detail::launch(body, &call, grid, block, shared_bytes); });
+  detail::ask(stream, [=]() mutable {
+    detail::launch(reinterpret_cast<const void*>(kernel), body, &call, grid, block, shared_bytes);
+  });
 }
 
 // What tests set and ask.

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "apps/bench/counts.hpp"
 #include "apps/bench/layers.hpp"
 #include "apps/bench/results.hpp"
 #include "apps/bench/timing.hpp"
@@ -63,44 +64,91 @@ struct BenchSettings {
   bool every_mixer = true;  // a training step with each kind of mixer, else with that of the configuration
   bool each_layer = true;   // else only the training step and the peaks
   double seconds = 0.2;
+  bool counts = false;  // what kernels ask of memory, and nothing else
+  Index counted_batch = 1;
+  double copy_terabytes_per_s = 4.2;
 };
+
+// The configuration with each kind of mixer, or as it is.
+std::vector<ModelConfig> configs_of(const BenchSettings& s) {
+  if (!s.every_mixer) return {s.config};
+  std::vector<ModelConfig> configs;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    configs.push_back(mixer.name == s.config.mixer ? s.config : with_mixer(s.config, mixer.name));
+  }
+  return configs;
+}
+
+// A model with its first weights, and a batch for it.
+struct FirstStep {
+  NetworkMemory memory;
+  std::unique_ptr<Model> model;
+  Batch batch;
+};
+FirstStep first_step(const BenchSettings& s, const ModelConfig& config) {
+  const NetworkExtent extent = training_extent(config, s.training, s.recompute);
+  FirstStep first{model_memory(s.device, config, extent, s.training.type), nullptr, {}};
+  require_memory(host_bytes(s.device, first.memory));
+  reset_peak_memory();
+  first.model = make_model(s.device, config, extent, s.training.dropout, s.training.type);
+  first.model->write(Model::Arena::weights,
+                     initial_weights(parameter_table(config), config, s.training.init_std, s.training.seed));
+  std::vector<Token> token_bc(static_cast<std::size_t>(s.training.batch * config.context));
+  for (std::size_t i = 0; i < token_bc.size(); ++i) {
+    token_bc[i] = static_cast<Token>(philox_word(s.training.seed, i, 0, sites::batch) % config.vocabulary);
+  }
+  first.batch = batch_of_sequences(config.context, token_bc, token_bc);
+  return first;
+}
 
 // One row for each mixer.
 void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results) {
-  std::vector<std::string> mixers;
-  for (const MixerProperties& mixer : Mixers::properties) mixers.push_back(mixer.name);
-  if (!s.every_mixer) mixers = {s.config.mixer};
-  for (const std::string& mixer : mixers) {
-    const ModelConfig one = mixer == s.config.mixer ? s.config : with_mixer(s.config, mixer);
-    const NetworkExtent extent = training_extent(one, s.training, s.recompute);
-    const NetworkMemory memory = model_memory(s.device, one, extent, s.training.type);
-    require_memory(host_bytes(s.device, memory));
-    reset_peak_memory();
-    const std::unique_ptr<Model> model = make_model(s.device, one, extent, s.training.dropout, s.training.type);
-    results.device = model->device_name();
-    model->write(Model::Arena::weights,
-                 initial_weights(parameter_table(one), one, s.training.init_std, s.training.seed));
+  for (const ModelConfig& one : configs_of(s)) {
+    const FirstStep first = first_step(s, one);
+    results.device = first.model->device_name();
     const Index tokens = s.training.batch * one.context;
-    std::vector<Token> token_bc(static_cast<std::size_t>(tokens));
-    for (std::size_t i = 0; i < token_bc.size(); ++i) {
-      token_bc[i] = static_cast<Token>(philox_word(s.training.seed, i, 0, sites::batch) % one.vocabulary);
-    }
-    const Batch batch = batch_of_sequences(one.context, token_bc, token_bc);
     Index step = 0;
     long faults_before = 0;
     const auto make_step = [&] {
-      model->train_step(batch, s.training, step % s.training.steps);
+      first.model->train_step(first.batch, s.training, step % s.training.steps);
       if (++step == 1) faults_before = page_faults();
     };
     const double flops = training_flops(one, tokens);
     const bool slow = s.device.device == "emulated" || s.device.device == "plain";
     const Timing timing = median_timing((peak ? 8 : 4) * s.seconds, flops, peak, make_step, slow ? 1 : 5);
     const double faults = static_cast<double>(page_faults() - faults_before) / static_cast<double>(step - 1);
-    results.steps.push_back({mixer, timing, static_cast<Index>(1e3 * static_cast<double>(tokens) / timing.milliseconds),
-                             flops, static_cast<double>(memory.activation_bytes) / static_cast<double>(tokens),
-                             peak_memory(), faults});
+    results.steps.push_back(
+        {one.mixer, timing, static_cast<Index>(1e3 * static_cast<double>(tokens) / timing.milliseconds), flops,
+         static_cast<double>(first.memory.activation_bytes) / static_cast<double>(tokens), peak_memory(), faults});
   }
 }
+
+#if defined(ABH_COUNTS)
+CountedStep counted_step(BenchSettings s, const ModelConfig& config, Index sequences) {
+  s.training.batch = sequences;
+  const FirstStep first = first_step(s, config);
+  emulator::take_counts();
+  first.model->train_step(first.batch, s.training, 0);
+  return {sequences, traffic_of(emulator::take_counts())};
+}
+
+// A table for each mixer.
+void print_counts(const BenchSettings& s) {
+  const Index batch = s.training.batch, few = std::min(s.counted_batch, batch);
+  std::printf("%s of a training step: %lld sequences of %lld\n", few == batch ? "counted" : "reckoned",
+              static_cast<long long>(batch), static_cast<long long>(s.config.context));
+  if (few < batch) {
+    std::printf("from steps of %lld and %lld sequences that were counted, along the straight line through both\n",
+                static_cast<long long>(few), static_cast<long long>(2 * few));
+  }
+  for (const ModelConfig& config : configs_of(s)) {
+    std::printf("\nmixer %s, %s\n", config.mixer.c_str(), s.training.type.c_str());
+    const CountedStep one = counted_step(s, config, few);
+    print_traffic(few == batch ? one.kernels : traffic_at(batch, one, counted_step(s, config, 2 * few)),
+                  1e12 * s.copy_terabytes_per_s);
+  }
+}
+#endif
 
 template <class T, Isa isa>
 void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Results& results) {
@@ -195,6 +243,14 @@ int body(int argc, char** argv) {
   flags.text("json", json, "FILE", "write the results there as well");
   flags.text("peer", peer, "PYTHON",
              "only compare the training step with the PyTorch of this interpreter (python3, say)");
+  flags.bare("counts", s.counts,
+             "only count what each kernel of a training step asks of memory, on device emulated, in a build with "
+             "EMULATOR_COUNTS (docs/emulator.md)");
+  flags.integer("counted-batch", s.counted_batch, "SEQUENCES",
+                "of the step that is counted, and of a second one twice that; a larger --batch is reckoned from both",
+                1);
+  flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S", "of the GPU, by which counted bytes become a time",
+             {1e-3, 1e3});
   add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "of weights and tokens");
@@ -203,6 +259,16 @@ int body(int argc, char** argv) {
   s.every_mixer = mixer.empty();
   if (!s.every_mixer) config.mixer = mixer;
   check_model(config);
+  if (s.counts) {
+#if defined(ABH_COUNTS)
+    if (s.device.device != "emulated") throw UsageError("--counts: expected --device emulated");
+    if (flags.given("json") || flags.given("peer")) throw UsageError("--counts: not with --json or --peer");
+    print_counts(s);
+    return 0;
+#else
+    throw UsageError("--counts: this build does not count; cmake --preset counts configures one that does");
+#endif
+  }
   if (flags.given("peer")) {
     if (peer.empty()) throw UsageError("--peer: expected a Python, found \"\"");
     if (flags.given("json")) throw UsageError("--json: not with --peer, which prints what it measures");
@@ -212,7 +278,6 @@ int body(int argc, char** argv) {
     if (json.empty()) throw UsageError("--json: expected a file, found \"\"");
     const AtomicFile probe(json);  // what cannot be written is found now, not after the measurements
   }
-
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what a model took goes back to the system: the next one has a peak of its own
 #endif
