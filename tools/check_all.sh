@@ -41,7 +41,7 @@ check "thread sanitizer: training runs, emulated kernels too" tools/tsan_trainin
 check "thread sanitizer: every test of the emulated kernels" tools/sanitize.sh tsan "[gpu]~[gpu_network]~[programs]"
 check "counted accesses of kernels" tools/counts.sh --preset tiny --batch 1 --type bf16
 check "nvcc builds for 80, 90 and PTX without a warning" env OPTIONS=-DBUILD_MPI=ON tools/cuda_build.sh "80;90"
-check "no pack is taken apart, and little goes through local memory" tools/check_sass.py build-cuda
+check "no pack is taken apart, little goes through local memory, kernels are as large as before" tools/check_sass.py build-cuda
 check "no kernel spills registers" tools/kernel_registers.py
 check "exercises and their answers" tools/exercises.py
 check "the side-by-side page" tools/site.sh --test

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""tools/check_sass.py [BUILD_DIR]: the machine code of every kernel, in the objects of a build with BUILD_CUDA.
+"""tools/check_sass.py [--update] [BUILD_DIR]: the machine code of every kernel in the objects of a build with BUILD_CUDA.
 
 What lies side by side in global memory and is read or written number by number, in a kernel that has no wide instruction
 for any of it, is a pack that the compiler has taken apart: up to eight requests in the place of one. (Beside wide ones it
 is the end of an array, or rows that are not aligned.) What goes through local memory costs a way to the cache each time.
 Status 1 where a kernel does either, but for `accepted`. Needs cuobjdump, of the CUDA Toolkit or of Triton, which comes
 with PyTorch; without it the script says so and succeeds. Default: build-cuda.
+
+tests/kernel_sizes.txt holds the instructions and registers of kernels that the presets launch, for sm_90 and one version
+of nvcc. Status 1 as well where a kernel has other ones now, if this version compiled it; --update writes them down. A
+line with a kernel's name alone adds it.
 """
 import importlib.util
 import pathlib
@@ -16,6 +20,10 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from kernel_registers import readable  # noqa: E402
+
+root = pathlib.Path(__file__).resolve().parent.parent
+sizes_file = root / "tests/kernel_sizes.txt"
+sizes_title = "Kernels that a training step of a preset launches in bf16, for sm_90"
 
 fewest_neighbours = 4  # fewer may lie side by side by accident
 accepted = [re.compile(words) for words in (
@@ -44,13 +52,17 @@ def cuobjdump():
 
 
 def kernels_in(lines):
-    """(architecture, name, instructions) of each function of what cuobjdump -sass says."""
-    kernels, architecture = [], ""
+    """(architecture, name, instructions, registers) of each function of what cuobjdump -sass -res-usage says."""
+    kernels, architecture, registers, name = [], "", {}, ""
     for line in lines:
         if found := re.match(r"\s+code for (sm_\d+)", line):
             architecture = found[1]
+        elif found := re.match(r" Function (\S+):$", line):
+            name = found[1]
+        elif found := re.match(r"\s+REG:(\d+)", line):
+            registers[name] = int(found[1])  # stands before the code
         elif found := re.match(r"\s+Function : (\S+)", line):
-            kernels.append((architecture, found[1], []))
+            kernels.append((architecture, found[1], [], registers[found[1]]))
         elif found := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line):
             kernels[-1][2].append(found[1])
     return kernels
@@ -93,7 +105,40 @@ def faults_of(code):
     return sorted(set(faults))
 
 
-def main(build):
+def read_sizes():
+    """The version of nvcc, and {kernel: (instructions, registers)}, None where they are not known yet."""
+    version, sizes = "", {}
+    for line in sizes_file.read_text().splitlines():
+        if found := re.match(r"# .*nvcc (\S+):", line):
+            version = found[1]
+        elif found := re.fullmatch(r"(.*?)(?: (\d+) (\d+))?", line):
+            sizes[found[1]] = (int(found[2]), int(found[3])) if found[2] else None
+    return version, sizes
+
+
+def compare_sizes(sizes, version, update):
+    """How many kernels of presets are not as they were written down, or, with update, 0 when they are written down."""
+    known_version, known = read_sizes()
+    if not update and version != known_version:
+        print(f"sizes of kernels: not compared, nvcc {version} is not {known_version}")
+        return 0
+    for name in sorted(known):
+        if name not in sizes:
+            print(f"{name}: is gone")
+        elif sizes[name] != known[name]:
+            before = "%d instructions, %d registers" % known[name] if known[name] else "not known"
+            print(f"{name}: %d instructions, %d registers; before {before}" % sizes[name])
+    if update:
+        lines = [f"# {sizes_title}, nvcc {version}: kernel, instructions, registers"]
+        lines += [f"{name} %d %d" % sizes[name] for name in sorted(known) if name in sizes]
+        sizes_file.write_text("\n".join(lines) + "\n")
+        return 0
+    as_before = sum(name in sizes and sizes[name] == known[name] for name in known)
+    print(f"{as_before} of {len(known)} kernels of presets as large as before")
+    return len(known) - as_before
+
+
+def main(build, update):
     program = cuobjdump()
     if not program:
         print("tools/check_sass.py: skipped, no cuobjdump here")
@@ -104,10 +149,16 @@ def main(build):
               file=sys.stderr)
         return 1
     count = faulty = 0
+    sizes, version = {}, ""
     for path in objects:
-        dump = subprocess.run([program, "-sass", path], capture_output=True, text=True, check=True).stdout
+        if found := re.search(rb"Cuda compilation tools, release \S+ (V[\d.]+)", path.read_bytes()):
+            version = found[1].decode()
+        dump = subprocess.run([program, "-sass", "-res-usage", path], capture_output=True, text=True, check=True).stdout
         kernels = kernels_in(dump.splitlines())
-        for (architecture, _, code), name in zip(kernels, readable([name for _, name, _ in kernels])):
+        for (architecture, _, code, registers), name in zip(kernels, readable([kernel[1] for kernel in kernels])):
+            if architecture == "sm_90":
+                used = [instruction for instruction in code if not instruction.startswith("NOP")]
+                sizes[f"{path.name.split('.')[0]}: {name}"] = (len(used), registers)
             faults = [f"{path.name.split('.')[0]}: {name}: {fault}" for fault in faults_of(code)]
             faults = [fault for fault in faults if not any(words.match(fault) for words in accepted)]
             for fault in faults:
@@ -115,8 +166,9 @@ def main(build):
             count += 1
             faulty += bool(faults)
     print(f"{count - faulty} kernels as they should be, {faulty} not")
-    return 1 if faulty else 0
+    return 1 if compare_sizes(sizes, version, update) or faulty else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(sys.argv[1:] or ["build-cuda"])))
+    arguments = [word for word in sys.argv[1:] if word != "--update"]
+    sys.exit(main(*(arguments or ["build-cuda"]), update="--update" in sys.argv))
