@@ -50,6 +50,7 @@ __global__ void forward_kernel(GateLayernormForward<T> a, DropoutMask mask) {
 // The gradient of the norm's input is that of the gate's output.
 template <class T>
 struct GateOfRows {
+  static constexpr int arrays = 2;
   GateBackward<T> gate;
   DropoutMask mask;
 
@@ -76,7 +77,10 @@ struct GateOfRows {
   };
 };
 
-constexpr Index most_channels = warp_size * 32;  // that a warp holds
+// Channels that a warp holds; backward as many as there are registers for.
+constexpr Index most_channels = warp_size * 32;
+template <class T>
+constexpr Index most_backward_channels = most_channels* int(sizeof(bf16)) / int(sizeof(T));
 
 }  // namespace
 
@@ -107,7 +111,7 @@ void gate_layernorm_backward_together(Device& device, const GateLayernormBackwar
   GateBackward<T> gate = a.gate;
   gate.in.gate_stride = stride_or(gate.in.gate_stride, norm.D);
   gate.d_gate_stride = stride_or(gate.d_gate_stride, norm.D);
-  if (norm.D > most_channels ||
+  if (norm.D > most_backward_channels<T> ||
       !widest_fits<T>(norm.D, norm.d_in_bcd, norm.d_out_bcd, norm.d_residual_bcd, norm.in_bcd, norm.weight_d) ||
       !widest_fits<T>(gate.in.gate_stride, gate.in.gate_bcd, gate.in.pooled_bcd) ||
       !widest_fits<T>(gate.d_gate_stride, gate.d_gate_bcd, gate.d_pooled_bcd)) {
@@ -118,7 +122,7 @@ void gate_layernorm_backward_together(Device& device, const GateLayernormBackwar
   constexpr int width = widest<T>;
   if (norm.D <= warp_size * 8) return run_backward<width, 8, true>(device, nullptr, norm, more);
   if (norm.D <= warp_size * 16) return run_backward<width, 16, true>(device, nullptr, norm, more);
-  run_backward<width, 32, true>(device, nullptr, norm, more);
+  if constexpr (most_backward_channels<T> == most_channels) run_backward<width, 32, true>(device, nullptr, norm, more);
 }
 
 #define INSTANTIATE(T)                                                                                \

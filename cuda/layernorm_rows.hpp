@@ -112,14 +112,15 @@ struct Means {
 
 // Backward, a lane sums the gradients of weight and bias for the channels that it holds, over all rows of its warp. A
 // row is asked for while the one before is worked on, if registers are left: they hold two sums a channel, the weight,
-// the residual and two rows of in and d_out. Two blocks have room on a multiprocessor: where a lane needs more
-// registers, a block has fewer warps.
-template <class T, int held>
-inline constexpr int registers_for = held * 2 + 6 * held* int(sizeof(T)) / 4;
-template <class T, int held>
-inline constexpr bool reads_ahead = registers_for<T, held> <= 192;
+// the residual, two rows of in and d_out, and rows of `more` other arrays. Two blocks have room on a multiprocessor:
+// where a lane needs more registers, a block has fewer warps. What else is done with a row does not change that, as it
+// decides in which order rows are added up.
+template <class T, int held, int more = 0>
+inline constexpr int registers_for = held * 2 + (6 + more) * held* int(sizeof(T)) / 4;
 template <class T, int held>
 inline constexpr int warps_of = registers_for<T, held> <= 96 ? 8 : 4;
+template <class T, int held, int more>
+inline constexpr bool reads_ahead = registers_for<T, held, more> <= (warps_of<T, held> == 8 ? 80 : 168);
 inline constexpr unsigned most_blocks = 264;  // on every GPU, so that all cut the sums alike
 
 // What a warp needs of a row at first.
@@ -141,8 +142,10 @@ struct alignas(32) BlockSums {
   float of_warp[warps][2][warp_size * held];  // of weight, of bias
 };
 
-// What else is done with d_in of a row, pack by pack, when it is there: nothing.
+// What else is done with d_in of a row, pack by pack, when it is there, and of how many arrays it holds the row:
+// nothing.
 struct NothingElse {
+  static constexpr int arrays = 0;
   template <class T, int width, int held>
   struct Row {
     __device__ __forceinline__ Row(const NothingElse&, Index, int) {}
@@ -169,7 +172,7 @@ __global__ void __launch_bounds__(warps_of<T, held>* warp_size, 2)
   const Index stride = Index{gridDim.x} * warps;
   Index bc = Index{blockIdx.x} * warps + warp;
   for (Row row(a, bc, first), next = row; bc < a.BC; bc += stride, row = next) {
-    if constexpr (reads_ahead<T, held>) next = Row(a, bc + stride, first);
+    if constexpr (reads_ahead<T, held, Else::arrays>) next = Row(a, bc + stride, first);
     Channels d_residual_d;
     if (a.d_residual_bcd) d_residual_d = {a.d_residual_bcd + bc * D, first, D};
     const typename Else::template Row<T, width, held> more_of_row(more, bc, first);
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(warps_of<T, held>* warp_size, 2)
       store<width>(a.d_in_bcd + bc * D + d, d_in);
       more_of_row.visit(pack, bc, d, d_in);
     }
-    if constexpr (!reads_ahead<T, held>) next = Row(a, bc + stride, first);
+    if constexpr (!reads_ahead<T, held, Else::arrays>) next = Row(a, bc + stride, first);
   }
 
   auto& sums = shared_memory<BlockSums<warps, held>>();

@@ -14,8 +14,9 @@ inline namespace ABH_BACKEND {
 
 inline constexpr int most_tiles = 4;
 inline constexpr int tiles_width = 4;  // channels of a pack, as in pooling_global.hpp
-// Two on every multiprocessor of an H100: more keep its memory busy, and then every array is better read once.
-inline constexpr unsigned most_blocks_of_tiles = 264;
+// One on every multiprocessor of an H100, with all of its registers: more keep its memory busy, and then every array is
+// better read once.
+inline constexpr unsigned most_blocks_of_tiles = 132;
 
 inline bool fits_few_tiles(const PoolingShape& s) {
   constexpr int channels = tile_channels<tiles_width>;
@@ -80,7 +81,8 @@ struct ForwardSequence {
   SequenceNumbers logit, most, keep, add, share;  // later the sum in logit
 };
 template <class T, bool decays>
-__global__ __launch_bounds__(tile_threads<tiles_width>) void forward_in_tiles_kernel(PoolingForward<T> a, int tiles) {
+__global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles_kernel(PoolingForward<T> a,
+                                                                                        int tiles) {
   wait_for_kernel_before();
   require_at_most(tile_threads<tiles_width>);
   auto* head = static_cast<ForwardSequence*>(dynamic_shared_memory());
@@ -158,9 +160,9 @@ struct BackwardSequence {
   SequenceNumbers weight, keep, share;
 };
 template <class T, bool decays>
-__global__ __launch_bounds__(tile_threads<tiles_width>) void backward_in_tiles_kernel(PoolingBackward<T> a,
-                                                                                      GlobalWeights w, float* kappa_bnc,
-                                                                                      int tiles) {
+__global__ __launch_bounds__(tile_threads<tiles_width>, 1) void backward_in_tiles_kernel(PoolingBackward<T> a,
+                                                                                         GlobalWeights w,
+                                                                                         float* kappa_bnc, int tiles) {
   wait_for_kernel_before();
   require_at_most(tile_threads<tiles_width>);
   using Emit = EmitGlobalGradient<T>;
