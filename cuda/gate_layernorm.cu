@@ -64,12 +64,12 @@ struct GateOfRows {
           by(rows.gate.in.gate_bcd + bc * rows.gate.in.gate_stride, first, int(rows.gate.in.D)) {}
     __device__ __forceinline__ void visit(int pack, Index bc, int d, const Floats<width>& d_out) const {
       const Index element = bc * of.gate.in.D + d;
-      const Floats<width> factor = dropout_factors<width>(of.mask, element), x = pooled[pack], gate = by[pack];
+      const Floats<width> factor = dropout_factors<width>(of.mask, element), x = pooled[pack], y = by[pack];
       Floats<width> d_pooled, d_gate;
       for (int v = 0; v < width; ++v) {
         const float scaled = float(T(d_out.x[v])) * factor.x[v];
-        d_pooled.x[v] = scaled * gate.x[v];  // (gate.2)
-        d_gate.x[v] = scaled * x.x[v];       // (gate.3)
+        d_pooled.x[v] = scaled * y.x[v];  // (gate.2)
+        d_gate.x[v] = scaled * x.x[v];    // (gate.3)
       }
       store<width>(of.gate.d_pooled_bcd + element, d_pooled);
       store<width>(of.gate.d_gate_bcd + bc * of.gate.d_gate_stride + d, d_gate);
@@ -85,7 +85,7 @@ constexpr Index most_backward_channels = most_channels* int(sizeof(bf16)) / int(
 }  // namespace
 
 template <class Device, class T>
-void gate_layernorm_forward_together(Device& device, const GateLayernormForward<T>& a) {
+void gate_layernorm_forward(Device& device, const GateLayernormForward<T>& a) {
   const Index D = a.gate.in.D;
   GateLayernormForward<T> strided = a;
   strided.gate.in.gate_stride = stride_or(a.gate.in.gate_stride, D);
@@ -106,7 +106,7 @@ void gate_layernorm_forward_together(Device& device, const GateLayernormForward<
 }
 
 template <class Device, class T>
-void gate_layernorm_backward_together(Device& device, const GateLayernormBackward<T>& a) {
+void gate_layernorm_backward(Device& device, const GateLayernormBackward<T>& a) {
   const LayernormBackward<T>& norm = a.norm;
   GateBackward<T> gate = a.gate;
   gate.in.gate_stride = stride_or(gate.in.gate_stride, norm.D);
@@ -125,9 +125,9 @@ void gate_layernorm_backward_together(Device& device, const GateLayernormBackwar
   if constexpr (most_backward_channels<T> == most_channels) run_backward<width, 32, true>(device, nullptr, norm, more);
 }
 
-#define INSTANTIATE(T)                                                                                \
-  template decltype(gate_layernorm_forward_together<Gpu, T>) gate_layernorm_forward_together<Gpu, T>; \
-  template decltype(gate_layernorm_backward_together<Gpu, T>) gate_layernorm_backward_together<Gpu, T>;
+#define INSTANTIATE(T)                                                              \
+  template decltype(gate_layernorm_forward<Gpu, T>) gate_layernorm_forward<Gpu, T>; \
+  template decltype(gate_layernorm_backward<Gpu, T>) gate_layernorm_backward<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

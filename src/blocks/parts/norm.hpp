@@ -34,19 +34,21 @@ class Norm {
   }
 
   // The same of what a gate puts out.
-  const T* forward(Device& device, T* room_bcd, const GateForward<T>& gate) {
-    if (!present_) {
-      gate_forward<Device, T>(device, gate);
-      return gate.out_bcd;
+  const T* forward_of_gate(Device& device, T* room_bcd, const GateForward<T>& gate) {
+    if constexpr (Device::joins_layers) {
+      if (present_) {
+        T* out_bcd = normed_bcd_ ? normed_bcd_ : room_bcd;
+        gate_layernorm_forward<Device, T>(device, {.gate = gate,
+                                                   .norm = {.out_bcd = out_bcd,
+                                                            .mean_bc = mean_bc_,
+                                                            .rstd_bc = rstd_bc_,
+                                                            .weight_d = weight_.value,
+                                                            .bias_d = bias_.value}});
+        return out_bcd;
+      }
     }
-    T* out_bcd = normed_bcd_ ? normed_bcd_ : room_bcd;
-    gate_layernorm_forward<Device, T>(device, {.gate = gate,
-                                               .norm = {.out_bcd = out_bcd,
-                                                        .mean_bc = mean_bc_,
-                                                        .rstd_bc = rstd_bc_,
-                                                        .weight_d = weight_.value,
-                                                        .bias_d = bias_.value}});
-    return out_bcd;
+    gate_forward<Device, T>(device, gate);
+    return forward(device, room_bcd, gate.out_bcd, gate.in.BC);
   }
 
   // What forward returned; computed again, into room_bcd, where it was not saved.
@@ -75,10 +77,16 @@ class Norm {
   }
 
   // The same, and then the gradients of the gate that put in_bcd out: gate.d_out_bcd is d_in_bcd.
-  void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
-                const GateBackward<T>& gate) {
-    gate_layernorm_backward<Device, T>(
-        device, {.norm = gradients(d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, gate.in.BC, 0), .gate = gate});
+  void backward_of_gate(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
+                        const GateBackward<T>& gate) {
+    if constexpr (Device::joins_layers) {
+      if (present_) {
+        const LayernormBackward<T> norm = gradients(d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, gate.in.BC, 0);
+        return gate_layernorm_backward<Device, T>(device, {.norm = norm, .gate = gate});
+      }
+    }
+    backward(device, d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, gate.in.BC);
+    gate_backward<Device, T>(device, gate);
   }
 
   // Adds to the gradients of the weights alone: in_bcd counts as a constant. d_normed_bcd is overwritten.

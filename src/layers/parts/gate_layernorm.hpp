@@ -6,7 +6,8 @@
 namespace abh {
 
 // A gate (gate.hpp) and the layernorm (layernorm.hpp) of what it puts out, and on the way back the norm and then the
-// gate. A GPU does both in one sweep over the rows, other devices one after the other: the bits are the same.
+// gate. For devices that join layers alone, which do both in one sweep over the rows. The bits are those of the two
+// layers by themselves.
 
 template <class T>
 struct NormOfGate {
@@ -24,14 +25,7 @@ struct GateLayernormForward {
   NormOfGate<T> norm;
 };
 template <class Device, class T>
-void gate_layernorm_forward_together(Device&, const GateLayernormForward<T>&);
-template <class Device, class T>
-void gate_layernorm_forward(Device& device, const GateLayernormForward<T>& a) {
-  if constexpr (Device::joins_layers) return gate_layernorm_forward_together<Device, T>(device, a);
-  gate_forward<Device, T>(device, a.gate);
-  layernorm_forward<Device, T>(device, a.norm.out_bcd, a.norm.mean_bc, a.norm.rstd_bc, a.gate.out_bcd, a.norm.weight_d,
-                               a.norm.bias_d, a.gate.in.BC, a.gate.in.D);
-}
+void gate_layernorm_forward(Device&, const GateLayernormForward<T>&);
 
 // norm.d_in_bcd = layernorm_backward; then gate_backward of that, which is gate.d_out_bcd.
 template <class T>
@@ -40,12 +34,6 @@ struct GateLayernormBackward {
   GateBackward<T> gate;
 };
 template <class Device, class T>
-void gate_layernorm_backward_together(Device&, const GateLayernormBackward<T>&);
-template <class Device, class T>
-void gate_layernorm_backward(Device& device, const GateLayernormBackward<T>& a) {
-  if constexpr (Device::joins_layers) return gate_layernorm_backward_together<Device, T>(device, a);
-  layernorm_backward<Device, T>(device, a.norm);
-  gate_backward<Device, T>(device, a.gate);
-}
+void gate_layernorm_backward(Device&, const GateLayernormBackward<T>&);
 
 }  // namespace abh
