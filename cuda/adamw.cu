@@ -55,6 +55,8 @@ __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, con
   if constexpr (!std::is_same_v<T, float>) store<width>(a.rounded + i, weight);
 }
 
+constexpr int width = widest<float>;
+
 // Updates of one launch: so many as the kernel's arguments have room for.
 constexpr int most_updates = 32;
 template <class T>
@@ -78,15 +80,12 @@ struct Updates {
 //
 // Four arrays in accesses of 16 bytes keep enough bytes on their way with any number of registers. Reads 16 bytes a
 // weight and writes 12, 14 with a rounded copy; every number once. Grid: the blocks of one update after the other.
-constexpr int width = widest<float>;
 template <class T>
 __global__ void __launch_bounds__(threads_per_block) update_kernel(Updates<T> all, const StepState* state) {
   wait_for_kernel_before();
   require_at_most(threads_per_block);
   if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
-  int own = 0;
-  for (int next = 1; next < all.count; ++next) own += blockIdx.x >= all.update[next].first_block ? 1 : 0;
-  const Update<T>& a = all.update[own];
+  const Update<T>& a = all.update[piece_of_block(all.update, all.count)];
   Index i = (Index{blockIdx.x - a.first_block} * threads_per_block + threadIdx.x) * width;
   if (a.aligned && i + width <= a.count) return update<width>(a.arrays, a.factors, *state, i);
   for (const Index end = smaller(i + width, a.count); i < end; ++i) update<1>(a.arrays, a.factors, *state, i);

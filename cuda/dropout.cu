@@ -113,12 +113,8 @@ struct DroppedRows {
   template <int width>
   __device__ __forceinline__ Floats<width> finish(Index bc, Index d, const Words<T, width>& d_out) const {
     Floats<width> d_in = floats_of<T, width>(d_out);
-    if constexpr (width == 1) {
-      d_in.x[0] *= dropout_factor(mask, bc * D + d);
-    } else {
-      const Floats<width> factor = dropout_factors<width>(mask, bc * D + d);
-      for (int i = 0; i < width; ++i) d_in.x[i] *= factor.x[i];  // (dropout.3)
-    }
+    const Floats<width> factor = factors_of<width>(mask, bc * D + d);
+    for (int i = 0; i < width; ++i) d_in.x[i] *= factor.x[i];  // (dropout.3)
     return stored<width>(d_in_bcd + bc * D + d, d_in);
   }
 };

@@ -11,17 +11,6 @@ namespace {
 constexpr int threads_per_block = 256;
 constexpr int rows_per_thread = 2;
 
-// What dropout multiplies `width` elements from `element` on with. `width` is a multiple of 4, as is the element then,
-// or 1.
-template <int width>
-__device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
-  if constexpr (width == 1) {
-    return {{dropout_factor(mask, element)}};
-  } else {
-    return dropout_factors<width>(mask, element);
-  }
-}
-
 __device__ __forceinline__ Index row_of(int r) {
   return (Index{blockIdx.x} * rows_per_thread + r) * blockDim.y + threadIdx.y;
 }

@@ -35,6 +35,14 @@ inline dim3 rows_side_by_side(Index packs, unsigned threads) {
   return dim3(x, threads / x);
 }
 
+// Several pieces of work in one grid, the blocks of one after those of the other: which of them this block belongs to.
+template <class Piece>
+__device__ __forceinline__ int piece_of_block(const Piece* pieces, int count) {
+  int own = 0;
+  for (int next = 1; next < count; ++next) own += blockIdx.x >= pieces[next].first_block ? 1 : 0;
+  return own;
+}
+
 // width neighbouring numbers in registers, as floats.
 template <int width>
 struct Floats {
@@ -257,6 +265,17 @@ __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, Index e
   if (!mask.draws) return 1;
   const auto number = static_cast<std::uint64_t>(mask.first + element);
   return factors_of_block(mask, number / 4).x[number % 4];
+}
+
+// What dropout multiplies `width` elements from `element` on with. `width` is a multiple of 4, as is the element then,
+// or 1.
+template <int width>
+__device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
+  if constexpr (width == 1) {
+    return {{dropout_factor(mask, element)}};
+  } else {
+    return dropout_factors<width>(mask, element);
+  }
 }
 
 }  // namespace ABH_BACKEND

@@ -50,9 +50,7 @@ struct OwnMatrix {
   unsigned part, parts;
   template <class T>
   __device__ __forceinline__ explicit OwnMatrix(const Matrices<T>& a) {
-    int own = 0;
-    for (int next = 1; next < a.matrices; ++next) own += blockIdx.x >= a.matrix[next].first_block ? 1 : 0;
-    of = a.matrix[own];
+    of = a.matrix[piece_of_block(a.matrix, a.matrices)];
     part = blockIdx.x - of.first_block;
     parts = unsigned((of.count + weights_per_block - 1) / weights_per_block);
   }

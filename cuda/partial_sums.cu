@@ -10,9 +10,12 @@ namespace {
 
 // Sums that one kernel does: so many as its arguments have room for.
 constexpr int most_at_once = 48;
+struct Piece {
+  PartialSums sums;
+  unsigned first_block;
+};
 struct Batch {
-  PartialSums sums[most_at_once];
-  unsigned first_block[most_at_once];  // of each
+  Piece piece[most_at_once];
   int count;
 };
 
@@ -23,10 +26,9 @@ unsigned blocks_of(const PartialSums& s) { return blocks_for(s.D, warp_size) * (
 __global__ void __launch_bounds__(warp_size* most_part_rows) add_partial_sums_kernel(Batch batch) {
   wait_for_kernel_before();
   require_at_most(warp_size * most_part_rows);
-  int own = 0;
-  for (int next = 1; next < batch.count; ++next) own += blockIdx.x >= batch.first_block[next] ? 1 : 0;
-  const PartialSums& s = batch.sums[own];
-  const unsigned block = blockIdx.x - batch.first_block[own], blocks = unsigned((s.D + warp_size - 1) / warp_size);
+  const Piece& own = batch.piece[piece_of_block(batch.piece, batch.count)];
+  const PartialSums& s = own.sums;
+  const unsigned block = blockIdx.x - own.first_block, blocks = unsigned((s.D + warp_size - 1) / warp_size);
   const bool second = block >= blocks;
   const Index d = Index{block - (second ? blocks : 0)} * warp_size + threadIdx.x;
   const bool exists = d < s.D;
@@ -54,8 +56,7 @@ void do_partial_sums(Gpu& device, const std::vector<PartialSums>& all) {
     Index blocks = 0, rows = 1;
     for (; batch.count < most_at_once && first + unsigned(batch.count) < all.size(); ++batch.count) {
       const PartialSums& s = all[first + unsigned(batch.count)];
-      batch.sums[batch.count] = s;
-      batch.first_block[batch.count] = blocks_for(blocks, 1);
+      batch.piece[batch.count] = {s, blocks_for(blocks, 1)};
       blocks += blocks_of(s);
       rows = rows < part_rows(s.parts) ? part_rows(s.parts) : rows;
     }

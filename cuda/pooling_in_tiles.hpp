@@ -56,20 +56,12 @@ __device__ __forceinline__ void pass_tile(double (&state)[tiles_width], const Ti
   TileRun<T, tiles_width> run(there);
   scan_run<T, tiles_width>(run, there, runs, steps);
   __syncthreads();
-  float keep = 1;
-  Floats<tiles_width> sum{};
-  for (int r = 0; r < tile_runs; ++r) {
-    const float keep_r = runs.keep[r][there.lane];
-    const Floats<tiles_width> add = load<tiles_width>(&runs.add[r][there.lane * tiles_width]);
-    for (int v = 0; v < tiles_width; ++v) sum.x[v] = keep_r * sum.x[v] + add.x[v];
-    keep *= keep_r;
-  }
-  for (int v = 0; v < tiles_width; ++v) state[v] = LongSums::after(state[v], {keep, sum.x[v]});
+  const TileTotal<tiles_width> total = total_of_runs<tiles_width>(runs, there.lane);
+  for (int v = 0; v < tiles_width; ++v) state[v] = LongSums::after(state[v], {total.keep, total.add.x[v]});
   __syncthreads();
 }
 
-template <class Numbers>
-__device__ __forceinline__ Floats<tiles_width> as_floats(const Numbers& state) {
+__device__ __forceinline__ Floats<tiles_width> as_floats(const double (&state)[tiles_width]) {
   Floats<tiles_width> floats;
   for (int v = 0; v < tiles_width; ++v) floats.x[v] = float(state[v]);
   return floats;

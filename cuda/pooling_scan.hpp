@@ -169,6 +169,24 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const TileThrea
   run.forget_floats();
 }
 
+// What all runs of a tile do to a state, one after the other, in the channels of a lane.
+template <int width>
+struct TileTotal {
+  float keep = 1;
+  Floats<width> add{};
+};
+template <int width>
+__device__ __forceinline__ TileTotal<width> total_of_runs(const TileRuns<width>& runs, int lane) {
+  TileTotal<width> total;
+  for (int r = 0; r < tile_runs; ++r) {
+    const float keep = runs.keep[r][lane];
+    const Floats<width> add = load<width>(&runs.add[r][lane * width]);
+    for (int v = 0; v < width; ++v) total.add.x[v] = keep * total.add.x[v] + add.x[v];
+    total.keep *= keep;
+  }
+  return total;
+}
+
 // Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
 template <class T, int width>
 __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
@@ -180,16 +198,9 @@ __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, 
   scan_run<T, width>(run, me, runs, [&](int first) { return four_steps<T, width>(s, me, first); });
   __syncthreads();
   if (me.run > 0 || !me.works) return;
-  float keep = 1;
-  Floats<width> state{};
-  for (int r = 0; r < tile_runs; ++r) {
-    const Step step = {runs.keep[r][me.lane], 1};
-    const Floats<width> add = load<width>(&runs.add[r][me.lane * width]);
-    for (int v = 0; v < width; ++v) state.x[v] = step.keep * state.x[v] + add.x[v];
-    keep *= step.keep;
-  }
+  const TileTotal<width> total = total_of_runs<width>(runs, me.lane);
   Floats<2 * width> totals;  // as Steps
-  for (int v = 0; v < width; ++v) totals.x[2 * v] = keep, totals.x[2 * v + 1] = state.x[v];
+  for (int v = 0; v < width; ++v) totals.x[2 * v] = total.keep, totals.x[2 * v + 1] = total.add.x[v];
   store<2 * width>(&total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h].keep, totals);
 }
 
