@@ -65,6 +65,24 @@ __device__ __forceinline__ FourSteps four_steps(const float* keep, const float* 
   return four;
 }
 
+// The averages of a thread's run, from the state before it.
+template <class T, int width, class Steps>
+__device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, const TileRun<T, width>& run,
+                                              const TileThread<T, width>& me, const Steps& steps, const float* shares) {
+  const EmitState<T> emit{out_bch};
+  batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
+    constexpr int first = batch * 4;
+    const FourSteps four = steps(first);
+    const Floats<4> share = four_of(shares, me, first);
+    for (int i = 0; i < 4; ++i) {
+      const PoolingPlace at(me, me.position(first + i));
+      const Floats<width> in = floats_of<T, width>(run.in[first + i]);
+      advance<width>(state, four.step[i], in);
+      if (at.c < me.end) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
+    }
+  });  // (pooling.5)
+}
+
 // Grid: B x tiles of channels. Reads x and the logits once, writes out, max and sum once.
 struct ForwardHead {
   HeadNumbers logit, keep, add, share;
@@ -112,18 +130,7 @@ __global__ __launch_bounds__(tile_threads<width>,
   __syncthreads();
   Floats<width> state{};
   pass_runs_before(state, me, runs);
-  const EmitState<T> emit{a.out_bch};
-  batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
-    constexpr int first = batch * 4;
-    const FourSteps four = steps(first);
-    const Floats<4> share = four_of(mine.share, me, first);
-    for (int i = 0; i < 4; ++i) {
-      const PoolingPlace at(me, me.position(first + i));
-      const Floats<width> in = floats_of<T, width>(run.in[first + i]);
-      advance<width>(state, four.step[i], in);
-      if (at.c < me.end) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
-    }
-  });  // (pooling.5)
+  emit_averages<T, width>(a.out_bch, state, run, me, steps, mine.share);
 }
 template <class T>
 void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a) {

@@ -124,18 +124,7 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles
   __syncthreads();
   Floats<tiles_width> state = as_floats(before);
   pass_runs_before<T, tiles_width>(state, me, runs);
-  const EmitState<T> emit{a.out_bch};
-  batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
-    constexpr int first_of_batch = batch * 4;
-    const FourSteps four = steps(first_of_batch);
-    const Floats<4> share = four_of<T, tiles_width>(mine.share, me, first_of_batch);
-    for (int i = 0; i < 4; ++i) {
-      const PoolingPlace at(me, me.position(first_of_batch + i));
-      const Floats<tiles_width> in = floats_of<T, tiles_width>(run.in[first_of_batch + i]);
-      advance<tiles_width>(state, four.step[i], in);
-      if (at.c < me.end) emit.template finish<tiles_width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
-    }
-  });  // (pooling.5)
+  emit_averages<T, tiles_width>(a.out_bch, state, run, me, steps, mine.share);
 }
 template <bool decays, class T>
 void pooling_forward_in_tiles(Gpu& device, PoolingForward<T> a) {
