@@ -372,7 +372,7 @@ __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
 
 template <class Arguments>
 float scale_of(const Arguments& a) {
-  return a.scale > 0 ? float(a.scale) : 1 / sqrtf(float(a.K));
+  return a.scale > 0 ? float(a.scale) : scale_of_head(a.K);
 }
 
 // For blocks that own the `count` queries or keys of each head together, `rows` each.

@@ -79,7 +79,7 @@ void attention_bias_backward(Device& device, const AttentionBiasBackward<T>& a) 
   const int sections = int(blocks_for(in.C, section));
   typename Device::Scope scratch(device.workspace);
   float* part_bnji = scratch.template take<float>(in.B * in.N * sections * a.most);
-  const float scale = in.scale > 0 ? float(in.scale) : 1 / sqrtf(float(in.K));
+  const float scale = in.scale > 0 ? float(in.scale) : scale_of_head(in.K);
   launch(bias_kernel<T>, blocks_for(in.B * in.N * sections, 1), bias_threads, 0, device.stream(), a, part_bnji,
          sections, scale);
   launch(sum_kernel<T>, blocks_for(in.N, 1), bias_threads, 0, device.stream(), a, part_bnji, sections);

@@ -167,6 +167,9 @@ __device__ __forceinline__ void add_to_pair(float& high, float& low, float x) {
   high = sum;
 }
 
+// What scales a dot product over the K channels of a head.
+inline float scale_of_head(Index K) { return 1 / sqrtf(float(K)); }
+
 // Lanes that share a head of K channels in packs of `width`: a power of two, as many as have something to do.
 inline int lanes_of_head(Index K, Index width) {
   int lanes = 1;

@@ -1,5 +1,7 @@
+#include "cuda/partial_sums.hpp"
 #include "cuda/pooling_global.hpp"
 #include "cuda/pooling_in_tile.hpp"
+#include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling_decay.hpp"
 #include "layers/pooling_of_all.hpp"
 #include "layers/pooling_windowed.hpp"
@@ -27,16 +29,40 @@ namespace abh {
 //
 // and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
 // causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.cu). Where a tile has
-// all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp).
+// all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp), which may make the logits as
+// well.
+
+namespace {
+
+template <class T>
+bool in_tile(const PoolingForward<T>& a) {
+  return !a.first.weight_n && !a.last.weight_n && fits_a_tile(a.in.shape) &&
+         widest_fits<T>(stride_or(a.in.x_stride, a.in.shape.H()), a.in.x_bch, a.out_bch);
+}
+template <class T>
+bool in_tile(const PoolingBackward<T>& a) {
+  const Index H = a.in.shape.H();
+  return fits_a_tile(a.in.shape) && widest_fits<T>(stride_or(a.in.x_stride, H), a.in.x_bch, a.out_bch, a.d_out_bch) &&
+         widest_fits<T>(stride_or(a.d_x_stride, H), a.d_x_bch);
+}
+
+template <class T>
+PoolingLogitsInputs<T> inputs_of_logits(const PoolingInputs<T>& in, const T* pool_nk) {
+  const PoolingShape& s = in.shape;
+  return {.x_bch = in.x_bch, .x_stride = in.x_stride, .pool_nk = pool_nk, .B = s.B, .C = s.C, .N = s.N, .K = s.K};
+}
+
+template <class T>
+MadeLogits<T> made_logits(Index K, const T* pool_nk) {
+  return {.pool_nk = pool_nk, .scale = scale_of_head(K), .logit_bnc = nullptr, .part_bh = nullptr};
+}
+
+}  // namespace
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
-  const bool whole = !a.first.weight_n && !a.last.weight_n;
-  if (whole && fits_a_tile(a.in.shape) && widest_fits<T>(stride, a.in.x_bch, a.out_bch)) {
-    return pooling_forward_in_tile(device, a);
-  }
+  if (in_tile(a)) return pooling_forward_in_tile(device, a);
   if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
   if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
   if (a.in.slope_n) return pooling_decay_forward(device, a);
@@ -46,20 +72,53 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
-  const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H), d_stride = stride_or(a.d_x_stride, H);
-  if (fits_a_tile(a.in.shape) && widest_fits<T>(stride, a.in.x_bch, a.out_bch, a.d_out_bch) &&
-      widest_fits<T>(d_stride, a.d_x_bch)) {
-    return pooling_backward_in_tile(device, a);
-  }
+  if (in_tile(a)) return pooling_backward_in_tile(device, a);
   if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
   if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   pooling_backward_global<false>(device, a);
 }
 
-#define INSTANTIATE(T)                                                \
-  template decltype(pooling_forward<Gpu, T>) pooling_forward<Gpu, T>; \
-  template decltype(pooling_backward<Gpu, T>) pooling_backward<Gpu, T>;
+template <class Device, class T>
+void pooling_with_logits_forward(Device& device, const PoolingWithLogitsForward<T>& a) {
+  const PoolingInputs<T>& in = a.pooling.in;
+  if (in.shape.B * in.shape.C > 0 && in_tile(a.pooling) && widest_fits<T>(0, a.pool_nk)) {
+    MadeLogits<T> logits = made_logits(in.shape.K, a.pool_nk);
+    logits.logit_bnc = a.logit_bnc;
+    return pooling_forward_in_tile(device, a.pooling, logits);
+  }
+  pooling_logits_forward<Device, T>(device, {.logit_bnc = a.logit_bnc, .in = inputs_of_logits(in, a.pool_nk)});
+  pooling_forward<Device, T>(device, a.pooling);
+}
+
+template <class Device, class T>
+void pooling_with_logits_backward(Device& device, const PoolingWithLogitsBackward<T>& a) {
+  const PoolingBackward<T>& pooling = a.pooling;
+  const PoolingShape& s = pooling.in.shape;
+  if constexpr (keeps_gradients<T>) {
+    if (s.B * s.C > 0 && in_tile(pooling) && widest_fits<T>(0, a.pool_nk)) {
+      const Index H = s.N * s.K;
+      typename Device::Scope scratch(device.workspace);
+      MadeLogits<T> logits = made_logits(s.K, a.pool_nk);
+      logits.part_bh = take_parts(device, scratch, s.B * H);
+      pooling_backward_in_tile(device, pooling, logits);
+      return add_partial_sums(device,
+                              {.to_d = a.d_pool_nk, .part_pd = logits.part_bh, .parts = s.B, .D = H, .stride = H});
+    }
+  }
+  pooling_backward<Device, T>(device, pooling);
+  pooling_logits_backward<Device, T>(device, {.d_x_bch = pooling.d_x_bch,
+                                              .d_x_stride = pooling.d_x_stride,
+                                              .d_pool_nk = a.d_pool_nk,
+                                              .d_logit_bnc = pooling.d_logit_bnc,
+                                              .in = inputs_of_logits(pooling.in, a.pool_nk)});
+}
+
+#define INSTANTIATE(T)                                                                        \
+  template decltype(pooling_forward<Gpu, T>) pooling_forward<Gpu, T>;                         \
+  template decltype(pooling_backward<Gpu, T>) pooling_backward<Gpu, T>;                       \
+  template decltype(pooling_with_logits_forward<Gpu, T>) pooling_with_logits_forward<Gpu, T>; \
+  template decltype(pooling_with_logits_backward<Gpu, T>) pooling_with_logits_backward<Gpu, T>;
 ABH_FOR_EACH_NUMBER(INSTANTIATE)
 
 }  // namespace abh

@@ -66,13 +66,17 @@ struct PayloadGradient {
   int x_stride;
   const T* out_bch;
 
+  // The gradient, added to what stands there where it has to be.
   template <int width>
-  __device__ void write(const PoolingPlace& at, Floats<width> gradient) const {
-    T* to = d_x_bch + at.in_rows(d_x_stride);
-    if (!accumulate) return store<width>(to, gradient);
-    const Floats<width> before = load<width>(to);
+  __device__ Floats<width> added(const PoolingPlace& at, Floats<width> gradient) const {
+    if (!accumulate) return gradient;
+    const Floats<width> before = load<width>(d_x_bch + at.in_rows(d_x_stride));
     for (int v = 0; v < width; ++v) gradient.x[v] += before.x[v];
-    store<width>(to, gradient);
+    return gradient;
+  }
+  template <int width>
+  __device__ void write(const PoolingPlace& at, const Floats<width>& gradient) const {
+    store<width>(d_x_bch + at.in_rows(d_x_stride), added(at, gradient));
   }
 };
 template <class T>
@@ -101,15 +105,19 @@ struct EmitGlobalGradient {
             load_words<width>(arrays.out_bch + at.element), weight_bnc[at.weight]};
   }
   template <int width>
-  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
-                         const Floats<width>& adjoint, float* dot) const {
+  __device__ Floats<width> gradient(const Loaded<width>& loaded, const Floats<width>& adjoint, float* dot) const {
     const Floats<width> x = floats_of<T, width>(loaded.x), out = floats_of<T, width>(loaded.out);
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
       d_x.x[v] = loaded.weight * adjoint.x[v];       // (pooling.8)
       dot[0] += (x.x[v] - out.x[v]) * adjoint.x[v];  // (pooling.9)
     }
-    arrays.write(at, d_x);
+    return d_x;
+  }
+  template <int width>
+  __device__ void finish(const PoolingPlace& at, const Loaded<width>& loaded, const Floats<width>&,
+                         const Floats<width>& adjoint, float* dot) const {
+    arrays.write(at, gradient<width>(loaded, adjoint, dot));
   }
 };
 

@@ -8,6 +8,9 @@
 // A block asks for all that it reads at once, what it needs first in front: the few numbers a position, what is
 // scanned, and the rest of the payload. While they come it does what it has the numbers for. In bf16 three blocks fit a
 // multiprocessor, so that an H100 has 396 of them at work.
+//
+// Logits that a vector a head makes of the payload (pooling_logits.cu) can be made on the way: a block has all channels
+// of its heads at hand, and each payload is then read once for both, forward, and twice for all, backward.
 
 #include "cuda/pooling_emits.hpp"
 #include "cuda/tensor_core.hpp"
@@ -21,6 +24,10 @@ template <class T>
 inline constexpr int forward_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 1;
 template <class T>
 inline constexpr int backward_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 2;
+
+// Whether a thread has registers for what it keeps until the gradients of the logits are there.
+template <class T>
+inline constexpr bool keeps_gradients = sizeof(T) < sizeof(float);
 
 // Whether sequences are pooled in tiles: heads do not cross the edges of tiles of channels.
 inline bool fits_a_tile(const PoolingShape& s) {
@@ -40,6 +47,19 @@ struct TileHeads {
     first = int(blockIdx.x) % h_tiles * most;
     count = smaller(most, N - first);
   }
+};
+
+// Where logits come from: they are read, or made of the payload, with the bits of pooling_logits.cu.
+struct ReadLogits {
+  static constexpr bool made = false;
+};
+template <class T>
+struct MadeLogits {
+  static constexpr bool made = true;
+  const T* pool_nk;
+  float scale;
+  float* logit_bnc;  // written, forward
+  float* part_bh;    // sums for the gradient of the vectors, of each sequence; written, backward
 };
 
 // One number a position of a head.
@@ -83,34 +103,63 @@ __device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, c
   });  // (pooling.5)
 }
 
-// Grid: B x tiles of channels. Reads x and the logits once, writes out, max and sum once.
+// The lanes that share a head of a thread's run are neighbours, and their number a power of two.
+template <class T, int width>
+__device__ __forceinline__ void make_logits(HeadNumbers& logit_c, TileRun<T, width>& run,
+                                            const TileThread<T, width>& me, const MadeLogits<T>& logits, int lanes) {
+  const Floats<width> pool = me.works ? load<width>(logits.pool_nk + me.h) : Floats<width>{};
+  ABH_UNROLL(4)
+  for (int i = 0; i < run_length; ++i) {
+    const Floats<width> in = floats_of<T, width>(run.in[i]);
+    float sum = 0;
+    for (int v = 0; v < width; ++v) sum += in.x[v] * pool.x[v];
+    sum = group_sum(sum, lanes);
+    if (me.lane % lanes == i % lanes) logit_c[me.position(i)] = sum * logits.scale;  // (pooling_logits.1)
+  }
+  run.forget_floats();
+}
+
+// Grid: B x tiles of channels. Reads x once, and the logits or the vectors of which they are made; writes out, max and
+// sum once, and logits that it makes.
 struct ForwardHead {
   HeadNumbers logit, keep, add, share;
 };
 struct ForwardTile {
   ForwardHead head[most_tile_heads];
 };
-template <class T, int width, bool decays>
+template <class T, int width, bool decays, class Logits>
 __global__ __launch_bounds__(tile_threads<width>,
-                             forward_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a) {
+                             forward_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a,
+                                                                                    Logits logits) {
   wait_for_kernel_before();
   require_at_most(tile_threads<width>);
   auto& tile = shared_memory<ForwardTile>();
   auto& runs = shared_memory<TileRuns<width>>();
   const int C = int(a.in.shape.C), N = int(a.in.shape.N), K = int(a.in.shape.K);
   const TileHeads<width> heads(N, K);
-  for (int n = 0; n < heads.count; ++n) {
-    const float* logit_c = a.in.logit_bnc + (heads.b * N + heads.first + n) * C;
-    for_each_of_block<width>(C, [&](int c) { copy_async<4>(&tile.head[n].logit[c], logit_c + c); });
+  if constexpr (!Logits::made) {
+    for (int n = 0; n < heads.count; ++n) {
+      const float* logit_c = a.in.logit_bnc + (heads.b * N + heads.first + n) * C;
+      for_each_of_block<width>(C, [&](int c) { copy_async<4>(&tile.head[n].logit[c], logit_c + c); });
+    }
+    copy_async_commit();
   }
-  copy_async_commit();
   const Scan<T> s{a.in.x_bch, a.in.x_stride, nullptr, nullptr, PoolingOrder::up, a.in.shape.B, C, N, K,
                   C,          Index{N} * K};
   const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
-  __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
-  copy_async_wait<0>();
-  __syncthreads();
+  if constexpr (Logits::made) {
+    make_logits(tile.head[me.lane * width / K].logit, run, me, logits, K / width);
+    __syncthreads();
+    for (int n = 0; n < heads.count; ++n) {
+      float* logit_c = logits.logit_bnc + (heads.b * N + heads.first + n) * C;
+      for_each_of_block<width>(C, [&](int c) { logit_c[c] = tile.head[n].logit[c]; });
+    }
+  } else {
+    __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
+    copy_async_wait<0>();
+    __syncthreads();
+  }
 
   const int walked = int(threadIdx.x) / warp_size;
   if (walked < heads.count) {
@@ -132,13 +181,14 @@ __global__ __launch_bounds__(tile_threads<width>,
   pass_runs_before(state, me, runs);
   emit_averages<T, width>(a.out_bch, state, run, me, steps, mine.share);
 }
-template <class T>
-void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a) {
+template <class T, class Logits = ReadLogits>
+void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a, const Logits& logits = {}) {
   constexpr int width = widest<T>;
   const PoolingShape& s = a.in.shape;
   a.in.x_stride = stride_or(a.in.x_stride, s.H());
-  launch(a.in.slope_n ? forward_in_tile_kernel<T, width, true> : forward_in_tile_kernel<T, width, false>,
-         tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, 0, device.stream(), a);
+  launch(
+      a.in.slope_n ? forward_in_tile_kernel<T, width, true, Logits> : forward_in_tile_kernel<T, width, false, Logits>,
+      tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, 0, device.stream(), a, logits);
 }
 
 // x and out, four positions of each thread at a time, on their way to shared memory: 48 KB in bf16, 32 in float. A
@@ -161,6 +211,46 @@ struct PayloadAhead {
   }
 };
 
+// What the gradients of the logits, over the tile's positions, add to those of the payload, which a thread holds as
+// they would be stored, and to that of the vectors. x comes from a cache.
+template <class T, int width>
+__device__ __forceinline__ void add_gradients_of_logits(const TileRun<T, width>& d_x, const HeadNumbers& d_logit_c,
+                                                        PayloadGradient<T> arrays, const TileThread<T, width>& me,
+                                                        TileRuns<width>& runs, const MadeLogits<T>& logits) {
+  // Or a compiler keeps the addresses of these rows in registers since it read them before.
+  asm volatile("" : "+r"(arrays.d_x_stride), "+r"(arrays.x_stride));
+  const Floats<width> pool = me.works ? load<width>(logits.pool_nk + me.h) : Floats<width>{};
+  Floats<width> d_pool{};
+  batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
+    constexpr int first = batch * 4;
+    Words<T, width> x[4];
+    for (int i = 0; i < 4; ++i) {
+      const PoolingPlace at(me, me.position(first + i));
+      x[i] = at.c < me.end ? load_words<width>(arrays.x_bch + at.in_rows(arrays.x_stride)) : Words<T, width>{};
+    }
+    for (int i = 0; i < 4; ++i) {
+      const PoolingPlace at(me, me.position(first + i));
+      if (at.c >= me.end) continue;
+      const float d_dot = d_logit_c[at.c] * logits.scale;
+      const Floats<width> in = floats_of<T, width>(x[i]);
+      Floats<width> sum = floats_of<T, width>(d_x.in[first + i]);
+      for (int v = 0; v < width; ++v) {
+        sum.x[v] += d_dot * pool.x[v];   // (pooling_logits.2)
+        d_pool.x[v] += d_dot * in.x[v];  // (pooling_logits.3)
+      }
+      store<width>(arrays.d_x_bch + at.in_rows(arrays.d_x_stride), sum);
+    }
+  });
+  store<width>(&runs.add[me.run][me.lane * width], d_pool);
+  __syncthreads();
+  if (me.run > 0 || !me.works) return;
+  for (int r = 1; r < tile_runs; ++r) {
+    const Floats<width> of_run = load<width>(&runs.add[r][me.lane * width]);
+    for (int v = 0; v < width; ++v) d_pool.x[v] += of_run.x[v];
+  }
+  store<width>(logits.part_bh + me.b * me.row + me.h, d_pool);
+}
+
 // Grid: B x tiles of channels. Reads d_out, x and out once and a few numbers a position and head, writes d_x and
 // d_logit.
 struct BackwardHead {
@@ -172,9 +262,10 @@ struct BackwardTile {
   PayloadAhead<T, width> payload;
   BackwardHead head[most_tile_heads];  // or as many as there are
 };
-template <class T, int width, bool decays, bool has_d_lse>
+template <class T, int width, bool decays, bool has_d_lse, class Logits>
 __global__ __launch_bounds__(tile_threads<width>,
-                             backward_blocks_at_once<T>) void backward_in_tile_kernel(PoolingBackward<T> a) {
+                             backward_blocks_at_once<T>) void backward_in_tile_kernel(PoolingBackward<T> a,
+                                                                                      Logits logits) {
   wait_for_kernel_before();
   require_at_most(tile_threads<width>);
   using Emit = EmitGlobalGradient<T>;
@@ -239,7 +330,14 @@ __global__ __launch_bounds__(tile_threads<width>,
       const typename Emit::template Loaded<width> loaded{load_words<width>(tile.payload.x[slot][i][threadIdx.x].x),
                                                          load_words<width>(tile.payload.out[slot][i][threadIdx.x].x),
                                                          weight.x[i]};
-      if (at.c < me.end) emit.template finish<width>(at, loaded, in, adjoint, kappa);
+      if (at.c < me.end) {
+        const Floats<width> d_x = emit.template gradient<width>(loaded, adjoint, kappa);
+        if constexpr (Logits::made) {
+          run.in[first + i] = words_of<T>(emit.arrays.added(at, d_x));
+        } else {
+          emit.arrays.write(at, d_x);
+        }
+      }
       keep_dots<Emit>(me, first + i, kappa);
     }
     tile.payload.begin(emit.arrays, me, batch + Payload::ahead);
@@ -253,24 +351,44 @@ __global__ __launch_bounds__(tile_threads<width>,
   }
   __syncthreads();
   const int walked = int(threadIdx.x) / warp_size;
-  if (walked >= heads.count) return;
-  const BackwardHead& of = tile.head[walked];
-  const Index bnc = first_head + walked * C;
-  global_d_logit<has_d_lse, warp_size>(
-      a.d_logit_bnc + bnc, of.weight, of.share, has_d_lse ? a.d_lse_bnc + bnc : nullptr,
-      [&](int c) { return of.beta[c]; }, [&](int c) { return of.kappa[c]; }, C);
+  if (walked < heads.count) {
+    BackwardHead& of = tile.head[walked];
+    const Index bnc = first_head + walked * C;
+    global_d_logit<has_d_lse, warp_size>(
+        Logits::made ? of.kappa : a.d_logit_bnc + bnc, of.weight, of.share, has_d_lse ? a.d_lse_bnc + bnc : nullptr,
+        [&](int c) { return of.beta[c]; }, [&](int c) { return of.kappa[c]; }, C);
+  }
+  if constexpr (Logits::made) {
+    __syncthreads();
+    for (int n = 0; n < heads.count; ++n) {
+      for_each_of_block<width>(C, [&](int c) { a.d_logit_bnc[first_head + n * C + c] = tile.head[n].kappa[c]; });
+    }
+    add_gradients_of_logits(run, mine.kappa, emit.arrays, me, runs, logits);
+  }
 }
-template <class T>
-void pooling_backward_in_tile(Gpu& device, PoolingBackward<T> a) {
+template <class T, class Logits>
+void run_backward_in_tile(Gpu& device, PoolingBackward<T> a, const Logits& logits, auto kernel) {
   constexpr int width = widest<T>;
   const PoolingShape& s = a.in.shape;
-  const auto kernel = a.in.slope_n  ? a.d_lse_bnc ? backward_in_tile_kernel<T, width, true, true>
-                                                  : backward_in_tile_kernel<T, width, true, false>
-                       : a.d_lse_bnc ? backward_in_tile_kernel<T, width, false, true>
-                                    : backward_in_tile_kernel<T, width, false, false>;
   const auto heads = std::size_t(smaller(Index{tile_channels<width>} / s.K, s.N));
   launch(kernel, tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>,
-         sizeof(PayloadAhead<T, width>) + heads * sizeof(BackwardHead), device.stream(), a);
+         sizeof(PayloadAhead<T, width>) + heads * sizeof(BackwardHead), device.stream(), a, logits);
+}
+template <class T>
+void pooling_backward_in_tile(Gpu& device, const PoolingBackward<T>& a) {
+  constexpr int width = widest<T>;
+  run_backward_in_tile(device, a, ReadLogits{},
+                       a.in.slope_n  ? a.d_lse_bnc ? backward_in_tile_kernel<T, width, true, true, ReadLogits>
+                                                   : backward_in_tile_kernel<T, width, true, false, ReadLogits>
+                        : a.d_lse_bnc ? backward_in_tile_kernel<T, width, false, true, ReadLogits>
+                                     : backward_in_tile_kernel<T, width, false, false, ReadLogits>);
+}
+template <class T>
+void pooling_backward_in_tile(Gpu& device, const PoolingBackward<T>& a, const MadeLogits<T>& logits) {
+  constexpr int width = widest<T>;
+  run_backward_in_tile(device, a, logits,
+                       a.in.slope_n ? backward_in_tile_kernel<T, width, true, false, MadeLogits<T>>
+                                    : backward_in_tile_kernel<T, width, false, false, MadeLogits<T>>);
 }
 
 }  // namespace ABH_BACKEND

@@ -12,8 +12,6 @@ unsigned count_of(Index count) {
   return unsigned(count);
 }
 
-float scale_of(Index K) { return 1 / sqrtf(float(K)); }
-
 // The logit of row bc and head n, which lies at (b, n, c), and those of the rows that follow.
 struct LogitPlace {
   int c;
@@ -154,7 +152,7 @@ void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
     const int log_lanes = __builtin_ctz(unsigned(lanes_of_head(in.K, width)));
     const unsigned groups = count_of((in.B * in.C + rows_at_once - 1) / rows_at_once * in.N);
     launch(kernel, blocks_for(groups, logit_threads >> log_lanes), logit_threads, 0, device.stream(), a.logit_bnc,
-           in.x_bch, stride, in.pool_nk, scale_of(in.K), int(count_of(in.B * in.C)), int(in.C), int(in.N), int(in.K),
+           in.x_bch, stride, in.pool_nk, scale_of_head(in.K), int(count_of(in.B * in.C)), int(in.C), int(in.N), int(in.K),
            log_lanes);
   };
   in.K % widest<T> == 0 && widest_fits<T>(stride, in.x_bch, in.pool_nk) ? run(logits_kernel<T, widest<T>>, widest<T>)
@@ -173,7 +171,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   const auto run = [&](auto kernel, Index width) {
     const Index h_tiles = (H + chunk_lanes * width - 1) / (chunk_lanes * width);
     launch(kernel, blocks_for(chunks * h_tiles, 1), chunk_threads, 0, device.stream(), strided, partial_ph,
-           scale_of(in.K), int(count_of(in.B * in.C)), int(rows));
+           scale_of_head(in.K), int(count_of(in.B * in.C)), int(rows));
   };
   in.K % widest<T> == 0 && widest_fits<T>(strided.in.x_stride, in.x_bch, in.pool_nk) &&
           widest_fits<T>(strided.d_x_stride, a.d_x_bch)

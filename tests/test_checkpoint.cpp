@@ -49,7 +49,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 Checkpoint some_checkpoint() {
   const ModelConfig config = small_model();
-  return {config, metadata_of(letters), numbers(weight_count(config), 1), 123, 1.7976931348623157};
+  return {{config, metadata_of(letters), numbers(weight_count(config), 1), 123}, 1.7976931348623157};
 }
 
 RunState some_state() {

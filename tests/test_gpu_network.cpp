@@ -180,10 +180,10 @@ TEST_CASE("gpu network: a training step is so many pieces of work, on a way of s
     CHECK(emulator::size_of_last_graph() == pieces);
     CHECK(emulator::length_of_last_graph() == way);
   };
-  check("baby", "", "", 236, 217);
+  check("baby", "", "", 212, 193);
   check("baby", "metric", "", 253, 228);
   check("baby", "dot", "", 211, 186);
-  check("baby", "", "muon", 284, 265);
+  check("baby", "", "muon", 260, 241);
   check("shakespeare", "", "", 238, 222);
 }
 #endif

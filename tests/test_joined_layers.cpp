@@ -2,11 +2,13 @@
 // those of sums that do not.
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.hpp"
 #include "layers/linear.hpp"
 #include "layers/parts/gate_layernorm.hpp"
+#include "layers/parts/pooling_with_logits.hpp"
 #include "layers/parts/with_row_sums.hpp"
 #include "tests/layer_case.hpp"
 
@@ -94,6 +96,88 @@ TEST_CASE("joined layers: a gate and its norm", "[joined_layers][gate][layernorm
           check_gate_layernorm<float>(device, s, dropout, residual);
           check_gate_layernorm<bf16>(device, s, dropout, residual);
         }
+      }
+    }
+  });
+}
+
+// x, d_x: rows of N heads of K channels, `gap` apart.
+struct PooledSizes {
+  Index B, C, N, K, gap = 0;
+};
+const std::vector<PooledSizes> pooled_sizes = {{0, 5, 1, 64},   {1, 1, 1, 64},   {3, 7, 2, 32, 8}, {2, 100, 5, 16},
+                                               {2, 256, 3, 64}, {1, 255, 3, 32}, {1, 300, 2, 64},  {2, 9, 3, 24, 3}};
+struct PooledCase {
+  bool decays, masks, accumulates, aligned;
+};
+
+template <class T, class Device>
+void check_pooling_with_logits(Device& device, const PooledSizes& s, const PooledCase& c) {
+  const Index H = s.N * s.K, row = H + s.gap, BC = s.B * s.C, BNC = BC * s.N, shift = c.aligned ? 0 : 1;
+  const Array<T> x = numbers<T>(1, BC * row), d_out = numbers<T>(2, BC * H), pool = numbers<T>(3, H + 1);
+  const Array<float> slope(size(s.N), 0.25f);
+  Array<Token> mask(size(BC));
+  for (std::size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 == 1 ? 0 : 1;
+  struct Result {
+    Array<T> out, d_x;
+    Array<float> logit, most, sum, d_logit, d_pool;
+  };
+  const auto result = [&](bool joined) {
+    Result now{Array<T>(size(BC * H)),  numbers<T>(4, BC * row), Array<float>(size(BNC)), Array<float>(size(BNC)),
+               Array<float>(size(BNC)), Array<float>(size(BNC)), numbers<float>(5, H)};
+    const T* pool_nk = pool.data() + shift;
+    const PoolingInputs<T> in{.logit_bnc = now.logit.data(),
+                              .x_bch = x.data(),
+                              .x_stride = row,
+                              .slope_n = c.decays ? slope.data() : nullptr,
+                              .mask_bc = c.masks ? mask.data() : nullptr,
+                              .shape = {.B = s.B, .C = s.C, .N = s.N, .K = s.K}};
+    const PoolingLogitsInputs<T> in_logits{x.data(), row, pool_nk, s.B, s.C, s.N, s.K};
+    const PoolingForward<T> forward{now.out.data(), now.most.data(), now.sum.data(), in};
+    const PoolingBackward<T> backward{.d_x_bch = now.d_x.data(),
+                                      .d_x_stride = row,
+                                      .accumulate = c.accumulates,
+                                      .d_logit_bnc = now.d_logit.data(),
+                                      .d_out_bch = d_out.data(),
+                                      .out_bch = now.out.data(),
+                                      .max_bnc = now.most.data(),
+                                      .sum_bnc = now.sum.data(),
+                                      .in = in};
+    if (joined) {
+      pooling_with_logits_forward<Device, T>(device, {now.logit.data(), pool_nk, forward});
+      pooling_with_logits_backward<Device, T>(device, {now.d_pool.data(), pool_nk, backward});
+    } else {
+      pooling_logits_forward<Device, T>(device, {now.logit.data(), in_logits});
+      pooling_forward<Device, T>(device, forward);
+      pooling_backward<Device, T>(device, backward);
+      pooling_logits_backward<Device, T>(device,
+                                         {now.d_x.data(), row, now.d_pool.data(), now.d_logit.data(), in_logits});
+    }
+    device.synchronize();
+    return now;
+  };
+  const Result both = result(true), one = result(false);
+  CHECK((both.logit == one.logit));
+  CHECK((both.most == one.most));
+  CHECK((both.sum == one.sum));
+  CHECK((both.out == one.out));
+  CHECK((both.d_logit == one.d_logit));
+  CHECK((both.d_x == one.d_x));
+  int apart = 0;  // sums that are cut into other parts
+  for (std::size_t i = 0; i < one.d_pool.size(); ++i) {
+    apart += !(std::abs(both.d_pool[i] - one.d_pool[i]) <= 1e-5f * (1 + std::abs(one.d_pool[i])));
+  }
+  CHECK(apart == 0);
+}
+
+TEST_CASE("joined layers: a pooling and its logits", "[joined_layers][pooling][pooling_logits][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    for (const PooledSizes& s : pooled_sizes) {
+      for (const PooledCase& c : {PooledCase{false, false, false, true}, PooledCase{true, false, true, true},
+                                  PooledCase{false, true, true, true}, PooledCase{false, false, true, false}}) {
+        CAPTURE(name, s.B, s.C, s.N, s.K, s.gap, c.decays, c.masks, c.accumulates, c.aligned);
+        check_pooling_with_logits<float>(device, s, c);
+        check_pooling_with_logits<bf16>(device, s, c);
       }
     }
   });

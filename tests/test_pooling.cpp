@@ -408,13 +408,6 @@ TEST_CASE("pooling: on the GPU, tiles of positions", "[pooling][gpu]") {
   check_pooling(pooling(1, 2049, 1, 1));  // more than two rounds of the walks, carries read in two goes
 }
 
-// Every seventh token is padding, and all before the 20th.
-Array<Token> masked_here(Index count) {
-  Array<Token> mask_bc(size(count), 1);
-  for (Index i = 0; i < count; ++i) mask_bc[size(i)] = i >= 20 && i % 7 != 3;
-  return mask_bc;
-}
-
 // A second payload, which weighs nothing on the way back, keeps to the kernels for sequences of any length.
 template <class T, class Device>
 void check_few_tiles(Device& device, const PoolingCase& layer) {
@@ -449,7 +442,8 @@ TEST_CASE("pooling: on the GPU, a few tiles have the bits of many", "[pooling][g
         CAPTURE(name, layer.shape.C, layer.shape.K, decays);
         check_few_tiles<float>(device, layer);
         check_few_tiles<bf16>(device, layer);
-        const Array<Token> mask_bc = masked_here(layer.shape.B * layer.shape.C);
+        Array<Token> mask_bc(size(layer.shape.B * layer.shape.C));  // every seventh is padding, and all before the 20th
+        for (std::size_t i = 0; i < mask_bc.size(); ++i) mask_bc[i] = i >= 20 && i % 7 != 3;
         layer.mask_bc = mask_bc.data();
         check_few_tiles<bf16>(device, layer);
       }

@@ -60,7 +60,7 @@ TEST_CASE("relative_attention: nothing before the memory is seen", "[relative_at
     INFO(name);
     Values<T> in = converted<T>(random_values(layer.inputs(), 1));
     const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
-    for (const std::size_t array : {1, 2}) {
+    for (const std::size_t array : {1u, 2u}) {
       for (Index i = 0; i < 53 * layer.H(); ++i) in[array][size_of(i)] = T(3.0f);
     }
     const Values<double> after = converted<double>(run_forward<T>(layer, device, in));
@@ -86,7 +86,7 @@ TEST_CASE("relative_attention: a position that sees one key has no score to lear
                                                      converted<T>(random_values(layer.outputs(), 2)));
     // On a CPU a compiler that does not optimise may round the two sums differently.
     const bool gpu = name.find("emulated") != std::string::npos || name.find("cuda") != std::string::npos;
-    for (const std::size_t array : {0, 1, 3}) CHECK(largest(gradients[array]) <= (gpu ? 0 : 4e-5));
+    for (const std::size_t array : {0u, 1u, 3u}) CHECK(largest(gradients[array]) <= (gpu ? 0 : 4e-5));
   });
 }
 

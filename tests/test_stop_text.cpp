@@ -40,7 +40,7 @@ TEST_CASE("stop text: whatever lies in front of it comes through, and nothing af
     const std::string stop = word(1 + random() % 6), text = word(random() % 40);
     INFO("\"" << stop << "\" in \"" << text << "\"");
     const std::string expected = text.substr(0, text.find(stop));
-    for (const std::size_t longest : {1, 3, 50}) REQUIRE(shown(stop, text, longest, random) == expected);
+    for (const std::size_t longest : {1u, 3u, 50u}) REQUIRE(shown(stop, text, longest, random) == expected);
   }
 }
 

@@ -14,6 +14,7 @@ has() {
       return 1
       ;;
     libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
+    libclang-rt) ls "$(clang++ -print-resource-dir)"/lib/*/libclang_rt.asan* >/dev/null 2>&1 ;;
     mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
     wasm)
       command -v clang++ >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && command -v wasm-opt >/dev/null 2>&1 &&
@@ -30,6 +31,7 @@ package_of() {
     c++) echo g++ ;;
     clang++) echo clang ;;
     libc++) echo libc++-dev libc++abi-dev ;;
+    libclang-rt) echo libclang-rt-dev ;;
     aarch64-linux-gnu-g++) echo g++-aarch64-linux-gnu ;;
     qemu-aarch64) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;

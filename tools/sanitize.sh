@@ -7,7 +7,7 @@ set -euo pipefail
 preset=$1
 shift
 tools/need.sh cmake c++ catch2
-if [ "$preset" = ubsan ]; then tools/need.sh clang++; fi
+if [ "$preset" != tsan ]; then tools/need.sh clang++ libclang-rt; fi
 # shellcheck disable=SC2086 # options are words
 cmake --preset "$preset" ${OPTIONS:-} >/dev/null
 cmake --build "build-$preset" -j "$(getconf _NPROCESSORS_ONLN)" --target "${TARGET:-all}" | tail -n 1

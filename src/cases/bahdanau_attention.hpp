@@ -11,7 +11,7 @@ struct BahdanauAttentionCase : AttentionCase {
 
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = AttentionCase::inputs();
-    slots.insert(slots.begin() + score_slot(), weight("score_nk", {N, K}, score_scale));
+    slots.insert(slots.begin() + static_cast<Index>(score_slot()), weight("score_nk", {N, K}, score_scale));
     return slots;
   }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "blocks/parts/pooling_past.hpp"
+#include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling.hpp"
 #include "plain/plain.hpp"
 
@@ -63,15 +64,17 @@ class Pooling {
   void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
     typename Device::Scope scratch(device.workspace);
     const auto all = past_.join(device, scratch, inputs(logit_bnc, x, pass), pass);
-    pooling_forward<Device, T>(device, {.out_bch = all_out(pass),
-                                        .max_bnc = max_bnc_,
-                                        .sum_bnc = sum_bnc_,
-                                        .in = all.in,
-                                        .first = all.first,
-                                        .last = all.last});
+    pooling_forward<Device, T>(device, arrays(all, pass));
     past_.leave(device, all, max_bnc_, sum_bnc_, all_out(pass), pass);
     past_.split(device, chunk_max_nc_, max_bnc_, pass);
     past_.split(device, chunk_sum_nc_, sum_bnc_, pass);
+  }
+
+  // The same, after logit_bnc = x . pool_nk / sqrt(K). Of a device that joins layers, in a pass over no chunk.
+  void forward_with_logits(Device& device, Accum<T>* logit_bnc, const T* pool_nk, const Payload<const T>& x,
+                           const Pass& pass) const {
+    pooling_with_logits_forward<Device, T>(
+        device, {.logit_bnc = logit_bnc, .pool_nk = pool_nk, .pooling = arrays({inputs(logit_bnc, x, pass)}, pass)});
   }
 
   // d_x, d_logit_bnc = pooling_backward(d_out, d_lse_bnc); d_x is added to where `accumulate` is set, else overwritten.
@@ -81,19 +84,22 @@ class Pooling {
                 const Pass& pass) const {
     typename Device::Scope scratch(device.workspace);
     const auto all = past_.join(device, scratch, inputs(logit_bnc, x, pass), pass);
-    const typename PoolingPast<Device, T>::Gradients d_chunk{d_x, accumulate, d_logit_bnc, d_out_bch, d_lse_bnc};
+    const Gradients d_chunk{d_x, accumulate, d_logit_bnc, d_out_bch, d_lse_bnc};
     const auto d = past_.join(device, scratch, d_chunk, pass);
-    pooling_backward<Device, T>(device, {.d_x_bch = d.d_x.x_bch,
-                                         .d_x_stride = d.d_x.stride,
-                                         .accumulate = d.accumulate,
-                                         .d_logit_bnc = d.d_logit_bnc,
-                                         .d_out_bch = d.d_out_bch,
-                                         .d_lse_bnc = d.d_lse_bnc,
-                                         .out_bch = all_out(pass),
-                                         .max_bnc = max_bnc_,
-                                         .sum_bnc = sum_bnc_,
-                                         .in = all.in});
+    pooling_backward<Device, T>(device, arrays(d, all, pass));
     past_.split(device, d_chunk, d, pass);
+  }
+
+  // The same without d_lse_bnc, and then the gradients of what forward_with_logits made the logits of: d_x is added to,
+  // and d_pool_nk.
+  void backward_with_logits(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_pool_nk,
+                            Accum<T>* d_logit_bnc, const T* d_out_bch, const Accum<T>* logit_bnc, const T* pool_nk,
+                            const Payload<const T>& x, const Pass& pass) const {
+    pooling_with_logits_backward<Device, T>(
+        device,
+        {.d_pool_nk = d_pool_nk,
+         .pool_nk = pool_nk,
+         .pooling = arrays({d_x, accumulate, d_logit_bnc, d_out_bch, nullptr}, {inputs(logit_bnc, x, pass)}, pass)});
   }
 
   void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
@@ -132,6 +138,28 @@ class Pooling {
             .slope_n = slope_n_,
             .mask_bc = pass.mask_bc,
             .shape = shape(pass.B, pass.C)};
+  }
+  using Input = typename PoolingPast<Device, T>::Input;
+  using Gradients = typename PoolingPast<Device, T>::Gradients;
+  PoolingForward<T> arrays(const Input& all, const Pass& pass) const {
+    return {.out_bch = all_out(pass),
+            .max_bnc = max_bnc_,
+            .sum_bnc = sum_bnc_,
+            .in = all.in,
+            .first = all.first,
+            .last = all.last};
+  }
+  PoolingBackward<T> arrays(const Gradients& d, const Input& all, const Pass& pass) const {
+    return {.d_x_bch = d.d_x.x_bch,
+            .d_x_stride = d.d_x.stride,
+            .accumulate = d.accumulate,
+            .d_logit_bnc = d.d_logit_bnc,
+            .d_out_bch = d.d_out_bch,
+            .d_lse_bnc = d.d_lse_bnc,
+            .out_bch = all_out(pass),
+            .max_bnc = max_bnc_,
+            .sum_bnc = sum_bnc_,
+            .in = all.in};
   }
   PoolingShape shape(Index B, Index C) const {
     PoolingShape shape = shape_;

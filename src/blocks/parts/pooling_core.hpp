@@ -9,7 +9,8 @@
 
 namespace abh {
 
-// A pooling and the logits that a learned vector a head makes of its payload.
+// A pooling and the logits that a learned vector a head makes of its payload. A device that joins layers makes these
+// while it pools, forward and backward, where a pass has all of its sequences.
 template <class Device, class T>
 class PoolingCore {
  public:
@@ -18,6 +19,7 @@ class PoolingCore {
               const BlockExtent& extent)
       : N_(config.heads),
         K_(config.channels / config.heads),
+        joined_(Device::joins_layers && !extent.sequence && !extent.positions),
         pool_(layout.weight(name, {N_, K_}, Init::zero, Kind::undecayed)),
         logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
         pooling_(layout,
@@ -35,25 +37,36 @@ class PoolingCore {
     show(device, look, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
   }
 
-  // logit_bnc = x . pool_nk / sqrt(K)
+  // logit_bnc = x . pool_nk / sqrt(K); joined: left to forward
   void logits(Device& device, const Payload<const T>& x, const Pass& pass) const {
+    if (joined_) return;
     pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_, .in = inputs(x, pass)});
   }
 
   // out_bch = pool(logit, x)
   void forward(Device& device, const Payload<const T>& x, const Pass& pass) const {
+    if constexpr (Device::joins_layers) {
+      if (joined_) return pooling_.forward_with_logits(device, logit_bnc_, pool_.value, x, pass);
+    }
     pooling_.forward(device, logit_bnc_, x, pass);
   }
 
   // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to where `accumulate` is set, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Payload<const T>& x, const Pass& pass) const {
+    if constexpr (Device::joins_layers) {
+      if (joined_) {
+        return pooling_.backward_with_logits(device, d_x, accumulate, pool_.gradient, d_logit_bnc, d_out_bch,
+                                             logit_bnc_, pool_.value, x, pass);
+      }
+    }
     pooling_.backward(device, d_x, accumulate, d_logit_bnc, d_out_bch, nullptr, logit_bnc_, x, pass);
   }
 
-  // d_x += d_logit_bnc pool_nk / sqrt(K),  d_pool_nk += sum_bc d_logit_bnc x / sqrt(K)
+  // d_x += d_logit_bnc pool_nk / sqrt(K),  d_pool_nk += sum_bc d_logit_bnc x / sqrt(K); joined: backward has done it
   void logits_backward(Device& device, const Payload<T>& d_x, const Accum<T>* d_logit_bnc, const Payload<const T>& x,
                        const Pass& pass) const {
+    if (joined_) return;
     pooling_logits_backward<Device, T>(device, {.d_x_bch = d_x.x_bch,
                                                 .d_x_stride = d_x.stride,
                                                 .d_pool_nk = pool_.gradient,
@@ -73,6 +86,7 @@ class PoolingCore {
   }
 
   Index N_, K_;
+  bool joined_;
   Weight<T> pool_;
   Accum<T>* logit_bnc_;
   Pooling<Device, T> pooling_;
