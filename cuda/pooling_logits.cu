@@ -152,8 +152,8 @@ void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
     const int log_lanes = __builtin_ctz(unsigned(lanes_of_head(in.K, width)));
     const unsigned groups = count_of((in.B * in.C + rows_at_once - 1) / rows_at_once * in.N);
     launch(kernel, blocks_for(groups, logit_threads >> log_lanes), logit_threads, 0, device.stream(), a.logit_bnc,
-           in.x_bch, stride, in.pool_nk, scale_of_head(in.K), int(count_of(in.B * in.C)), int(in.C), int(in.N), int(in.K),
-           log_lanes);
+           in.x_bch, stride, in.pool_nk, scale_of_head(in.K), int(count_of(in.B * in.C)), int(in.C), int(in.N),
+           int(in.K), log_lanes);
   };
   in.K % widest<T> == 0 && widest_fits<T>(stride, in.x_bch, in.pool_nk) ? run(logits_kernel<T, widest<T>>, widest<T>)
                                                                         : run(logits_kernel<T, 1>, 1);
