@@ -108,14 +108,13 @@ template <class T, int width>
 __device__ __forceinline__ void make_logits(HeadNumbers& logit_c, TileRun<T, width>& run,
                                             const TileThread<T, width>& me, const MadeLogits<T>& logits, int lanes) {
   const Floats<width> pool = me.works ? load<width>(logits.pool_nk + me.h) : Floats<width>{};
-  ABH_UNROLL(4)
-  for (int i = 0; i < run_length; ++i) {
+  batches(std::make_integer_sequence<int, run_length>(), [&](auto i) {
     const Floats<width> in = floats_of<T, width>(run.in[i]);
     float sum = 0;
     for (int v = 0; v < width; ++v) sum += in.x[v] * pool.x[v];
     sum = group_sum(sum, lanes);
     if (me.lane % lanes == i % lanes) logit_c[me.position(i)] = sum * logits.scale;  // (pooling_logits.1)
-  }
+  });
   run.forget_floats();
 }
 
