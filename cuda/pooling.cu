@@ -52,11 +52,6 @@ PoolingLogitsInputs<T> inputs_of_logits(const PoolingInputs<T>& in, const T* poo
   return {.x_bch = in.x_bch, .x_stride = in.x_stride, .pool_nk = pool_nk, .B = s.B, .C = s.C, .N = s.N, .K = s.K};
 }
 
-template <class T>
-MadeLogits<T> made_logits(Index K, const T* pool_nk) {
-  return {.pool_nk = pool_nk, .scale = scale_of_head(K), .logit_bnc = nullptr, .part_bh = nullptr};
-}
-
 }  // namespace
 
 template <class Device, class T>
@@ -83,9 +78,8 @@ template <class Device, class T>
 void pooling_with_logits_forward(Device& device, const PoolingWithLogitsForward<T>& a) {
   const PoolingInputs<T>& in = a.pooling.in;
   if (in.shape.B * in.shape.C > 0 && in_tile(a.pooling) && widest_fits<T>(0, a.pool_nk)) {
-    MadeLogits<T> logits = made_logits(in.shape.K, a.pool_nk);
-    logits.logit_bnc = a.logit_bnc;
-    return pooling_forward_in_tile(device, a.pooling, logits);
+    return pooling_forward_in_tile(device, a.pooling,
+                                   MadeLogits<T>{a.pool_nk, scale_of_head(in.shape.K), a.logit_bnc, nullptr});
   }
   pooling_logits_forward<Device, T>(device, {.logit_bnc = a.logit_bnc, .in = inputs_of_logits(in, a.pool_nk)});
   pooling_forward<Device, T>(device, a.pooling);
@@ -99,11 +93,9 @@ void pooling_with_logits_backward(Device& device, const PoolingWithLogitsBackwar
     if (s.B * s.C > 0 && in_tile(pooling) && widest_fits<T>(0, a.pool_nk)) {
       const Index H = s.N * s.K;
       typename Device::Scope scratch(device.workspace);
-      MadeLogits<T> logits = made_logits(s.K, a.pool_nk);
-      logits.part_bh = take_parts(device, scratch, s.B * H);
-      pooling_backward_in_tile(device, pooling, logits);
-      return add_partial_sums(device,
-                              {.to_d = a.d_pool_nk, .part_pd = logits.part_bh, .parts = s.B, .D = H, .stride = H});
+      float* part_bh = take_parts(device, scratch, s.B * H);
+      pooling_backward_in_tile(device, pooling, MadeLogits<T>{a.pool_nk, scale_of_head(s.K), nullptr, part_bh});
+      return add_partial_sums(device, {.to_d = a.d_pool_nk, .part_pd = part_bh, .parts = s.B, .D = H, .stride = H});
     }
   }
   pooling_backward<Device, T>(device, pooling);

@@ -14,7 +14,7 @@ has() {
       return 1
       ;;
     libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
-    libclang-rt) ls "$(clang++ -print-resource-dir)"/lib/*/libclang_rt.asan* >/dev/null 2>&1 ;;
+    libclang-rt) ls "$(clang++ -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.asan* >/dev/null 2>&1 ;;
     mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
     wasm)
       command -v clang++ >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && command -v wasm-opt >/dev/null 2>&1 &&
