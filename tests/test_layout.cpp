@@ -22,7 +22,7 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
     CHECK(weight.gradient == nullptr);
   }
   CHECK(measured.weight_count() == 35);
-  CHECK(measured.decayed_count() == 27);
+  CHECK(measured.front_count() == 27);
 
   std::vector<float> weights(35), gradients(35);
   Layout<float> layout(measured, weights.data(), gradients.data(), nullptr, nullptr);

@@ -109,7 +109,8 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
 }
 
 TEST_CASE("network: weight decay is for matrices alone", "[network]") {
-  const NetworkCase network = network_case("metric,additive", "0", 2);
+  const std::string settings = GENERATE("layers=2", "layers=2 classes=3 pooling=cls");
+  const NetworkCase network = network_case("metric,additive", "0", 2, settings);
   const Array<double> weights = network.weights();
   Built<Reference, double> built(network, weights);
   TrainingConfig training;

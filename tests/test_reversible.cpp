@@ -121,7 +121,7 @@ struct Walk {
     const Pass pass{.B = 1, .C = C, .last = false};
     stack->forward(device, pass);
     result.out.assign(stack->out_bcd(), stack->out_bcd() + count);
-    stack->backward(device, result.d_in.data(), pass, weights, weights.decayed_count());
+    stack->backward(device, result.d_in.data(), pass, weights, weights.front_count());
     result.recovered.assign(stack->in_bcd(), stack->in_bcd() + count);
     for (const Parameter& parameter : layout.parameters()) {
       const T* begin = weights.gradients() + parameter.offset;

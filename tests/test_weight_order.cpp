@@ -68,16 +68,16 @@ TEST_CASE("weights: the order of a network that reads patches", "[network]") {
   CHECK(joined(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d embedding.cls_d " + after);
 }
 
-// What decays comes first, then the rest, each in the order of the table and without gaps.
+// Matrices come first, then the rest, each in the order of the table and without gaps.
 TEST_CASE("weights: their places in the arena follow from their order", "[network]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
     const ModelConfig config{
         .layers = 2, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name, .conv_kernel = 3};
     Index end = 0;
-    for (const bool decays : {true, false}) {
+    for (const bool in_front : {true, false}) {
       for (const Parameter& parameter : parameter_table(config)) {
-        if (abh::decays(parameter.kind) != decays) continue;
+        if (lies_in_front(parameter.kind) != in_front) continue;
         CHECK(parameter.offset == end);
         end += parameter.count;
       }

@@ -20,11 +20,14 @@ namespace abh {
 enum class Init { zero, one, normal, normal_residual, unit_normal, convolution, identity_packed, identity_full };
 
 // What the optimizer may do with a weight: linear, the matrix of a linear map, decays, and Muon can update it; the
-// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not. span:
-// numbers of positions, from 0 to a largest one, of which a step is a share; they do not decay either. constant: it
-// stays as it was drawn, and has no gradient.
-enum class Kind { linear, decayed, undecayed, span, constant };
+// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not. row: a
+// vector that lies behind a matrix as one more row of it and does not decay. span: numbers of positions, from 0 to a
+// largest one, of which a step is a share; they do not decay either. constant: it stays as it was drawn, and has no
+// gradient.
+enum class Kind { linear, decayed, row, undecayed, span, constant };
 inline constexpr bool decays(Kind kind) { return kind == Kind::linear || kind == Kind::decayed; }
+// Matrices and their rows lie in front of all other weights.
+inline constexpr bool lies_in_front(Kind kind) { return decays(kind) || kind == Kind::row; }
 
 // One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
 struct Parameter {
@@ -111,7 +114,7 @@ class Layout {
         states_(states),
         carried_(carried),
         adjoints_(adjoints),
-        first_undecayed_(measured.decayed_),
+        first_behind_(measured.front_),
         first_lasting_(measured.activation_extent_.bytes()) {}
 
   Weight<T> weight(const std::string& name, std::vector<Index> shape, Init init, Kind kind, double largest = 0) {
@@ -119,10 +122,10 @@ class Layout {
     for (Index extent : shape) {
       if (__builtin_mul_overflow(count, extent, &count)) throw Error(name + ": more elements than can be counted");
     }
-    Index& end = decays(kind) ? decayed_ : undecayed_;
-    const Index offset = (decays(kind) ? 0 : first_undecayed_) + end;
+    Index& end = lies_in_front(kind) ? front_ : behind_;
+    const Index offset = (lies_in_front(kind) ? 0 : first_behind_) + end;
     Index total = 0;
-    if (__builtin_add_overflow(decayed_ + undecayed_, count, &total)) {
+    if (__builtin_add_overflow(front_ + behind_, count, &total)) {
       throw Error(name + ": more elements than can be counted");
     }
     end += count;
@@ -229,17 +232,18 @@ class Layout {
     return adjoints_ ? reinterpret_cast<Element*>(adjoints_ + offset) : nullptr;
   }
 
-  // The table, in the order of the claims. While measuring, the place of the weights that do not decay is only known
-  // at the end: behind all that do.
+  // The table, in the order of the claims. While measuring, the place of the weights that lie behind the
+  // front is only known at the end.
   std::vector<Parameter> parameters() const {
     std::vector<Parameter> table = parameters_;
     for (Parameter& parameter : table) {
-      if (!decays(parameter.kind)) parameter.offset += decayed_ - first_undecayed_;
+      if (!lies_in_front(parameter.kind)) parameter.offset += front_ - first_behind_;
     }
     return table;
   }
-  Index weight_count() const { return decayed_ + undecayed_; }
-  Index decayed_count() const { return decayed_; }
+  Index weight_count() const { return front_ + behind_; }
+  // Weights that lie in front.
+  Index front_count() const { return front_; }
   std::size_t activation_bytes() const { return activation_extent_.bytes() + lasting_extent_.bytes(); }
   std::size_t state_bytes() const { return state_extent_.bytes(); }
   std::size_t carried_bytes() const { return carried_extent_.bytes(); }
@@ -265,9 +269,9 @@ class Layout {
   std::byte* const* states_ = nullptr;
   std::byte* carried_ = nullptr;
   std::byte* adjoints_ = nullptr;
-  Index first_undecayed_ = 0;
+  Index first_behind_ = 0;
   std::size_t first_lasting_ = 0;
-  Index decayed_ = 0, undecayed_ = 0;
+  Index front_ = 0, behind_ = 0;
   ByteCount activation_extent_, lasting_extent_, state_extent_, carried_extent_, adjoint_extent_;
   std::vector<Parameter> parameters_;
   std::map<std::pair<std::string, Index>, std::size_t> constant_offsets_;

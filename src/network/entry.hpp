@@ -44,7 +44,7 @@ class Entry {
         has_norm_(config.embedding_norm),
         token_(table_of(layout, shape, D_)),
         patches_(layout, config),
-        cls_(config.has_cls() ? layout.weight("embedding.cls_d", {D_}, Init::normal, Kind::decayed) : Weight<T>{}),
+        cls_(config.has_cls() ? layout.weight("embedding.cls_d", {D_}, Init::normal, Kind::row) : Weight<T>{}),
         position_(config.has_position_table()
                       ? layout.weight(shape.prefix + shape.position, {shape.context, D_}, Init::normal, Kind::undecayed)
                       : Weight<T>{}),

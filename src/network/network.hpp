@@ -121,7 +121,7 @@ class Network {
   // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
   // logits. Tells the weights what is finished, where no pass follows.
   void backward(const Given& batch, double label_smoothing, const Pass& pass) {
-    const Index decayed = weights_.decayed_count();
+    const Index front = weights_.front_count();
     T* d_logits = parts_.loss.logits_rv();
     typename Device::LateSums late_sums(device_);
     parts_.loss.backward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), pass.count);
@@ -131,13 +131,13 @@ class Network {
     if (parts_.encoder) {
       parts_.encoder->collect(device_, scratch.template take<T>(pass.B * pass.S * channels_), pass);
     }
-    Index rest = parts_.stack->backward(device_, d_x_bcd, pass, weights_, decayed);
+    Index rest = parts_.stack->backward(device_, d_x_bcd, pass, weights_, front);
     parts_.entry.backward(device_, d_x_bcd, batch, pass);
     if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
     late_sums.finish();
     if (!pass.last) return;
     weights_.finished(0, rest);
-    weights_.finished(decayed, weights_.count());
+    weights_.finished(front, weights_.count());
   }
 
   // Step-by-step inference for one sequence: forget everything, read its source where there is one, then one token

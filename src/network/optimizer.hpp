@@ -48,7 +48,7 @@ class Optimizer {
   // for the weights to change. The average of the weights, where there is one, follows them.
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
-    const Index decayed = weights_.decayed_count();
+    const Index front = weights_.front_count();
     std::vector<AdamwUpdate<T>> adamw;
     if (training.optimizer == "muon") {
       update_linear_maps(training, state);
@@ -56,17 +56,14 @@ class Optimizer {
         if (parameter.kind == Kind::decayed) adamw.push_back(range(parameter.offset, parameter.count, settings, state));
       }
     } else {
-      adamw.push_back(range(0, decayed, settings, state));
+      append_alike(adamw, 0, front, settings, state);
     }
     settings.weight_decay = 0;
-    Index begin = decayed;
+    append_alike(adamw, front, weights_.count(), settings, state);
     for (const Parameter& parameter : parameters_) {
-      if (parameter.kind != Kind::span && parameter.kind != Kind::constant) continue;
-      adamw.push_back(range(begin, parameter.offset - begin, settings, state));
+      if (parameter.kind == Kind::row) adamw.push_back(range(parameter.offset, parameter.count, settings, state));
       if (parameter.kind == Kind::span) adamw.push_back(span_range(parameter, settings, state));
-      begin = parameter.offset + parameter.count;
     }
-    adamw.push_back(range(begin, weights_.count() - begin, settings, state));
     std::erase_if(adamw, [](const AdamwUpdate<T>& a) { return a.count == 0; });
     adamw_updates<Device, T>(device_, adamw);
     for (const Parameter& parameter : parameters_) {
@@ -84,6 +81,17 @@ class Optimizer {
   }
 
  private:
+  // The weights begin ... end - 1 but for those that are updated otherwise, or not at all.
+  void append_alike(std::vector<AdamwUpdate<T>>& updates, Index begin, Index end, const AdamwSettings& settings,
+                    const StepState* state) {
+    for (const Parameter& parameter : parameters_) {
+      const bool is_alike = decays(parameter.kind) || parameter.kind == Kind::undecayed;
+      if (is_alike || parameter.offset < begin || parameter.offset >= end) continue;
+      updates.push_back(range(begin, parameter.offset - begin, settings, state));
+      begin = parameter.offset + parameter.count;
+    }
+    updates.push_back(range(begin, end - begin, settings, state));
+  }
   AdamwUpdate<T> range(Index begin, Index count, const AdamwSettings& settings, const StepState* state) {
     Accum<T>* const masters = weights_.masters();
     return {.weight = weights_.values() + begin,

@@ -78,7 +78,7 @@ class Stack {
                                  .dropout = dropout,
                                  .layer = static_cast<std::uint32_t>(layer)};
       const auto add = [&](const std::string& block, const auto& make) {
-        begin_.push_back(layout.decayed_count());
+        begin_.push_back(layout.front_count());
         names_.push_back(name + block + ".");
         const std::size_t carried = layout.carried_bytes();
         if (room) room->next();

@@ -20,7 +20,7 @@ class Weights {
   Weights(Device& device, const Layout<T>& measured, const NetworkExtent& extent, Processes& processes)
       : device_(device),
         count_(measured.weight_count()),
-        decayed_count_(measured.decayed_count()),
+        front_count_(measured.front_count()),
         shards_(extent.shards),
         alone_(extent.shards == 1 && processes.size() == 1),
         values_(device.memory(), bytes_of<T>(count_)),
@@ -41,7 +41,7 @@ class Weights {
 
   Index count() const { return count_; }
   // How many decay; they come first.
-  Index decayed_count() const { return decayed_count_; }
+  Index front_count() const { return front_count_; }
   T* values() { return values_.as<T>(); }
   Accum<T>* masters() { return masters_.as<Accum<T>>(); }
   Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }  // null: there is no training
@@ -125,7 +125,7 @@ class Weights {
   }
 
   Device& device_;
-  Index count_, decayed_count_, shards_, shard_ = 0;
+  Index count_, front_count_, shards_, shard_ = 0;
   bool alone_;  // gradients are this pass's: nobody adds them to others
   DeviceMemory values_, masters_, gradients_, partial_sums_;
   std::unique_ptr<typename Device::Sums> sums_;  // of processes; null: there is no training
