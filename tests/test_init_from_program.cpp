@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "lines.hpp"
+#include "network/model.hpp"
 #include "program.hpp"
 #include "runs/checkpoint.hpp"
 
@@ -16,6 +20,17 @@ namespace {
 // A field of a row of log.csv, the first row after the header being 0.
 double logged(const std::string& run, std::size_t row, std::size_t field) {
   return std::stod(lines_of(lines_of(read_bytes(run + "/log.csv")).at(row + 1), ',').at(field));
+}
+
+bool says(const Outcome& outcome, const std::string& what) { return outcome.out.find(what) != std::string::npos; }
+
+std::map<std::string, std::vector<float>> tensors_of(const Checkpoint& model) {
+  std::map<std::string, std::vector<float>> tensors;
+  for (const Parameter& parameter : parameter_table(model.config)) {
+    const auto first = model.weights.begin() + parameter.offset;
+    tensors[parameter.name] = {first, first + parameter.count};
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -69,6 +84,65 @@ TEST_CASE("programs: a run with --init-from repeats, and goes on as if nothing h
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
   CHECK_FALSE(same_model(place / "other", place / "whole"));
   require_success(generate({"--checkpoint", place / "whole", "--prompt", "the z\xc3\xa9", "--tokens", "20"}));
+}
+
+TEST_CASE("programs: --init-from with another context keeps the positions that both have, for every task",
+          "[programs]") {
+  const TestFolder place;
+  const std::string pairs = place / "pairs.tsv", reviews = place / "reviews.csv";
+  std::string lines, labelled;
+  for (Index n = 17; n < 117; ++n) {
+    lines += std::to_string(n) + "\t" + std::to_string(n * n) + "\n";
+    labelled +=
+        std::string(n % 3 ? "more" : "less") + ",the number " + std::to_string(n % 9) + (n % 3 ? " up\n" : "\n");
+  }
+  write_bytes(pairs, lines);
+  write_bytes(reviews, labelled);
+  const std::string network = " --channels 16 --heads 2 --batch 8 --steps 12 --learning-rate 0.01 --warmup 0 --task ";
+  const std::pair<const char*, Arguments> tasks[] = {
+      {"pairs", words(network + "pairs --encoder-layers 1 --decoder-layers 1 --data") + Arguments{pairs}},
+      {"reviews", words(network + "reviews --class-pooling cls --data") + Arguments{reviews}},
+      {"reviews mean", words(network + "reviews --data") + Arguments{reviews}},
+      {"recall", words(network + "recall --eval-tokens 900")}};
+  for (const auto& [name, flags] : tasks) {
+    INFO(name);
+    const std::string task = lines_of(name, ' ').front(), old = place / (name + std::string(" old"));
+    require_success(train(flags + words("--context 12") + Arguments{"--out", old}));
+    const Checkpoint before = model_of(old);
+    Arguments begun = {"--task", task, "--init-from", old, "--steps", "0"};
+    begun = begun + words("--batch 1 --eval-tokens 50");
+    if (task != "recall") begun = begun + Arguments{"--data", flags.back()};
+    const std::string losses = last_losses(require_success(train(begun + Arguments{"--out", place / "same"})));
+    for (const char* context : {"12", "10", "30", "400"}) {
+      CAPTURE(context);
+      const std::string run = place / (name + std::string(context));
+      const Outcome outcome = require_success(train(begun + Arguments{"--context", context, "--out", run}));
+      const Checkpoint after = model_of(run);
+      // No example is longer than ten tokens, and none is changed by a longer table of positions.
+      if (task != "recall") CHECK(last_losses(outcome) == losses);
+      CHECK(says(outcome, "positions from 13 on are new") == (after.config.context > 12));
+      for (const auto& [tensor, values] : tensors_of(after)) {
+        INFO(tensor);
+        const std::vector<float> was = tensors_of(before).at(tensor);
+        CHECK(std::equal(was.begin(), was.begin() + std::min(was.size(), values.size()), values.begin()));
+      }
+    }
+  }
+  const std::string old = place / "recall old";
+  const auto reach_of = [&](const std::string& flags) {
+    const Outcome outcome = train(words("--task recall --steps 0 --batch 1 --eval-tokens 50 " + flags) +
+                                  Arguments{"--init-from", old, "--out", place / "reach"});
+    require_success(outcome);
+    const bool said = says(outcome, "note: the symbol is up to ");
+    return model_of(place / "reach").task.at("reach") + (said ? ", said" : "");
+  };
+  CHECK(reach_of("") == "10");
+  CHECK(reach_of("--context 8") == "6, said");
+  CHECK(reach_of("--context 30") == "28, said");
+  CHECK(reach_of("--context 30 --reach 10") == "10");
+  CHECK(reach_of("--context 30 --reach 20") == "20");
+  require_refusal(train(words("--task recall --context 8 --reach 7") + Arguments{"--init-from", old}), 2,
+                  {"--reach: expected at most 6"});
 }
 
 TEST_CASE("programs: characters that the new text lacks stay in the model", "[programs]") {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/text.hpp"
 #include "device/choice.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
@@ -46,8 +45,12 @@ class TaskTraining : public TaskFlags {
   virtual void take(const Metadata& task, const std::string& source) = 0;
   // What Task::shape will say of a network, as far as the flags know it. A preset says something else.
   virtual void shape(ModelConfig&) const {}
+  // Whether the network learns what comes next, which it must not see.
+  virtual bool predicts() const { return false; }
   // Error if a network of this task, in the file `source`, is none to train further.
   virtual void require_teachable(const ModelConfig&, const std::string&) const {}
+  // Whether a flag of this task may differ from what such a network has learned.
+  virtual bool may_differ(const std::string& flag) const { return flag == "data"; }
 
   // What a run begins with: nothing, where it stood, or the weights of a trained network.
   struct Request {
@@ -68,12 +71,8 @@ class TaskTraining : public TaskFlags {
     std::vector<float> weights{};      // to begin with, in the order of the arena; empty: those of the seed
     std::string summary{};             // of these, one line for people
 
-    // With the weights of the trained network, where there is one.
-    void begin_with(std::optional<Trained>& trained) {
-      if (!trained) return;
-      summary = "step " + to_text(trained->step);
-      weights = std::move(trained->weights);
-    }
+    // Takes the weights of the request's trained network, where there is one, for a network of this task.
+    void begin_with(const Request& request);
   };
   // Reads the data and makes the task of them.
   virtual Started start(Request request) const = 0;

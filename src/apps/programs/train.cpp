@@ -94,8 +94,9 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
   add_flags(again, stored);
   again.parse(argc, argv);
   for (const auto& [name, expected, found] : again.changes()) {
-    const bool of_model = is_model_flag(name) && name != "context", of_task = again.is_of(name, given.task);
-    if (of_model || (of_task && name != "data")) refuse(name, expected, found);
+    const bool of_model = is_model_flag(name) && name != "context";
+    const bool of_task = again.is_of(name, given.task) && !given.training_task().may_differ(name);
+    if (of_model || of_task) refuse(name, expected, found);
   }
   ModelConfig model = given.model;
   model.context = start.config.context;
@@ -232,6 +233,9 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     a.training_task().take(request.trained->task, request.source);
   } else {
     shape_new_run(flags, a);
+  }
+  if (a.training_task().predicts() && !a.model.causal) {
+    throw Error(request.source + ": this model sees later positions: it cannot learn what comes next");
   }
   require_shards_for(processes, a);
   a.device.gpu = processes.rank_here();  // each process has one of its own

@@ -44,7 +44,8 @@ void add_flags(Flags& flags, TrainArguments& a);
 // leave with it (Flags::parse).
 std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, const char* const* argv);
 
-// Of a run that begins, or begins with a model's weights. UsageError for a flag that its task has no use for.
+// For a run that begins, or begins with a model's weights. UsageError for a flag that its task has no use for, and for
+// a network that would see what it is to predict.
 void check_task(const Flags& flags, const TrainArguments& a);
 // Of one that begins with nothing: makes the model one of its task, as far as that is known before any file is read.
 // UsageError for what the command line alone decides.

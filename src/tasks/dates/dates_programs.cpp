@@ -21,6 +21,7 @@ class DatesTraining : public TaskTraining {
   }
 
   void take(const Metadata&, const std::string&) override {}
+  bool predicts() const override { return true; }
   void shape(ModelConfig& model) const override { DatesTask().shape(model); }
 
   // How it was chosen is in docs/tasks/dates.md.
@@ -45,7 +46,7 @@ class DatesTraining : public TaskTraining {
   Started start(Request request) const override {
     Started started;
     started.task = std::make_unique<DatesTask>();
-    started.begin_with(request.trained);
+    started.begin_with(request);
     return started;
   }
 };

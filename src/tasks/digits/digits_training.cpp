@@ -73,7 +73,7 @@ class DigitsTraining : public TaskTraining {
     Started started;
     started.task = data.empty() ? std::make_unique<DigitsTask>(patch, has_cls)
                                 : std::make_unique<DigitsTask>(std::move(pictures), data, patch, has_cls);
-    started.begin_with(request.trained);
+    started.begin_with(request);
     return started;
   }
 

@@ -49,6 +49,7 @@ class PairsTraining : public TaskTraining {
   }
 
   void take(const Metadata& task, const std::string&) override { tokenizer_ = task.at("tokenizer"); }
+  bool predicts() const override { return true; }
   void shape(ModelConfig& model) const override {
     model.source_vocabulary = model.vocabulary;
     model.source_context = model.context;
@@ -71,7 +72,7 @@ class PairsTraining : public TaskTraining {
                               to_text(request.model.context) + " and left out");
     }
     started.task = std::move(task);
-    started.begin_with(request.trained);
+    started.begin_with(request);
     return started;
   }
 

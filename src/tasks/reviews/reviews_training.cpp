@@ -63,7 +63,7 @@ class ReviewsTraining : public TaskTraining {
     } else {
       started.task = std::make_unique<ReviewsTask>(labels_, has_cls);
     }
-    started.begin_with(request.trained);
+    started.begin_with(request);
     return started;
   }
 

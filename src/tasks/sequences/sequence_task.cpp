@@ -83,6 +83,7 @@ std::string SequenceTask::shown(const Batch& batch, Index b, const std::vector<T
 void require_sizes(const SequenceWords& words, const ModelConfig& config, const std::string& source) {
   require_size("source_vocabulary_size", words.source_size(), config.source_vocabulary, source);
   require_size("vocabulary_size", words.target_size(), config.vocabulary, source);
+  require_size("causal", 1, config.causal ? 1 : 0, source);  // else the decoder would see its targets
 }
 
 Batch batch_of_source(const std::vector<Token>& source) {

@@ -37,7 +37,7 @@ class SequenceTask : public AnswerTask {
   Index S_, longest_target_;
 };
 
-// Error, which names `source`, if a network has not as many tokens as there are.
+// Error, which names `source`, if a network has not as many tokens as there are, or sees what it is to write.
 void require_sizes(const SequenceWords& words, const ModelConfig& config, const std::string& source);
 
 // One source alone, for Model::start.

@@ -27,6 +27,7 @@ class SortTraining : public TaskTraining {
 
   void take(const Metadata& task, const std::string&) override { size_ = array_size_of(task); }
 
+  bool predicts() const override { return true; }
   void shape(ModelConfig& model) const override { model.context = size_.context(); }
 
   // A network as small as minGPT's for this task; how the rest was chosen is in docs/tasks/sort.md.
@@ -43,14 +44,10 @@ class SortTraining : public TaskTraining {
   }
 
   Started start(Request request) const override {
-    auto task = std::make_unique<SortTask>(size_);
+    if (request.trained) require_context(request.model.context);
     Started started;
-    if (request.trained) {
-      require_context(request.model.context);
-      started.weights = std::move(request.trained->weights);
-      started.summary = "trained for " + to_text(request.trained->step) + " steps";
-    }
-    started.task = std::move(task);
+    started.task = std::make_unique<SortTask>(size_);
+    started.begin_with(request);
     return started;
   }
 

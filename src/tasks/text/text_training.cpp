@@ -35,11 +35,10 @@ class TextTraining : public TaskTraining {
 
   void require_teachable(const ModelConfig& model, const std::string& source) const override {
     if (model.classes) throw Error(source + ": this model tells classes apart: it cannot learn to write");
-    if (!model.causal) throw Error(source + ": this model sees later positions: it cannot learn to write");
   }
+  bool predicts() const override { return true; }
 
   Started start(Request request) const override {
-    if (!request.model.causal) throw UsageError("--causal: expected 1, to learn what comes next, found 0");
     Started started;
     const auto make = [&](const std::string& text, const Tokenizer& tokenizer) {
       started.task = std::make_unique<TextTask>(data, text, tokenizer, request.model.context);
