@@ -210,7 +210,8 @@ Outcome train_until_killed(const Arguments& flags, RunOptions options) {
 
 std::string last_losses(const Outcome& outcome) {
   const std::string line = last_line(outcome.out);
-  return line.substr(0, line.rfind(','));
+  const std::size_t speed = line.find(" tokens/s");
+  return line.substr(0, line.rfind(',', speed)) + line.substr(speed + std::string(" tokens/s").size());
 }
 
 Outcome generate(const Arguments& flags, const RunOptions& options) {

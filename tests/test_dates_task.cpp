@@ -75,10 +75,10 @@ struct DatesPlace : TestFolder {
 TEST_CASE("dates: a run has the same bits with more threads and resumed", "[dates][programs]") {
   const DatesPlace place;
   const Outcome outcome = require_success(train(place.flags()));
-  CHECK_FALSE(
-      matches(outcome.out,
-              "\nfinal: dates, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ tokens/s\n$")
-          .empty());
+  CHECK_FALSE(matches(outcome.out,
+                      "\nfinal: dates, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ "
+                      "tokens/s, best [0-9.]+ at step [1-6] \\(accuracy [0-9.]+ %\\)\n$")
+                  .empty());
   CHECK(contains(outcome.out, "data: drawn dates, 20000 for training, 1000 for testing, on days of their own\n"));
   CHECK(lines_of(read_bytes(place.run + "/sample.txt"))[0].starts_with("04/14/2003 -> "));
   CHECK((model_of(place.run).task == Metadata{{"task", "dates"}}));

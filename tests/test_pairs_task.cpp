@@ -145,7 +145,7 @@ TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") 
                   .empty());
   CHECK_FALSE(whole_match(said.back(),
                           "final: pairs, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), "
-                          "[0-9]+ tokens/s")
+                          "[0-9]+ tokens/s, best [0-9.]+ at step 6 \\(accuracy [0-9.]+ %\\)")
                   .empty());
   const std::string half = place / "half";
   require_success(train(with(place.flags("--steps 3 --schedule inverse-sqrt"), {"--out", half})));

@@ -24,7 +24,7 @@ TEST_CASE("without a terminal progress is plain lines", "[progress]") {
     progress.update(300, 2.0, std::nullopt, 0, std::numeric_limits<double>::quiet_NaN());
     progress.update(400, 2.0, std::nullopt, 9, 3600);
     progress.update(500, 2.0, std::nullopt, 9, 3598.5);
-    progress.evaluating(500, 31'999, 64'000, 61);
+    progress.working(500, "validation", 31'999, 64'000, 61);
     CHECK(progress.pause() == std::chrono::seconds(10));
     progress.finish();
   }
@@ -55,7 +55,7 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
     // The validation loss stays in sight.
     progress.update(2, 3.0, std::nullopt, 1001, 8);
     CHECK(written() == begin + "step 2/50  train 3.0000  val 3.5000  1001 tokens/s  0:08 left" + end);
-    progress.evaluating(2, 0, 7, 8);
+    progress.working(2, "validation", 0, 7, 8);
     CHECK(written() == begin + "step 2/50  validation 0 % of 7  0:08 left" + end);
     CHECK(progress.pause() == std::chrono::milliseconds(200));
   }

@@ -113,10 +113,10 @@ struct RecallPlace : TestFolder {
 TEST_CASE("recall: a run has the same bits with more threads, in shards and resumed", "[recall][programs]") {
   const RecallPlace place;
   const Outcome outcome = require_success(train(place.flags()));
-  CHECK_FALSE(
-      matches(outcome.out,
-              "\nfinal: recall, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ tokens/s\n$")
-          .empty());
+  CHECK_FALSE(matches(outcome.out,
+                      "\nfinal: recall, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ "
+                      "tokens/s, best [0-9.]+ at step [1-6] \\(accuracy [0-9.]+ %\\)\n$")
+                  .empty());
   CHECK(contains(outcome.out,
                  "data: drawn sequences of 9 symbols, one to be recalled from at most 7 back, 1000 for testing\n"));
   const std::vector<std::string> samples = lines_of(read_bytes(place.run + "/sample.txt"));

@@ -16,7 +16,9 @@ using namespace abh;
 
 namespace {
 
-Outcome regress(const std::string& line) { return run_program_of_build("regress", words(line)); }
+Outcome regress(const std::string& line, const RunOptions& options = {}) {
+  return run_program_of_build("regress", words(line), options);
+}
 
 // Of each row of the table of one seed, its width and its error.
 std::map<std::string, std::pair<double, double>> rows_of(const Outcome& outcome) {
@@ -101,4 +103,11 @@ TEST_CASE("a picture of a regression shows every point, curve and weight", "[reg
   CHECK(contains(svg, "<rect x=\"514.0\" y=\"76.0\" width=\"100.0\" height=\"75.0\" fill-opacity=\"0.7\"/>"));
   CHECK(count(svg, "fill-opacity") == 3);
   CHECK(well_formed(regression_svg({})));
+}
+
+TEST_CASE("programs: regress shows how far many draws are", "[programs][regress]") {
+  const Outcome shown = require_success(regress("--draws 400", {.terminal = true}));
+  CHECK_FALSE(matches(shown.out, "draws [0-9]+ % of 400  0:[0-9]+ left").empty());
+  CHECK(contains(shown.out, "\r\x1b[Ktest error"));
+  CHECK_FALSE(contains(require_success(regress("--draws 3")).out, "left"));
 }

@@ -143,10 +143,10 @@ struct SortPlace : TestFolder {
 TEST_CASE("sort: a run has the same bits with more threads, in shards and resumed", "[sort][programs]") {
   const SortPlace place;
   const Outcome outcome = require_success(train(place.flags()));
-  CHECK_FALSE(
-      matches(outcome.out,
-              "\nfinal: sort, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ tokens/s\n$")
-          .empty());
+  CHECK_FALSE(matches(outcome.out,
+                      "\nfinal: sort, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ "
+                      "tokens/s, best [0-9.]+ at step [1-6] \\(accuracy [0-9.]+ %\\)\n$")
+                  .empty());
   CHECK(contains(outcome.out, "data: arrays of 6 digits from 1 to 3, 168 of 729 for validation\n"));
   CHECK_FALSE(contains(outcome.out, "inference: "));
   const std::vector<std::string> samples = lines_of(read_bytes(place.run + "/sample.txt"));
@@ -183,7 +183,7 @@ TEST_CASE("sort: a run has the same bits with more threads, in shards and resume
   // A new run may begin with these weights, and with no others than those of its arrays.
   const Outcome begun =
       require_success(train(words("--task sort --steps 0 --init-from " + place.run + " --out " + tuned)));
-  CHECK(contains(begun.out, "\ninit: from " + place.run + "/model.safetensors, trained for 6 steps\n"));
+  CHECK(contains(begun.out, "\ninit: from " + place.run + "/model.safetensors, step 6\n"));
   CHECK((model_of(tuned).weights == model.weights));
   require_refusal(train(words("--task sort --digits 4 --init-from " + place.run + " --out " + tuned)), 1,
                   {"--digits: expected 3, as in "});

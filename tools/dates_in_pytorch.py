@@ -84,7 +84,7 @@ def ours(train, steps, threads):
         words = [train, "--task", "dates", "--out", folder + "/run", "--steps", str(steps), "--eval-every", "0",
                  "--checkpoint-every", "0", "--log-every", "0", "--weight-average", "0", "--threads", str(threads)]
         out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    return int(re.search(r"([0-9]+) tokens/s\n*$", out)[1])
+    return int(re.search(r"([0-9]+) tokens/s, best ", out)[1])
 
 
 def main():

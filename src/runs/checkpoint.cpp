@@ -283,6 +283,7 @@ void run_state_bytes(const std::string& path, const RunState& state, const Write
     metadata["best_loss"] = to_text(*state.best_loss);
     metadata["best_step"] = to_text(state.best_step);
     if (state.best_tokens) metadata["best_tokens"] = to_text(state.best_tokens);
+    if (state.best_accuracy) metadata["best_accuracy"] = to_text(*state.best_accuracy);
   }
   if (state.last_loss) metadata["last_loss"] = to_text(*state.last_loss);
   if (state.last_accuracy) metadata["last_accuracy"] = to_text(*state.last_accuracy);
@@ -318,6 +319,7 @@ RunState run_state_of(const SafetensorsFile& file, TaskKinds kinds) {
   if (state.best_loss) {
     state.best_step = number_of<Index>(file, "best_step");
     state.best_tokens = optional_number_of<Index>(file, "best_tokens").value_or(0);
+    state.best_accuracy = optional_number_of<double>(file, "best_accuracy");
   }
   if (state.step > state.training.steps || state.best_step > state.step) {
     throw Error(path + ": metadata: expected best_step <= step <= training.steps, found " + to_text(state.best_step) +

@@ -38,6 +38,7 @@ struct RunState {
   std::vector<float> weights, first_moments, second_moments;
   std::vector<float> average;  // of the weights; empty where training.weight_average is 0
   std::optional<double> best_loss;
+  std::optional<double> best_accuracy;  // with it, where the task counts answers; older files do without
   Index best_step = 0;
   Index best_tokens = 0;                // of the validation split that best_loss was measured on; 0: all
   std::vector<float> best_weights;      // of best_loss; empty without one

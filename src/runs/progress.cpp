@@ -42,10 +42,11 @@ void Progress::update(Index step, double train_loss, std::optional<double> val_l
   show(std::move(parts));
 }
 
-void Progress::evaluating(Index step, Index done, Index targets, double seconds_left) {
-  show({step_part(step),
-        {"validation " + to_text(100 * done / targets) + " % of " + to_text(targets), "33", 1},
-        {duration(seconds_left) + " left", "2", 3}});
+void Progress::working(std::optional<Index> step, std::string_view work, Index done, Index all, double seconds_left) {
+  std::vector<Part> parts{{std::string(work) + " " + to_text(100 * done / all) + " % of " + to_text(all), "33", 1},
+                          {duration(seconds_left) + " left", "2", 3}};
+  if (step) parts.insert(parts.begin(), step_part(*step));
+  show(std::move(parts));
 }
 
 Progress::Part Progress::step_part(Index step) const {

@@ -29,8 +29,8 @@ class Progress {
   // An accuracy, a share of 1, goes with the validation loss.
   void update(Index step, double train_loss, std::optional<double> val_loss, Index tokens_per_s, double seconds_left,
               std::optional<double> accuracy = std::nullopt);
-  // Shows that so many of the targets of an evaluation after a step are done.
-  void evaluating(Index step, Index done, Index targets, double seconds_left);
+  // Shows how far some work is, such as a validation after a step: so many of all its items are done.
+  void working(std::optional<Index> step, std::string_view work, Index done, Index all, double seconds_left);
   // How long something lasts, and between two words about it, before it is worth one.
   std::chrono::milliseconds pause() const { return std::chrono::milliseconds(terminal_ ? 200 : 10'000); }
   // Prints a message on a line of its own.

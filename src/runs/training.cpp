@@ -199,6 +199,8 @@ class Trainer {
       state_.pending_gradient_norm = now ? std::nullopt : std::optional(gradient_norm);
       if (!now) return false;
       measured = *now;
+      // A few examples tell how long the closing line will take.
+      if (!last) closing_line(best(), std::min(task_.closing_examples(), working_threads(run_.device)));
     }
     const std::optional<double> val_loss = measured.loss;
     state_.pending_gradient_norm.reset();
@@ -220,26 +222,30 @@ class Trainer {
   // Windows of an evaluation that is not the last.
   Index rows_on_the_way() const { return task_.evaluation_rows(run_.training.eval_tokens); }
 
-  // An estimate, from what steps and evaluations took so far, NaN before any: the steps to come and the evaluations
-  // among and after them. Before the first evaluation a target counts as a third of a token of a step.
+  // An estimate, from what steps and evaluations took so far, NaN before any: the steps to come, the evaluations among
+  // and after them, and the line that closes the run.
   double seconds_left() const {
+    const Index steps = run_.training.steps - state_.step, rows = rows_to_come();
     const double step = watch_.seconds() / static_cast<double>(steps_made_);
-    const double target = evaluated_targets_ > 0 ? evaluation_watch_.seconds() / static_cast<double>(evaluated_targets_)
-                                                 : step / static_cast<double>(3 * run_.training.batch * C_);
-    const Index steps = run_.training.steps - state_.step, targets = targets_to_come();
     return (steps > 0 ? step * static_cast<double>(steps) : 0) +
-           (targets > 0 ? target * static_cast<double>(targets) : 0);
+           (rows > 0 ? seconds_of_row() * static_cast<double>(rows) : 0) +
+           seconds_of_example_ * static_cast<double>(task_.closing_examples());
+  }
+
+  // Of an evaluation. Before the first one a row counts as a third of one of a step.
+  double seconds_of_row() const {
+    if (evaluated_rows_ > 0) return evaluation_watch_.seconds() / static_cast<double>(evaluated_rows_);
+    return watch_.seconds() / static_cast<double>(3 * steps_made_ * run_.training.batch);
   }
 
   // Of the evaluations after this step.
-  Index targets_to_come() const {
+  Index rows_to_come() const {
     const Index steps = run_.training.steps, every = run_.training.eval_every, rows = rows_on_the_way();
     if (state_.step == steps) return 0;
     const Index on_the_way = every > 0 ? (steps - 1) / every - state_.step / every : 0;
     // The last one measures the best weights anew where they were measured on less.
     const bool again = rows < task_.validation_rows() && (on_the_way > 0 || state_.best_loss);
-    return on_the_way * task_.evaluation_targets(rows) +
-           (again ? 2 : 1) * task_.evaluation_targets(task_.validation_rows());
+    return on_the_way * rows + (again ? 2 : 1) * task_.validation_rows();
   }
 
   // How far heads look back, layer by layer, where they learn that.
@@ -339,8 +345,8 @@ class Trainer {
 
   // How far an evaluation is, which may measure more than one set of weights.
   struct Evaluated {
-    Index targets;     // of all
-    Index before = 0;  // those of the weights before
+    Index rows, targets;  // of all
+    Index done = 0;       // rows
     Clock::time_point shown = Clock::now();
   };
 
@@ -351,37 +357,35 @@ class Trainer {
 
   // Over so many windows of the validation split, without dropout or label smoothing; none if a signal came.
   std::optional<Measured> measure(Index rows, Evaluated& evaluated) {
-    const Index B = run_.training.batch / run_.training.shards, targets = task_.evaluation_targets(rows);
-    Index counted = 0;
+    const Index B = run_.training.batch / run_.training.shards, before = evaluated.done;
     const auto count = [&](Index done) {
       evaluation_watch_.stop();
-      evaluated_targets_ += done - counted;
-      counted = done;
+      evaluated_rows_ += before + done - evaluated.done;
+      evaluated.done = before + done;
       evaluation_watch_.start();
     };
     evaluation_watch_.start();
     const std::optional<Sums> sums =
         sum_of_scores((rows + B - 1) / B, [&](Index i) { return task_.validation_batch(i * B, B, rows); },
                       [&](Index batches) {
-                        count(batches * B * C_);
-                        show(evaluated, evaluated.before + counted);
+                        count(batches * B);
+                        show(evaluated);
                         return received_signal() == 0;
                       });
     if (!sums) return std::nullopt;
-    count(targets);
+    count(rows);
     evaluation_watch_.stop();
-    evaluated.before += targets;
-    Measured measured{.loss = sums->loss / static_cast<double>(targets)};
+    Measured measured{.loss = sums->loss / static_cast<double>(task_.evaluation_targets(rows))};
     if (task_.counts_answers()) measured.accuracy = sums->right / sums->asked;
     return measured;
   }
 
-  void show(Evaluated& evaluated, Index done) {
+  // In targets, of which all rows of an evaluation have about as many.
+  void show(Evaluated& evaluated) {
     if (Clock::now() - evaluated.shown < progress_.pause()) return;
     evaluated.shown = Clock::now();
-    const double target = evaluation_watch_.seconds() / static_cast<double>(evaluated_targets_);
-    progress_.evaluating(state_.step, done, evaluated.targets,
-                         seconds_left() + target * static_cast<double>(evaluated.targets - done));
+    progress_.working(state_.step, "validation", evaluated.targets * evaluated.done / evaluated.rows, evaluated.targets,
+                      seconds_left() + seconds_of_row() * static_cast<double>(evaluated.rows - evaluated.done));
   }
 
   // The same with other weights in the place of the model's, which then are what they were.
@@ -402,31 +406,35 @@ class Trainer {
     };
     const bool whole = rows == task_.validation_rows();
     const Index targets = task_.evaluation_targets(rows), tokens = whole ? 0 : targets;
-    const bool again = state_.best_loss && state_.best_tokens != tokens;
-    Evaluated evaluated{.targets = (again ? 2 : 1) * targets};
+    const bool again = state_.best_loss && (state_.best_tokens != tokens || lacks_best_accuracy());
+    Evaluated evaluated{.rows = (again ? 2 : 1) * rows, .targets = (again ? 2 : 1) * targets};
     const std::optional<Measured> now =
         averages() ? measure_with(model_->read(Model::Arena::average), rows, evaluated) : measure(rows, evaluated);
     if (!now) return std::nullopt;
     const double loss = *now->loss;
     require_finite(loss);
-    std::optional<double> best = state_.best_loss;
+    Measured best{state_.best_loss, state_.best_accuracy};
     if (again) {
       const std::optional<Measured> anew = measure_with(state_.best_weights, rows, evaluated);
       if (!anew) return std::nullopt;
-      best = anew->loss;
-      require_finite(*best);
+      best = *anew;
+      require_finite(*best.loss);
     }
-    const bool better = !best || loss < *best;
-    if (better) {
+    if (!best.loss || loss < *best.loss) {
+      best = *now;
       state_.best_step = state_.step;
       state_.best_weights = model_->read(evaluated_arena());
     }
-    state_.best_loss = better ? loss : best;
+    state_.best_loss = best.loss;
+    state_.best_accuracy = best.accuracy;
     state_.best_tokens = tokens;
     state_.last_loss = whole ? now->loss : std::nullopt;
     state_.last_accuracy = whole ? now->accuracy : std::nullopt;
     return now;
   }
+
+  // Of a run that an older version of this program began.
+  bool lacks_best_accuracy() const { return task_.counts_answers() && state_.best_loss && !state_.best_accuracy; }
 
   // What is evaluated, and written as the model.
   Model::Arena evaluated_arena() const { return averages() ? Model::Arena::average : Model::Arena::weights; }
@@ -490,25 +498,45 @@ class Trainer {
   // False if a signal came before the last evaluation was done.
   bool finish() {
     // A run of no steps, or one that was stopped and is to end there, has none yet.
-    if (!state_.last_loss && !evaluate(task_.validation_rows())) return false;
+    if ((!state_.last_loss || lacks_best_accuracy()) && !evaluate(task_.validation_rows())) return false;
     save();
     write_sample();
+    const Checkpoint checkpoint = best();
+    const std::optional<std::string> closing = closing_line(checkpoint, task_.closing_examples());
     progress_.finish();
     const RunResult result{.step = state_.step,
                            .train_loss = recent_loss(),
                            .val_loss = *state_.last_loss,
                            .best_loss = *state_.best_loss,
                            .accuracy = state_.last_accuracy,
+                           .best_accuracy = state_.best_accuracy,
                            .best_step = state_.best_step,
                            .tokens_per_s = tokens_per_second()};
     if (processes_.leads()) {
-      const Checkpoint checkpoint = best();
       print(spans_in(checkpoint.weights));
-      const auto words = task_.last_words(checkpoint.config, checkpoint.weights, [] { return stop_signal == 0; });
-      if (words) std::printf("%s\n", words->c_str());
+      if (closing) std::printf("%s\n", closing->c_str());
     }
     std::printf("%s\n", task_.final_line(result).c_str());
     return true;
+  }
+
+  // The task's closing line, from so many examples; none if a signal came.
+  std::optional<std::string> closing_line(const Checkpoint& checkpoint, Index examples) {
+    if (!processes_.leads() || examples == 0) return std::nullopt;
+    const Clock::time_point begin = Clock::now();
+    Clock::time_point shown = begin;
+    return task_.closing_line(checkpoint.config, checkpoint.weights, examples, working_threads(run_.device),
+                              [&](Index done) {
+                                const Clock::time_point now = Clock::now();
+                                const double seconds = std::chrono::duration<double>(now - begin).count();
+                                seconds_of_example_ = seconds / static_cast<double>(std::max<Index>(done, 1));
+                                if (now - shown >= progress_.pause()) {
+                                  shown = now;
+                                  progress_.working(state_.step, "answers", done, examples,
+                                                    seconds_of_example_ * static_cast<double>(examples - done));
+                                }
+                                return stop_signal == 0;
+                              });
   }
 
   // What the best weights make of the task. Who stops the run does not wait long for it, and another model's sample
@@ -547,9 +575,10 @@ class Trainer {
   Progress progress_;
   RunState state_;
   std::deque<double> recent_losses_;
-  Stopwatch watch_, evaluation_watch_;            // steps, and batches of evaluations
-  Index steps_made_ = 0, evaluated_targets_ = 0;  // by this process
-  bool saved_;                                    // there is a checkpoint of this run
+  Stopwatch watch_, evaluation_watch_;         // steps, and batches of evaluations
+  Index steps_made_ = 0, evaluated_rows_ = 0;  // by this process
+  double seconds_of_example_ = 0;              // of the closing line; 0: not known yet
+  bool saved_;                                 // there is a checkpoint of this run
 };
 
 }  // namespace

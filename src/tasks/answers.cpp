@@ -51,10 +51,13 @@ Index AnswerTask::evaluation_rows(Index tokens) const {
 }
 
 std::string AnswerTask::final_line(const RunResult& result) const {
+  const auto percent = [](std::optional<double> share) {
+    return " (accuracy " + fixed_text(100 * share.value_or(0), 2) + " %)";
+  };
   return "final: " + name_ + ", step " + to_text(result.step) + ", train " +
          (result.train_loss ? fixed_text(*result.train_loss, 4) : "-") + ", val " + fixed_text(result.val_loss, 4) +
-         " nats (accuracy " + fixed_text(100 * result.accuracy.value_or(0), 2) + " %), " +
-         to_text(result.tokens_per_s) + " tokens/s";
+         " nats" + percent(result.accuracy) + ", " + to_text(result.tokens_per_s) + " tokens/s, best " +
+         fixed_text(result.best_loss, 4) + " at step " + to_text(result.best_step) + percent(result.best_accuracy);
 }
 
 std::optional<std::string> AnswerTask::sample(const ModelConfig& config, const std::vector<float>& weights,

@@ -44,7 +44,8 @@ class AnswerTask : public Task {
   Index evaluation_targets(Index rows) const override { return rows * answer_length_; }
   Batch validation_batch(Index first, Index B, Index rows) const override;
   bool counts_answers() const override { return true; }
-  // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s`. A run of no steps: `train -`.
+  // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s, best B at step S (accuracy A %)`: X, Y and Z
+  // describe the last weights, B and A those that are kept. A run of no steps: `train -`.
   std::string final_line(const RunResult& result) const override;
   NetworkExtent sample_extent(const ModelConfig& config) const override {
     return {.B = shown_examples, .C = C_, .S = config.source_context};

@@ -30,7 +30,8 @@ struct RunResult {
   Index step = 0;
   std::optional<double> train_loss;  // nats a target; none of a run of no steps
   double val_loss = 0, best_loss = 0;
-  std::optional<double> accuracy{};  // share of whole answers of the validation set that are right, where they count
+  // Shares of whole answers of the validation set that are right, where they count: of the last weights, of the best.
+  std::optional<double> accuracy{}, best_accuracy{};
   Index best_step = 0;
   Index tokens_per_s = 0;
 };
@@ -69,10 +70,14 @@ class Task {
   virtual std::string unit() const = 0;
   // The last line of a run's output, without the line break.
   virtual std::string final_line(const RunResult& result) const = 0;
-  // A line before the last one, of a network with these weights; none where there is nothing more to say, or if go_on,
-  // asked now and then, says no.
-  virtual std::optional<std::string> last_words(const ModelConfig&, const std::vector<float>&,
-                                                const std::function<bool()>&) const {
+  // Validation examples that a network answers by itself at the end of a run, for a line before the last one; 0: there
+  // is no such line.
+  virtual Index closing_examples() const { return 0; }
+  // That line, for a network with these weights and so many examples, answered by so many threads. go_on(examples done)
+  // is asked now and then; where it says no, there is no line.
+  virtual std::optional<std::string> closing_line(const ModelConfig&, const std::vector<float>&, Index /*examples*/,
+                                                  Index /*threads*/,
+                                                  const std::function<bool(Index)>& /*go_on*/) const {
     return std::nullopt;
   }
   // What a network is built for that makes a sample.

@@ -130,21 +130,24 @@ Index PairsTask::evaluation_targets(Index rows) const {
   return targets;
 }
 
-std::optional<std::string> PairsTask::last_words(const ModelConfig& config, const std::vector<float>& weights,
-                                                 const std::function<bool()>& go_on) const {
-  const Index rows = std::min(validation_rows(), most_translated);
-  Decoder decode({.device = {.device = "cpu", .threads = 1}}, {.config = config, .task = {}, .weights = weights}, {});
-  double sum = 0;
-  for (Index row = 0; row < rows; ++row) {
-    if (!go_on()) return std::nullopt;
-    const Pair expected = pair(evaluated_example(row, rows));
-    const std::vector<Token> said = decode(expected.source).front().tokens;
-    const auto text = [&](const std::vector<Token>& tokens) {
-      return words().target_text(tokens.data(), static_cast<Index>(tokens.size()));
-    };
-    sum += bleu(text(said), text(expected.target));
-  }
-  return "bleu: " + fixed_text(sum / static_cast<double>(rows), 4) + ", mean of " + to_text(rows) +
+Index PairsTask::closing_examples() const { return std::min(validation_rows(), most_translated); }
+
+std::optional<std::string> PairsTask::closing_line(const ModelConfig& config, const std::vector<float>& weights,
+                                                   Index examples, Index threads,
+                                                   const std::function<bool(Index)>& go_on) const {
+  const auto text = [&](const std::vector<Token>& tokens) {
+    return words().target_text(tokens.data(), static_cast<Index>(tokens.size()));
+  };
+  const std::optional<std::vector<double>> bleu_of = computed_by_decoders<double>(
+      {.config = config, .task = {}, .weights = weights}, examples, threads,
+      [&](Decoder& decode, Index row) {
+        const Pair expected = pair(evaluated_example(row, examples));
+        return bleu(text(decode(expected.source).front().tokens), text(expected.target));
+      },
+      go_on);
+  if (!bleu_of) return std::nullopt;
+  const double sum = std::accumulate(bleu_of->begin(), bleu_of->end(), 0.0);
+  return "bleu: " + fixed_text(sum / static_cast<double>(examples), 4) + ", mean of " + to_text(examples) +
          " pairs held back, each written by the network itself";
 }
 

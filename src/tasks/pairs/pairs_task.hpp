@@ -30,8 +30,9 @@ class PairsTask : public SequenceTask {
   Batch validation_batch(Index first, Index B, Index rows) const override;
   Index evaluation_targets(Index rows) const override;
   // How well it translates some of those held back, as it writes by itself.
-  std::optional<std::string> last_words(const ModelConfig& config, const std::vector<float>& weights,
-                                        const std::function<bool()>& go_on) const override;
+  Index closing_examples() const override;
+  std::optional<std::string> closing_line(const ModelConfig& config, const std::vector<float>& weights, Index examples,
+                                          Index threads, const std::function<bool(Index)>& go_on) const override;
 
   Index left_out() const { return left_out_; }
 
