@@ -194,7 +194,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
 
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
-  std::optional<RunLock> lock;
+  std::optional<FolderLock> lock;
   TaskTraining::Request request;
   const bool goes_on = flags.given("resume"), has_start = flags.given("init-from");
   if (goes_on && has_start) {
