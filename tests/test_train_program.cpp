@@ -186,6 +186,16 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
   }
 }
 
+TEST_CASE("programs: --help has no placeholder of the registry of mixers left", "[programs]") {
+  for (const char* name :
+       {"train", "generate", "evaluate", "draw", "golden", "bench", "regress", "average_checkpoints"}) {
+    CAPTURE(name);
+    const std::string help = require_success(run_program_of_build(name, {"--help"})).out;
+    CHECK_FALSE(contains(help, "{"));
+    CHECK_FALSE(contains(help, "}"));
+  }
+}
+
 TEST_CASE("programs: more memory than there is is refused at once", "[programs]") {
   const Workplace place;
   for (const char* changes : {"--channels 200000 --layers 100", "--batch 65536 --channels 131072",

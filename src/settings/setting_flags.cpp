@@ -20,22 +20,22 @@ struct FlagAdder {
   HelpText help = [](const std::string& text) { return text; };
 
   void operator()(const WholeSetting& s, Index& value) const {
-    if (wanted(s)) flags.integer(s.flag, value, s.unit, s.help, s.low, s.high);
+    if (wanted(s)) flags.integer(s.flag, value, s.unit, help(s.help), s.low, s.high);
   }
   void operator()(const RealSetting& s, double& value) const {
-    if (wanted(s)) flags.real(s.flag, value, s.unit, s.help, {s.low, s.high});
+    if (wanted(s)) flags.real(s.flag, value, s.unit, help(s.help), {s.low, s.high});
   }
   void operator()(const ChoiceSetting& s, std::string& value) const {
-    if (wanted(s)) flags.choice(s.flag, value, s.choices, s.help);
+    if (wanted(s)) flags.choice(s.flag, value, s.choices, help(s.help));
   }
   void operator()(const Setting& s, std::string& value) const {
     if (wanted(s)) flags.text(s.flag, value, s.unit, help(s.help));
   }
   void operator()(const Setting& s, bool& value) const {
-    if (wanted(s)) flags.toggle(s.flag, value, s.help);
+    if (wanted(s)) flags.toggle(s.flag, value, help(s.help));
   }
   void operator()(const Setting& s, std::uint64_t& value) const {
-    if (wanted(s)) flags.seed(s.flag, value, s.help);
+    if (wanted(s)) flags.seed(s.flag, value, help(s.help));
   }
   void operator()(const Setting&, double&) const {}  // no flag
 
