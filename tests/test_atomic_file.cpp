@@ -147,8 +147,7 @@ TEST_CASE("atomic_file: the temporary of a living writer is left alone, in this 
   CHECK(folder.temporaries().empty());
 }
 
-TEST_CASE("atomic_file: of many writers of one file at a time, each succeeds and one content stays whole",
-          "[atomic_file]") {
+TEST_CASE("atomic_file: many writers of one file at a time all succeed, and leave it whole", "[atomic_file]") {
   const OldFile folder;
   const std::string& path = folder.path;
   const int writers = 8, rounds = 40;

@@ -167,6 +167,8 @@ TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") 
   CHECK(contains(page_of(folder / "d"), "Of 6 words the first 5 are drawn."));
   require_page({"--checkpoint", own, "--example", "3", "--data", folder / "texts.tsv"}, folder / "d");
   require_refusal(draw({"--checkpoint", own, "--example", "3", "--out", folder / "d"}), 1, {"expected --data FILE"});
+  require_refusal(draw({"--checkpoint", own, "--text", "a", "--data", folder / "texts.tsv", "--out", folder / "d"}), 2,
+                  {"--data: expected --example beside it, found --text"});
 }
 
 TEST_CASE("programs: a large network is drawn in part, and a long text cut", "[programs][drawing]") {
@@ -237,7 +239,7 @@ TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
   CHECK(read_bytes(folder / "mine/mine.svg") == "<svg/>");
 }
 
-TEST_CASE("programs: of several draws into one folder at a time, one result is complete and the others are refused",
+TEST_CASE("programs: several draws into one folder at a time leave one complete page, others are refused",
           "[programs][drawing]") {
   const std::string run = trained();
   const TestFolder folder;

@@ -269,9 +269,14 @@ int body(int argc, char** argv) {
     throw UsageError("--counts: this build does not count; cmake --preset counts configures one that does");
 #endif
   }
+  for (const char* flag : {"counted-batch", "copy-rate"}) {
+    if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected --counts beside it");
+  }
   if (flags.given("peer")) {
     if (peer.empty()) throw UsageError("--peer: expected a Python, found \"\"");
-    if (flags.given("json")) throw UsageError("--json: not with --peer, which prints what it measures");
+    for (const char* flag : {"json", "seconds", "each-layer", "seed"}) {
+      if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected no --peer beside it");
+    }
     run_peer(peer, argv[0], preset, s);
   }
   if (flags.given("json")) {

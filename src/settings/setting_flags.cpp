@@ -115,7 +115,20 @@ void add_training_flags(Flags& flags, TrainingConfig& training, const std::vecto
   visit_training(FlagAdder{flags, only}, training);
 }
 
-std::string settings_text(const ModelConfig& model, const std::vector<std::pair<std::string, std::string>>& idle) {
+IdleFlags idle_flags(const TrainingConfig& training, Index context) {
+  IdleFlags idle;
+  const auto add = [&](const char* flag, bool is_idle, const std::string& reason) {
+    if (is_idle) idle.emplace_back(flag, reason);
+  };
+  const Index steps = training.steps, every = training.eval_every;
+  add("truncated", training.chunk >= context, "--chunk is not shorter than --context");
+  add("muon-rounds", training.optimizer != "muon", "--optimizer is " + training.optimizer);
+  add("schedule", 0 < steps && steps <= training.warmup, "--warmup is not shorter than the run");
+  add("eval-tokens", every == 0 || every >= steps, "--eval-every is not shorter than the run");
+  return idle;
+}
+
+std::string settings_text(const ModelConfig& model, const IdleFlags& idle) {
   SettingsText settings;
   const std::map<std::string, std::string> written = model.metadata();
   visit_model(

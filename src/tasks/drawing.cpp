@@ -104,6 +104,7 @@ class Drawing : public TaskCommand {
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
     DrawnTask::Wanted wanted;
     if (flags.given("text")) wanted.text = flags.value("text");
+    if (wanted.text && flags.given("data")) throw UsageError("--data: expected --example beside it, found --text");
     if (flags.given("example")) wanted.example = *from_text<Index>(flags.value("example"));
     const ModelConfig& config = trained.config;
     const Index longest = config.has_position_table() ? std::min(longest_drawn, config.context) : longest_drawn;

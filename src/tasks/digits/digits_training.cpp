@@ -50,6 +50,8 @@ class DigitsTraining : public TaskTraining {
     training.steps = 4000;
   }
 
+  bool has_classes() const override { return true; }
+
   void take(const Metadata& task, const std::string&) override { patch_ = *from_text<Index>(task.at("patch")); }
 
   Started start(Request request) const override {

@@ -44,6 +44,8 @@ class ReviewsTraining : public TaskTraining {
     training.eval_every = 250;
   }
 
+  bool has_classes() const override { return true; }
+
   void take(const Metadata& task, const std::string&) override {
     if (task.at("labels") != "file") labels_ = task.at("labels");
   }

@@ -39,6 +39,10 @@ class TextGeneration : public TaskCommand {
 
   void check(const Flags& flags) const override {
     if (flags.given("stop") && stop_.empty()) throw UsageError("--stop: expected a text, found \"\"");
+    if (settings_.temperature > 0) return;
+    for (const auto& [flag, draws] : {std::pair("--top-k", settings_.top_k > 0), {"--top-p", settings_.top_p < 1}}) {
+      if (draws) throw UsageError(std::string(flag) + ": expected a --temperature above 0 beside it, found 0");
+    }
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
