@@ -25,7 +25,7 @@ class ReviewsTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE", "lines LABEL TAB TEXT, or CSV of both; none: reviews that are made up");
     flags.choice("labels", labels_, {"tone", "meaning"},
-                 "of made-up reviews: what most adjectives say, or what they say where not turns the next one");
+                 "labels of made-up reviews: what most adjectives say, or what they say where not turns the next one");
   }
 
   void check(const Flags& flags) const override {
