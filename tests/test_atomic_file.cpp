@@ -1,9 +1,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "catch.hpp"
@@ -25,7 +27,26 @@ namespace {
 struct OldFile : TestFolder {
   OldFile() { write_file_atomically(path, "old"); }
   const std::string path = *this / "file";
+
+  // What lies beside the file: the temporaries of its writers.
+  std::vector<std::string> temporaries() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(this->TestFolder::path())) {
+      if (entry.path().string() != path) found.push_back(entry.path().string());
+    }
+    return found;
+  }
 };
+
+// A writer that is killed with half of its content written.
+void die_while_writing(const std::string& path, const std::string& half) {
+  const int status = status_of_child([&] {
+    AtomicFile file(path);
+    file.write(half.data(), half.size());
+    ::_exit(0);  // no destructor runs
+  });
+  CHECK(status == 0);
+}
 
 std::string error_of(const std::string& path, std::string_view content) {
   return abh::error_of([&] { write_file_atomically(path, content); });
@@ -86,21 +107,79 @@ TEST_CASE("atomic_file: without a commit the old file stays", "[atomic_file]") {
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("atomic_file: a run that dies while writing leaves the old file, and the next one its place",
+TEST_CASE("atomic_file: a killed writer leaves the old file, and the next one in the folder removes the rest",
           "[atomic_file]") {
   const OldFile folder;
   const std::string& path = folder.path;
+  const std::string other = GENERATE("file", "another");
+  for (int i = 0; i < 3; ++i) {
+    die_while_writing(path, "half of a long new content");
+    CHECK(read_bytes(path) == "old");
+    const std::vector<std::string> left = folder.temporaries();
+    REQUIRE(left.size() == 1);
+    CHECK(left.front().starts_with(path + ".abh-"));
+    CHECK(read_bytes(left.front()) == "half of a long new content");
+  }
+  write_file_atomically(folder / other, "new");
+  CHECK(read_bytes(folder / other) == "new");
+  CHECK(folder.temporaries().size() == (other == "file" ? 0 : 1));
+}
+
+TEST_CASE("atomic_file: the temporary of a living writer is left alone, in this process and in another",
+          "[atomic_file]") {
+  const OldFile folder;
+  const std::string& path = folder.path;
+  AtomicFile first(path), second(path);
+  first.write("fi", 2);
+  second.write("second", 6);
+  CHECK(folder.temporaries().size() == 2);
   const int status = status_of_child([&] {
-    AtomicFile file(path);
-    file.write("half of a long new content", 26);
-    ::_exit(0);  // no destructor runs
+    write_file_atomically(path, "third");
+    ::_exit(read_bytes(path) == "third" ? 0 : 1);
   });
   CHECK(status == 0);
-  CHECK(read_bytes(path) == "old");
-  CHECK(read_bytes(path + ".tmp") == "half of a long new content");
-  write_file_atomically(path, "new");
-  CHECK(read_bytes(path) == "new");
-  CHECK(folder.entries() == 1);
+  CHECK(folder.temporaries().size() == 2);
+  second.commit();
+  CHECK(read_bytes(path) == "second");
+  first.write("rst", 3);
+  first.commit();
+  CHECK(read_bytes(path) == "first");
+  CHECK(folder.temporaries().empty());
+}
+
+TEST_CASE("atomic_file: many writers of one file at a time all succeed, and leave it whole", "[atomic_file]") {
+  const OldFile folder;
+  const std::string& path = folder.path;
+  const int writers = 8, rounds = 40;
+  std::vector<pid_t> children;
+  for (int writer = 0; writer < writers; ++writer) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      int status = 0;
+      try {
+        for (int round = 0; round < rounds; ++round) {
+          AtomicFile file(path);
+          for (int piece = 0; piece < 3; ++piece)
+            file.write(std::string(1000, static_cast<char>('a' + writer)).data(), 1000);
+          if (round % 5 == 4) continue;  // without a commit
+          file.commit();
+        }
+      } catch (...) {
+        status = 1;
+      }
+      ::_exit(status);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  }
+  const std::string content = read_bytes(path);
+  CHECK(content == std::string(3000, content.front()));
+  CHECK(folder.temporaries().empty());
 }
 
 TEST_CASE("atomic_file: a symbolic link stays and its file is replaced", "[atomic_file]") {
@@ -115,17 +194,18 @@ TEST_CASE("atomic_file: a symbolic link stays and its file is replaced", "[atomi
   CHECK(error_of(folder / "dangling", "x") == folder / "dangling" + ": cannot write: No such file or directory");
 }
 
-TEST_CASE("atomic_file: what stands at the temporary's name is not followed", "[atomic_file]") {
-  const TestFolder folder;
-  write_file_atomically(folder / "precious", "old");
-  fs::create_symlink("precious", folder / "file.tmp");
-  write_file_atomically(folder / "file", "new");
-  CHECK(read_bytes(folder / "precious") == "old");
-  CHECK(read_bytes(folder / "file") == "new");
-  REQUIRE(::mkfifo((folder / "file.tmp").c_str(), 0600) == 0);
-  write_file_atomically(folder / "file", "newer");  // opening a pipe would wait for a reader
-  CHECK(read_bytes(folder / "file") == "newer");
-  CHECK(folder.entries() == 2);
+TEST_CASE("atomic_file: other files beside it stay, whatever they are called", "[atomic_file]") {
+  const OldFile folder;
+  const std::vector<std::string> names = {"file.tmp", "file.1.tmp", "file.abh-1-1", "file.abh-x.tmp", "abh-1-1.tmp"};
+  for (const std::string& name : names) write_file_atomically(folder / name, "mine");
+  // Of what has the name of a temporary, a link is not followed, a pipe not waited for and a folder not entered.
+  fs::create_symlink("file.tmp", folder / "file.abh-1-0.tmp");
+  REQUIRE(::mkfifo((folder / "file.abh-2-0.tmp").c_str(), 0600) == 0);
+  fs::create_directory(folder / "file.abh-3-0.tmp");
+  write_file_atomically(folder.path, "new");
+  CHECK(read_bytes(folder.path) == "new");
+  for (const std::string& name : names) CHECK(read_bytes(folder / name) == "mine");
+  CHECK(folder.temporaries().size() == names.size() + 3);
 }
 
 TEST_CASE("atomic_file: errors name the path and the reason", "[atomic_file]") {
@@ -139,12 +219,6 @@ TEST_CASE("atomic_file: errors name the path and the reason", "[atomic_file]") {
   CHECK(error_of("/dev/null", "x") == "/dev/null: cannot write: not a regular file");
   CHECK(error_of("", "x") == ": cannot write: No such file or directory");
   CHECK(folder.entries() == 2);
-
-  // A folder in the temporary's place cannot be opened, and must survive the clean-up.
-  fs::create_directory(folder / "file.tmp");
-  CHECK(error_of(folder / "file", "x") == folder / "file" + ": cannot write: Is a directory");
-  CHECK(fs::is_directory(folder / "file.tmp"));
-  CHECK(read_bytes(folder / "file") == "old");
 }
 
 TEST_CASE("atomic_file: a folder without permission to write", "[atomic_file]") {

@@ -1,6 +1,8 @@
 // --keep-checkpoints, and the program that averages what it leaves.
 
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runs/checkpoint.hpp"
@@ -74,8 +76,41 @@ TEST_CASE("average checkpoints: the mean is exact in double", "[average_checkpoi
   require_refusal(average({files[0], other + "/model.safetensors", "--out", out}), 1,
                   {"other/model.safetensors: expected a model of the same settings"});
   require_refusal(average({files[0], place / "none", "--out", out}), 1, {"none"});
-  require_refusal(average({"--out", out}), 2, {"expected FILE..."});
+  require_refusal(average({"--out", out}), 2, {"expected RUN|FILE..."});
   require_refusal(average({files[0]}), 2, {"--out: expected a file"});
+}
+
+TEST_CASE("average checkpoints: a run folder stands for what it kept, else for its model",
+          "[average_checkpoints][programs]") {
+  const Workplace place;
+  require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
+  const std::vector<std::string> files = kept_checkpoints(place.run);
+  const std::string out = place / "mean.safetensors", of_files = place / "of_files.safetensors";
+  require_success(average(Arguments(files) + Arguments{"--out", of_files}));
+  CHECK(require_success(average({place.run, "--out", out})).out ==
+        "average: of 3 checkpoints, up to step 6, into " + out + "\n");
+  CHECK(read_bytes(out) == read_bytes(of_files));
+  // Beside files, and of a run that kept none.
+  require_success(average({place.run, files[0], "--out", out}));
+  for (const std::string& file : files) std::filesystem::remove(file);
+  CHECK(contains(require_success(average({place.run + "/", "--out", out})).out, "average: of 1 checkpoint, "));
+  CHECK((read_checkpoint(out).weights == model_of(place.run).weights));
+  std::filesystem::create_directory(place / "empty");
+  require_refusal(average({place / "empty", "--out", out}), 1, {"empty/model.safetensors: "});
+}
+
+TEST_CASE("average checkpoints: several at a time into one file leave it whole", "[average_checkpoints][programs]") {
+  const Workplace place;
+  require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
+  const std::string out = place / "mean.safetensors";
+  require_success(average({place.run, "--out", place / "alone.safetensors"}));
+  std::vector<Outcome> outcomes(6);
+  std::vector<std::thread> threads;
+  for (Outcome& outcome : outcomes) threads.emplace_back([&] { outcome = average({place.run, "--out", out}); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Outcome& outcome : outcomes) require_success(outcome);
+  CHECK(read_bytes(out) == read_bytes(place / "alone.safetensors"));
+  CHECK(place.entries() == 4);  // the text, the run and two models
 }
 
 }  // namespace

@@ -134,7 +134,13 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   const Arguments ask = {"--checkpoint", place.run, "--prompt"};
   const std::vector<std::string> greedy = lines_of(generated(ask + Arguments{asked}));
   REQUIRE(greedy.size() == 3);
-  CHECK((lines_of(generated(ask + Arguments{asked, "--beam", "1", "--length-penalty", "2"})) == greedy));
+  CHECK((lines_of(generated(ask + Arguments{asked, "--beam", "1", "--length-penalty", "0"})) == greedy));
+  require_refusal(generate(ask + Arguments{asked, "--beam", "1", "--length-penalty", "2"}), 2,
+                  {"--length-penalty: expected a --beam of 2 at least beside it, found 1"});
+  require_refusal(evaluate({"--checkpoint", place.run, "--decode", "--length-penalty", "2"}), 2,
+                  {"--length-penalty: expected a --beam of 2 at least beside it, found 1"});
+  // The score shows it.
+  CHECK(generated(ask + words("1 --length-penalty 2 --n-best 1")) != generated(ask + words("1 --n-best 1")));
   const std::vector<std::string> best =
       lines_of(generated(ask + Arguments{"3 may 1999", "--beam", "4", "--n-best", "3"}));
   REQUIRE(best.size() == 3);

@@ -1,7 +1,9 @@
 // draw as its users meet it.
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "network/mixers.hpp"
@@ -165,6 +167,8 @@ TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") 
   CHECK(contains(page_of(folder / "d"), "Of 6 words the first 5 are drawn."));
   require_page({"--checkpoint", own, "--example", "3", "--data", folder / "texts.tsv"}, folder / "d");
   require_refusal(draw({"--checkpoint", own, "--example", "3", "--out", folder / "d"}), 1, {"expected --data FILE"});
+  require_refusal(draw({"--checkpoint", own, "--text", "a", "--data", folder / "texts.tsv", "--out", folder / "d"}), 2,
+                  {"--data: expected --example beside it, found --text"});
 }
 
 TEST_CASE("programs: a large network is drawn in part, and a long text cut", "[programs][drawing]") {
@@ -220,6 +224,10 @@ TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
   full.largest_file = 1000;
   require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "full"}, full), 1, {"full/", "svg"});
   CHECK(!exists(folder / "full/index.html"));
+  // A page does not stay with pictures of another one.
+  require_success(draw({"--checkpoint", run, "--text", "the cat", "--out", folder / "full"}));
+  require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "full"}, full), 1, {"full/", "svg"});
+  CHECK(!exists(folder / "full/index.html"));
   // A page of somebody else's stays as it is, and so do other files.
   std::filesystem::create_directories(folder / "mine");
   write_bytes(folder / "mine/index.html", "<html><img src=\"mine.svg\"/></html>");
@@ -229,6 +237,40 @@ TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
   require_success(draw({"--checkpoint", run, "--text", "the", "--out", folder / "mine"}));
   require_success(draw({"--checkpoint", run, "--text", "the cat", "--out", folder / "mine"}));
   CHECK(read_bytes(folder / "mine/mine.svg") == "<svg/>");
+}
+
+TEST_CASE("programs: several draws into one folder at a time leave one complete page, others are refused",
+          "[programs][drawing]") {
+  const std::string run = trained();
+  const TestFolder folder;
+  const std::vector<std::string> texts = {"the cat", "a red hat"};
+  const auto drawn = [&](const std::string& text, const std::string& out) {
+    return draw({"--checkpoint", run, "--text", text, "--out", folder / out});
+  };
+  const auto files_of = [&](const std::string& out) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / out)) {
+      files[entry.path().filename().string()] = read_bytes(entry.path().string());
+    }
+    return files;
+  };
+  for (const std::string& text : texts) require_success(drawn(text, text));
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Outcome> outcomes(4);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      threads.emplace_back([&, i] { outcomes[i] = drawn(texts[i % 2], "shared"); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::size_t complete = 0;
+    for (const Outcome& outcome : outcomes) {
+      complete += outcome.status == 0;
+      if (outcome.status != 0) require_refusal(outcome, 1, {"shared: another run is writing into this folder"});
+    }
+    CHECK(complete > 0);
+    const auto files = files_of("shared");
+    CHECK((files == files_of(texts[0]) || files == files_of(texts[1])));
+  }
 }
 
 }  // namespace abh

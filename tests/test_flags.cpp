@@ -310,6 +310,20 @@ TEST_CASE("help shows every flag with placeholder, limits and default", "[flags]
   CHECK(Program("FILE...").flags.help() == expected);
 }
 
+TEST_CASE("help says once what several uses say of a flag that they share", "[flags]") {
+  std::string target;
+  Flags flags("prog", "Does a thing.");
+  const std::pair<const char*, const char*> uses[] = {{"text", "a file"}, {"sort", "arrays"},  {"dates", "a file"},
+                                                      {"pairs", "lines"}, {"digits", "lines"}, {"recall", "arrays"}};
+  for (const auto& [use, help] : uses) {
+    flags.use(use);
+    flags.text("data", target, "FILE", help);
+  }
+  CHECK(contains(flags.help(),
+                 "  --data FILE                   a file; sort, recall: arrays; pairs, digits: lines "
+                 "(default: none)\n"));
+}
+
 TEST_CASE("help stays within 100 columns", "[flags]") {
   std::string words, name = "a-very-long-name-of-a-flag";
   for (int i = 0; i < 60; ++i) words += "word" + std::to_string(i) + " ";

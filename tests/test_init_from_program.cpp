@@ -190,6 +190,10 @@ TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
   file.write(place / "other.safetensors");
   require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
                   {place / "other.safetensors: ", "later positions"});
+  const std::string reviews = place / "reviews";
+  require_success(train(words("--task reviews --steps 0") + Arguments{"--out", reviews}));
+  require_refusal(train(with(flags, {"--init-from", reviews})), 1,
+                  {"--task: expected reviews, as in " + reviews, "found text; give --task reviews"});
   CHECK_FALSE(exists(place.run));
   // What says the same as the file changes nothing; what is no part of the model may be anything.
   require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));

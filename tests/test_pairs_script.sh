@@ -29,5 +29,12 @@ said=$(tools/fetch_pairs.sh "$folder/none" "$folder/missing.zip" 2>&1)
 check 'a missing archive' test "$said" = "fetch_pairs.sh: $folder/missing.zip: no such file"
 said=$(tools/fetch_pairs.sh 2>&1)
 check 'no argument' test "$said" = 'fetch_pairs.sh: expected OUT [ARCHIVE]'
+for i in 1 2 3 4; do
+  tools/fetch_pairs.sh "$folder/shared" "$folder/a.zip" >/dev/null 2>>"$folder/said" &
+done
+wait
+check 'several at a time' test ! -s "$folder/said"
+check 'leave one file, whole' test "$(ls "$folder"/shared*)" = "$folder/shared"
+check 'as one alone does' cmp -s "$folder/shared" "$folder/out"
 printf '%s passed, %s failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

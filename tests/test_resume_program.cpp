@@ -405,13 +405,13 @@ TEST_CASE("programs: thirty killed runs leave whole checkpoints and go on from t
 
 TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs]") {
   const TrainedPlace place;
-  for (const char* name : {"/model.safetensors", "/resume.safetensors", "/loss.svg"}) {
-    write_bytes(place.run + name + ".tmp", "half");
+  for (const char* name : {"/model.safetensors", "/resume.safetensors", "/loss.svg", "/checkpoint.7.safetensors"}) {
+    write_bytes(place.run + name + ".abh-1-0.tmp", "half");
   }
   require_success(generate({"--checkpoint", place.run, "--tokens", "3"}));
   require_success(train(place.resume({"--steps", "9"})));
   require_no_leftovers(place.run);
-  std::filesystem::rename(place.run + "/model.safetensors", place.run + "/model.safetensors.tmp");
+  std::filesystem::rename(place.run + "/model.safetensors", place.run + "/model.safetensors.abh-1-0.tmp");
   require_refusal(generate({"--checkpoint", place.run}), 1, {place.run + "/model.safetensors: "});
 }
 
@@ -538,7 +538,7 @@ TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
   const TrainedPlace place;
   const std::string log = read_bytes(place.run + "/log.csv");
   {
-    const RunLock other(place.run);
+    const FolderLock other(place.run);
     require_refusal(train(place.flags()), 1, {place.run + ": another run"});
     require_refusal(train(place.resume()), 1, {place.run + ": another run"});
     CHECK(read_bytes(place.run + "/log.csv") == log);

@@ -93,7 +93,15 @@ run sentences x.tsv short.txt
 check "too few lines" refused 1 "short.txt: expected 2 texts, found 1"
 run sentences none/x.tsv first.txt
 check "a folder that is not there" refused 1 "none/x.tsv: cannot be written"
-check "nothing is left behind" [ -z "$(ls ./*.part 2>/dev/null)" ]
+check "nothing is left behind" [ -z "$(ls x.tsv* none/x.tsv* 2>/dev/null)" ]
+for i in 1 2 3 4 5 6; do
+  ./fetch_reviews.sh sentences shared.tsv first.txt second.txt >"out$i" 2>"err$i" || echo failed >"err$i" &
+done
+wait
+explain() { cat err?; }
+check "several at a time" [ -z "$(cat err?)" ]
+check "leave one file, whole" [ "$(ls shared.tsv*)" = shared.tsv ]
+check "as one alone does" [ "$(wc -l <shared.tsv)" -eq 4 ]
 
 printf '%s passed, %s failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

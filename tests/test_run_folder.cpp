@@ -60,7 +60,7 @@ struct OldRun : TestFolder {
   const std::string run = *this / "run";
 };
 
-RunLock quietly_claimed(const std::string& run, bool overwrite = false) {
+FolderLock quietly_claimed(const std::string& run, bool overwrite = false) {
   std::ostringstream out;
   return claim_run_folder(run, "/text.txt", overwrite, out);
 }
@@ -68,7 +68,7 @@ RunLock quietly_claimed(const std::string& run, bool overwrite = false) {
 // Claims a folder for a moment and returns what was said about it.
 std::string claim(const std::string& run, bool overwrite = false, const std::string& data = "/text.txt") {
   std::ostringstream out;
-  const RunLock lock = claim_run_folder(run, data, overwrite, out);
+  const FolderLock lock = claim_run_folder(run, data, overwrite, out);
   return out.str();
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("--overwrite drops the files of the old run and no others", "[run_fold
   const OldRun place;
   const std::string& run = place.run;
   write_bytes(run + "/notes.md", "mine");
-  write_bytes(run + "/model.safetensors.tmp", "half");
+  write_bytes(run + "/model.safetensors.abh-1-0.tmp", "half");
   CHECK(claim(run, true) == run + ": the run in this folder was dropped\n");
   CHECK(files_of(run) == std::map<std::string, std::string>{{"notes.md", "mine"}});
   CHECK(place.entries() == 1);
@@ -267,24 +267,24 @@ TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[r
   const std::string& run = place.run;
   const std::string busy = ": another run is writing into this folder";
   {
-    const RunLock at_work(run);
+    const FolderLock at_work(run);
     for (const bool overwrite : {false, true}) CHECK(refusal(run, overwrite) == run + busy);
   }
   // A run that has just begun in the very folder that would be the next number.
   std::filesystem::create_directory(run + ".1");
   {
-    const RunLock at_work(run + ".1");
+    const FolderLock at_work(run + ".1");
     CHECK(refusal(run) == run + ".1" + busy);
   }
   CHECK(files_of(run) == run_of("old"));
   CHECK(files_of(run + ".1").empty());
   {
-    const RunLock lock = quietly_claimed(run);
+    const FolderLock lock = quietly_claimed(run);
     CHECK(refusal(run) == run + busy);
-    const RunLock of_the_old(run + ".1");  // the old one may go on where it is now
+    const FolderLock of_the_old(run + ".1");  // the old one may go on where it is now
     CHECK(of_the_old.has_folder());
   }
-  CHECK_FALSE(RunLock(place / "nowhere").has_folder());
+  CHECK_FALSE(FolderLock(place / "nowhere").has_folder());
 }
 
 TEST_CASE("of runs that start at the same moment one gets the folder", "[run_folder][heavy]") {
@@ -306,7 +306,7 @@ TEST_CASE("of runs that start at the same moment one gets the folder", "[run_fol
         ::close(done[1]);
         static_cast<void>(!::read(go[0], &byte, 1));  // until the other end is closed
         try {
-          const RunLock lock = quietly_claimed(run, round % 4 == 3);
+          const FolderLock lock = quietly_claimed(run, round % 4 == 3);
           write_run(run, "new " + std::to_string(i));
           static_cast<void>(!::write(claimed[1], "y", 1));
           static_cast<void>(!::read(done[0], &byte, 1));
@@ -373,7 +373,7 @@ TEST_CASE("at any step, a run that begins and one that goes on do not get into o
     INFO("stop " << stop);
     const OldRun place;
     const std::string& run = place.run;
-    std::optional<RunLock> lock, lock_of_the_other;
+    std::optional<FolderLock> lock, lock_of_the_other;
     const auto goes_on = [&] { return error_of([&] { lock_of_the_other.emplace(run); }) == "no error" ? 0 : 1; };
     const auto begin = [&](pid_t) {
       const std::string refused = error_of([&] { lock.emplace(quietly_claimed(run)); });
@@ -403,7 +403,7 @@ TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_fold
     const std::string& run = place.run;
     if (overwrite) write_bytes(run + "/notes.md", "mine");
     const auto begin = [&] {
-      const RunLock lock = quietly_claimed(run, overwrite);
+      const FolderLock lock = quietly_claimed(run, overwrite);
       write_run(run, "new");
       return 0;
     };

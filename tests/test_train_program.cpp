@@ -29,6 +29,16 @@ std::string binary_content() {
   return binary;
 }
 
+// "FLAG: REASON" of every flag that is said to change nothing.
+std::vector<std::string> notes_of(const Outcome& outcome) {
+  std::vector<std::string> found;
+  for (const Parts& note :
+       matches(require_success(outcome).out, "note: --([a-z-]+( rotary| alibi)?) changes nothing here, (.*)\n")) {
+    found.push_back(note[1] + ": " + note[3]);
+  }
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("programs: a data file that cannot be used is refused, and nothing is written", "[programs]") {
@@ -145,6 +155,8 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--resume", ""}, {"--resume", "folder"}},
       {"train", {"--resume", "run", "--overwrite"}, {"--overwrite", "--resume"}},
       {"train", {"--overwrite=1"}, {"--overwrite", "takes no value"}},
+      {"train", {"--class-pooling", "cls"}, {"--class-pooling: expected a task with classes, found --task text"}},
+      {"train", {"--class-pooling", "mean", "--task", "pairs"}, {"--class-pooling", "found --task pairs"}},
       {"generate", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"generate", {"--temprature", "1"}, {"did you mean --temperature?"}},
       {"generate", {"--temperature", "-1"}, {"--temperature", "-1"}},
@@ -152,6 +164,9 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"generate", {"--top-k", "-1"}, {"--top-k", "at least 0"}},
       {"generate", {"--top-p", "1.1"}, {"--top-p", "from 0 to 1"}},
       {"generate", {"--tokens", "-1"}, {"--tokens", "at least 0"}},
+      {"generate", {"--top-k", "5", "--temperature", "0"}, {"--top-k: expected a --temperature above 0"}},
+      {"generate", {"--top-p", "0.5", "--temperature", "0"}, {"--top-p: expected a --temperature above 0"}},
+      {"generate", {"--length-penalty", "0.6"}, {"--length-penalty: expected a --beam of 2 at least"}},
       {"generate", {"--threads", "0"}, {"--threads", "from 1"}},
       {"generate", {"--prompt"}, {"--prompt", "needs a value"}},
   };
@@ -183,6 +198,16 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
     CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // nothing is drawn there
     const Outcome release = require_success(run_program_of_build(name, {"--version"}));
     CHECK_FALSE(whole_match(release.out, name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n").empty());
+  }
+}
+
+TEST_CASE("programs: --help has no placeholder of the registry of mixers left", "[programs]") {
+  for (const char* name :
+       {"train", "generate", "evaluate", "draw", "golden", "bench", "regress", "average_checkpoints"}) {
+    CAPTURE(name);
+    const std::string help = require_success(run_program_of_build(name, {"--help"})).out;
+    CHECK_FALSE(contains(help, "{"));
+    CHECK_FALSE(contains(help, "}"));
   }
 }
 
@@ -482,12 +507,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
 TEST_CASE("programs: train says which flags change nothing", "[programs]") {
   const Workplace place;
   const auto notes = [&](const std::string& flags) {
-    const Outcome outcome = require_success(train(place.flags(with(words(flags), {"--steps", "0"}))));
-    std::vector<std::string> found;
-    for (const Parts& note : matches(outcome.out, "note: --([a-z-]+( rotary| alibi)?) changes nothing here, (.*)\n")) {
-      found.push_back(note[1] + ": " + note[3]);
-    }
-    return found;
+    return notes_of(train(place.flags(with({"--steps", "0"}, words(flags)))));
   };
   using Notes = std::vector<std::string>;
   CHECK(notes("--mixer dot --window 4 --leap-focus exp --normed-values 1") ==
@@ -499,7 +519,8 @@ TEST_CASE("programs: train says which flags change nothing", "[programs]") {
   CHECK(notes("--mixer additive --rescale 3 --positions rotary") ==
         Notes{"rescale: no layer is dot or leap", "positions rotary: no layer is metric, quadratic or dot"});
   CHECK(notes("--mixer average,identity --layers 2 --positions alibi") ==
-        Notes{"positions alibi: no layer is additive, metric, quadratic, dot, bahdanau or leap"});
+        Notes{"heads: no layer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh or leap",
+              "positions alibi: no layer is additive, metric, quadratic, dot, bahdanau or leap"});
   CHECK(notes("--mixer leap,dot --layers 2 --window 4 --rescale 3 --positions rotary --leap-focus exp").empty());
   CHECK(notes("--mixer bahdanau --positions rotary") ==
         Notes{"positions rotary: no layer is metric, quadratic or dot"});
@@ -507,10 +528,40 @@ TEST_CASE("programs: train says which flags change nothing", "[programs]") {
   CHECK(notes("--mixer leap --attention-window 4 --span 3") ==
         Notes{"attention-window: no layer is metric, quadratic, dot or bahdanau",
               "span: no layer is metric, quadratic or dot"});
+  CHECK(notes("--mixer leap --ramp 4") == Notes{"ramp: no layer is metric, quadratic or dot"});
+  CHECK(notes("--mixer dot --ramp 4 --penalty 0.1") == Notes{"ramp: --span is 0", "penalty: --span is 0"});
+  CHECK(notes("--mixer dot --ramp 4 --penalty 0.1 --span 3").empty());
   CHECK(notes("--mixer metric --attention-window 4 --span 3").empty());
-  CHECK(notes("--mixer metric --pattern strided --stride 3") == Notes{"pattern: no layer is dot"});
+  CHECK(notes("--mixer metric --pattern strided --stride 3") ==
+        Notes{"pattern: no layer is dot", "stride: no layer is dot"});
   CHECK(notes("--mixer additive --positions alibi --additive-skip normed").empty());
+  CHECK(notes("--alibi-slopes formula") == Notes{"alibi-slopes: --positions is learned"});
+  CHECK(notes("--positions alibi --alibi-slopes interleaved") ==
+        Notes{"alibi-slopes: the number of heads is a power of two"});
+  CHECK(notes("--positions alibi --alibi-slopes interleaved --channels 6 --heads 3 --conv-kernel 0").empty());
+  CHECK(notes("--conv-groups 2 --conv-kernel 0") == Notes{"conv-groups: --conv-kernel is 0"});
+  CHECK(notes("--norm post --final-norm 0") == Notes{"final-norm: --norm is post"});
+  CHECK(notes("--embeddings separate --cross dot") ==
+        Notes{"embeddings: there is no source", "cross: there is no source"});
+  CHECK(notes("--muon-rounds 3") == Notes{"muon-rounds: --optimizer is adamw"});
+  CHECK(notes("--muon-rounds 3 --optimizer muon").empty());
+  CHECK(notes("--chunk 8 --truncated 1 --mixer leap") == Notes{"truncated: --chunk is not shorter than --context"});
+  CHECK(notes("--chunk 4 --truncated 1 --mixer leap").empty());
+  CHECK(notes("--steps 2 --schedule linear") == Notes{"schedule: --warmup is not shorter than the run"});
+  CHECK(notes("--steps 3 --schedule linear").empty());
+  CHECK(notes("--steps 2 --eval-tokens 8") == Notes{"eval-tokens: --eval-every is not shorter than the run"});
+  CHECK(notes("--steps 2 --eval-tokens 8 --eval-every 0").size() == 1);
+  CHECK(notes("--steps 2 --eval-tokens 8 --eval-every 1").empty());
   CHECK(notes("").empty());
+
+  const auto notes_of_task = [&](const std::string& flags) {
+    return notes_of(train(words("--steps 0 --task " + flags) + Arguments{"--out", place.run}));
+  };
+  CHECK(notes_of_task("digits --logit-bias 1 --embedding-scale 2") ==
+        Notes{"logit-bias: a classifier always has a bias", "embedding-scale: the network reads no tokens"});
+  CHECK(notes_of_task("digits --class-pooling cls --embedding-scale 2").empty());
+  CHECK(notes_of_task("dates --mixer identity --heads 2 --cross bahdanau --embeddings separate").empty());
+  CHECK(notes_of_task("sort").empty());  // a recipe's values are no flags
 }
 
 TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {

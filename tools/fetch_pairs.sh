@@ -66,4 +66,7 @@ with open(out, "w", encoding="utf-8", newline="\n") as file:
     file.writelines(pair + "\n" for pair in ordered)
 print(f"{len(pairs)} pairs")
 EOF
-mv "$folder/pairs" "$out" || fail "$out: cannot be written"
+# A name of its own in the same folder, so that the rename is atomic and two runs do not meet.
+part=$(mktemp "$out.XXXXXX" 2>/dev/null) || fail "$out: cannot be written"
+trap 'rm -rf "$folder" "$part"' EXIT
+cp "$folder/pairs" "$part" 2>/dev/null && chmod 644 "$part" && mv -f "$part" "$out" || fail "$out: cannot be written"

@@ -133,5 +133,8 @@ trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 "$set" "$@"
-cp "$folder/all" "$out.part" 2>/dev/null && mv -f "$out.part" "$out" || fail "$out: cannot be written"
+# A name of its own in the same folder, so that the rename is atomic and two runs do not meet.
+part=$(mktemp "$out.XXXXXX" 2>/dev/null) || fail "$out: cannot be written"
+trap 'rm -rf "$folder" "$part"' EXIT
+cp "$folder/all" "$part" 2>/dev/null && chmod 644 "$part" && mv -f "$part" "$out" || fail "$out: cannot be written"
 printf '%s: %s texts\n' "$out" "$(wc -l <"$out" | tr -d ' ')"

@@ -1,8 +1,10 @@
 // average_checkpoints: the mean of the weights of several checkpoints of one network, as a model of its own.
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,10 +13,24 @@
 #include "program/flags.hpp"
 #include "program/run_program.hpp"
 #include "runs/checkpoint.hpp"
+#include "runs/run_folder.hpp"
 
 namespace abh {
 
 namespace {
+
+// A run folder stands for the checkpoints that the run kept or, where it kept none, for its model.
+std::vector<std::string> files_of(const std::vector<std::string>& runs_or_files) {
+  std::vector<std::string> files;
+  for (const std::string& each : runs_or_files) {
+    std::error_code ignored;
+    std::vector<std::string> kept;
+    if (std::filesystem::is_directory(each, ignored)) kept = kept_checkpoints(each);
+    if (kept.empty()) kept = {checkpoint_path(each)};
+    files.insert(files.end(), kept.begin(), kept.end());
+  }
+  return files;
+}
 
 // Element by element, in double: the same in whatever order the files are read, but for the last digit of that.
 Checkpoint mean_of(const std::vector<std::string>& paths) {
@@ -41,17 +57,20 @@ Checkpoint mean_of(const std::vector<std::string>& paths) {
 
 int average_main(int argc, char** argv) {
   std::string out;
-  Flags flags("average_checkpoints",
-              "averages the weights of several checkpoints, such as those that train --keep-checkpoints leaves",
-              "FILE...");
+  Flags flags(
+      "average_checkpoints",
+      "Averages the weights of checkpoints. RUN stands for those that train --keep-checkpoints left in it, else "
+      "for its model.",
+      "RUN|FILE...");
   flags.text("out", out, "FILE", "the model that they make; one that is there is replaced");
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
-  if (flags.positionals().empty()) throw UsageError("expected FILE..., found no file; see --help");
+  if (flags.positionals().empty()) throw UsageError("expected RUN|FILE..., found none; see --help");
   if (out.empty()) throw UsageError("--out: expected a file, found \"\"");
-  const Checkpoint mean = mean_of(flags.positionals());
+  const std::vector<std::string> files = files_of(flags.positionals());
+  const Checkpoint mean = mean_of(files);
   write_checkpoint(out, mean);
-  std::cout << "average: of " << flags.positionals().size() << " checkpoints, up to step " << mean.step << ", into "
-            << one_line(out) << "\n";
+  std::cout << "average: of " << files.size() << (files.size() == 1 ? " checkpoint" : " checkpoints") << ", up to step "
+            << mean.step << ", into " << one_line(out) << "\n";
   return 0;
 }
 

@@ -234,7 +234,7 @@ int body(int argc, char** argv) {
   config.vocabulary = 65;  // Tiny Shakespeare's
   Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
   flags.choice("preset", preset, preset_names, "sizes to measure at");
-  flags.text("mixer", mixer, "LIST", "of the training step; none: each kind in turn");
+  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: each kind in turn");
   add_model_flags(flags, config, {"layers", "channels", "heads", "context"});
   add_training_flags(flags, training, {"batch", "dropout"});
   flags.toggle("recompute", s.recompute, "the training step saves less and computes it again");
@@ -247,13 +247,14 @@ int body(int argc, char** argv) {
              "only count what each kernel of a training step asks of memory, on device emulated, in a build with "
              "EMULATOR_COUNTS (docs/emulator.md)");
   flags.integer("counted-batch", s.counted_batch, "SEQUENCES",
-                "of the step that is counted, and of a second one twice that; a larger --batch is reckoned from both",
+                "sequences of the step that is counted; a second step has twice as many, and a larger --batch is "
+                "computed from both",
                 1);
-  flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S", "of the GPU, by which counted bytes become a time",
-             {1e-3, 1e3});
+  flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S",
+             "memory bandwidth of the GPU, by which --counts turns bytes into a time", {1e-3, 1e3});
   add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
-  flags.seed("seed", training.seed, "of weights and tokens");
+  flags.seed("seed", training.seed, "seed of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   require_device(s.device, training.type);
   s.every_mixer = mixer.empty();
@@ -269,9 +270,14 @@ int body(int argc, char** argv) {
     throw UsageError("--counts: this build does not count; cmake --preset counts configures one that does");
 #endif
   }
+  for (const char* flag : {"counted-batch", "copy-rate"}) {
+    if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected --counts beside it");
+  }
   if (flags.given("peer")) {
     if (peer.empty()) throw UsageError("--peer: expected a Python, found \"\"");
-    if (flags.given("json")) throw UsageError("--json: not with --peer, which prints what it measures");
+    for (const char* flag : {"json", "seconds", "each-layer", "seed"}) {
+      if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected no --peer beside it");
+    }
     run_peer(peer, argv[0], preset, s);
   }
   if (flags.given("json")) {

@@ -270,7 +270,7 @@ int body(int argc, char** argv) {
   Index draws = 1;
   std::string out;
   Flags flags("regress", "Answers with the mean of what is near: kernel regression on 50 points, and its width.");
-  flags.seed("seed", seed, "of the points, their noise and where the five steps start");
+  flags.seed("seed", seed, "seed of the points, their noise and where the five steps start");
   flags.integer("draws", draws, "N", "so many seeds from this one on: the spread of the errors", 1, 1'000'000);
   flags.text("out", out, "FOLDER", "writes the picture regress.svg into it, of the first seed");
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;

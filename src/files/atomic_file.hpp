@@ -8,9 +8,10 @@
 
 namespace abh {
 
-// Writes the new content to `path`.tmp, in the same folder since a rename is atomic only within a file system.
-// commit() flushes that file to disk, renames it over `path` and flushes the folder. The temporary's name is fixed, so
-// what a killed run left behind is removed by the next one; two writers of one path at a time are not supported.
+// Writes the new content to a temporary file `path`.abh-PROCESS-NUMBER.tmp, in the same folder since a rename is atomic
+// only within a file system. commit() flushes that file to disk, renames it over `path` and flushes the folder.
+// Each writer has a temporary of its own: of several writers of one path, the last to commit wins. A writer locks its
+// temporary; the temporaries of killed writers, which have no lock, are removed by the next writer in the folder.
 // If `path` is a symbolic link, the file it points to is replaced and the link stays.
 // Every failure is an Error "path: cannot write: reason"; the old file is then as it was and the temporary is gone.
 class AtomicFile {
@@ -29,11 +30,13 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(int code) const;
+  std::string folder() const;
+  bool open_temporary();
 
   std::string path_;       // as the caller wrote it, for messages
   std::string target_;     // path_ with a symbolic link resolved
-  std::string temporary_;  // target_ + ".tmp"
-  int descriptor_ = -1;    // of the temporary; -1 once it is closed
+  std::string temporary_;  // its name
+  int descriptor_ = -1;    // of the temporary, and of its lock
   bool renamed_ = false;
 };
 

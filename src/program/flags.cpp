@@ -196,7 +196,7 @@ void Flags::add(Flag flag) {
   if (same != flags_.end()) {
     assert(!next_use_.empty() && !same->uses.empty() && same->placeholder == flag.placeholder);
     same->uses.push_back(next_use_);
-    same->help += "; " + next_use_ + ": " + flag.help;
+    same->add_help(next_use_, flag.help);
     same->set = [first = same->set, second = flag.set](std::string_view text) { return first(text) && second(text); };
     return;
   }
@@ -204,6 +204,23 @@ void Flags::add(Flag flag) {
   flag.default_value = flag.get();
   if (!next_use_.empty()) flag.uses.push_back(next_use_);
   flags_.push_back(std::move(flag));
+}
+
+void Flags::Flag::add_help(const std::string& use, const std::string& text) {
+  if (text == help) return;
+  const auto says_it = [&](const auto& other) { return other.second == text; };
+  const auto other = std::find_if(other_help.begin(), other_help.end(), says_it);
+  if (other != other_help.end()) {
+    other->first += ", " + use;
+  } else {
+    other_help.emplace_back(use, text);
+  }
+}
+
+std::string Flags::Flag::whole_help() const {
+  std::string whole = help;
+  for (const auto& [uses_of_it, text] : other_help) whole += "; " + uses_of_it + ": " + text;
+  return whole;
 }
 
 bool Flags::is_of(std::string_view name, const std::string& use) const {
@@ -334,7 +351,7 @@ std::string Flags::help(std::size_t columns) const {
     const std::string limits = flag.limits.empty() ? "" : flag.limits + "; ";
     const std::string shown_default = flag.default_value.empty() ? "none" : flag.default_value;
     const std::string placeholder = flag.placeholder.empty() ? "" : " " + flag.placeholder;
-    entry("  --" + flag.name + placeholder, flag.help + " (" + limits + "default: " + shown_default + ")");
+    entry("  --" + flag.name + placeholder, flag.whole_help() + " (" + limits + "default: " + shown_default + ")");
   }
   out += "\n";
   entry("  --help, -h", "print this and leave");

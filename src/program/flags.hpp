@@ -102,7 +102,10 @@ class Flags {
     std::function<bool(std::string_view)> set;  // false: the text is not a value of this flag
     std::string section = {};                   // heading above this flag, if it is the first of its section
     std::string default_value = {};
-    std::vector<std::string> uses = {};  // none: all
+    std::vector<std::string> uses = {};                                // none: all
+    std::vector<std::pair<std::string, std::string>> other_help = {};  // of later uses: their names, and what they say
+    void add_help(const std::string& use, const std::string& text);
+    std::string whole_help() const;
   };
   template <class Number>
   void number(const std::string& name, Number& target, const std::string& placeholder, const std::string& help,

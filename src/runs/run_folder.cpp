@@ -1,7 +1,5 @@
 #include "runs/run_folder.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +10,6 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -99,7 +96,7 @@ std::string move_aside(const std::string& run, const std::string& data) {
     const bool made = ::mkdir(aside.c_str(), 0777) == 0;
     if (!made && errno != EEXIST) refuse(aside + ": " + std::strerror(errno));
     if (!is_empty_folder(aside)) continue;
-    const RunLock lock(aside);
+    const FolderLock lock(aside);
     if (std::rename(folder.c_str(), aside.c_str()) == 0) return aside;
     const int reason = errno;
     if (reason == ENOTEMPTY || reason == EEXIST) continue;
@@ -137,37 +134,10 @@ void require_no_other_data_file(const std::string& run) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& run) {
-  // Between opening and locking, the folder may have been moved aside and another have got its name.
-  for (bool named = false; !named;) {
-    release();
-    folder_ = ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder_ < 0 && (errno == ENOENT || errno == ENOTDIR)) return;
-    if (folder_ < 0) throw Error(run + ": cannot be opened: " + std::strerror(errno));
-    if (::flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      release();
-      throw Error(run + ": another run is writing into this folder");
-    }
-    struct stat locked {
-    }, there{};
-    named = ::fstat(folder_, &locked) == 0 && ::stat(run.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
-            locked.st_ino == there.st_ino;
-  }
-}
-
-RunLock::RunLock(RunLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
-
-RunLock::~RunLock() { release(); }
-
-void RunLock::release() {
-  if (folder_ >= 0) ::close(folder_);
-  folder_ = -1;
-}
-
-RunLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite, std::ostream& out) {
+FolderLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite, std::ostream& out) {
   for (;;) {
     make_folder(name_of_folder(run));
-    RunLock lock(run);
+    FolderLock lock(run);
     if (!lock.has_folder()) continue;  // another run has just moved it aside
     if (!holds_run(run)) {
       require_no_other_data_file(run);

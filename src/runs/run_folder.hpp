@@ -7,37 +7,20 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "files/folder_lock.hpp"
 
 namespace abh {
 
 // The folder of a training run: who writes into it, what becomes of a run that is in there already, and where the text
 // of the run lies.
 
-// Keeps other runs out of a folder as long as it lives, and not longer, however the program ends. Error if another run
-// is in there. Where the file system cannot lock, nothing is kept out.
-class RunLock {
- public:
-  explicit RunLock(const std::string& run);
-  RunLock(RunLock&& other) noexcept;
-  ~RunLock();
-  RunLock& operator=(RunLock&&) = delete;
-
-  // False if there was no such folder.
-  bool has_folder() const { return folder_ >= 0; }
-
- private:
-  void release();
-
-  int folder_ = -1;
-};
-
 // Makes `run` the folder of a new run, which trains on the text at `data`; made if missing. A run that is in there is
 // moved aside whole, to the first of RUN.1, RUN.2, ... that is free, or dropped (`overwrite`); one line on `out` says
 // so. Other files in the folder move along, and are never dropped. Whenever it is killed, RUN and RUN.k hold one run
 // each at most: the old one whole (or, while it is dropped, in part), or the new one. If RUN is a symbolic link, the
 // folder that it leads to is moved and made again. Error if that cannot be done; the old run is then as it was.
-RunLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite,
-                         std::ostream& out = std::cout);
+FolderLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite,
+                            std::ostream& out = std::cout);
 
 // The file of the weights of a step, RUN/checkpoint.STEP.safetensors; and all that there are, the earliest step first.
 std::string kept_checkpoint_path(const std::string& run, Index step);

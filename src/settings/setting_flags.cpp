@@ -20,22 +20,22 @@ struct FlagAdder {
   HelpText help = [](const std::string& text) { return text; };
 
   void operator()(const WholeSetting& s, Index& value) const {
-    if (wanted(s)) flags.integer(s.flag, value, s.unit, s.help, s.low, s.high);
+    if (wanted(s)) flags.integer(s.flag, value, s.unit, help(s.help), s.low, s.high);
   }
   void operator()(const RealSetting& s, double& value) const {
-    if (wanted(s)) flags.real(s.flag, value, s.unit, s.help, {s.low, s.high});
+    if (wanted(s)) flags.real(s.flag, value, s.unit, help(s.help), {s.low, s.high});
   }
   void operator()(const ChoiceSetting& s, std::string& value) const {
-    if (wanted(s)) flags.choice(s.flag, value, s.choices, s.help);
+    if (wanted(s)) flags.choice(s.flag, value, s.choices, help(s.help));
   }
   void operator()(const Setting& s, std::string& value) const {
     if (wanted(s)) flags.text(s.flag, value, s.unit, help(s.help));
   }
   void operator()(const Setting& s, bool& value) const {
-    if (wanted(s)) flags.toggle(s.flag, value, s.help);
+    if (wanted(s)) flags.toggle(s.flag, value, help(s.help));
   }
   void operator()(const Setting& s, std::uint64_t& value) const {
-    if (wanted(s)) flags.seed(s.flag, value, s.help);
+    if (wanted(s)) flags.seed(s.flag, value, help(s.help));
   }
   void operator()(const Setting&, double&) const {}  // no flag
 
@@ -115,7 +115,20 @@ void add_training_flags(Flags& flags, TrainingConfig& training, const std::vecto
   visit_training(FlagAdder{flags, only}, training);
 }
 
-std::string settings_text(const ModelConfig& model, const std::vector<std::pair<std::string, std::string>>& idle) {
+IdleFlags idle_flags(const TrainingConfig& training, Index context) {
+  IdleFlags idle;
+  const auto add = [&](const char* flag, bool is_idle, const std::string& reason) {
+    if (is_idle) idle.emplace_back(flag, reason);
+  };
+  const Index steps = training.steps, every = training.eval_every;
+  add("truncated", training.chunk >= context, "--chunk is not shorter than --context");
+  add("muon-rounds", training.optimizer != "muon", "--optimizer is " + training.optimizer);
+  add("schedule", 0 < steps && steps <= training.warmup, "--warmup is not shorter than the run");
+  add("eval-tokens", every == 0 || every >= steps, "--eval-every is not shorter than the run");
+  return idle;
+}
+
+std::string settings_text(const ModelConfig& model, const IdleFlags& idle) {
   SettingsText settings;
   const std::map<std::string, std::string> written = model.metadata();
   visit_model(

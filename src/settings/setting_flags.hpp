@@ -17,9 +17,13 @@ using HelpText = std::function<std::string(const std::string&)>;
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
 
-// "layers 4, heads 4, ...": what flags can set, in the order of the table, but for those flags whose names stand first
-// in `idle`.
-std::string settings_text(const ModelConfig& model, const std::vector<std::pair<std::string, std::string>>& idle);
+// Flags that change nothing beside the others, each with the reason: "no layer is additive or leap".
+using IdleFlags = std::vector<std::pair<std::string, std::string>>;
+// Those of training, of sequences of this context.
+IdleFlags idle_flags(const TrainingConfig& training, Index context);
+
+// "layers 4, heads 4, ...": what flags can set, in the order of the table, but for idle ones.
+std::string settings_text(const ModelConfig& model, const IdleFlags& idle);
 std::string settings_text(const TrainingConfig& training);
 
 // Those of training that may be other in a run that goes on: flag and key.

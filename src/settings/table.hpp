@@ -36,20 +36,23 @@ struct ChoiceSetting : Setting {
 template <class Visitor, class Config>
 void visit_model(Visitor&& visit, Config& m) {
   visit(WholeSetting{{"layers", "layers", "N", "layers"}, 1, largest_layers}, m.layers);
-  visit(WholeSetting{{"heads", "heads", "N", "heads a layer; they divide the channels"}, 1, largest_channels}, m.heads);
+  visit(WholeSetting{{"heads", "heads", "N", "heads of a layer; they divide the channels"}, 1, largest_channels},
+        m.heads);
   visit(WholeSetting{{"channels", "channels", "N", "embedding channels"}, 1, largest_channels}, m.channels);
   visit(WholeSetting{{"context", "context", "TOKENS", "length of a training sequence"}, 1, largest_context}, m.context);
   visit(WholeSetting{{"vocabulary_size"}, 0, largest_vocabulary}, m.vocabulary);
   visit(WholeSetting{{"hidden_channels"}, 0, 4 * largest_channels}, m.hidden_channels);
   visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
   // Which mixers there are only their registry knows (network/mixers.hpp).
-  visit(Setting{"mixer", "mixer", "LIST", "{mixers}; one, or a comma list, one a layer"}, m.mixer);
-  visit(Setting{"window", "window", "LIST", "tokens that pooling sees ({windowed}), 0: all; one, or one a layer"},
+  visit(Setting{"mixer", "mixer", "LIST", "{mixers}; one name, or a comma list, one a layer"}, m.mixer);
+  visit(Setting{"window", "window", "LIST",
+                "tokens that pooling sees ({windowed}); 0: all; one number, or a comma list, one a layer"},
         m.window);
   visit(ChoiceSetting{{"values", "additive-values", "", "values of additive attention"}, {"shared", "own"}},
         m.additive.values);
   visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive.projection);
-  visit(ChoiceSetting{{"skip", "additive-skip", "", "what additive attention is added to"}, {"stream", "normed"}},
+  visit(ChoiceSetting{{"skip", "additive-skip", "", "what the output of additive attention is added to"},
+                      {"stream", "normed"}},
         m.additive.skip);
   visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu + 1 or exp of its logit", 2},
                       {"elu", "exp"}},
@@ -60,34 +63,39 @@ void visit_model(Visitor&& visit, Config& m) {
       m.rescale);
   visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
         m.leap.normed_values);
-  visit(
-      WholeSetting{
-          {"segment", "segment", "TOKENS", "of {segmented}: what is computed at a time", left_out}, 0, largest_context},
-      m.segment);
-  visit(WholeSetting{{"memory", "memory", "TOKENS",
-                      "of {segmented}: before a segment, seen from there without a gradient", left_out},
-                     0,
-                     largest_context},
-        m.memory);
-  visit(WholeSetting{{"clamp", "clamp", "TOKENS", "of {segmented}: longer distances count as this one; 0: as they are",
+  visit(WholeSetting{{"segment", "segment", "TOKENS", "length of a segment of {segmented}, which is computed at once",
                       left_out},
                      0,
                      largest_context},
-        m.clamp);
-  visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "of {hashed}: how often positions are hashed", left_out},
+        m.segment);
+  visit(WholeSetting{{"memory", "memory", "TOKENS",
+                      "tokens before a segment of {segmented} that it attends to, without a gradient into them",
+                      left_out},
+                     0,
+                     largest_context},
+        m.memory);
+  visit(
+      WholeSetting{{"clamp", "clamp", "TOKENS", "largest distance that {segmented} tells apart; 0: no limit", left_out},
+                   0,
+                   largest_context},
+      m.clamp);
+  visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N",
+                      "rounds of hashing of {hashed}; more rounds find more of the large scores", left_out},
                      0,
                      largest_lsh_rounds},
         m.lsh_rounds);
-  visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "of {hashed}: of a round, an even number", left_out},
+  visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a round of {hashed}, an even number", left_out},
                      0,
                      largest_channels},
         m.lsh_buckets);
   visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
-                      "of {hashed}: sorted tokens that meet each other, and those of the piece before", left_out},
+                      "length of the pieces that {hashed} cuts the sorted tokens into; a token attends within its "
+                      "piece and to the piece before",
+                      left_out},
                      0,
                      largest_context},
         m.lsh_piece);
-  visit(Setting{"causal", "causal", "", "see no later positions; classifiers may see all"}, m.causal);
+  visit(Setting{"causal", "causal", "", "hide later positions; a classifier may see all"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
                      0,
@@ -102,81 +110,99 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(Setting{"final_norm", "final-norm", "", "layernorm before the logits"}, m.final_norm);
   visit(Setting{"logit_bias", "logit-bias", "", "bias of the logits"}, m.logit_bias);
   visit(Setting{"logit_scale"}, m.logit_scale);
-  visit(
-      ChoiceSetting{
-          {"positions", "positions", "",
-           "a learned table, none, sines added to tokens, queries and keys turned, or less weight by distance"},
-          {"learned", "none", "sinusoidal", "rotary", "alibi"}},
-      m.positions);
+  visit(ChoiceSetting{{"positions", "positions", "",
+                       "how the network knows positions: a learned table, not at all, sines added to the tokens, "
+                       "rotated queries and keys, or scores that fall with distance"},
+                      {"learned", "none", "sinusoidal", "rotary", "alibi"}},
+        m.positions);
   visit(ChoiceSetting{{"alibi_slopes", "alibi-slopes", "",
-                       "of alibi where heads are no power of two: the paper's, or as its authors' code and BLOOM", 3},
+                       "slopes of --positions alibi where the number of heads is no power of two: as in the paper, or "
+                       "as in its authors' code and BLOOM",
+                       3},
                       {"formula", "interleaved"}},
         m.alibi_slopes);
   visit(WholeSetting{{"classes", "", "", "", left_out}, 0, largest_vocabulary}, m.classes);
-  visit(ChoiceSetting{{"pooling", "class-pooling", "", "what a classifier reads: the mean, or a position in front",
+  visit(ChoiceSetting{{"pooling", "class-pooling", "",
+                       "what a classifier reads: the mean of all positions, or an extra position in front of them",
                        left_out},
                       {"mean", "cls"}},
         m.class_pooling);
   visit(WholeSetting{{"patch_inputs", "", "", "", left_out}, 0, largest_patch_inputs}, m.patch_inputs);
-  visit(ChoiceSetting{{"norm", "norm", "", "before a block, or behind its sum with the stream", left_out},
+  visit(ChoiceSetting{{"norm", "norm", "",
+                       "place of the layernorms: before a block, or after its sum with the residual stream", left_out},
                       {"pre", "post"}},
         m.norm);
-  visit(Setting{"reversible", "reversible", "",
-                "two streams, of which blocks read one and add to the other: memory for one block, whatever the depth",
-                left_out},
-        m.reversible);
-  visit(ChoiceSetting{{"activation", "activation", "", "in the feed-forward net", left_out}, {"gelu", "relu"}},
+  visit(
+      Setting{"reversible", "reversible", "",
+              "use two residual streams and recompute activations: memory for one block, whatever the depth", left_out},
+      m.reversible);
+  visit(ChoiceSetting{{"activation", "activation", "", "activation function of the feed-forward net", left_out},
+                      {"gelu", "relu"}},
         m.activation);
+  visit(RealSetting{{"embedding_scale", "embedding-scale", "FACTOR", "factor of the token embeddings", left_out},
+                    -1e6,
+                    1e6,
+                    false,
+                    1},
+        m.embedding_scale);
   visit(
-      RealSetting{
-          {"embedding_scale", "embedding-scale", "FACTOR", "of the rows of tokens", left_out}, -1e6, 1e6, false, 1},
-      m.embedding_scale);
-  visit(
-      WholeSetting{
-          {"encoder_layers", "encoder-layers", "N", "layers that read the source", left_out}, 0, largest_layers},
-      m.encoder_layers);
-  visit(
-      WholeSetting{{"decoder_layers", "decoder-layers", "N", "layers that write, and look at what was read", left_out},
+      WholeSetting{{"encoder_layers", "encoder-layers", "N", "layers of the encoder, which reads the source", left_out},
                    0,
                    largest_layers},
-      m.decoder_layers);
+      m.encoder_layers);
+  visit(WholeSetting{{"decoder_layers", "decoder-layers", "N",
+                      "layers of the decoder, which writes and attends to the encoder", left_out},
+                     0,
+                     largest_layers},
+        m.decoder_layers);
   visit(WholeSetting{{"source_vocabulary_size", "", "", "", left_out}, 0, largest_vocabulary}, m.source_vocabulary);
   visit(WholeSetting{{"source_context", "", "", "", left_out}, 0, largest_context}, m.source_context);
-  visit(ChoiceSetting{{"embeddings", "embeddings", "",
-                       "tables: of source, target and logits; of target and logits one; or one of all", left_out},
-                      {"separate", "target", "shared"}},
-        m.embeddings);
-  visit(ChoiceSetting{{"cross", "cross", "", "how layers that write compare with what was read", left_out},
-                      {"dot", "bahdanau"}},
+  visit(
+      ChoiceSetting{
+          {"embeddings", "embeddings", "",
+           "embedding tables of source, target and logits: three, one for target and logits, or one for all", left_out},
+          {"separate", "target", "shared"}},
+      m.embeddings);
+  visit(ChoiceSetting{{"cross", "cross", "", "scores between decoder and encoder", left_out}, {"dot", "bahdanau"}},
         m.cross);
   visit(Setting{"attention_window", "attention-window", "LIST",
-                "tokens that attention sees ({compare}), 0: all; one, or one a layer", left_out},
+                "tokens that attention sees ({compare}); 0: all; one number, or a comma list, one a layer", left_out},
         m.attention_window);
   visit(WholeSetting{{"span", "span", "TOKENS",
-                      "how far heads can learn to look back ({spans}); 0: they do not learn it", left_out},
+                      "largest span that a head can learn ({spans}); 0: no head learns a span", left_out},
                      0,
                      largest_context},
         m.span);
-  visit(
-      RealSetting{
-          {"ramp", "ramp", "TOKENS", "over which attention falls behind a span", left_out}, 1e-3, 1e6, false, 32},
-      m.ramp);
-  visit(RealSetting{{"penalty", "penalty", "NATS", "for a token of the mean span", left_out}, 0, 1e6}, m.penalty);
+  visit(RealSetting{{"ramp", "ramp", "TOKENS",
+                     "length of the slope by which attention falls to 0 behind a span, with --span", left_out},
+                    1e-3,
+                    1e6,
+                    false,
+                    32},
+        m.ramp);
+  visit(RealSetting{{"penalty", "penalty", "NATS",
+                     "added to the loss for each token of the mean span, to keep spans short, with --span", left_out},
+                    0,
+                    1e6},
+        m.penalty);
   visit(ChoiceSetting{{"pattern", "pattern", "",
-                       "which keys dot sees: all, the last ones and every stride-th, or its "
-                       "own block and the ends of those before",
+                       "keys that dot sees: all; the last --stride and every --stride-th; or its own "
+                       "block and the last --summary of each earlier block",
                        left_out},
                       {"none", "strided", "fixed"}},
         m.pattern);
-  visit(
-      WholeSetting{{"stride", "stride", "TOKENS", "of --pattern: a window, or a block", left_out}, 0, largest_context},
-      m.stride);
-  visit(WholeSetting{{"summary", "summary", "TOKENS", "of --pattern fixed: the end of a block, which later ones see",
-                      left_out},
+  visit(WholeSetting{{"stride", "stride", "TOKENS",
+                      "length of the window of --pattern strided, or of a block of --pattern fixed", left_out},
+                     0,
+                     largest_context},
+        m.stride);
+  visit(WholeSetting{{"summary", "summary", "TOKENS",
+                      "tokens at the end of a block that later blocks see, with --pattern fixed", left_out},
                      0,
                      largest_context},
         m.summary);
-  visit(ChoiceSetting{{"part", "part", "", "of --pattern: both parts in one softmax, or in turn a layer, or a head",
+  visit(ChoiceSetting{{"part", "part", "",
+                       "the two parts of a --pattern: both in one softmax, or in turn layer by layer, or head by head",
                        left_out},
                       {"merged", "layers", "heads"}},
         m.part);
@@ -185,67 +211,90 @@ void visit_model(Visitor&& visit, Config& m) {
 template <class Visitor, class Config>
 void visit_training(Visitor&& visit, Config& t) {
   visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps", 1, true}, 0, largest_steps}, t.steps);
-  visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences a step"}, 1, largest_batch}, t.batch);
-  visit(WholeSetting{{"shards", "shards", "N", "parts of a batch, one after the other: less memory; a power of two"},
+  visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences of a step"}, 1, largest_batch}, t.batch);
+  visit(WholeSetting{{"shards", "shards", "N",
+                      "split each batch into N parts and add up their gradients: less memory; a power of two"},
                      1,
                      largest_batch},
         t.shards);
   visit(WholeSetting{{"chunk", "chunk", "TOKENS",
-                      "compute sequences in parts of so many tokens: memory for one part; 0: at once", 2},
+                      "compute sequences in chunks of so many tokens: memory for one chunk; 0: whole sequences", 2},
                      0,
                      largest_context},
         t.chunk);
-  visit(Setting{"truncated", "truncated", "", "let no gradient cross from one chunk to the one before", 2},
+  visit(Setting{"truncated", "truncated", "", "stop the gradient at the border of a chunk, with --chunk", 2},
         t.truncated);
-  visit(ChoiceSetting{{"optimizer", "optimizer", "", "of the matrices of linear maps; AdamW updates all other weights"},
+  visit(ChoiceSetting{{"optimizer", "optimizer", "",
+                       "update of the matrices of linear maps; AdamW updates all other weights"},
                       {"adamw", "muon"}},
         t.optimizer);
-  visit(WholeSetting{{"muon_rounds", "muon-rounds", "N", "how near Muon brings singular values to 1; fewer are faster"},
+  visit(WholeSetting{{"muon_rounds", "muon-rounds", "N",
+                      "iterations by which Muon brings singular values near 1; fewer are faster"},
                      0,
                      largest_muon_rounds},
         t.muon_rounds);
   visit(RealSetting{{"learning_rate", "learning-rate", "RATE", "highest learning rate"}, 0, 1e6}, t.learning_rate);
-  visit(WholeSetting{{"warmup", "warmup", "STEPS", "linear rise before the schedule begins"}, 0, largest_steps},
-        t.warmup);
-  visit(ChoiceSetting{{"schedule", "schedule", "", "how the rate falls: to 10 %, to 0, as 1 / sqrt(step)"},
+  visit(
+      WholeSetting{{"warmup", "warmup", "STEPS", "steps of linear rise of the learning rate, before --schedule begins"},
+                   0,
+                   largest_steps},
+      t.warmup);
+  visit(ChoiceSetting{{"schedule", "schedule", "",
+                       "how the learning rate falls after the warm-up: to 10 %, to 0, or as 1 / sqrt(step)"},
                       {"cosine", "linear", "inverse-sqrt"}},
         t.schedule);
-  visit(RealSetting{{"weight_decay", "weight-decay", "RATE", "decay of matrices, a unit of learning rate"}, 0, 1e6},
-        t.weight_decay);
+  visit(
+      RealSetting{{"weight_decay", "weight-decay", "RATE", "weight decay of matrices, multiplied by the learning rate"},
+                  0,
+                  1e6},
+      t.weight_decay);
   visit(RealSetting{{"clip", "clip", "NORM", "largest norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
-  visit(RealSetting{{"beta1", "beta1", "RATE", "memory of AdamW's mean gradient, below 1"}, 0, 1, true}, t.beta1);
-  visit(RealSetting{{"beta2", "beta2", "RATE", "memory of AdamW's mean square, below 1"}, 0, 1, true}, t.beta2);
-  visit(WholeSetting{{"weight_average", "weight-average", "STEPS",
-                      "evaluate and keep the average of the weights, over about so many steps; 0: the weights"},
-                     0,
-                     largest_steps},
-        t.weight_average);
-  visit(RealSetting{{"dropout", "dropout", "P", "share of elements left out"}, 0, 1}, t.dropout);
-  visit(RealSetting{{"label_smoothing", "label-smoothing", "P", "share of the target spread evenly"}, 0, 1},
+  visit(RealSetting{{"beta1", "beta1", "RATE", "decay rate of AdamW's mean gradient, below 1"}, 0, 1, true}, t.beta1);
+  visit(RealSetting{{"beta2", "beta2", "RATE", "decay rate of AdamW's mean squared gradient, below 1"}, 0, 1, true},
+        t.beta2);
+  visit(
+      WholeSetting{{"weight_average", "weight-average", "STEPS",
+                    "evaluate and keep an average of the weights over about so many steps; 0: the weights themselves"},
+                   0,
+                   largest_steps},
+      t.weight_average);
+  visit(RealSetting{{"dropout", "dropout", "P", "probability that dropout sets an element to 0"}, 0, 1}, t.dropout);
+  visit(RealSetting{{"label_smoothing", "label-smoothing", "P",
+                     "share of the target probability that is spread evenly over all classes"},
+                    0,
+                    1},
         t.label_smoothing);
   visit(RealSetting{{"init_std", "init-std", "STD", "standard deviation of initial matrices"}, 0, 1e6}, t.init_std);
   visit(ChoiceSetting{{"type", "type", "", "number type; bf16 on GPU devices only"}, {"float", "bf16"}}, t.type);
-  visit(Setting{"seed", "seed", "", "of weights, batches, dropout and sample"}, t.seed);
-  visit(WholeSetting{{"eval_every", "eval-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
+  visit(Setting{"seed", "seed", "", "seed of weights, batches, dropout and sample"}, t.seed);
+  visit(WholeSetting{{"eval_every", "eval-every", "STEPS",
+                      "steps between evaluations on the validation split; 0: only at the end", 1, true},
+                     0,
+                     largest_steps},
         t.eval_every);
+  visit(WholeSetting{{"eval_tokens", "eval-tokens", "TOKENS",
+                      "evaluate on about so many tokens, spread over the validation split, and on all at the end; 0: "
+                      "always on all",
+                      left_out, true},
+                     0,
+                     largest_eval_tokens},
+        t.eval_tokens);
+  visit(WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "steps between checkpoints; 0: only at the end",
+                      1, true},
+                     0,
+                     largest_steps},
+        t.checkpoint_every);
   visit(
       WholeSetting{
-          {"eval_tokens", "eval-tokens", "TOKENS",
-           "evaluate on about so many, spread over the validation split; the last time on all; 0: always on all",
+          {"keep_checkpoints", "keep-checkpoints", "N",
+           "keep the weights of the last N checkpoints in RUN/checkpoint.STEP.safetensors, for average_checkpoints",
            left_out, true},
           0,
-          largest_eval_tokens},
-      t.eval_tokens);
-  visit(
-      WholeSetting{{"checkpoint_every", "checkpoint-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
-      t.checkpoint_every);
-  visit(WholeSetting{{"keep_checkpoints", "keep-checkpoints", "N",
-                      "of the last so many checkpoints leave the weights in RUN/checkpoint.STEP.safetensors", left_out,
-                      true},
+          largest_kept_checkpoints},
+      t.keep_checkpoints);
+  visit(WholeSetting{{"log_every", "log-every", "STEPS", "steps between rows of log.csv; 0: only at the end", 1, true},
                      0,
-                     largest_kept_checkpoints},
-        t.keep_checkpoints);
-  visit(WholeSetting{{"log_every", "log-every", "STEPS", "0: only at the end", 1, true}, 0, largest_steps},
+                     largest_steps},
         t.log_every);
 }
 

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "device/available.hpp"
 #include "files/atomic_file.hpp"
+#include "files/folder_lock.hpp"
 #include "files/text_file.hpp"
 #include "network/model.hpp"
 #include "pictures/picture_frame.hpp"
@@ -64,20 +65,24 @@ std::vector<std::string> older_pictures(const std::string& index) {
   return *files;
 }
 
-// Writes the pictures and then the page, and removes the pictures of an older one that it does not name.
-void write_page(const PicturePage& page, const std::filesystem::path& folder, std::vector<std::string> older) {
-  for (const PictureSection& section : page.sections) {
-    for (const Figure& figure : section.figures) {
-      write_file_atomically((folder / figure.file).string(), figure.svg);
-      std::erase(older, figure.file);
-    }
-  }
-  write_file_atomically((folder / "index.html").string(), page.html());
+// Removes an older page and then its pictures: a page that stands in the folder always has its own.
+void drop_page(const std::filesystem::path& folder, const std::vector<std::string>& pictures) {
   std::error_code ignored;
-  for (const std::string& file : older) {
+  std::filesystem::remove(folder / "index.html", ignored);
+  for (const std::string& file : pictures) {
     const std::filesystem::path name = file;
     if (name == name.filename() && name.extension() == ".svg") std::filesystem::remove(folder / name, ignored);
   }
+}
+
+// Writes the pictures and then the page.
+void write_page(const PicturePage& page, const std::filesystem::path& folder) {
+  for (const PictureSection& section : page.sections) {
+    for (const Figure& figure : section.figures) {
+      write_file_atomically((folder / figure.file).string(), figure.svg);
+    }
+  }
+  write_file_atomically((folder / "index.html").string(), page.html());
 }
 
 class Drawing : public TaskCommand {
@@ -99,6 +104,7 @@ class Drawing : public TaskCommand {
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
     DrawnTask::Wanted wanted;
     if (flags.given("text")) wanted.text = flags.value("text");
+    if (wanted.text && flags.given("data")) throw UsageError("--data: expected --example beside it, found --text");
     if (flags.given("example")) wanted.example = *from_text<Index>(flags.value("example"));
     const ModelConfig& config = trained.config;
     const Index longest = config.has_position_table() ? std::min(longest_drawn, config.context) : longest_drawn;
@@ -107,8 +113,9 @@ class Drawing : public TaskCommand {
     std::string folder = flags.value("out");
     if (folder.empty()) folder = std::filesystem::path(source).replace_filename("pictures").string();
     make_folder(folder);
+    const FolderLock lock(folder);  // of two pages at a time, pictures would be mixed
     const std::string index = (std::filesystem::path(folder) / "index.html").string();
-    std::vector<std::string> older = older_pictures(index);
+    const std::vector<std::string> older = older_pictures(index);
     // A page that cannot be written is found now, not when all has been computed.
     { const AtomicFile probe(index); }
 
@@ -135,7 +142,8 @@ class Drawing : public TaskCommand {
         "Attention is not an explanation: a network may look where its answer does not depend on, and the other way "
         "round. So beside every map stands what the loss becomes when the position that is looked at most is hidden.");
     page = page_of(seen, subject, *task_, page);
-    write_page(page, folder, std::move(older));
+    drop_page(folder, older);
+    write_page(page, folder);
     Index count = 0;
     for (const PictureSection& section : page.sections) count += static_cast<Index>(section.figures.size());
     std::cout << "draw: " << count << " pictures of " << one_line(subject.title) << ", "

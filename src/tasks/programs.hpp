@@ -47,6 +47,8 @@ class TaskTraining : public TaskFlags {
   virtual void shape(ModelConfig&) const {}
   // Whether the network learns what comes next, which it must not see.
   virtual bool predicts() const { return false; }
+  // Whether networks of this task tell classes apart.
+  virtual bool has_classes() const { return false; }
   // Error if a network of this task, in the file `source`, is none to train further.
   virtual void require_teachable(const ModelConfig&, const std::string&) const {}
   // Whether a flag of this task may differ from what such a network has learned.

@@ -85,7 +85,6 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
     throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
                 "; with --init-from, the model is that of the file but for --context");
   };
-  if (const std::string& task = start.task.at("task"); given.task != task) refuse("task", task, given.task);
   TrainArguments stored(kinds);
   stored.task = given.task;
   stored.training_task().take(start.task, path);
@@ -106,11 +105,11 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
   }
 }
 
-// Names the flags on the command line that say something of mixers which no layer has.
-void print_unused(const Flags& flags, const ModelConfig& model) {
-  for (const auto& [flag, mixers] : idle_flags(model)) {
+// Names the flags on the command line that change nothing.
+void print_unused(const Flags& flags, const IdleFlags& idle) {
+  for (const auto& [flag, reason] : idle) {
     if (!flags.given(flag.substr(0, flag.find(' ')))) continue;
-    std::cout << "note: --" << flag << " changes nothing here, no layer is " << mixers << "\n";
+    std::cout << "note: --" << flag << " changes nothing here, " << reason << "\n";
   }
 }
 
@@ -195,7 +194,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
 
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   TrainingRun run;
-  std::optional<RunLock> lock;
+  std::optional<FolderLock> lock;
   TaskTraining::Request request;
   const bool goes_on = flags.given("resume"), has_start = flags.given("init-from");
   if (goes_on && has_start) {
@@ -224,6 +223,10 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     if (a.overwrite &&
         std::filesystem::equivalent(std::filesystem::path(request.source).parent_path(), a.out, ignored)) {
       throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
+    }
+    if (const std::string& task = request.trained->task.at("task"); a.task != task) {
+      throw Error("--task: expected " + task + ", as in " + request.source + ", found " + a.task + "; give --task " +
+                  task + " beside --init-from");
     }
     a.training_task().require_teachable(request.trained->config, request.source);
     require_same_model(kinds, argc, argv, flags, a, request.source, *request.trained);
@@ -262,7 +265,8 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   const std::size_t copies = (has_start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
   const OtherMemory other{.data = task.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};
   print_settings(a, task, memory, writing.positions ? std::optional(sampling.state_bytes) : std::nullopt, other);
-  print_unused(flags, a.model);
+  print_unused(flags, idle_flags(a.model));
+  print_unused(flags, idle_flags(a.training, a.model.context));
   if (has_start) std::cout << one_line("init: from " + source + ", " + started.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.data + other.files, other.data, fault_of_chunks(a.model).empty());
 

@@ -84,6 +84,9 @@ std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, 
 
 void check_task(const Flags& flags, const TrainArguments& a) {
   flags.require_use(a.task, "--task " + a.task);
+  if (flags.given("class-pooling") && !a.training_task().has_classes()) {
+    throw UsageError("--class-pooling: expected a task with classes, found --task " + a.task);
+  }
   a.training_task().check(flags);
   if (a.training_task().predicts() && !a.model.causal) {
     throw UsageError("--causal: expected 1, to learn what comes next, found 0");

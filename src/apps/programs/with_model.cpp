@@ -71,7 +71,7 @@ int draw_main(TaskKinds kinds, int argc, char** argv) {
   Index example = 0;
   flags.section("Pictures");
   flags.text("text", text, "TEXT", "what the model is shown: a text, an array of digits, a review");
-  flags.integer("example", example, "N", "or this one of the test set", 0);
+  flags.integer("example", example, "N", "show this example of the test set instead of --text", 0);
   flags.text("out", out, "FOLDER", "where index.html and its pictures go; none: pictures, beside the checkpoint");
   flags.also_called("prompt", "text");
   return run_with_model(flags, kinds, &TaskPrograms::draw, argc, argv);

@@ -25,9 +25,10 @@ class DigitsTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
                "MNIST's IDX, lines of 64 numbers and a digit, or a folder of PGM; none: digits that are drawn");
-    flags.integer("patch", patch_, "PIXELS",
-                  "of a patch, both ways; it divides the pictures; 0: the largest that leaves 16 patches", 0,
-                  largest_patch);
+    flags.integer(
+        "patch", patch_, "PIXELS",
+        "height and width of a patch; both divide those of the pictures; 0: the largest that leaves 16 patches", 0,
+        largest_patch);
   }
 
   void check(const Flags& flags) const override {
@@ -49,6 +50,8 @@ class DigitsTraining : public TaskTraining {
     if (data_flag.empty()) return;
     training.steps = 4000;
   }
+
+  bool has_classes() const override { return true; }
 
   void take(const Metadata& task, const std::string&) override { patch_ = *from_text<Index>(task.at("patch")); }
 

@@ -25,7 +25,7 @@ class ReviewsTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE", "lines LABEL TAB TEXT, or CSV of both; none: reviews that are made up");
     flags.choice("labels", labels_, {"tone", "meaning"},
-                 "of made-up reviews: what most adjectives say, or what they say where not turns the next one");
+                 "labels of made-up reviews: what most adjectives say, or what they say where not turns the next one");
   }
 
   void check(const Flags& flags) const override {
@@ -43,6 +43,8 @@ class ReviewsTraining : public TaskTraining {
     training = {.batch = 32, .steps = 3000, .learning_rate = 2e-3, .init_std = 0.1};
     training.eval_every = 250;
   }
+
+  bool has_classes() const override { return true; }
 
   void take(const Metadata& task, const std::string&) override {
     if (task.at("labels") != "file") labels_ = task.at("labels");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "base/text.hpp"
 #include "device/available.hpp"
 
@@ -14,6 +15,11 @@ void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest) {
              "how much a longer answer of a beam gains: its log probability is divided by ((5 + n) / 6)^ALPHA",
              {-100, 100});
   for (const char* word : {"num-beams", "beam-size", "beams"}) flags.also_called(word, "beam");
+}
+
+void require_penalty_of_several(const Decoding& decoding) {
+  if (decoding.length_penalty == 0 || decoding.beam > 1) return;
+  throw UsageError("--length-penalty: expected a --beam of 2 at least beside it, found 1");
 }
 
 Decoder::Decoder(const Machine& machine, const Trained& trained, const Decoding& decoding)

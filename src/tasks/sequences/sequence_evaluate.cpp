@@ -30,6 +30,7 @@ class SequenceEvaluation : public TaskCommand {
     for (const char* flag : {"beam", "length-penalty"}) {
       if (flags.given(flag) && !decodes_) throw UsageError(std::string("--") + flag + ": expected --decode beside it");
     }
+    require_penalty_of_several(decoding_);
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {

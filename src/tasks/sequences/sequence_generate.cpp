@@ -33,6 +33,7 @@ class SequenceGeneration : public TaskCommand {
       throw UsageError("--n-best: expected at most the " + to_text(decoding_.beam) + " of --beam, found " +
                        to_text(best_));
     }
+    if (best_ == 0) require_penalty_of_several(decoding_);
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {

@@ -14,8 +14,8 @@ class SortEvaluation : public TaskCommand {
     answers_->add_flags(flags);
     flags.section("Arrays");
     flags.bare("all", all_, "evaluate on every array, those that were trained on, too");
-    flags.integer("length", length_, "N", "of the arrays; 0: as trained, and so where positions are learned", 0,
-                  longest_array);
+    flags.integer("length", length_, "N",
+                  "length of the arrays; 0: as trained, the only one where positions are learned", 0, longest_array);
   }
 
   void check(const Flags& flags) const override {

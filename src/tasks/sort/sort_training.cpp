@@ -12,9 +12,9 @@ namespace {
 class SortTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.integer("length", size_.length, "N", "digits of an array; the context is twice as many, less one",
+    flags.integer("length", size_.length, "N", "length of an array; the context is twice as long, less one",
                   shortest_array, longest_array);
-    flags.integer("digits", size_.digits, "N", "how many different ones there are", fewest_digits, most_digits);
+    flags.integer("digits", size_.digits, "N", "number of different digits", fewest_digits, most_digits);
   }
 
   void check(const Flags& flags) const override {

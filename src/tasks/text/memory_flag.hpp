@@ -12,7 +12,8 @@ class MemoryFlag {
  public:
   void add_to(Flags& flags) {
     const std::string mixers = listed_mixers([](const MixerProperties& mixer) { return mixer.has_segments; });
-    flags.integer("memory", memory_, "TOKENS", "of " + mixers + ": seen before a segment; -1: as in training", -1,
+    flags.integer("memory", memory_, "TOKENS",
+                  "tokens before a segment of " + mixers + " that it attends to; -1: as in training", -1,
                   largest_context);
   }
   // Error where the network has no segments.

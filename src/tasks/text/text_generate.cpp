@@ -22,15 +22,17 @@ class TextGeneration : public TaskCommand {
   void add_flags(Flags& flags) override {
     flags.section("Text");
     flags.text("prompt", prompt_, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
-    flags.integer("tokens", tokens_, "TOKENS", "how many to add", 0);
+    flags.integer("tokens", tokens_, "TOKENS", "number of tokens to add", 0);
     memory_.add_to(flags);
     flags.text("stop", stop_, "TEXT", "end where this comes, which is not printed; none: --tokens alone ends the text");
-    flags.integer("num-samples", samples_, "N", "how many texts, a line --- between them; each has the next seed", 1);
-    flags.real("temperature", settings_.temperature, "T", "1: as the model says, below: safer; 0: always the likeliest",
+    flags.integer("num-samples", samples_, "N", "number of texts, with a line --- between them; each has the next seed",
+                  1);
+    flags.real("temperature", settings_.temperature, "T",
+               "1: draw tokens as the model predicts them; below 1: safer, above 1: bolder; 0: always the likeliest",
                {0, 1e6});
     flags.integer("top-k", settings_.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);
     flags.real("top-p", settings_.top_p, "P", "draw from the likeliest tokens that make up P together", {0, 1});
-    flags.seed("seed", settings_.seed, "of the drawing");
+    flags.seed("seed", settings_.seed, "seed of the drawn tokens");
     for (const char* word : {"length", "n-predict", "max-new-tokens", "num-tokens"}) flags.also_called(word, "tokens");
     flags.also_called("temp", "temperature");
     for (const char* word : {"reverse-prompt", "stop-string", "stop-sequence"}) flags.also_called(word, "stop");
@@ -39,6 +41,10 @@ class TextGeneration : public TaskCommand {
 
   void check(const Flags& flags) const override {
     if (flags.given("stop") && stop_.empty()) throw UsageError("--stop: expected a text, found \"\"");
+    if (settings_.temperature > 0) return;
+    for (const auto& [flag, draws] : {std::pair("--top-k", settings_.top_k > 0), {"--top-p", settings_.top_p < 1}}) {
+      if (draws) throw UsageError(std::string(flag) + ": expected a --temperature above 0 beside it, found 0");
+    }
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {

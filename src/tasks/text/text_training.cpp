@@ -24,9 +24,8 @@ class TextTraining : public TaskTraining {
     flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "one token a Unicode character, or a byte, of any file");
   }
 
-  void check(const Flags& flags) const override {
+  void check(const Flags&) const override {
     if (data.empty()) throw UsageError("--data: expected a file, found \"\"");
-    if (flags.given("class-pooling")) throw UsageError("--class-pooling: expected a task with classes, found text");
   }
 
   void take(const Metadata& task, const std::string& source) override {
