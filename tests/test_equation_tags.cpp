@@ -338,6 +338,60 @@ TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", 
   CHECK(math_faults("$\\operatorname{softmax}$").size() == 1);
 }
 
+// The equations of a chapter that stand by themselves.
+std::vector<std::string> displayed(const std::string& text) {
+  std::vector<std::string> equations;
+  for (const Parts& block : matches(text, "```math\\n([^`]*)```")) equations.push_back(block[1]);
+  return equations;
+}
+
+// Letters that arrays of tagged equations have as dimensions, and `table` lacks.
+std::set<char> unknown_letters(const std::string& chapter, const std::set<char>& table) {
+  std::set<char> unknown;
+  for (const std::string& equation : displayed(chapter)) {
+    if (equation.find("\\text{(") == std::string::npos) continue;
+    for (const Parts& index : matches(equation, "[^\\\\]_(?:\\{([a-z',]+)\\}|([a-z]))")) {
+      for (const char letter : index[1] + index[2]) {
+        if (std::islower(static_cast<unsigned char>(letter)) && !table.count(letter)) unknown.insert(letter);
+      }
+    }
+  }
+  return unknown;
+}
+
+TEST_CASE("equation tags: letters of dimensions are those of the conventions", "[equation_tags]") {
+  std::set<char> table;
+  for (const Parts& cell :
+       matches(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "\\| ((?:[a-z], )*[a-z]) (?=\\|)")) {
+    for (const std::string& letter : lines_of(cell[1], ' ')) table.insert(letter[0]);
+  }
+  for (const auto& [path, text] : read_sources()) {
+    for (const char letter : unknown_letters(text, table)) FAIL_CHECK(path << ": " << letter << " is not in the table");
+  }
+  CHECK(unknown_letters("```math\n a_{bc'} b_d \\mathrm{x\\_y}_{be} \\text{(gelu.1)}\n```\n$a_f$", {'b', 'c'}) ==
+        std::set<char>{'d', 'e'});
+}
+
+// Square brackets in equations that hold no condition.
+std::vector<std::string> bracket_faults(const std::string& text) {
+  std::vector<std::string> faults;
+  for (const std::string& equation : displayed(text)) {
+    for (const Parts& bracket : matches(equation, "\\[([^\\]]*)\\]")) {
+      if (matches(bracket[1], "[<>=]|\\\\(?:le|ge|ne)\\b").empty()) faults.push_back(bracket[0]);
+    }
+  }
+  return faults;
+}
+
+TEST_CASE("equation tags: square brackets hold a condition, as the conventions say", "[equation_tags]") {
+  CHECK(contains(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "1 where the condition in square brackets holds"));
+  for (const auto& [path, text] : read_sources()) {
+    for (const std::string& fault : bracket_faults(text)) FAIL_CHECK(path << ": no condition in " << fault);
+  }
+  CHECK(bracket_faults("```math\na [s < c] [x \\le y]\n``` $[0, 1]$").empty());
+  CHECK(bracket_faults("```math\na [b + c]\n```") == std::vector<std::string>{"[b + c]"});
+}
+
 std::vector<std::string> texts_of(const std::string& text) {
   std::vector<std::string> texts;
   for (const Tag& tag : tags_of(text).found)
