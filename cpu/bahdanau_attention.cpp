@@ -528,8 +528,8 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
   parallel_for(device, heads * query_tiles, [&](Index task, Index) {
     const Head<T> head(plan, task / query_tiles);
     const Index first = task % query_tiles * tile, end = lesser(first + tile, in.C);
-    sum_delta<T>(delta_bnc + head.head * in.C, head.rows(a.d_out_bch, 0, in.C), head.rows(a.out_bch, 0, in.C), first,
-                 end, in.K);  // (bahdanau_attention.6)
+    sum_delta<T>(delta_bnc + head.head * in.C, head.rows(a.d_out_bch, 0, in.C),  // (bahdanau_attention.6)
+                 head.rows(a.out_bch, 0, in.C), first, end, in.K);
   });
   parallel_for(device, heads * pieces, [&](Index task, Index worker) {
     const Head<T> head(plan, task / pieces);

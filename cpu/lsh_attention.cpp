@@ -457,8 +457,8 @@ void backward_by_lanes(Device& device, const LshBackward<T>& a) {
   };
   parallel_for(device, call.heads * tiles, [&](Index task, Index) {
     const Index head = task / tiles, first = task % tiles * tile;
-    sum_delta<T>(delta_bnc + head * in.C, rows_of(a.d_out_bch, 0, head), rows_of(a.out_bch, 0, head), first,
-                 lesser(first + tile, in.C), K);  // (lsh_attention.12)
+    sum_delta<T>(delta_bnc + head * in.C, rows_of(a.d_out_bch, 0, head),  // (lsh_attention.12)
+                 rows_of(a.out_bch, 0, head), first, lesser(first + tile, in.C), K);
   });
   for (Index u = 0; u < in.U; ++u) {
     parallel_for(device, call.heads * call.pieces, [&](Index task, Index worker) {

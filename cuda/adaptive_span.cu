@@ -14,9 +14,10 @@ __global__ void forward_kernel(AdaptiveSpanForward<T> a) {
   const AdaptiveSpan<T>& in = a.in;
   const Index n = blockIdx.x;
   for (Index p = threadIdx.x; p < in.distances; p += span_threads) {
-    const float mask = in.unclamped(n, p), before = p == 0 ? 2 : in.unclamped(n, p - 1);
+    const float mask = in.unclamped(n, p);  // (adaptive_span.1)
+    const float before = p == 0 ? 2 : in.unclamped(n, p - 1);
     const float base = in.base_np ? in.base_np[n * in.distances + p] : 0;
-    const bool there = mask > 0;                                                                // (adaptive_span.1)
+    const bool there = mask > 0;
     a.distance_bias_np[n * in.distances + p] = there ? (mask < 1 ? logf(mask) : 0) + base : 0;  // (adaptive_span.2)
     if (!there && before > 0) a.reach_n[n] = p;                                                 // (adaptive_span.3)
     if (!(mask >= 1) && before >= 1) a.first_n[n] = p;

@@ -180,8 +180,9 @@ __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float 
       const bool is_there = begin + lane < end;
       const int s = is_there ? head.position_c(u)[begin + lane] : 0;
       const float share = is_there ? head.share(u, c, s) : 0;
-      const float score = share > 0 ? dot_product(query_k, head.query_ck[s], K) * (scale * head.inverse_c[s])
-                                    : -infinity;  // (lsh_attention.7)
+      const float score =
+          share > 0 ? dot_product(query_k, head.query_ck[s], K) * (scale * head.inverse_c[s])  // (lsh_attention.7)
+                    : -infinity;
       const float new_max = fmaxf(max, warp_max(score)), base = new_max == -infinity ? 0 : new_max;
       const float shrink = expf(max - base), power = share * expf(score - base);
       max = new_max;

@@ -12,10 +12,10 @@ void adaptive_span_forward(Device&, const AdaptiveSpanForward<T>& a) {
   for (Index n = 0; n < in.N; ++n) {
     a.reach_n[n] = a.first_n[n] = 0;
     for (Index p = 0; p < in.distances; ++p) {
-      const T mask = in.unclamped(n, p);
+      const T mask = in.unclamped(n, p);  // (adaptive_span.1)
       bias(n, p) = T(0);
-      if (!(mask > T(0))) continue;  // (adaptive_span.1)
-      if (mask < T(1)) bias(n, p) = log(mask);
+      if (!(mask > T(0))) continue;
+      if (mask < T(1)) bias(n, p) = log(mask);   // (adaptive_span.2)
       if (base.first) bias(n, p) += base(n, p);  // (adaptive_span.2)
       if (mask >= T(1)) a.first_n[n] = p + 1;
       a.reach_n[n] = p + 1;  // (adaptive_span.3)
@@ -40,9 +40,9 @@ template <class Device, class T>
 void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest, Index N) {
   T* const exact_n = master_n ? master_n : span_n;
   for (Index n = 0; n < N; ++n) {
-    if (exact_n[n] < T(0)) exact_n[n] = T(0);
-    if (exact_n[n] > T(largest)) exact_n[n] = T(largest);
-    span_n[n] = exact_n[n];  // (adaptive_span.6)
+    if (exact_n[n] < T(0)) exact_n[n] = T(0);              // (adaptive_span.6)
+    if (exact_n[n] > T(largest)) exact_n[n] = T(largest);  // (adaptive_span.6)
+    span_n[n] = exact_n[n];
   }
 }
 

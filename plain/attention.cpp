@@ -104,7 +104,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
         for (Index s = 0; s < S; ++s) {
           if (!sees(in, b, n, c, s)) continue;
           score_s[s] = score_of(in, query, key, b, n, c, s);
-          if (score_s[s] > max) max = score_s[s];
+          if (score_s[s] > max) max = score_s[s];  // (attention.2)
         }
         const T sum = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
           if (!sees(in, b, n, c, s)) return;

@@ -133,7 +133,7 @@ void lsh_attention_forward(Device& device, const LshForward<T>& a) {
       T max = T(-infinity);
       head.for_keys(c, [&](Index s, const T&) {
         const T score = head.score(c, s);
-        if (score > max) max = score;
+        if (score > max) max = score;  // (lsh_attention.8)
       });
       Longer<T> sum(0);
       head.for_keys(c, [&](Index s, const T& count) {
