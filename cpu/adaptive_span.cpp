@@ -13,17 +13,17 @@ void adaptive_span_forward(Device& device, const AdaptiveSpanForward<T>& a) {
   parallel_for(device, in.N, [&](Index n, Index) {
     // Masks fall with the distance: those that are whole come first, and then those of the ramp.
     Index first = 0, reach = 0;
-    T* bias_x = a.distance_bias_nx + n * in.distances;
-    for (; first < in.distances && in.unclamped(n, first) >= T(1); ++first) bias_x[first] = T(0);
+    T* bias_p = a.distance_bias_np + n * in.distances;
+    for (; first < in.distances && in.unclamped(n, first) >= T(1); ++first) bias_p[first] = T(0);
     for (reach = first; reach < in.distances && in.unclamped(n, reach) > T(0); ++reach) {
-      bias_x[reach] = in.unclamped(n, reach);  // (adaptive_span.1)
+      bias_p[reach] = in.unclamped(n, reach);  // (adaptive_span.1)
     }
-    for (Index x = reach; x < in.distances; ++x) bias_x[x] = T(0);
+    for (Index p = reach; p < in.distances; ++p) bias_p[p] = T(0);
     for_lanes<T>(reach - first,
-                 [&]<class L>(Index i) { store<L>(bias_x + first + i, natural_log<L>(load<L>(bias_x + first + i))); });
-    const T* base_x = in.base_nx ? in.base_nx + n * in.distances : nullptr;
-    for_lanes<T>(base_x ? reach : 0, [&]<class L>(Index x) {
-      store<L>(bias_x + x, load<L>(bias_x + x) + load<L>(base_x + x));  // (adaptive_span.2)
+                 [&]<class L>(Index i) { store<L>(bias_p + first + i, natural_log<L>(load<L>(bias_p + first + i))); });
+    const T* base_p = in.base_np ? in.base_np + n * in.distances : nullptr;
+    for_lanes<T>(base_p ? reach : 0, [&]<class L>(Index p) {
+      store<L>(bias_p + p, load<L>(bias_p + p) + load<L>(base_p + p));  // (adaptive_span.2)
     });
     a.reach_n[n] = reach;  // (adaptive_span.3)
     a.first_n[n] = first;
@@ -35,10 +35,10 @@ void adaptive_span_backward(Device& device, const AdaptiveSpanBackward<T>& a) {
   const AdaptiveSpan<T>& in = a.in;
   parallel_for(device, in.N, [&](Index n, Index) {
     T d_span = T(0);
-    for (Index x = 0; x < in.distances; ++x) {
-      const T mask = in.unclamped(n, x);
+    for (Index p = 0; p < in.distances; ++p) {
+      const T mask = in.unclamped(n, p);
       if (!(mask > T(0))) break;
-      if (mask < T(1)) d_span += a.d_distance_bias_nx[n * in.distances + x] / (T(in.ramp) * mask);  // (adaptive_span.4)
+      if (mask < T(1)) d_span += a.d_distance_bias_np[n * in.distances + p] / (T(in.ramp) * mask);  // (adaptive_span.4)
     }
     a.d_span_n[n] += d_span + T(a.penalty / static_cast<double>(in.N));  // (adaptive_span.5)
   });

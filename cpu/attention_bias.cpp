@@ -131,14 +131,14 @@ void bias_in_lanes(Device& device, const AttentionBiasBackward<T>& a) {
   }
   parallel_for(device, in.N, [&](Index n, Index) {
     const Stretch distances = distances_of(a, n);
-    for (Index x = distances.begin; x < distances.end; ++x) {
+    for (Index p = distances.begin; p < distances.end; ++p) {
       T sum = T(0), low = T(0);
       for (Index b = 0; b < in.B && in.S > 0; ++b) {
         for (Index j = 0; j < sections; ++j) {
-          add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + x - distances.begin]);
+          add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
         }
       }
-      a.d_distance_bias_nx[n * in.sight.distances + x] = sum + low;  // (attention.12)
+      a.d_distance_bias_np[n * in.sight.distances + p] = sum + low;  // (attention.12)
     }
   });
 }

@@ -536,10 +536,10 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
         multiply<T>(by_key);
       }
       const Index step = diagonal ? group<T> : queries;
-      for (Index c = 0; c < queries; c += step) {  // (attention.8)
+      for (Index c = 0; c < queries; c += step) {
         const Index some = lesser(step, queries - c);
         const bool to_diagonal = diagonal && c + some <= tile_keys;
-        multiply<T>({.out = d_query_tile_ck.from(c),
+        multiply<T>({.out = d_query_tile_ck.from(c),  // (attention.8)
                      .a = {d_score_cs + c * tile, tile, 1},
                      .b = padded_key_sk.from(key),
                      .rows = some,
@@ -622,8 +622,8 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     const Index t = task % tiles;
     const Index first = t * tile, end = lesser(first + tile, in.C);
     for (Index head = task / tiles * in.N; head < (task / tiles + 1) * in.N; ++head) {
-      sum_delta<T>(delta_bnc + head * in.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head), first, end,
-                   in.K);  // (attention.6)
+      sum_delta<T>(delta_bnc + head * in.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head),  // (attention.6)
+                   first, end, in.K);
       if (in_place && seen_by_tile(t, head).empty()) {
         clear_rows<T>(rows(a.d_query_bch, a.d_query_stride, head).from(first), end - first, in.K);
       }

@@ -131,8 +131,8 @@ struct Head {
   bool is_far(Index s) const { return scores_far || key_far_s[s] != T(0); }
 };
 
-// sum_k score_k tanh(query_ck + key_k) of a vector of queries that have been transposed: 1 - 2 rho in the place of each
-// tanh. Four fractions score / divisor are one: the numerators crosswise, and one division.
+// sum_k score_k tanh(query_ck + key_k) of a vector of queries that have been transposed: 1 - 2 lack in the place of
+// each tanh. Four fractions score / divisor are one: the numerators crosswise, and one division.
 template <int keys, class L, class T>
 inline __attribute__((always_inline)) void near_logits(L (&logit)[keys], const T* query_power_kc,
                                                        const Rows<const T>& key_power_sk, const T* score_k, T score_sum,
@@ -331,7 +331,7 @@ void forward_by_lanes(Device& device, const AttentionForward<T>& a, const T* sco
 template <class T>
 struct BackwardSums {
   PairRows<T> d_query;  // C rows; of this task's keys, without the factor score
-  PairRows<T> d_score;  // one row: sum d_logit rho
+  PairRows<T> d_score;  // one row: sum d_logit lack
 };
 
 template <class T>
@@ -350,7 +350,7 @@ inline __attribute__((always_inline)) void add_near_pairs(Wide<T> (&d_key)[at_on
   const L limit = splat<L>(T(most));
   for (Index c = from; c < count; ++c) {
     const L query_power = load<L>(query_power_ck[c]);
-    L divisor[at_once], rho[at_once];
+    L divisor[at_once], lack[at_once];
     unrolled<at_once>([&](auto j) __attribute__((always_inline)) {
       const L x = T(1) + query_power * key_power[j];
       divisor[j] = x < limit ? x : limit;
@@ -358,17 +358,17 @@ inline __attribute__((always_inline)) void add_near_pairs(Wide<T> (&d_key)[at_on
     // Four reciprocals by one division.
     const L low = divisor[0] * divisor[1], high = divisor[2] * divisor[3], inverse = T(1) / (low * high);
     const L low_inverse = inverse * high, high_inverse = inverse * low;
-    rho[0] = low_inverse * divisor[1];
-    rho[1] = low_inverse * divisor[0];
-    rho[2] = high_inverse * divisor[3];
-    rho[3] = high_inverse * divisor[2];
+    lack[0] = low_inverse * divisor[1];
+    lack[1] = low_inverse * divisor[0];
+    lack[2] = high_inverse * divisor[3];
+    lack[3] = high_inverse * divisor[2];
     L d_query = splat<L>(T(0));
     unrolled<at_once>([&](auto j) __attribute__((always_inline)) {
       const T d_logit = d_logit_sc[j * group<T> + c];
-      const L slope = rho[j] - rho[j] * rho[j];  // a quarter of 1 - tanh^2
+      const L slope = lack[j] - lack[j] * lack[j];  // a quarter of 1 - tanh^2
       d_query += d_logit * slope;
       d_key[j] += d_logit * slope;
-      d_score += d_logit * rho[j];
+      d_score += d_logit * lack[j];
     });
     store<L>(d_query_ck[c], load<L>(d_query_ck[c]) + d_query);
   }
@@ -528,8 +528,8 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
   parallel_for(device, heads * query_tiles, [&](Index task, Index) {
     const Head<T> head(plan, task / query_tiles);
     const Index first = task % query_tiles * tile, end = lesser(first + tile, in.C);
-    sum_delta<T>(delta_bnc + head.head * in.C, head.rows(a.d_out_bch, 0, in.C), head.rows(a.out_bch, 0, in.C), first,
-                 end, in.K);  // (bahdanau_attention.6)
+    sum_delta<T>(delta_bnc + head.head * in.C, head.rows(a.d_out_bch, 0, in.C),  // (bahdanau_attention.6)
+                 head.rows(a.out_bch, 0, in.C), first, end, in.K);
   });
   parallel_for(device, heads * pieces, [&](Index task, Index worker) {
     const Head<T> head(plan, task / pieces);
@@ -556,7 +556,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
       });
     }
   });
-  // The d_logit of a row sum to 0, so that of tanh = 1 - 2 rho only rho counts.
+  // The d_logit of a row sum to 0, so that of tanh = 1 - 2 lack only lack counts.
   parallel_for(device, in.N, [&](Index n, Index) {
     for_lanes<T>(in.K, [&]<class L>(Index k) {
       L sum = splat<L>(T(0)), low = sum;

@@ -85,7 +85,7 @@ template <class T>
 struct Call {
   const LshInputs<T>& in;
   const T* inverse_bnc;  // 1 / length
-  Index K = in.K, KP = padded<T>(in.K), heads = in.B * in.N, pieces = blocks_of(in.C, in.piece);
+  Index K = in.K, KP = padded<T>(in.K), heads = in.B * in.N, pieces = blocks_of(in.C, in.piece_size);
   T scale = T(1) / square_root(T(in.K));
 };
 
@@ -159,7 +159,7 @@ struct ScoreTile {
       real_s[s] = is_there && !(round.mask_c && round.mask_c[c] == 0) ? T(1) : T(0);
       factor_s[s] = round.call.scale * round.inverse_c[c];
       for (Index e = 0; e < in.U; ++e) {
-        piece_us[e * tile + s] = T(round.place_c(e)[c] / in.piece);  // (lsh_attention.6)
+        piece_us[e * tile + s] = T(round.place_c(e)[c] / in.piece_size);  // (lsh_attention.6)
         bucket_us[e * tile + s] = T(round.bucket_c(e)[c]);
       }
     }
@@ -187,7 +187,7 @@ struct ScoreTile {
         L meets = zero, here = zero;
         for (Index e = 0; e < in.U; ++e) {
           // 0 for the own piece and the one before.
-          const L apart = T(round.place_c(e)[c] / in.piece) - load<L>(piece_us + e * tile + s);
+          const L apart = T(round.place_c(e)[c] / in.piece_size) - load<L>(piece_us + e * tile + s);
           L far = apart * (apart - one);
           if (in.within_bucket) {
             const L other = T(round.bucket_c(e)[c]) - load<L>(bucket_us + e * tile + s);
@@ -219,8 +219,8 @@ struct ScoreTile {
 // Calls each(place, count) for the tiles of a piece.
 template <class T, class Each>
 void for_tiles(const LshInputs<T>& in, Index piece, const Each& each) {
-  const Index end = lesser((piece + 1) * in.piece, in.C);
-  for (Index place = piece * in.piece; place < end; place += tile) each(place, lesser(tile, end - place));
+  const Index end = lesser((piece + 1) * in.piece_size, in.C);
+  for (Index place = piece * in.piece_size; place < end; place += tile) each(place, lesser(tile, end - place));
 }
 
 template <class Device, class T>
@@ -457,8 +457,8 @@ void backward_by_lanes(Device& device, const LshBackward<T>& a) {
   };
   parallel_for(device, call.heads * tiles, [&](Index task, Index) {
     const Index head = task / tiles, first = task % tiles * tile;
-    sum_delta<T>(delta_bnc + head * in.C, rows_of(a.d_out_bch, 0, head), rows_of(a.out_bch, 0, head), first,
-                 lesser(first + tile, in.C), K);  // (lsh_attention.12)
+    sum_delta<T>(delta_bnc + head * in.C, rows_of(a.d_out_bch, 0, head),  // (lsh_attention.12)
+                 rows_of(a.out_bch, 0, head), first, lesser(first + tile, in.C), K);
   });
   for (Index u = 0; u < in.U; ++u) {
     parallel_for(device, call.heads * call.pieces, [&](Index task, Index worker) {

@@ -20,9 +20,9 @@ const T* full_metric(Device& device, T* full_nkk, const MetricKeyInputs<T>& in) 
   parallel_for(device, in.N, [&](Index n, Index) {
     const T* metric_l = in.metric + n * K * (K + 1) / 2;
     T* full_kk = full_nkk + n * K * K;
-    for (Index k = 0; k < K; ++k) {  // (metric_key.1)
+    for (Index k = 0; k < K; ++k) {
       for (Index other = k; other < K; ++other) {
-        full_kk[k * K + other] = full_kk[other * K + k] = metric_l[packed_row(k, K) + other - k];
+        full_kk[k * K + other] = full_kk[other * K + k] = metric_l[packed_row(k, K) + other - k];  // (metric_key.1)
       }
     }
   });
@@ -37,8 +37,8 @@ void metric_key_forward(Device& device, T* key_bch, const MetricKeyInputs<T>& in
   typename Device::Scope scratch(device.workspace);
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), in);
   for (Index n = 0; n < N; ++n) {
-    linear_forward<Device, T>(device,
-                              {.out_bco = key_bch + n * K,  // (metric_key.2)
+    linear_forward<Device, T>(device,  // (metric_key.2)
+                              {.out_bco = key_bch + n * K,
                                .in_bci = in.project_bch + n * K,
                                .weight_oi = metric_nkk + n * K * K,
                                .shape = {.BC = in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K}});
@@ -57,14 +57,14 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   }
 
   for (Index n = 0; n < N; ++n) {
-    linear_backward_input<Device, T>(device,
-                                     {.d_in_bci = a.d_project_bch + n * K,  // (metric_key.3)
+    linear_backward_input<Device, T>(device,  // (metric_key.3)
+                                     {.d_in_bci = a.d_project_bch + n * K,
                                       .d_out_bco = a.d_key_bch + n * K,
                                       .weight_oi = metric_nkk + n * K * K,
                                       .shape = {.BC = a.in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K},
                                       .accumulate = true});
-    linear_backward_weight<Device, T>(
-        device, {.d_weight_oi = gradient_nkk + n * K * K,  // (metric_key.4)
+    linear_backward_weight<Device, T>(  // (metric_key.4)
+        device, {.d_weight_oi = gradient_nkk + n * K * K,
                  .d_out_bco = a.d_key_bch + n * K,
                  .in_bci = a.in.project_bch + n * K,
                  .shape = {.BC = a.in.BC, .I = K, .O = K, .in_stride = N * K, .out_stride = N * K}});

@@ -28,12 +28,11 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
   const Index S = wide ? O : I;
   for (Index round = 0; round < rounds; ++round) {
     if (wide) {
-      linear_forward<Device, T>(
-          device,  // (muon.5)
-          {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .shape = {.BC = O, .I = I, .O = O}});
+      linear_forward<Device, T>(  // (muon.5)
+          device, {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .shape = {.BC = O, .I = I, .O = O}});
     } else {
-      device.set_zero(gram, S * S);  // the gradient of a weight is added to
-      linear_backward_weight<Device, T>(
+      device.set_zero(gram, S * S);       // the gradient of a weight is added to
+      linear_backward_weight<Device, T>(  // (muon.5)
           device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .shape = {.BC = O, .I = I, .O = I}});
     }
     parallel_for(device, S, [=](Index s, Index) {  // (muon.6), the linear and the cubic term

@@ -499,8 +499,8 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
   parallel_for(device, heads * query_tiles, [&](Index task, Index) {
     const Head<T> head{call, task / query_tiles};
     const Index first = task % query_tiles * tile;
-    sum_delta<T>(delta_bnc + head.head * C, head.rows(a.d_out_bch, 0, C), head.rows(a.out_bch, 0, C), first,
-                 lesser(first + tile, C), K);  // (relative_attention.6)
+    sum_delta<T>(delta_bnc + head.head * C, head.rows(a.d_out_bch, 0, C),  // (relative_attention.6)
+                 head.rows(a.out_bch, 0, C), first, lesser(first + tile, C), K);
   });
   parallel_for(device, heads * pieces, [&](Index task, Index worker) {
     const Head<T> head{call, task / pieces};

@@ -27,7 +27,7 @@ void weighted_sum_backward(Device& device, T* d_a, T* d_b, double p, double q, c
     for_lanes<T>(end - begin, [=]<class L>(Index i) {
       const L d = load<L>(d_out + begin + i);
       store<L>(d_a + begin + i, splat<L>(T(p)) * d);  // (weighted_sum.2)
-      store<L>(d_b + begin + i, splat<L>(T(q)) * d);
+      store<L>(d_b + begin + i, splat<L>(T(q)) * d);  // (weighted_sum.2)
     });
   });
 }

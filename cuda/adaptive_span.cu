@@ -13,14 +13,15 @@ __global__ void forward_kernel(AdaptiveSpanForward<T> a) {
   wait_for_kernel_before();
   const AdaptiveSpan<T>& in = a.in;
   const Index n = blockIdx.x;
-  for (Index x = threadIdx.x; x < in.distances; x += span_threads) {
-    const float mask = in.unclamped(n, x), before = x == 0 ? 2 : in.unclamped(n, x - 1);
-    const float base = in.base_nx ? in.base_nx[n * in.distances + x] : 0;
-    const bool there = mask > 0;                                                                // (adaptive_span.1)
-    a.distance_bias_nx[n * in.distances + x] = there ? (mask < 1 ? logf(mask) : 0) + base : 0;  // (adaptive_span.2)
-    if (!there && before > 0) a.reach_n[n] = x;                                                 // (adaptive_span.3)
-    if (!(mask >= 1) && before >= 1) a.first_n[n] = x;
-    const bool is_last = x + 1 == in.distances;
+  for (Index p = threadIdx.x; p < in.distances; p += span_threads) {
+    const float mask = in.unclamped(n, p);  // (adaptive_span.1)
+    const float before = p == 0 ? 2 : in.unclamped(n, p - 1);
+    const float base = in.base_np ? in.base_np[n * in.distances + p] : 0;
+    const bool there = mask > 0;
+    a.distance_bias_np[n * in.distances + p] = there ? (mask < 1 ? logf(mask) : 0) + base : 0;  // (adaptive_span.2)
+    if (!there && before > 0) a.reach_n[n] = p;                                                 // (adaptive_span.3)
+    if (!(mask >= 1) && before >= 1) a.first_n[n] = p;
+    const bool is_last = p + 1 == in.distances;
     if (is_last && there) a.reach_n[n] = in.distances;
     if (is_last && mask >= 1) a.first_n[n] = in.distances;
   }
@@ -34,10 +35,10 @@ __global__ void backward_kernel(AdaptiveSpanBackward<T> a) {
   const Index n = blockIdx.x;
   const float ramp = float(in.ramp);
   float d_span = 0;
-  for (Index x = threadIdx.x; x < in.distances; x += warp_size) {
-    const float mask = in.unclamped(n, x);
+  for (Index p = threadIdx.x; p < in.distances; p += warp_size) {
+    const float mask = in.unclamped(n, p);
     if (mask > 0 && mask < 1)
-      d_span += a.d_distance_bias_nx[n * in.distances + x] / (ramp * mask);  // (adaptive_span.4)
+      d_span += a.d_distance_bias_np[n * in.distances + p] / (ramp * mask);  // (adaptive_span.4)
   }
   d_span = warp_sum(d_span);
   if (threadIdx.x == 0) a.d_span_n[n] += d_span + float(a.penalty / double(in.N));  // (adaptive_span.5)

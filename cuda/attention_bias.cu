@@ -36,10 +36,10 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
 
   const Stretch distances = distances_of(a, at.n);
   const float* lse_c = a.lse_bnc + Index{at.head} * in.C;
-  for (int x = int(distances.begin) + warp; x < int(distances.end); x += bias_warps) {
+  for (int p = int(distances.begin) + warp; p < int(distances.end); p += bias_warps) {
     float total = 0, low = 0, of_tile = 0;
     for (int c = at.first; c < end; ++c) {
-      const int s = sight.position(c) - x;
+      const int s = sight.position(c) - p;
       if (s >= 0 && sight.sees(c, s)) {
         const float product = dot_product(query_ck[c], key_sk[s], K);
         const float weight = expf(fmaf(scale, product, sight.join_bias(-lse_c[c], c, s)));
@@ -49,7 +49,7 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
       add_to_pair(total, low, of_tile);
       of_tile = 0;
     }
-    if (lane == 0) part_bnji[Index{block} * a.most + x - distances.begin] = total + low;
+    if (lane == 0) part_bnji[Index{block} * a.most + p - distances.begin] = total + low;
   }
 }
 
@@ -60,14 +60,14 @@ __global__ void sum_kernel(AttentionBiasBackward<T> a, const float* part_bnji, i
   const auto& in = a.in;
   const Index n = blockIdx.x;
   const Stretch distances = distances_of(a, n);
-  for (Index x = distances.begin + threadIdx.x; x < distances.end; x += bias_threads) {
+  for (Index p = distances.begin + threadIdx.x; p < distances.end; p += bias_threads) {
     float sum = 0, low = 0;
     for (Index b = 0; b < in.B; ++b) {
       for (int j = 0; j < sections; ++j) {
-        add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + x - distances.begin]);
+        add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
       }
     }
-    a.d_distance_bias_nx[n * in.sight.distances + x] = sum + low;  // (attention.12)
+    a.d_distance_bias_np[n * in.sight.distances + p] = sum + low;  // (attention.12)
   }
 }
 

@@ -45,7 +45,7 @@ __device__ __forceinline__ void fetch_slab(float (&to)[side][slab + 1], Rows<con
   }
 }
 
-// sum_k score_k rho_k of a slab; K4: its channels, a multiple of 4, behind which all is 0. NaN where a power is.
+// sum_k score_k lack_k of a slab; K4: its channels, a multiple of 4, behind which all is 0. NaN where a power is.
 __device__ __forceinline__ float sum_of_slab(const float* power_k, const float* other_power_k, const float* score_k,
                                              int K4) {
   float sum = 0;
@@ -88,13 +88,13 @@ __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, bool the
 template <class Fetch>
 __device__ __forceinline__ float logit_of_slabs(const Tiles& tiles, const float* power_k, const float* score_k, int K4,
                                                 int lane, const Fetch& fetch) {
-  float rho_sum = 0, score_sum = 0;
+  float lack_sum = 0, score_sum = 0;
   for (int first = 0; first < K4; first += slab) {
     fetch(first);
-    rho_sum += sum_of_slab(power_k + first, tiles.power[lane], score_k + first, smaller(slab, K4 - first));
+    lack_sum += sum_of_slab(power_k + first, tiles.power[lane], score_k + first, smaller(slab, K4 - first));
   }
   for (int k = 0; k < K4; ++k) score_sum += score_k[k];
-  return score_sum - 2 * rho_sum;
+  return score_sum - 2 * lack_sum;
 }
 
 // ---- Forward ----
@@ -176,7 +176,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
 // one does not see the other or its weight is 0, has a power of 0: what nobody sees must not move a digit of its
 // neighbours. exact(j): that of a pair by its definition.
 template <class Row, class Exact>
-__device__ __forceinline__ void reciprocals(float (&rho)[4], float power, const Row* other_power, int channel,
+__device__ __forceinline__ void reciprocals(float (&lack)[4], float power, const Row* other_power, int channel,
                                             const float* d_logit, const Exact& exact) {
   float x[4], divisor[4];
   for (int j = 0; j < 4; ++j) {
@@ -185,12 +185,12 @@ __device__ __forceinline__ void reciprocals(float (&rho)[4], float power, const 
   }
   const float low = divisor[0] * divisor[1], high = divisor[2] * divisor[3], inverse = 1 / (low * high);
   const float low_inverse = inverse * high, high_inverse = inverse * low;
-  rho[0] = low_inverse * divisor[1];
-  rho[1] = low_inverse * divisor[0];
-  rho[2] = high_inverse * divisor[3];
-  rho[3] = high_inverse * divisor[2];
+  lack[0] = low_inverse * divisor[1];
+  lack[1] = low_inverse * divisor[0];
+  lack[2] = high_inverse * divisor[3];
+  lack[3] = high_inverse * divisor[2];
   for (int j = 0; j < 4; ++j) {
-    if (x[j] != x[j]) rho[j] = exact(j);
+    if (x[j] != x[j]) lack[j] = exact(j);
   }
 }
 
@@ -215,8 +215,8 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   const Place my(in.C, in.N, blocks_of_head);
   const int K = int(in.K), lane = my.lane, c = my.row;
   const OwnRows<1, 6> own(K, my.warp);
-  float *power_k = own[0], *d_out_k = own[1], *slope_k = own[2], *slope_low_k = own[3], *rho_k = own[4],
-        *rho_low_k = own[5], *d_logit_s = shared.d_logit[my.warp];
+  float *power_k = own[0], *d_out_k = own[1], *slope_k = own[2], *slope_low_k = own[3], *lack_k = own[4],
+        *lack_low_k = own[5], *d_logit_s = shared.d_logit[my.warp];
   const Rows<const T> key_sk = key_rows<true>(in.key_bsh, in.key_stride, in, my.at);
   const Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, my.at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, my.at)[c];
@@ -225,7 +225,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, query_k, my.is_there, K, own.K4, power_of);
   fetch_row(d_out_k, query_rows(a.d_out_bch, 0, in, my.at)[c], my.is_there, K, own.K4, itself);
-  for (float* sum_k : {slope_k, slope_low_k, rho_k, rho_low_k}) clear_row(sum_k, own.K4);
+  for (float* sum_k : {slope_k, slope_low_k, lack_k, lack_low_k}) clear_row(sum_k, own.K4);
   __syncwarp();
 
   // Summed channel by channel, as d_weight is: where one weight is 1, out is that value and d_logit exactly 0.
@@ -263,20 +263,20 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
         __syncthreads();
       }
       for (int k = first + lane; k < smaller(first + slab, K); k += warp_size) {
-        float slopes = 0, rhos = 0;
+        float slopes = 0, lacks = 0;
         for (int j = 0; j < side; j += 4) {
-          float rho[4];
-          reciprocals(rho, power_k[k], tiles.power + j, k - first, d_logit_s + j, [&](int i) {
+          float lack[4];
+          reciprocals(lack, power_k[k], tiles.power + j, k - first, d_logit_s + j, [&](int i) {
             if (begin + j + i >= keys.end || !my.is_there) return 0.0f;
             return 0.5f - 0.5f * tanhf(float(query_k[k]) + float(key_sk[begin + j + i][k]));
           });
           for (int i = 0; i < 4; ++i) {
-            slopes = fmaf(d_logit_s[j + i], rho[i] - rho[i] * rho[i], slopes);  // a quarter of 1 - tanh^2
-            rhos = fmaf(d_logit_s[j + i], rho[i], rhos);
+            slopes = fmaf(d_logit_s[j + i], lack[i] - lack[i] * lack[i], slopes);  // a quarter of 1 - tanh^2
+            lacks = fmaf(d_logit_s[j + i], lack[i], lacks);
           }
         }
         add_to_pair(slope_k[k], slope_low_k[k], slopes);
-        add_to_pair(rho_k[k], rho_low_k[k], rhos);
+        add_to_pair(lack_k[k], lack_low_k[k], lacks);
       }
     }
   }
@@ -286,7 +286,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
       d_query_k[k] = T(4 * own.common[k] * (slope_k[k] + slope_low_k[k]));  // (bahdanau_attention.8)
     }
   }
-  // The d_logit of a row sum to 0, so that of tanh = 1 - 2 rho only rho counts.
+  // The d_logit of a row sum to 0, so that of tanh = 1 - 2 lack only lack counts.
   __syncthreads();
   const int warps = int(blockDim.x) / warp_size;
   float* part_k = part + ((Index{my.at.b} * blocks_of_head + my.at.first / warps) * in.N + my.at.n) * in.K;
@@ -356,13 +356,13 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
       for (int k = first + lane; k < smaller(first + slab, K); k += warp_size) {
         float slopes = 0, mixed = 0;
         for (int j = 0; j < side; j += 4) {
-          float rho[4];
-          reciprocals(rho, power_k[k], tiles.power + j, k - first, d_logit_c + j, [&](int i) {
+          float lack[4];
+          reciprocals(lack, power_k[k], tiles.power + j, k - first, d_logit_c + j, [&](int i) {
             if (begin + j + i >= queries.end || !my.is_there) return 0.0f;
             return 0.5f - 0.5f * tanhf(float(query_ck[begin + j + i][k]) + float(key_k[k]));
           });
           for (int i = 0; i < 4; ++i) {
-            slopes = fmaf(d_logit_c[j + i], rho[i] - rho[i] * rho[i], slopes);
+            slopes = fmaf(d_logit_c[j + i], lack[i] - lack[i] * lack[i], slopes);
             mixed = fmaf(weight_c[j + i], tiles.other[j + i][k - first], mixed);
           }
         }

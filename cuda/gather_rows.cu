@@ -37,12 +37,12 @@ __global__ void gather_backward_kernel(ScatterRows<T> a) {
   T* d_from = a.d_from_bci + (b * a.C + c) * stride_or(a.d_from_stride, a.columns);
   const T* d_to = a.d_to_bpi + bp * stride_or(a.d_to_stride, a.columns);
   for (Index i = Index{threadIdx.x} % warp_size * width; i < a.columns; i += warp_size * width) {
-    Floats<width> row = load<width>(d_to + i);  // (gather_rows.2)
+    Floats<width> row = load<width>(d_to + i);
     if (a.add) {
       const Floats<width> before = load<width>(d_from + i);
       for (int v = 0; v < width; ++v) row.x[v] = before.x[v] + row.x[v];  // (gather_rows.3)
     }
-    store<width>(d_from + i, row);
+    store<width>(d_from + i, row);  // (gather_rows.2)
   }
 }
 

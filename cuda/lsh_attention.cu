@@ -93,7 +93,7 @@ struct Head {
   const AttentionPlace& at;
   float scale;
   const float* inverse_c;
-  int K = int(in.K), C = int(in.C), piece = int(in.piece < in.C ? in.piece : in.C);
+  int K = int(in.K), C = int(in.C), piece_size = int(in.piece_size < in.C ? in.piece_size : in.C);
   Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   Rows<const T> value_ck = query_rows(in.value_bch, in.value_stride, in, at);
 
@@ -118,7 +118,7 @@ struct Head {
   __device__ Index first_of(int u) const { return (Index{at.head} * in.U + u) * in.C; }
   __device__ const Token* position_c(int u) const { return in.order.position_bnuc + first_of(u); }
   __device__ int piece_of(int u, int c) const {
-    return in.order.place_bnuc[first_of(u) + c] / piece;  // (lsh_attention.6)
+    return in.order.place_bnuc[first_of(u) + c] / piece_size;  // (lsh_attention.6)
   }
 };
 
@@ -175,13 +175,14 @@ __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float 
 
   float max = -infinity, sum = 0;
   for (int u = 0; u < int(a.in.U); ++u) {
-    const int piece = head.piece_of(u, c), end = smaller((piece + 1) * head.piece, head.C);
-    for (int begin = (piece > 0 ? piece - 1 : 0) * head.piece; begin < end; begin += side) {
+    const int piece = head.piece_of(u, c), end = smaller((piece + 1) * head.piece_size, head.C);
+    for (int begin = (piece > 0 ? piece - 1 : 0) * head.piece_size; begin < end; begin += side) {
       const bool is_there = begin + lane < end;
       const int s = is_there ? head.position_c(u)[begin + lane] : 0;
       const float share = is_there ? head.share(u, c, s) : 0;
-      const float score = share > 0 ? dot_product(query_k, head.query_ck[s], K) * (scale * head.inverse_c[s])
-                                    : -infinity;  // (lsh_attention.7)
+      const float score =
+          share > 0 ? dot_product(query_k, head.query_ck[s], K) * (scale * head.inverse_c[s])  // (lsh_attention.7)
+                    : -infinity;
       const float new_max = fmaxf(max, warp_max(score)), base = new_max == -infinity ? 0 : new_max;
       const float shrink = expf(max - base), power = share * expf(score - base);
       max = new_max;
@@ -236,8 +237,8 @@ __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc
   if (lane == 0) delta_bnc[bnc] = delta;
 
   for (int u = 0; u < int(a.in.U); ++u) {
-    const int piece = head.piece_of(u, c), end = smaller((piece + 1) * head.piece, head.C);
-    for (int begin = (piece > 0 ? piece - 1 : 0) * head.piece; begin < end; begin += side) {
+    const int piece = head.piece_of(u, c), end = smaller((piece + 1) * head.piece_size, head.C);
+    for (int begin = (piece > 0 ? piece - 1 : 0) * head.piece_size; begin < end; begin += side) {
       const bool is_there = begin + lane < end;
       const int s = is_there ? head.position_c(u)[begin + lane] : 0;
       const float share = is_there ? head.share(u, c, s) : 0, factor = scale * head.inverse_c[s];
@@ -282,8 +283,8 @@ __global__ void backward_key_kernel(LshBackward<T> a, const float* inverse_bnc, 
   const float inverse = head.inverse_c[s];
 
   for (int u = 0; u < int(a.in.U); ++u) {
-    const int piece = head.piece_of(u, s), end = smaller((piece + 2) * head.piece, head.C);
-    for (int begin = piece * head.piece; begin < end; begin += side) {
+    const int piece = head.piece_of(u, s), end = smaller((piece + 2) * head.piece_size, head.C);
+    for (int begin = piece * head.piece_size; begin < end; begin += side) {
       const bool is_there = begin + lane < end;
       const int c = is_there ? head.position_c(u)[begin + lane] : 0;
       const float share = is_there ? head.share(u, c, s) : 0;

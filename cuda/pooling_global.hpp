@@ -38,8 +38,8 @@ void forward_global(Gpu& device, const PoolingForward<T>& a) {
     Past<T> past;
     if (a.first.weight_n) past = {a.in.x_bch + first, a.first.payload_h + first, a.first.weight_n, K};
     if (a.last.weight_n) past.end_h = ends.template take<double>(N * K);
-    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},
-                        past);  // (pooling.4) (pooling.5)
+    scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},  // (pooling.4) (pooling.5)
+                        past);
     if (!past.end_h) return;
     launch(last_rest_kernel<T>, blocks_for(N * K, 128), 128, 0, device.stream(), a.last.payload_h + first, past.end_h,
            a.out_bch + (C - 1) * H + first, a.sum_bnc, a.last.weight_n, C, K, N * K);

@@ -97,10 +97,10 @@ __device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, c
     for (int i = 0; i < 4; ++i) {
       const PoolingPlace at(me, me.position(first + i));
       const Floats<width> in = floats_of<T, width>(run.in[first + i]);
-      advance<width>(state, four.step[i], in);
+      advance<width>(state, four.step[i], in);                                               // (pooling.5)
       if (at.c < me.end) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
     }
-  });  // (pooling.5)
+  });
 }
 
 // The lanes that share a head of a thread's run are neighbours, and their number a power of two.

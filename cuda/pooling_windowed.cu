@@ -227,9 +227,8 @@ void forward_windows(Gpu& device, const PoolingForward<T>& a) {
     const Scan<T> suffixes{x_bch, stride, w.suffix_keep_bnc, w.suffix_add_bnc, PoolingOrder::down, s.B, C, N, K,
                            block, H};
     scan_payload<width>(device, suffixes, EmitState<float>{suffix_bch + first, w.suffix_share_bnc});  // (pooling.5)
-    scan_payload<width>(
-        device, prefixes,
-        EmitWindow<T>{a.out_bch + first, w.share_bnc, suffix_bch + first, w.gamma_bnc, block, int(H)});  // (pooling.5)
+    scan_payload<width>(device, prefixes,                                                             // (pooling.5)
+                        EmitWindow<T>{a.out_bch + first, w.share_bnc, suffix_bch + first, w.gamma_bnc, block, int(H)});
   });
 }
 

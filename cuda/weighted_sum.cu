@@ -30,7 +30,7 @@ __global__ void backward_kernel(T* d_a, T* d_b, float p, float q, const T* d_out
   if (first + width <= count) {
     Floats<width> x = load<width>(d_out + first), y = x;
     for (int i = 0; i < width; ++i) x.x[i] *= p;  // (weighted_sum.2)
-    for (int i = 0; i < width; ++i) y.x[i] *= q;
+    for (int i = 0; i < width; ++i) y.x[i] *= q;  // (weighted_sum.2)
     store<width>(d_a + first, x);
     store<width>(d_b + first, y);
     return;
@@ -38,7 +38,7 @@ __global__ void backward_kernel(T* d_a, T* d_b, float p, float q, const T* d_out
   for (Index i = first; i < count; ++i) {
     const float d = float(d_out[i]);
     d_a[i] = T(p * d);  // (weighted_sum.2)
-    d_b[i] = T(q * d);
+    d_b[i] = T(q * d);  // (weighted_sum.2)
   }
 }
 

@@ -7,18 +7,18 @@ namespace abh {
 template <class Device, class T>
 void adaptive_span_forward(Device&, const AdaptiveSpanForward<T>& a) {
   const AdaptiveSpan<T>& in = a.in;
-  const auto bias = array(a.distance_bias_nx, in.distances);
-  const auto base = array(in.base_nx, in.distances);
+  const auto bias = array(a.distance_bias_np, in.distances);
+  const auto base = array(in.base_np, in.distances);
   for (Index n = 0; n < in.N; ++n) {
     a.reach_n[n] = a.first_n[n] = 0;
-    for (Index x = 0; x < in.distances; ++x) {
-      const T mask = in.unclamped(n, x);
-      bias(n, x) = T(0);
-      if (!(mask > T(0))) continue;  // (adaptive_span.1)
-      if (mask < T(1)) bias(n, x) = log(mask);
-      if (base.first) bias(n, x) += base(n, x);  // (adaptive_span.2)
-      if (mask >= T(1)) a.first_n[n] = x + 1;
-      a.reach_n[n] = x + 1;  // (adaptive_span.3)
+    for (Index p = 0; p < in.distances; ++p) {
+      const T mask = in.unclamped(n, p);  // (adaptive_span.1)
+      bias(n, p) = T(0);
+      if (!(mask > T(0))) continue;
+      if (mask < T(1)) bias(n, p) = log(mask);   // (adaptive_span.2)
+      if (base.first) bias(n, p) += base(n, p);  // (adaptive_span.2)
+      if (mask >= T(1)) a.first_n[n] = p + 1;
+      a.reach_n[n] = p + 1;  // (adaptive_span.3)
     }
   }
 }
@@ -26,11 +26,11 @@ void adaptive_span_forward(Device&, const AdaptiveSpanForward<T>& a) {
 template <class Device, class T>
 void adaptive_span_backward(Device&, const AdaptiveSpanBackward<T>& a) {
   const AdaptiveSpan<T>& in = a.in;
-  const auto d_bias = array(a.d_distance_bias_nx, in.distances);
+  const auto d_bias = array(a.d_distance_bias_np, in.distances);
   for (Index n = 0; n < in.N; ++n) {
-    for (Index x = 0; x < in.distances; ++x) {
-      const T mask = in.unclamped(n, x);
-      if (mask > T(0) && mask < T(1)) a.d_span_n[n] += d_bias(n, x) / (T(in.ramp) * mask);  // (adaptive_span.4)
+    for (Index p = 0; p < in.distances; ++p) {
+      const T mask = in.unclamped(n, p);
+      if (mask > T(0) && mask < T(1)) a.d_span_n[n] += d_bias(n, p) / (T(in.ramp) * mask);  // (adaptive_span.4)
     }
     a.d_span_n[n] += T(a.penalty / static_cast<double>(in.N));  // (adaptive_span.5)
   }
@@ -40,9 +40,9 @@ template <class Device, class T>
 void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest, Index N) {
   T* const exact_n = master_n ? master_n : span_n;
   for (Index n = 0; n < N; ++n) {
-    if (exact_n[n] < T(0)) exact_n[n] = T(0);
-    if (exact_n[n] > T(largest)) exact_n[n] = T(largest);
-    span_n[n] = exact_n[n];  // (adaptive_span.6)
+    if (exact_n[n] < T(0)) exact_n[n] = T(0);              // (adaptive_span.6)
+    if (exact_n[n] > T(largest)) exact_n[n] = T(largest);  // (adaptive_span.6)
+    span_n[n] = exact_n[n];
   }
 }
 

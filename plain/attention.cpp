@@ -104,7 +104,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
         for (Index s = 0; s < S; ++s) {
           if (!sees(in, b, n, c, s)) continue;
           score_s[s] = score_of(in, query, key, b, n, c, s);
-          if (score_s[s] > max) max = score_s[s];
+          if (score_s[s] > max) max = score_s[s];  // (attention.2)
         }
         const T sum = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
           if (!sees(in, b, n, c, s)) return;
@@ -203,13 +203,13 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
   const auto value = heads(in.value_bsh, in.value_stride, in.S, in.N, in.K);
   const auto out = heads(a.out_bch, 0, in.C, in.N, in.K), d_out = heads(a.d_out_bch, 0, in.C, in.N, in.K);
   const auto lse = array(a.lse_bnc, in.N, in.C);
-  const auto d_distance_bias = array(a.d_distance_bias_nx, in.sight.distances);
+  const auto d_distance_bias = array(a.d_distance_bias_np, in.sight.distances);
   for (Index n = 0; n < in.N; ++n) {
-    for (Index x = distances_of(a, n).begin; x < distances_of(a, n).end; ++x) {
+    for (Index p = distances_of(a, n).begin; p < distances_of(a, n).end; ++p) {
       Longer<T> total(0);
       for (Index b = 0; b < in.B; ++b) {
         total += Longer<T>(sum_in_tiles<T>(in.C, [&](T& of_tile, Index c) {
-          const Index s = c + in.sight.offset - x;
+          const Index s = c + in.sight.offset - p;
           if (s < 0 || s >= in.S || !sees(in, b, n, c, s)) return;
           const T weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));
           T d_weight = T(0), delta = T(0);
@@ -220,7 +220,7 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
           of_tile += weight * (d_weight - delta);  // (attention.12)
         }));
       }
-      d_distance_bias(n, x) = T(total);
+      d_distance_bias(n, p) = T(total);
     }
   }
 }

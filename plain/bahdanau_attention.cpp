@@ -54,7 +54,7 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
         for (Index s = 0; s < in.S; ++s) {
           if (!rows.sees(b, c, s)) continue;
           logit_s[s] = rows.logit(b, n, c, s);
-          if (logit_s[s] > max) max = logit_s[s];
+          if (logit_s[s] > max) max = logit_s[s];  // (bahdanau_attention.2)
         }
         Longer<T> sum(0);
         for (Index s = 0; s < in.S; ++s) {

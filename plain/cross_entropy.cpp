@@ -26,7 +26,7 @@ void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
     if (in.targets_bc[bc] == ignored_target) continue;
     T max = T(-infinity), sum = T(0), hit = T(0);
     // With the maximum taken out, no exponential overflows and one of them is 1, so that the sum has a logarithm.
-    for (Index v = 0; v < in.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;
+    for (Index v = 0; v < in.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;  // (cross_entropy.2)
     for (Index v = in.V - 1; v >= 0 && a.best_bc; --v) {
       if (!(logits(bc, v) < max)) a.best_bc[bc] = static_cast<Token>(v);  // (cross_entropy.6)
     }

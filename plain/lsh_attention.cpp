@@ -82,7 +82,7 @@ struct Head {
     if (in.mask_bc && array(in.mask_bc, in.C)(b, s) == 0) return 0;
     Index rounds = 0;
     for (Index u = 0; u < in.U; ++u) {
-      const Index apart = place(b, n, u, c) / in.piece - place(b, n, u, s) / in.piece;  // (lsh_attention.6)
+      const Index apart = place(b, n, u, c) / in.piece_size - place(b, n, u, s) / in.piece_size;  // (lsh_attention.6)
       const bool may_meet = !in.within_bucket || bucket(b, n, u, c) == bucket(b, n, u, s);
       if (may_meet && (apart == 0 || apart == 1)) ++rounds;
     }
@@ -133,7 +133,7 @@ void lsh_attention_forward(Device& device, const LshForward<T>& a) {
       T max = T(-infinity);
       head.for_keys(c, [&](Index s, const T&) {
         const T score = head.score(c, s);
-        if (score > max) max = score;
+        if (score > max) max = score;  // (lsh_attention.8)
       });
       Longer<T> sum(0);
       head.for_keys(c, [&](Index s, const T& count) {

@@ -23,7 +23,7 @@ void merge_parts(Device&, const MergeParts<T>& a) {
         const auto sees_none = [&](int m) { return *lse_m[m] == T(infinity); };
         T max = T(-infinity);
         for (int m = 0; m < a.parts; ++m) {
-          if (!sees_none(m) && *lse_m[m] > max) max = *lse_m[m];
+          if (!sees_none(m) && *lse_m[m] > max) max = *lse_m[m];  // (merge_parts.1)
         }
         T sum = T(0);
         for (int m = 0; m < a.parts; ++m) {

@@ -60,7 +60,7 @@ void relative_attention_forward(Device& device, const AttentionForward<T>& a, co
         T max = T(-infinity);
         rows.for_keys(b, c, [&](Index s) {
           score_s[s] = rows.score(b, n, c, s);
-          if (score_s[s] > max) max = score_s[s];
+          if (score_s[s] > max) max = score_s[s];  // (relative_attention.2)
         });
         Longer<T> sum(0);
         rows.for_keys(b, c, [&](Index s) {

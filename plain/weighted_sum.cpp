@@ -14,7 +14,7 @@ void weighted_sum_backward(Device&, T* d_a, T* d_b, double p, double q, const T*
   for (Index i = 0; i < count; ++i) {
     const T d = d_out[i];
     d_a[i] = T(p) * d;  // (weighted_sum.2)
-    d_b[i] = T(q) * d;
+    d_b[i] = T(q) * d;  // (weighted_sum.2)
   }
 }
 

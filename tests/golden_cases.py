@@ -31,11 +31,13 @@ from equations import (
     gelu,
     kernel_regression,
     logits_of,
+    lsh,
     mix,
     norm,
     parts_of,
     patch_rows,
     pool,
+    segment,
     sparse,
 )
 from model_file import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
@@ -95,11 +97,13 @@ class Case:
                 self.tensors["grad_output." + name] = upstream
                 loss = loss + (upstream * value).sum()
         loss.backward()
-        for name, value in outputs.items():
-            self.tensors["output." + name] = value
         for name, value in self.given.items():
-            self.tensors[name] = value
             self.tensors["grad_" + name] = value.grad if value.grad is not None else torch.zeros_like(value)
+        self.write(folder, outputs)
+
+    def write(self, folder, outputs):
+        """Without gradients."""
+        self.tensors |= self.given | {"output." + name: value for name, value in outputs.items()}
         write_file(folder / (self.name + ".safetensors"), parts_of(self.tensors), self.metadata)
 
 
@@ -125,6 +129,8 @@ def weights_of(case, shapes):
             made[name] = case.real("weight." + name, shape, 0.3, 1.0)
         elif (own := re.sub("^(en|de)coder[.]", "", name)) in SPREADS:
             made[name] = case.real("weight." + name, shape, SPREADS[own])
+        elif name.endswith("rotations_nukr"):  # which nobody learns
+            made[name] = case.fixed("weight." + name, case.normal(shape))
         elif len(shape) == 1 or "pool" in name:
             made[name] = case.real("weight." + name, shape, 0.5)
         else:
@@ -133,7 +139,8 @@ def weights_of(case, shapes):
 
 
 # Keys of golden files that are no setting of a network.
-OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "truncated", "pooling", "patch")
+OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "truncated", "pooling", "patch", "beam",
+            "length_penalty", "max_length", "begin_token", "end_token")  # fmt: skip
 
 
 def block_settings(case, mixer, D, N, K, C):
@@ -232,9 +239,12 @@ def additive_case(folder, name, C, D, N, values, projection, skip, window, mask,
     case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, sight, skip)})
 
 
+CORE_CASES = {"dot": "dot_product_attention", "bahdanau": "bahdanau_attention", "metric": "metric_attention",
+              "quadratic": "quadratic_attention"}  # fmt: skip
+
+
 def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settings):
-    full_name = {"dot": "dot_product"}.get(mixer, mixer) + "_attention"
-    case = Case(name, full_name, heads=N, causal=causal, **settings)
+    case = Case(name, CORE_CASES[mixer], heads=N, causal=causal, **settings)
     x = case.real("input.x_bcd", (3, C, D))
     weight = weights_of(case, mixer_shapes(mixer, D, N, K, biases=biases)).get
     read = block_settings(case, mixer, D, N, K, C)
@@ -251,6 +261,39 @@ def sparse_case(folder, name, C, N, K, mask, **settings):
         pattern = sparse(settings["pattern"], settings["stride"], settings.get("summary"), settings.get("part", "merged"))
     sight = Sight(mask=case.mask(3, C, mask), pattern=pattern)
     case.finish(folder, {"y_bcd": dot(x, weight, N, sight)})
+
+
+def span_case(folder, name, C, N, K, ramp, mask, **settings):
+    case = Case(name, "adaptive_span_attention", heads=N, ramp=ramp, **settings)
+    x = case.real("input.x_bcd", (3, C, 10))
+    weight = weights_of(case, mixer_shapes("dot", 10, N, K) | {"span_n": (N,)}).get
+    with torch.no_grad():  # of heads near and far
+        weight("span_n").copy_(torch.linspace(0.3, C - 0.3, N))
+    outputs = {"y_bcd": dot(x, weight, N, Sight(mask=case.mask(3, C, mask), ramp=ramp))}
+    if "penalty" in settings:
+        outputs["penalty"] = settings["penalty"] * weight("span_n").mean()
+    case.finish(folder, outputs)
+
+
+def transformer_xl_case(folder, name, C, M, D, N, K, clamp=0):
+    """One segment behind a memory of M positions."""
+    case = Case(name, "transformer_xl_attention", heads=N, clamp=clamp)
+    rows = x = case.real("input.x_bcd", (3, C, D))
+    if M:
+        rows = torch.cat((case.fixed("input.memory_bsd", case.normal((3, M, D))), x), 1)
+    weight = weights_of(case, mixer_shapes("transformer_xl", D, N, K)).get
+    case.finish(folder, {"y_bcd": segment(x, rows, weight, N, clamp)})
+
+
+def lsh_case(folder, name, C, N, K, rounds, buckets, piece, causal, duplicates="corrected", within_bucket=0):
+    case = Case(name, "lsh_attention", heads=N, causal=causal, chunk=piece, duplicates=duplicates,
+                within_bucket=within_bucket)  # fmt: skip
+    x = case.real("input.x_bcd", (3, C, 10))
+    weights = weights_of(case, mixer_shapes("lsh", 10, N, K))
+    rotations = case.fixed("input.rotations_nukr", case.normal((N, rounds, K, buckets // 2)))
+    weight = (weights | {"rotations_nukr": rotations}).get
+    y = lsh(x, weight, N, piece, Sight(causal), duplicates == "counted", bool(within_bucket))
+    case.finish(folder, {"y_bcd": y})
 
 
 def leap_case(folder, name, C, D, N, mask, std=1.0, **settings):
@@ -324,9 +367,9 @@ def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None, image=No
 
 def language_model_case(
     folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, rows=None, hidden=None, biases=(), mask="none",
-    **settings
+    kind=None, **settings
 ):
-    kind = "chunked_language_model" if "chunk" in settings else "language_model"
+    kind = kind or ("chunked_language_model" if "chunk" in settings else "language_model")
     case = Case(name, kind, layers=layers, mixer=mixer, heads=N, **settings)
     mask_bc = case.mask(3, C, mask)
     x, weights, read = network(case, D, K, C, V, rows, hidden, biases, mask_bc)
@@ -340,18 +383,23 @@ def language_model_case(
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
 
 
-def sequences_case(folder, name, encoder_layers, decoder_layers, D=12, N=2, K=None, S=7, C=6, U=13, V=11, hidden=None,
-                   biases=(), mask="right", **settings):  # fmt: skip
-    """A network with an encoder. U: tokens of the source."""
-    case = Case(name, "seq2seq", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, **settings)
+def encoder_network(case, C=6, V=11, D=12, K=None, S=7, U=13, hidden=None, biases=(), mask="right"):
+    """The settings and weights of a network with an encoder, a source and its mask. U: tokens of the source."""
+    layers = int(case.metadata["encoder_layers"]) + int(case.metadata["decoder_layers"])
     sizes = {"channels": D, "head_channels": K or 0, "hidden_channels": hidden or 0, "vocabulary_size": V, "context": C,
-             "source_vocabulary_size": U, "source_context": S, "layers": encoder_layers + decoder_layers,
+             "source_vocabulary_size": U, "source_context": S, "layers": layers,
              "attention_bias": int(bool(biases)), "positions": "learned", "mixer": "dot"}  # fmt: skip
     given = {key: str(value) for key, value in (sizes | case.metadata).items()}
     read = settings_of(given, {}, case.name, OF_CASES)
     weights = weights_of(case, network_shapes(read))
     source = case.fixed("input.source_bs", case.integers(0, U, (3, S)))
-    source_mask = case.mask(3, S, mask, "input.mask_bs")
+    return read, weights, source, case.mask(3, S, mask, "input.mask_bs")
+
+
+def sequences_case(folder, name, encoder_layers, decoder_layers, N=2, C=6, V=11, sizes=None, **settings):
+    """sizes: those of encoder_network."""
+    case = Case(name, "seq2seq", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, **settings)
+    read, weights, source, source_mask = encoder_network(case, C, V, **(sizes or {}))
     tokens = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
     targets = case.integers(0, V, (3, C))
     targets[0, -2:] = -100
@@ -359,6 +407,44 @@ def sequences_case(folder, name, encoder_layers, decoder_layers, D=12, N=2, K=No
     logits = logits_of(x, weights, read)
     loss, _ = cross_entropy(logits, case.fixed("input.targets_bc", targets), settings.get("label_smoothing", 0))
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
+
+
+def beam_search(log_probabilities, width, most, begin, end, penalty):
+    """docs/beam_search.md: (tokens, score, log probability), best first. log_probabilities(tokens): of the next one."""
+    live, finished = [((), 0.0)], []
+    for _ in range(most):
+        candidates = []
+        for i, (tokens, so_far) in enumerate(live):
+            for token, more in enumerate(log_probabilities((begin, *tokens))):
+                candidates.append((-(so_far + more), i, token))
+        kept = sorted(candidates)[: width - len(finished)]
+        extended = [((*live[i][0], token), -lost) for lost, i, token in kept]
+        finished += [each for each in extended if each[0][-1] == end]
+        live = [each for each in extended if each[0][-1] != end]
+        if not live:
+            break
+    found = [(tokens, p / ((5 + len(tokens)) / 6) ** penalty, p) for tokens, p in finished + live]
+    return sorted(found, key=lambda each: -each[1])
+
+
+def beam_case(folder, name, beam, penalty, most=6, begin=1, end=2, encoder_layers=1, decoder_layers=1, N=2, sizes=None,
+              **settings):  # fmt: skip
+    case = Case(name, "beam_search", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, beam=beam,
+                length_penalty=penalty, max_length=most, begin_token=begin, end_token=end, **settings)  # fmt: skip
+    read, weights, source, source_mask = encoder_network(case, most, **(sizes or {}))
+    found = []
+    for b in range(len(source)):
+        mask = None if source_mask is None else source_mask[b : b + 1]
+
+        def log_probabilities(tokens):
+            x = final_state(weights, read, torch.tensor([tokens]), source_bs=source[b : b + 1], source_mask_bs=mask)
+            return logits_of(x, weights, read)[0, -1].log_softmax(-1).tolist()
+
+        found.append(beam_search(log_probabilities, beam, most, begin, end, penalty))
+    tokens = [[list(h[0]) + [-1] * (most - len(h[0])) for h in hypotheses] for hypotheses in found]
+    scores, logs = ([[h[i] for h in hypotheses] for hypotheses in found] for i in (1, 2))
+    names = ("tokens_bmc", "score_bm", "log_probability_bm")
+    case.write(folder, {name: torch.tensor(each).double() for name, each in zip(names, (tokens, scores, logs))})
 
 
 def classifier_case(
@@ -452,6 +538,24 @@ def main():
     sparse_case(folder, "sparse_window", 15, 2, 3, "left", pattern="window", window=4)
     core_case(folder, "metric_long", "metric", 70, 6, 1, 9, 1, "none")
 
+    for mask in ("none", "right", "left", "holes"):
+        span_case(folder, f"span_{mask}", 14, 3, 4, 4.0, mask)
+    span_case(folder, "span_penalty", 11, 2, 5, 2.5, "none", penalty=0.25)
+    span_case(folder, "span_long_ramp", 9, 2, 3, 40.0, "none", penalty=2.0)
+    span_case(folder, "span_one_position", 1, 1, 2, 1.0, "none")
+    for M in (0, 1, 4, 7, 9):
+        transformer_xl_case(folder, f"transformer_xl_memory{M}", 7, M, 10, 3, 4)
+        transformer_xl_case(folder, f"transformer_xl_memory{M}_clamped", 7, M, 8, 2, 5, clamp=3)
+    transformer_xl_case(folder, "transformer_xl_one_position", 1, 1, 6, 1, 3)
+    for causal in (0, 1):
+        for duplicates in ("corrected", "counted"):
+            for within in (0, 1):
+                lsh_case(folder, f"lsh_causal{causal}_{duplicates}_within{within}", 15, 2, 4, 3, 4, 4, causal, duplicates,
+                         within)
+    lsh_case(folder, "lsh_one_round", 13, 1, 5, 1, 2, 3, 1)
+    lsh_case(folder, "lsh_one_piece", 9, 2, 3, 2, 6, 20, 0)
+    lsh_case(folder, "lsh_pieces_of_one", 10, 2, 3, 2, 4, 1, 1)
+
     model = language_model_case
     model(folder, "lm_defaults", 1, "additive")
     model(folder, "lm_additive_window_list", 3, "additive", window="2,4,0", ffn_bias=1, embedding_norm=1, logit_bias=1)
@@ -530,13 +634,18 @@ def main():
     sequences(folder, "seq2seq_defaults", 1, 1)
     for embeddings in ("separate", "target", "shared"):
         for place in ("pre", "post"):
-            sequences(folder, f"seq2seq_{embeddings}_{place}", 2, 1, U=11, embeddings=embeddings, norm=place, ffn_bias=1,
-                      biases=ATTENTION_BIASES, label_smoothing=0.1, mask="holes")
-    sequences(folder, "seq2seq_bahdanau", 1, 2, N=3, K=5, cross="bahdanau", positions="sinusoidal", activation="relu",
-              embedding_scale=3.5, mask="left", logit_bias=1)
+            sequences(folder, f"seq2seq_{embeddings}_{place}", 2, 1, embeddings=embeddings, norm=place, ffn_bias=1,
+                      label_smoothing=0.1, sizes={"U": 11, "biases": ATTENTION_BIASES, "mask": "holes"})
+    sequences(folder, "seq2seq_bahdanau", 1, 2, N=3, cross="bahdanau", positions="sinusoidal", activation="relu",
+              embedding_scale=3.5, logit_bias=1, sizes={"K": 5, "mask": "left"})
     sequences(folder, "seq2seq_mixers", 3, 3, mixer="additive,leap,bahdanau,metric,dot,average", window="0,0,0,0,0,3",
-              hidden=20, S=1, mask="none")
-    sequences(folder, "seq2seq_none_seen", 1, 1, S=3, mask="left", embedding_norm=1)
+              sizes={"hidden": 20, "S": 1, "mask": "none"})
+    sequences(folder, "seq2seq_none_seen", 1, 1, embedding_norm=1, sizes={"S": 3, "mask": "left"})
+    for beam, penalty in ((1, 0.0), (2, 0.6), (4, 1.0), (11, -0.5)):
+        beam_case(folder, f"beam_{beam}", beam, penalty, logit_bias=1)
+    beam_case(folder, "beam_short", 5, 0.6, most=2, logit_bias=1, embeddings="target")
+    beam_case(folder, "beam_bahdanau", 3, 0.6, encoder_layers=2, decoder_layers=2, mixer="dot,dot,additive,leap",
+              cross="bahdanau", positions="sinusoidal", sizes={"mask": "holes"})
 
     for kernel in ("average", "gaussian", "parametric"):
         kernel_regression_case(folder, f"kernel_{kernel}", kernel, 9, 21)
@@ -561,6 +670,14 @@ def main():
     model(folder, "lm_attention_window", 4, "dot,metric,bahdanau,quadratic", C=12, attention_window="3,0,5,1", mask="holes",
           positions="alibi")
     model(folder, "lm_span", 3, "dot,metric,quadratic", C=12, span=9, ramp=4, positions="none", mask="left")
+    model(folder, "lm_transformer_xl", 2, "transformer_xl", C=13, rows=0, segment=4, memory=6, mask="left", ffn_bias=1)
+    model(folder, "lm_transformer_xl_clamped", 2, "transformer_xl", N=3, K=5, C=12, rows=0, segment=5, memory=2, clamp=3)
+    model(folder, "lm_lsh", 2, "lsh", C=13, lsh_rounds=2, lsh_buckets=4, lsh_piece=3)
+    model(folder, "lm_lsh_bidirectional", 2, "lsh,dot", C=12, causal=0, mask="holes", lsh_rounds=3, lsh_buckets=2,
+          lsh_piece=4)
+    for chunk in (0, 5):
+        model(folder, f"lm_reversible_case_chunk{chunk}", 2, "additive,dot", C=12, kind="reversible_language_model",
+              reversible=1, chunk=chunk)
     model(folder, "lm_reversible", 6, every, reversible=1, window="0,3,0,5,0,0", mask="left", positions="none")
     model(folder, "lm_reversible_conv", 3, "additive,dot,leap", reversible=1, conv_kernel=3, conv_groups=2, values="own",
           positions="alibi", embedding_norm=1, final_norm=0)

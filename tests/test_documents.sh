@@ -1,7 +1,7 @@
 #!/bin/sh
-# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, what exercises change is there, the
-# README's Python reads a checkpoint that the program wrote, and train takes the flags of make train. The last line counts
-# the checks.
+# tests/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, tables of chapters are those that their
+# script prints, what exercises change is there, the README's Python reads a checkpoint that the program wrote, and train
+# takes the flags of make train. The last line counts the checks.
 set -u
 build=$1
 passed=0
@@ -22,6 +22,13 @@ for document in README.md data/*.md docs/*.md docs/*/*.md docs/*/*/*.md; do
     [ -e "$folder/$link" ]
     check $? "$document: the link $link leads nowhere"
   done
+done
+
+# Rows of a table that chapter_figures.py prints stand in the chapter.
+for chapter in docs/scale.md docs/blocks/transformer_xl.md; do
+  rows=$(tools/chapter_figures.py "$(basename "$chapter" .md)" | grep '^|')
+  [ -n "$rows" ] && ! echo "$rows" | grep -vxFf "$chapter"
+  check $? "$chapter: lacks this row of tools/chapter_figures.py"
 done
 
 tools/exercises.py --list

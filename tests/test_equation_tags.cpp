@@ -32,6 +32,7 @@ struct Tag {
 struct Tags {
   std::vector<Tag> found;
   std::vector<std::string> malformed;  // a name, a point and a digit, but then something else
+  std::vector<std::string> at_tails;   // lines with a tag whose code computes nothing
 };
 
 bool in_name(char c) { return std::islower(static_cast<unsigned char>(c)) || c == '_'; }
@@ -42,6 +43,39 @@ bool has_code_before_comment(const std::string& line) {
   const std::size_t comment = line.find("//");
   const std::size_t first = line.find_first_not_of(" \t");
   return first != std::string::npos && comment != std::string::npos && first < comment;
+}
+
+// The code of a line that stands in no bracket that opens there, but for bodies of lambdas; and whether it closes a
+// bracket that an earlier line opened.
+struct OwnLevel {
+  std::string code;
+  bool closes = false;
+};
+OwnLevel own_level(const std::string& code) {
+  OwnLevel own;
+  std::string open;  // the brackets, '}' for a body
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const char c = code[i];
+    const bool inside = open.find_first_not_of('}') != std::string::npos;
+    if (!inside) own.code += c;
+    if (c == '(' || c == '[' || c == '{') {
+      open += c == '{' && i > 1 && code[i - 2] == ')' ? '}' : c;
+    } else if (c == ')' || c == ']' || c == '}') {
+      own.closes = own.closes || open.empty();
+      if (!open.empty()) open.pop_back();
+    }
+  }
+  return own;
+}
+
+// Whether the code of a line computes something: it holds an operator, or it begins a call or a block. What else stands
+// there is the tail of a statement or a jump, and no place for a tag.
+bool computes(const std::string& code) {
+  const std::string text = matches(code, "^\\s*(?:if \\(.*\\) (?=continue|break|return;))?(.*\\S)").at(0)[1];
+  const OwnLevel own = own_level(text);
+  if (!matches(own.code, " [-+*/]?= | [-+*/?<>|&^] | [<>=&|]{2} |\\+\\+|^return \\S").empty()) return true;
+  const bool is_tail = own.closes || (text.front() == ':' && text.back() == ';');
+  return !is_tail && !matches(own.code, "[\\w>][({]|\\{$").empty();
 }
 
 Tags tags_of_line(std::string line) {
@@ -62,6 +96,7 @@ Tags tags_of_line(std::string line) {
       tags.malformed.push_back(line.substr(open, at - open + 1));
     }
   }
+  if (after_code && !tags.found.empty() && !computes(line.substr(0, line.find("//")))) tags.at_tails.push_back(line);
   return tags;
 }
 
@@ -71,6 +106,7 @@ Tags tags_of(const std::string& text) {
     const Tags tags = tags_of_line(line);
     all.found.insert(all.found.end(), tags.found.begin(), tags.found.end());
     all.malformed.insert(all.malformed.end(), tags.malformed.begin(), tags.malformed.end());
+    all.at_tails.insert(all.at_tails.end(), tags.at_tails.begin(), tags.at_tails.end());
   }
   return all;
 }
@@ -181,6 +217,7 @@ class TagCheck {
 
   void check_file(const std::string& path, const Tags& tags) {
     for (const std::string& text : tags.malformed) fault(path, text + " is not a tag, (name.number)");
+    for (const std::string& line : tags.at_tails) fault(path, "a tag beside a line that computes nothing: " + line);
     const std::string name = is_of_device(path) ? layer_of(path) : stem(path);
     const bool of_layer = is_in(path, "docs/layers", ".md"), of_block = is_in(path, "docs/blocks", ".md");
     const bool of_all_layers = is_of_device(path) && is_in(path, folder_of(path), ".hpp") && !layers_.count(name);
@@ -233,11 +270,28 @@ class TagCheck {
     if (next == 1) fault(header, "holds no tag");
   }
 
+  // In plain/, each array that an equation of the header names before a sign of equality has a line of its own.
+  void check_sides(const std::string& name, const std::string& header) {
+    if (!exists(header)) return;
+    const std::string path = "plain/" + name + ".cpp";
+    const std::map<int, Uses> got = uses(path, name);
+    for (const std::string& line : lines_of(sources_.at(header))) {
+      const Tags tags = tags_of_line(line);
+      if (tags.found.size() != 1 || !got.count(tags.found[0].number)) continue;
+      const int number = tags.found[0].number;
+      const std::string equation = line.substr(0, line.find(printed(name, number)));
+      const std::size_t sides = matches(equation, "(?:^//|,) +\\w+_\\w+ +(?:\\+?=|<-) ").size();
+      if (static_cast<std::size_t>(got.at(number).after_code) < sides)
+        fault(path, printed(name, number) + " stands at fewer lines than the equation has sides");
+    }
+  }
+
   void check_layer(const std::string& name) {
     const std::string header = "src/layers/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
     for (const std::string& room : {"plain/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter}) require(room);
     if (!has_room("cpu", name)) require("cpu/" + name + ".cpp");
     check_numbering(name, header);
+    check_sides(name, header);
     for (const std::string& room : {"plain/" + name + ".cpp", "cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
       compare(name, header, room);
   }
@@ -338,6 +392,60 @@ TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", 
   CHECK(math_faults("$\\operatorname{softmax}$").size() == 1);
 }
 
+// The equations of a chapter that stand by themselves.
+std::vector<std::string> displayed(const std::string& text) {
+  std::vector<std::string> equations;
+  for (const Parts& block : matches(text, "```math\\n([^`]*)```")) equations.push_back(block[1]);
+  return equations;
+}
+
+// Letters that arrays of tagged equations have as dimensions, and `table` lacks.
+std::set<char> unknown_letters(const std::string& chapter, const std::set<char>& table) {
+  std::set<char> unknown;
+  for (const std::string& equation : displayed(chapter)) {
+    if (equation.find("\\text{(") == std::string::npos) continue;
+    for (const Parts& index : matches(equation, "[^\\\\]_(?:\\{([a-z',]+)\\}|([a-z]))")) {
+      for (const char letter : index[1] + index[2]) {
+        if (std::islower(static_cast<unsigned char>(letter)) && !table.count(letter)) unknown.insert(letter);
+      }
+    }
+  }
+  return unknown;
+}
+
+TEST_CASE("equation tags: letters of dimensions are those of the conventions", "[equation_tags]") {
+  std::set<char> table;
+  for (const Parts& cell :
+       matches(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "\\| ((?:[a-z], )*[a-z]) (?=\\|)")) {
+    for (const std::string& letter : lines_of(cell[1], ' ')) table.insert(letter[0]);
+  }
+  for (const auto& [path, text] : read_sources()) {
+    for (const char letter : unknown_letters(text, table)) FAIL_CHECK(path << ": " << letter << " is not in the table");
+  }
+  CHECK(unknown_letters("```math\n a_{bc'} b_d \\mathrm{x\\_y}_{be} \\text{(gelu.1)}\n```\n$a_f$", {'b', 'c'}) ==
+        std::set<char>{'d', 'e'});
+}
+
+// Square brackets in equations that hold no condition.
+std::vector<std::string> bracket_faults(const std::string& text) {
+  std::vector<std::string> faults;
+  for (const std::string& equation : displayed(text)) {
+    for (const Parts& bracket : matches(equation, "\\[([^\\]]*)\\]")) {
+      if (matches(bracket[1], "[<>=]|\\\\(?:le|ge|ne)\\b").empty()) faults.push_back(bracket[0]);
+    }
+  }
+  return faults;
+}
+
+TEST_CASE("equation tags: square brackets hold a condition, as the conventions say", "[equation_tags]") {
+  CHECK(contains(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "1 where the condition in square brackets holds"));
+  for (const auto& [path, text] : read_sources()) {
+    for (const std::string& fault : bracket_faults(text)) FAIL_CHECK(path << ": no condition in " << fault);
+  }
+  CHECK(bracket_faults("```math\na [s < c] [x \\le y]\n``` $[0, 1]$").empty());
+  CHECK(bracket_faults("```math\na [b + c]\n```") == std::vector<std::string>{"[b + c]"});
+}
+
 std::vector<std::string> texts_of(const std::string& text) {
   std::vector<std::string> texts;
   for (const Tag& tag : tags_of(text).found)
@@ -365,14 +473,28 @@ TEST_CASE("equation tags: the parser", "[equation_tags]") {
   }
 }
 
+TEST_CASE("equation tags: a line that computes, and the tail of one", "[equation_tags]") {
+  for (const char* code :
+       {"a = b;", "sum += a;", "return {a / b, c};", "store<L>(a, b);", "multiply<T>({.out = a,", "p * a + q * b);",
+        "[&](int c) { a[c] = b; });", "for (Index k = 0; k < K; ++k) {", "if (a > b) b = a;", ": b(c), d(e) {}"}) {
+    INFO(code);
+    CHECK(computes(code));
+  }
+  for (const char* code : {"});", "in.K);", "lesser(a + b, c), K);", "float(a));", "E{a + b, c});", "device,",
+                           ": -infinity;", "if (!(a > b)) continue;", "if (a) return;"}) {
+    INFO(code);
+    CHECK_FALSE(computes(code));
+  }
+}
+
 // One layer and one block as they should be.
 Sources good_sources() {
   return {{"src/layers/gelu.hpp", "// y  (gelu.1)\n// d_x  (gelu.2)\n"},
-          {"plain/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\n"},
-          {"cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\n"},
+          {"plain/gelu.cpp", "a();  // (gelu.1)\nb();  // (gelu.2)\n"},
+          {"cpu/gelu.cpp", "a();  // (gelu.1)\nb();  // (gelu.2)\n"},
           {"tests/test_gelu.cpp", ""},
           {"docs/layers/gelu.md", "(gelu.1)\n(gelu.2)\n"},
-          {"src/blocks/ffn.hpp", "// y  (ffn.1)\nclass FfnBlock : public Block<Device, T> {\na;  // (ffn.1)\n"},
+          {"src/blocks/ffn.hpp", "// y  (ffn.1)\nclass FfnBlock : public Block<Device, T> {\na();  // (ffn.1)\n"},
           {"src/blocks/block.hpp", "class Block {\n"},
           {"tests/test_ffn.cpp", ""},
           {"docs/blocks/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
@@ -398,28 +520,32 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
     std::string path, text, fault;
   };
   const Case cases[] = {
-      {"cpu/gelu.cpp", "a;  // (gelu.1)\n", "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp"},
-      {"cpu/gelu.cpp", "a;  // (gelu.1) (gelu.2) (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
+      {"cpu/gelu.cpp", "a();  // (gelu.1)\n", "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp"},
+      {"cpu/gelu.cpp", "a();  // (gelu.1) (gelu.2) (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
       {"docs/layers/gelu.md", "(gelu.2)\n", "docs/layers/gelu.md: lacks (gelu.1) of src/layers/gelu.hpp"},
-      {"cuda/gelu.cu", "a;  // (gelu.1)\n", "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp"},
-      {"cuda/gelu.cu", "a;  // (gelu.1)\nb;  // (gelu.2)\n", "0 faults"},
-      {"cpu/gelu.cpp", "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (ffn.1)\n",
+      {"cuda/gelu.cu", "a();  // (gelu.1)\n", "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp"},
+      {"cuda/gelu.cu", "a();  // (gelu.1)\nb();  // (gelu.2)\n", "0 faults"},
+      {"cpu/gelu.cpp", "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (ffn.1)\n",
        "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn"},
-      {"cpu/gelu_tiles.hpp", "c;  // (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
-      {"cpu/gelu_tiles.hpp", "c;  // (ffn.1)\n", "cpu/gelu_tiles.hpp: (ffn.1) belongs into a file named ffn"},
-      {"cuda/kernel.hpp", "c;  // (gelu.2)\n", "0 faults"},
-      {"cuda/kernel.hpp", "c;  // (gelu.3)\n", "cuda/kernel.hpp: (gelu.3) refers to no equation"},
+      {"cpu/gelu_tiles.hpp", "c();  // (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
+      {"cpu/gelu_tiles.hpp", "c();  // (ffn.1)\n", "cpu/gelu_tiles.hpp: (ffn.1) belongs into a file named ffn"},
+      {"cuda/kernel.hpp", "c();  // (gelu.2)\n", "0 faults"},
+      {"cuda/kernel.hpp", "c();  // (gelu.3)\n", "cuda/kernel.hpp: (gelu.3) refers to no equation"},
       {"docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n", "docs/blocks/ffn.md: (gelu.3) refers to no equation"},
       {"docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n", "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)"},
       {"docs/layers/relu.md", "", "docs/layers/relu.md: is a chapter of no layer"},
       {"docs/blocks/relu.md", "", "docs/blocks/relu.md: is a chapter of no block"},
+      {"cpu/gelu.cpp", "f(a,\n  b);  // (gelu.1)\nb();  // (gelu.2)\n",
+       "cpu/gelu.cpp: a tag beside a line that computes nothing:   b);  // (gelu.1)"},
+      {"src/layers/gelu.hpp", "// y_d = x, z_d = x  (gelu.1)\n// d_x  (gelu.2)\n",
+       "plain/gelu.cpp: (gelu.1) stands at fewer lines than the equation has sides"},
       {"plain/gelu.cpp", "missing", "plain/gelu.cpp: is missing"},
       {"cpu/gelu.cpp", "missing", "cpu/gelu.cpp: is missing"},
       {"tests/test_gelu.cpp", "missing", "tests/test_gelu.cpp: is missing"},
       {"docs/layers/gelu.md", "missing", "docs/layers/gelu.md: is missing"},
       {"tests/test_ffn.cpp", "missing", "tests/test_ffn.cpp: is missing"},
       {"docs/blocks/ffn.md", "missing", "docs/blocks/ffn.md: is missing"},
-      {"cuda/relu.cu", "a;  // (relu.1)\n", "src/layers/relu.hpp: is missing"},
+      {"cuda/relu.cu", "a();  // (relu.1)\n", "src/layers/relu.hpp: is missing"},
       {"src/layers/shape.hpp", "struct Shape {\n", "0 faults"},
   };
   for (const auto& [path, text, fault] : cases) CHECK(fault_with(path, text) == fault);
@@ -427,51 +553,51 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   Sources definition = good_sources();
   definition["src/layers/gelu.hpp"] += "// z  (gelu.3) definition\n";
   definition["docs/layers/gelu.md"] += "(gelu.3)\n";
-  definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
+  definition["plain/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (gelu.3)\n";
   CHECK(fault_of(definition) == "0 faults");
-  definition["plain/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\n";
+  definition["plain/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\n";
   CHECK(fault_of(definition) == "plain/gelu.cpp: lacks (gelu.3) of src/layers/gelu.hpp");
-  definition["plain/gelu.cpp"] += "c;  // (gelu.3)\n";
-  definition["cpu/gelu.cpp"] = "a;  // (gelu.1)\nb;  // (gelu.2)\nc;  // (gelu.3)\n";
+  definition["plain/gelu.cpp"] += "c();  // (gelu.3)\n";
+  definition["cpu/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (gelu.3)\n";
   CHECK(fault_of(definition) == "cpu/gelu.cpp: holds (gelu.3), a definition");
 
   // A part counts for its layer, on its own device, and not for a layer whose name begins alike.
   Sources parts = good_sources();
-  parts["cpu/gelu.cpp"] = "a;  // (gelu.1)\n";
-  parts["cpu/gelu_tiles_wide.hpp"] = "b;  // (gelu.2)\n";
+  parts["cpu/gelu.cpp"] = "a();  // (gelu.1)\n";
+  parts["cpu/gelu_tiles_wide.hpp"] = "b();  // (gelu.2)\n";
   CHECK(fault_of(parts) == "0 faults");
-  parts["cuda/gelu.cu"] = "a;  // (gelu.1)\n";
+  parts["cuda/gelu.cu"] = "a();  // (gelu.1)\n";
   CHECK(fault_of(parts) == "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp");
-  parts["cuda/gelu_tiles.hpp"] = "b;  // (gelu.2)\n";
+  parts["cuda/gelu_tiles.hpp"] = "b();  // (gelu.2)\n";
   CHECK(fault_of(parts) == "0 faults");
   parts["cpu/gelu_tiles_wide.hpp"] = "";
   CHECK(fault_of(parts) == "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp");
   Sources alike = good_sources();
   for (const char* path : {"src/layers/gelu_wide.hpp", "docs/layers/gelu_wide.md"}) alike[path] = "(gelu_wide.1)\n";
   alike["tests/test_gelu_wide.cpp"] = "";
-  for (const char* path : {"plain/gelu_wide.cpp", "cpu/gelu_wide.cpp"}) alike[path] = "a;  // (gelu_wide.1)\n";
+  for (const char* path : {"plain/gelu_wide.cpp", "cpu/gelu_wide.cpp"}) alike[path] = "a();  // (gelu_wide.1)\n";
   CHECK(fault_of(alike) == "0 faults");
-  alike["cpu/gelu_wide.cpp"] += "b;  // (gelu.2)\n";
+  alike["cpu/gelu_wide.cpp"] += "b();  // (gelu.2)\n";
   CHECK(fault_of(alike) == "0 faults");  // a family
-  alike["cpu/gelu.cpp"] = "a;  // (gelu.1) (gelu_wide.1)\n";
-  alike["cpu/gelu_wide.cpp"] = "b;  // (gelu.2)\n";
+  alike["cpu/gelu.cpp"] = "a();  // (gelu.1) (gelu_wide.1)\n";
+  alike["cpu/gelu_wide.cpp"] = "b();  // (gelu.2)\n";
   CHECK(fault_of(alike) == "0 faults");
-  alike["cpu/gelu.cpp"] = "a;  // (gelu.1) (gelu_wide.2)\n";
+  alike["cpu/gelu.cpp"] = "a();  // (gelu.1) (gelu_wide.2)\n";
   CHECK(fault_of(alike) == "3 faults");
 
   Sources hole = good_sources();
   for (const char* path : {"src/layers/gelu.hpp", "plain/gelu.cpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
-    hole[path] = "a;  // (gelu.2)\n";
+    hole[path] = "a();  // (gelu.2)\n";
   CHECK(fault_of(hole) == "src/layers/gelu.hpp: lacks (gelu.1), numbering has a hole");
 
   const std::string block = "class FfnBlock : public Block<Device, T> {\n";
   CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1)\n" + block) ==
         "src/blocks/ffn.hpp: (ffn.1) stands at no line of code");
-  CHECK(fault_with("src/blocks/ffn.hpp", block + "a;  // (ffn.1)\n") ==
+  CHECK(fault_with("src/blocks/ffn.hpp", block + "a();  // (ffn.1)\n") ==
         "src/blocks/ffn.hpp: (ffn.1) is not among the equations of the comment");
-  CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1) (ffn.2)\n" + block + "a;  // (ffn.1) (ffn.2)\n") ==
+  CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1) (ffn.2)\n" + block + "a();  // (ffn.1) (ffn.2)\n") ==
         "docs/blocks/ffn.md: lacks (ffn.2) of src/blocks/ffn.hpp");
-  CHECK(fault_with("src/blocks/block.hpp", "a;  // (block.1)\n") ==
+  CHECK(fault_with("src/blocks/block.hpp", "a();  // (block.1)\n") ==
         "src/blocks/block.hpp: holds tags but no class of a block");
 }
 

@@ -11,6 +11,7 @@
 #include "captured.hpp"
 #include "catch.hpp"
 #include "cpu/cpu.hpp"
+#include "document.hpp"
 #include "folder.hpp"
 #include "lines.hpp"
 #include "settings.hpp"
@@ -637,6 +638,17 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   const Content gelu = inputs(settings("case=gelu"), {{'b', 1}, {'c', 1}, {'d', 1}}, "input.x_bcd output.y_bcd");
   check_unusable(gelu, "metadata form is missing", without("form"));
   check_unusable(gelu, "expected erf or tanh", with("form", "relu"));
+}
+
+TEST_CASE("the script that writes golden files writes some of every case", "[golden]") {
+  Content unknown = linear_by_hand();
+  unknown.metadata["case"] = "none";
+  const std::string fault = run_golden_on(unknown).err, script = document("tests/golden_cases.py");
+  const std::size_t first = fault.find("expected one of ") + 16;
+  const std::string cases = fault.substr(first, fault.find(", found") - first);
+  for (const std::string& name : lines_of(cases, ',')) {
+    CHECK(contains(script, '"' + name.substr(name.find_first_not_of(' ')) + '"'));
+  }
 }
 
 TEST_CASE("tensors that are missing, impossible or of the wrong kind have status 2", "[golden]") {

@@ -10,7 +10,7 @@ namespace abh {
 namespace {
 
 LshAttentionCase sized(Index B, Index C, Index N, Index K, Index U, Index R, Index piece) {
-  return {.B = B, .C = C, .N = N, .K = K, .U = U, .R = R, .piece = piece};
+  return {.B = B, .C = C, .N = N, .K = K, .U = U, .R = R, .piece_size = piece};
 }
 
 LshAttentionCase with(LshAttentionCase layer, bool causal, bool counted, bool within_bucket = false) {

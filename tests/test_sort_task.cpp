@@ -10,6 +10,7 @@
 #include "tasks/sort/sort_kind.hpp"
 #include "tasks/sort/sort_task.hpp"
 #include "tests/catch.hpp"
+#include "tests/document.hpp"
 #include "tests/folder.hpp"
 #include "tests/lines.hpp"
 #include "tests/pattern.hpp"
@@ -45,6 +46,7 @@ TEST_CASE("sort: examples are those that everybody draws", "[sort]") {
   CHECK(philox_word(0, 3, 5, sites::sort) == 1136620779);
   const SortTask task({.length = 6, .digits = 3});
   CHECK((training_arrays(task, 3) == std::vector<std::string>{"200102", "220002", "220012"}));
+  CHECK(contains(document("docs/tasks/sort.md"), "The first three examples: 3 1 1 2 1 3, 3 3 1 1 1 3, 3 3 1 1 2 3."));
   CHECK(task.validation_rows() == 168);
   CHECK(task.fingerprint() == "168 arrays, crc32 5469D3DC");
   CHECK(task.summary() == "arrays of 6 digits from 1 to 3, 168 of 729 for validation");

@@ -10,7 +10,10 @@ printed or said there, since the figures depend on them.
 import importlib
 import sys
 
-CHAPTERS = ("adamw", "attention", "gelu", "kernel_regression", "layernorm", "metric_key", "muon", "pooling", "rotary", "scale")
+CHAPTERS = (
+    "adamw", "attention", "gelu", "kernel_regression", "layernorm", "metric_key", "muon", "pooling", "rotary", "scale",
+    "transformer_xl",
+)  # fmt: skip
 
 
 def main() -> None:

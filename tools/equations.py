@@ -288,32 +288,38 @@ def bahdanau(h_bcd, weight, N, sight, memory_bse=None):
     return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), sight), weight("output_dh"))
 
 
-def transformer_xl(h_bcd, past_bcd, weight, settings, sight):
-    """Segments, each with a memory. past_bcd: h again, of which nothing goes back into the stream."""
-    N, S = settings.heads, settings.segment
-    B, C, D = h_bcd.shape
+def segment(h_bcd, rows_bsd, weight, N, clamp, mask_bs=None):
+    """The positions of a segment, the last of `rows`; what stands before them is memory."""
+    (B, C, D), S = h_bcd.shape, rows_bsd.shape[1]
     q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
-    (k, v), (past_k, past_v) = (
-        [heads_apart(F.linear(rows, weight(f"{x}_hd")), N) for x in ("key", "value")] for rows in (h_bcd, past_bcd)
-    )
-    away, begin = distance(C, C), torch.arange(C)[:, None] // S * S
-    past = (torch.arange(C) < begin).expand(C, C)
-    angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * torch.arange(D // 2) / D)
+    k, v = (heads_apart(F.linear(rows_bsd, weight(f"{x}_hd")), N) for x in ("key", "value"))
+    angle = torch.arange(S)[:, None] * 10000.0 ** (-2 * torch.arange(D // 2) / D)
     rho = heads_apart(F.linear(torch.cat((angle.sin(), angle.cos()), -1)[None], weight("position_hd")), N)
     content, position = (q + weight(f"{x}_bias_nk")[None, :, None] for x in ("content", "position"))
-    row = away.clamp(0, settings.clamp or C).expand(B, N, C, C)
-    score = torch.where(past, content @ past_k.transpose(-1, -2), content @ k.transpose(-1, -2))
-    score = (score + (position @ rho.transpose(-1, -2)).gather(-1, row)) / math.sqrt(q.shape[-1])
-    seen = sight.visible(B, N, C, C) & (torch.arange(C) >= begin - settings.memory)
+    away = distance(C, S) + S - C
+    by_distance = (position @ rho.transpose(-1, -2)).gather(-1, away.clamp(0, clamp or S).expand(B, N, C, S))
+    score = (content @ k.transpose(-1, -2) + by_distance) / math.sqrt(q.shape[-1])
+    seen = (away >= 0) if mask_bs is None else (away >= 0) & (mask_bs[:, None, None, :] == 1)
     top = torch.where(seen, score, -torch.inf).amax(-1, keepdim=True).detach()
     power = torch.where(seen, score - torch.where(top.isfinite(), top, 0), -torch.inf).exp()
     total = power.sum(-1, keepdim=True)
-    mean = torch.where(past, 0, power) @ v + torch.where(past, power, 0) @ past_v
-    return F.linear(heads_together(mean / torch.where(total > 0, total, 1)), weight("output_dh"))
+    return F.linear(heads_together(power @ v / torch.where(total > 0, total, 1)), weight("output_dh"))
 
 
-def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None):
-    """In how many rounds each query meets each key: those of its piece of the sorted sequence, and of the one before."""
+def transformer_xl(h_bcd, past_bcd, weight, settings, sight):
+    """Segments, each with a memory. past_bcd: h again, of which nothing goes back into the stream."""
+    parts = []
+    for begin in range(0, h_bcd.shape[1], settings.segment):
+        first, end = max(0, begin - settings.memory), begin + settings.segment
+        rows = torch.cat((past_bcd[:, first:begin], h_bcd[:, begin:end]), 1)
+        mask = None if sight.mask is None else sight.mask[:, first:end]
+        parts.append(segment(h_bcd[:, begin:end], rows, weight, settings.heads, settings.clamp, mask))
+    return torch.cat(parts, 1)
+
+
+def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None, within_bucket=False):
+    """In how many rounds each query meets each key: those of its piece of the sorted sequence, and of the one before.
+    within_bucket: of these, those of its own bucket alone."""
     B, N, C, K = query_bnck.shape
     rotated = torch.einsum("bnck,nukr->bnucr", query_bnck.detach(), rotations_nukr)
     bucket = torch.cat((rotated, -rotated), -1).argmax(-1)
@@ -321,7 +327,10 @@ def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None):
         bucket = torch.where(real_bc[:, None, None, :] != 0, bucket, 2 * rotated.shape[-1])
     place = bucket.argsort(dim=-1, stable=True).argsort(dim=-1)
     apart = (place // piece)[..., :, None] - (place // piece)[..., None, :]
-    meets = ((apart == 0) | (apart == 1)).sum(2)
+    meets = (apart == 0) | (apart == 1)
+    if within_bucket:
+        meets = meets & (bucket[..., :, None] == bucket[..., None, :])
+    meets = meets.sum(2)
     c, s = torch.arange(C)[:, None], torch.arange(C)[None, :]
     seen = (s < c) if causal else (s != c)
     if real_bc is not None:
@@ -329,14 +338,15 @@ def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None):
     return torch.where(seen, meets, 0)
 
 
-def lsh(h_bcd, weight, settings, sight):
-    """Attention over those whom hashing brings near; whoever meets nobody keeps its own value."""
-    q, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_hd")), settings.heads) for x in ("project", "value"))
+def lsh(h_bcd, weight, N, piece, sight, counted=False, within_bucket=False):
+    """Attention over those whom hashing brings near; whoever meets nobody keeps its own value. counted: who is met in
+    several rounds counts as often."""
+    q, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_hd")), N) for x in ("project", "value"))
     key = q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt()
     score = q @ key.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    meets = meetings(q, weight("rotations_nukr"), settings.lsh_piece, sight.causal, sight.mask)
+    meets = meetings(q, weight("rotations_nukr"), piece, sight.causal, sight.mask, within_bucket)
     alone = (meets == 0).all(-1, keepdim=True)
-    shown = torch.where(meets > 0, score, -torch.inf)
+    shown = torch.where(meets > 0, score + meets.clamp(min=1).log() if counted else score, -torch.inf)
     mean = torch.softmax(torch.where(alone, 0, shown), -1) @ v
     return F.linear(heads_together(torch.where(alone, v, mean)), weight("output_dh"))
 
@@ -405,7 +415,7 @@ def mix(mixer, h_bcd, weight, settings, sight, past_bcd=None):
     if mixer == "bahdanau":
         return bahdanau(h_bcd, weight, settings.heads, sight)
     if mixer == "lsh":
-        return lsh(h_bcd, weight, settings, sight)
+        return lsh(h_bcd, weight, settings.heads, settings.lsh_piece, sight)
     if mixer == "transformer_xl":
         return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, sight)
     return bilinear(h_bcd, weight, settings.heads, sight)

@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import lab  # noqa: E402
+import lab_module  # noqa: E402
 from sources import rooms  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +88,10 @@ class Scripts(unittest.TestCase):
         script = lab.scripts(ROOT, True)[lab.SCRIPT]
         for name in ("Lab", "Head", "Curve"):
             self.assertEqual(script.count(f"class {name} {{"), 1)
+
+    def test_the_chapter_names_the_limit_of_the_module(self) -> None:
+        chapter = (ROOT / "docs/same_bits.md").read_text(encoding="utf-8")
+        self.assertIn(f"The module has at most {lab_module.LARGEST_MODULE // 1000} kB", chapter)
 
     def test_places_that_the_scripts_look_for_are_in_the_page(self) -> None:
         page = (ROOT / lab.TEMPLATE).read_text(encoding="utf-8")

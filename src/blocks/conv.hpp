@@ -59,8 +59,8 @@ class ConvBlock : public Block<Device, T> {
     residual_.backward(device, d_y_bcd + past, d_x_bcd, pass);  // (conv.4)
     const T* h_bcd = norm_.normed(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());
     const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
-    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, past_h_bcd, weight_.value,
-                                    shape_of(pass));  // (conv.5)
+    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, past_h_bcd,  // (conv.5)
+                                    weight_.value, shape_of(pass));
     past_.hand_on(device, d_h_bcd, pass);
     norm_.backward(device, d_x_bcd, d_h_bcd + past, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
   }

@@ -99,9 +99,9 @@ class LeapBlock : public Block<Device, T> {
       T* d_pooled_bcq = pooled.template take<T>(BC * 2 * D_);
       Accum<T>* d_lse_bnc = pooled.template take<Accum<T>>(BC * N_);
       Accum<T>* d_a_bnc = pooled.template take<Accum<T>>(BC * N_);
-      gate_backward(device, d_row_bcq, d_pooled_bcq, d_lse_bnc, d_y_bcd, pass);  // (leap.9)
-      pooling_.backward(device, d_payload, false, d_a_bnc, d_pooled_bcq, d_lse_bnc, logit_bnc_, payload(),
-                        pass);                            // (leap.10)
+      gate_backward(device, d_row_bcq, d_pooled_bcq, d_lse_bnc, d_y_bcd, pass);                  // (leap.9)
+      pooling_.backward(device, d_payload, false, d_a_bnc, d_pooled_bcq, d_lse_bnc, logit_bnc_,  // (leap.10)
+                        payload(), pass);
       logits_backward(device, d_row_bcq, d_a_bnc, pass);  // (leap.11)
     }
     rescale_.backward(device, d_row_bcq + first_rescaled_ * D_, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.12)

@@ -158,7 +158,7 @@ class LshBlock : public Block<Device, T> {
             .causal = causal_,
             .counted = rules_.counted,
             .within_bucket = rules_.within_bucket,
-            .piece = piece_,
+            .piece_size = piece_,
             .B = pass.B,
             .C = pass.C,
             .N = N_,

@@ -55,9 +55,9 @@ struct AttentionCase {
     const AttentionBackward<T> arguments = backward_arguments<T>(a);
     attention_backward<Device, T>(device, arguments);
     if (!learns_bias) return;
-    Accum<T>* const d_distance_bias_nx = a.d_in.back().data();
-    device.set_zero(d_distance_bias_nx, N * distances);  // heads may reach differently far
-    attention_bias_backward<Device, T>(device, {.d_distance_bias_nx = d_distance_bias_nx,
+    Accum<T>* const d_distance_bias_np = a.d_in.back().data();
+    device.set_zero(d_distance_bias_np, N * distances);  // heads may reach differently far
+    attention_bias_backward<Device, T>(device, {.d_distance_bias_np = d_distance_bias_np,
                                                 .most = distances,
                                                 .d_out_bch = arguments.d_out_bch,
                                                 .out_bch = arguments.out_bch,

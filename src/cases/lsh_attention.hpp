@@ -7,7 +7,7 @@ namespace abh {
 
 // out_bch = lsh_attention(query_bch, value_bch, rotations_nukr). Backward finds the order anew, from the same numbers.
 struct LshAttentionCase {
-  Index B, C, N, K, U, R, piece;
+  Index B, C, N, K, U, R, piece_size;
   bool causal = true, counted = false, within_bucket = false;
   const Token* mask_bc = nullptr;
   bool side_by_side = false;  // query and value are slices of one array
@@ -75,7 +75,7 @@ struct LshAttentionCase {
             .causal = causal,
             .counted = counted,
             .within_bucket = within_bucket,
-            .piece = piece,
+            .piece_size = piece_size,
             .B = B,
             .C = C,
             .N = N,

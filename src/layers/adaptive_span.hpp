@@ -8,17 +8,17 @@ namespace abh {
 // How far every head of an attention looks back, learned: a soft border. Sukhbaatar, Grave, Bojanowski, Joulin,
 // "Adaptive attention span in transformers", 2019. Derivation: docs/layers/adaptive_span.md.
 //
-// At distance x a weight of attention is multiplied by a mask, before the weights of a query are divided by their sum:
+// At distance p a weight of attention is multiplied by a mask, before the weights of a query are divided by their sum:
 // 1 up to the span, then falling to 0 over a ramp of so many positions. The logarithm of the mask joins the score, and
 // what has none is out of reach.
 //
-//   mask_nx = clamp((ramp + span_n - x) / ramp, 0, 1)                                 (adaptive_span.1)
-//   distance_bias_nx = log mask_nx {+ base_nx}   where the mask is not 0                (adaptive_span.2)
+//   mask_np = clamp((ramp + span_n - p) / ramp, 0, 1)                                 (adaptive_span.1)
+//   distance_bias_np = log mask_np {+ base_np}   where the mask is not 0                (adaptive_span.2)
 //   reach_n = the number of distances where it is not                                 (adaptive_span.3)
 //
 // Backward; what is said of the span by a distance inside it or out of reach is 0:
 //
-//   d_span_n += sum_x d_distance_bias_nx / (ramp mask_nx)   where 0 < mask_nx < 1       (adaptive_span.4)
+//   d_span_n += sum_p d_distance_bias_np / (ramp mask_np)   where 0 < mask_np < 1       (adaptive_span.4)
 //
 // A loss may have a share for every position that heads may look at, the mean of their spans times a penalty:
 //
@@ -33,13 +33,13 @@ template <class T>
 struct AdaptiveSpan {
   const T* span_n;
   double ramp;
-  const Accum<T>* base_nx = nullptr;  // a bias that is there anyway, alibi's; null: none
+  const Accum<T>* base_np = nullptr;  // a bias that is there anyway, alibi's; null: none
   Index N, distances;
 
-  // (adaptive_span.1), which its clamps have not met yet. It falls with x.
-  ABH_HOST_DEVICE Accum<T> unclamped(Index n, Index x) const {
+  // (adaptive_span.1), which its clamps have not met yet. It falls with p.
+  ABH_HOST_DEVICE Accum<T> unclamped(Index n, Index p) const {
     const Accum<T> R = Accum<T>(ramp);
-    return (R + Accum<T>(span_n[n]) - Accum<T>(static_cast<double>(x))) / R;
+    return (R + Accum<T>(span_n[n]) - Accum<T>(static_cast<double>(p))) / R;
   }
 };
 
@@ -47,7 +47,7 @@ struct AdaptiveSpan {
 // reach, backward wants gradients: ceil(ramp) of them at most. O(N distances).
 template <class T>
 struct AdaptiveSpanForward {
-  Accum<T>* distance_bias_nx;
+  Accum<T>* distance_bias_np;
   Index* reach_n;
   Index* first_n;
   AdaptiveSpan<T> in;
@@ -55,11 +55,11 @@ struct AdaptiveSpanForward {
 template <class Device, class T>
 void adaptive_span_forward(Device&, const AdaptiveSpanForward<T>&);
 
-// d_span_n is added to. Of d_distance_bias_nx it reads the distances that forward said. O(N ramp).
+// d_span_n is added to. Of d_distance_bias_np it reads the distances that forward said. O(N ramp).
 template <class T>
 struct AdaptiveSpanBackward {
   Accum<T>* d_span_n;
-  const Accum<T>* d_distance_bias_nx;
+  const Accum<T>* d_distance_bias_np;
   double penalty = 0;
   AdaptiveSpan<T> in;
 };

@@ -32,7 +32,7 @@ namespace abh {
 // has a bias for every distance, it joins the score, in (attention.2) and (attention.5) alike:
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
-//   d_distance_bias_nx = sum_bc d_score_bncs,  s = c + offset - x                   (attention.12)
+//   d_distance_bias_np = sum_bc d_score_bncs,  s = c + offset - p                   (attention.12)
 //
 // Long sums, over keys and over queries, are made of sums over tiles of 64, and those of very many with more digits
 // than T has: they do not drift. A row that meets one tile is one sum.
@@ -83,12 +83,12 @@ struct AttentionBackward {
 template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);
 
-// The gradient of a bias of distances, of causal attention: (attention.12) for the distances x from first_n on that are
+// The gradient of a bias of distances, of causal attention: (attention.12) for the distances p from first_n on that are
 // within the reach of the head, `most` of them at most; the others stay as they are. After attention_backward or before
 // it. Flops: 4 B C N K for every distance.
 template <class T>
 struct AttentionBiasBackward {
-  Accum<T>* d_distance_bias_nx;
+  Accum<T>* d_distance_bias_np;
   const Index* first_n = nullptr;  // in memory of the device; null: 0
   Index most;
   const T* d_out_bch;

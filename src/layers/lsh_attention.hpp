@@ -19,7 +19,7 @@ namespace abh {
 //   rotated_bnucr = sum_k query_bcnk rotations_nukr                                (lsh_attention.3)
 //   bucket_bnuc = argmax over the 2 R numbers (rotated_bnuc, -rotated_bnuc), the first of equals   (lsh_attention.4)
 //   place_bnuc = number of positions before c in the order by (bucket, position)   (lsh_attention.5)
-//   piece_bnuc = floor(place_bnuc / piece)                                         (lsh_attention.6)
+//   piece_bnuc = floor(place_bnuc / piece_size)                                    (lsh_attention.6)
 //
 // In a round c meets those of its own piece and of the one before, s != c and, where it is causal, s < c; within a
 // bucket only those of its own, where that is asked for. meets_bncs is the number of rounds in which it does;
@@ -73,7 +73,7 @@ struct LshOrdering {
 template <class Device, class T>
 void lsh_order(Device&, const LshOrdering<T>&);
 
-// piece: 1 to 2^24.
+// piece_size, in positions: 1 to 2^24.
 template <class T>
 struct LshInputs {
   const T* query_bch;
@@ -82,12 +82,12 @@ struct LshInputs {
   LshOrder<const Token> order;
   const Token* mask_bc = nullptr;
   bool causal = true, counted = false, within_bucket = false;
-  Index piece;
+  Index piece_size;
   Index B, C, N, K, U;
 };
 
 // Flops: 4 B N K for every pair of a query with a place of its piece or the one before, which are U C pieces of
-// 2 piece. Memory: O(C K) per head.
+// 2 piece_size. Memory: O(C K) per head.
 template <class T>
 struct LshForward {
   T* out_bch;         // rows touch

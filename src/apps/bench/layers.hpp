@@ -116,7 +116,7 @@ class LayerBench {
     layer("relative_attention", RelativeAttentionCase{{.B = B, .C = C, .N = N, .K = K}, segment, segment, 2 * segment},
           B * N * K * whole, 6, 16);
     const Index rounds = 2, piece = std::min<Index>(64, C);
-    layer("lsh_attention", LshAttentionCase{.B = B, .C = C, .N = N, .K = K, .U = rounds, .R = 4, .piece = piece},
+    layer("lsh_attention", LshAttentionCase{.B = B, .C = C, .N = N, .K = K, .U = rounds, .R = 4, .piece_size = piece},
           BC * N * K * rounds * 2 * piece, 4, 10);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);

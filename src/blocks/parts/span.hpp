@@ -32,8 +32,8 @@ class Span {
   void claim(Layout<T>& layout, Sight<Accum<T>>& sight) {
     if (!present_) return;
     distances_ = sight.distances;
-    base_nx_ = sight.distance_bias_nc;
-    sight.distance_bias_nc = bias_nx_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
+    base_np_ = sight.distance_bias_nc;
+    sight.distance_bias_nc = bias_np_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
     sight.reach_n = reach_n_ = layout.template lasting_activation<Index>(N_);
     first_n_ = layout.template lasting_activation<Index>(N_);
   }
@@ -42,7 +42,7 @@ class Span {
   void forward(Device& device) const {
     if (!present_) return;
     adaptive_span_forward<Device, T>(
-        device, {.distance_bias_nx = bias_nx_, .reach_n = reach_n_, .first_n = first_n_, .in = inputs()});
+        device, {.distance_bias_np = bias_np_, .reach_n = reach_n_, .first_n = first_n_, .in = inputs()});
   }
 
   void look(Device& device, const Look& look) const {
@@ -53,8 +53,8 @@ class Span {
   void backward(Device& device, const AttentionBackward<T>& a, const Pass& pass) const {
     if (!present_) return;
     typename Device::Scope scratch(device.workspace);
-    Accum<T>* d_bias_nx = scratch.template take<Accum<T>>(N_ * distances_);
-    attention_bias_backward<Device, T>(device, {.d_distance_bias_nx = d_bias_nx,
+    Accum<T>* d_bias_np = scratch.template take<Accum<T>>(N_ * distances_);
+    attention_bias_backward<Device, T>(device, {.d_distance_bias_np = d_bias_np,
                                                 .first_n = first_n_,
                                                 .most = std::min(static_cast<Index>(std::ceil(ramp_)), distances_),
                                                 .d_out_bch = a.d_out_bch,
@@ -63,22 +63,22 @@ class Span {
                                                 .in = a.in});
     const bool first = pass.first_b == 0 && pass.first_c == 0;
     adaptive_span_backward<Device, T>(device, {.d_span_n = span_n_.gradient,
-                                               .d_distance_bias_nx = d_bias_nx,
+                                               .d_distance_bias_np = d_bias_np,
                                                .penalty = first ? penalty_ : 0,
                                                .in = inputs()});
   }
 
  private:
   AdaptiveSpan<T> inputs() const {
-    return {.span_n = span_n_.value, .ramp = ramp_, .base_nx = base_nx_, .N = N_, .distances = distances_};
+    return {.span_n = span_n_.value, .ramp = ramp_, .base_np = base_np_, .N = N_, .distances = distances_};
   }
 
   bool present_ = false;
   Index N_ = 0, distances_ = 0;
   double ramp_ = 1, penalty_ = 0;
   Weight<T> span_n_{};
-  const Accum<T>* base_nx_ = nullptr;
-  Accum<T>* bias_nx_ = nullptr;
+  const Accum<T>* base_np_ = nullptr;
+  Accum<T>* bias_np_ = nullptr;
   Index *reach_n_ = nullptr, *first_n_ = nullptr;
 };
 
