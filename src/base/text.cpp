@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "base/unicode.hpp"
 #include "base/utf8.hpp"
@@ -35,6 +36,16 @@ std::string octal(unsigned char byte) {
   }
   return text;
 }
+
+// At most so many bytes of a text, and no part of a character.
+std::string cut(std::string text, std::size_t longest) {
+  if (text.size() <= longest) return text;
+  std::size_t end = longest;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
+  return text.replace(end, text.npos, " ...");
+}
+
+constexpr std::size_t longest_quotation = 80, most_names = 8;
 
 }  // namespace
 
@@ -79,12 +90,7 @@ std::optional<double> real_from_text(std::string_view text) {
 }
 
 std::string one_line(std::string text) {
-  constexpr std::size_t longest = 4000;
-  if (text.size() > longest) {
-    std::size_t end = longest;
-    while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside of a character
-    text.replace(end, text.npos, " ...");
-  }
+  text = cut(std::move(text), 4000);
   std::string line;
   for (std::size_t position = 0; position < text.size();) {
     const std::size_t begin = position;
@@ -98,6 +104,8 @@ std::string one_line(std::string text) {
   }
   return line;
 }
+
+std::string in_quotes(std::string_view text) { return '"' + one_line(cut(std::string(text), longest_quotation)) + '"'; }
 
 std::string shell_word(std::string_view text) {
   constexpr std::string_view harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:+@%=";
@@ -130,6 +138,18 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks[] = {" ", "\t", "\n", "\v", "\f", "\r", "\u00A0", "\u3000"};
+  for (std::size_t before = text.size() + 1; text.size() < before;) {
+    before = text.size();
+    for (const std::string_view blank : blanks) {
+      if (text.starts_with(blank)) text.remove_prefix(blank.size());
+      if (text.ends_with(blank)) text.remove_suffix(blank.size());
+    }
+  }
+  return text;
+}
+
 std::vector<std::string> words_in(std::string_view text) {
   constexpr std::string_view white = " \t\n\v\f\r";
   std::vector<std::string> words;
@@ -149,6 +169,17 @@ std::string listed(const std::vector<std::string>& names) {
     text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
   }
   return text;
+}
+
+std::string listed_briefly(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(names.size(), most_names); ++i) {
+    shown.push_back(one_line(cut(names[i], longest_quotation)));
+  }
+  if (names.size() <= most_names) return listed(shown);
+  std::string text;
+  for (const std::string& name : shown) text += name + ", ";
+  return text + "... (" + to_text(names.size()) + " in all)";
 }
 
 }  // namespace abh
