@@ -31,7 +31,15 @@ std::string counting(Index pairs) {
 
 std::unique_ptr<PairsTask> task_of(const std::string& text, Index longest, bool bytes = false, bool shared = false) {
   const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
-  return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", bytes, shared), "of a test", "p.tsv", longest);
+  return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", bytes, shared), {text, "of a test", {"of the file"}},
+                             "p.tsv", longest);
+}
+
+// Pairs of which no two are one.
+std::string numbered(Index first, Index pairs) {
+  std::string text;
+  for (Index i = first; i < first + pairs; ++i) text += std::to_string(i) + "\t" + std::to_string(i * i) + "\n";
+  return text;
 }
 
 TEST_CASE("pairs: BLEU of words and of two of them", "[pairs]") {
@@ -83,6 +91,18 @@ TEST_CASE("pairs: what is too long is left out, and the last tenth is held back"
         "p.tsv: holds 0 pairs that are not longer than --context 3, expected 10 at least: the last tenth is held back");
   CHECK(error_of([] { task_of(counting(9), 60); }) ==
         "p.tsv: holds 9 pairs, expected 10 at least: the last tenth is held back");
+}
+
+TEST_CASE("pairs: notes on pairs that are empty, left out, or on both sides of the split", "[pairs]") {
+  using Notes = std::vector<std::string>;
+  CHECK((task_of(numbered(0, 40), 25)->notes() == Notes{"of the file"}));
+  const std::string odd = "\tx\ny\t\n\tz\n" + std::string(30, '7') + "\tlong\n";
+  CHECK((task_of(odd + numbered(0, 40) + numbered(30, 2) + numbered(50, 2), 25)->notes() ==
+         Notes{"of the file", "p.tsv: pairs without a source: 2", "p.tsv: pairs without a target: 1",
+               "p.tsv: 1 pairs are longer than --context 25 and left out",
+               "p.tsv: pairs held back that stand among the others, too: 2 of 4; accuracy and BLEU count them"}));
+  // A source with another target is another pair.
+  CHECK((task_of(numbered(0, 39) + "7\t7\n", 25)->notes() == Notes{"of the file"}));
 }
 
 TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn anywhere", "[pairs]") {
@@ -173,8 +193,27 @@ TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
   require_refusal(train(place.flags()), 1, {"numbers.tsv: is empty, expected text"});
   write_bytes(place.data, "\xEF\xBB\xBF" + counting(300));
   const Outcome marked = require_success(train(place.flags("--steps 1 --embeddings shared --context 22")));
-  CHECK_FALSE(matches(marked.out, "note: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK_FALSE(matches(marked.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK(contains(marked.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
+  const Outcome judged = require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
+  CHECK_FALSE(matches(judged.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK(contains(judged.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
   require_success(train(place.flags("--steps 1 --tokenizer byte --shards 2 --mixer additive")));
+  // Lines of UTF-16 cannot be cut at bytes, so that --tokenizer byte does not help.
+  std::string wide;
+  for (const char c : counting(300)) wide += {c, '\0'};
+  for (const char* tokenizer : {"char", "byte"}) {
+    write_bytes(place.data, wide);
+    require_refusal(train(place.flags(std::string("--tokenizer ") + tokenizer)), 1,
+                    {"numbers.tsv: is UTF-16 text (little-endian)", "iconv -f UTF-16LE -t UTF-8"});
+    write_bytes(place.data, "\x1F\x8B\x08\x01\x02\x03\xFF\x01");
+    require_refusal(train(place.flags(std::string("--tokenizer ") + tokenizer)), 1, {"numbers.tsv: is a gzip file"});
+  }
+  require_refusal(evaluate({"--checkpoint", place.run, "--data", place.data}), 1, {"numbers.tsv: is a gzip file"});
+  write_bytes(place.data, counting(300) + "1\tcaf\xE9\n");
+  require_refusal(train(place.flags()), 1,
+                  {"numbers.tsv: invalid UTF-8 at byte offset", "(line 301, byte 0xE9)", "use --tokenizer byte"});
+  require_success(train(place.flags("--steps 1 --tokenizer byte")));
 }
 
 }  // namespace

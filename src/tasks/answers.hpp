@@ -32,6 +32,8 @@ class AnswerTask : public Task {
   // example is of. None: all are alike.
   virtual std::vector<std::string> kinds() const { return {}; }
   virtual std::size_t kind(Index /*example*/) const { return 0; }
+  // Remarks on the data for the user, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
 
   const std::string& name() const { return name_; }
   // Examples first ... first + B - 1 of the test set.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -38,7 +40,7 @@ SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::strin
 }
 
 std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
-                                               std::string fingerprint, const std::string& path, Index longest) {
+                                               const PlainText& file, const std::string& path, Index longest) {
   std::vector<Pair> pairs;
   for (const PairedLine& line : lines) {
     const std::string where = path + ": line " + to_text(line.line);
@@ -52,8 +54,24 @@ std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& li
                 (left_out > 0 ? " that are not longer than --context " + to_text(longest) : "") + ", expected " +
                 to_text(fewest_pairs) + " at least: the last tenth is held back");
   }
-  return std::unique_ptr<PairsTask>(
-      new PairsTask(std::move(pairs), left_out, std::move(words), std::move(fingerprint), path, longest));
+  std::unique_ptr<PairsTask> task(
+      new PairsTask(std::move(pairs), left_out, std::move(words), file.fingerprint, path, longest));
+  task->notes_ = file.notes;
+  const auto note = [&](Index count, const std::string& what) {
+    if (count > 0) task->notes_.push_back(path + ": " + what);
+  };
+  const auto without = [&](std::string_view PairedLine::*side, const std::string& name) {
+    const auto is_empty = [&](const PairedLine& line) { return (line.*side).empty(); };
+    const Index count = std::count_if(lines.begin(), lines.end(), is_empty);
+    note(count, "pairs without a " + name + ": " + to_text(count));
+  };
+  without(&PairedLine::source, "source");
+  without(&PairedLine::target, "target");
+  note(left_out, to_text(left_out) + " pairs are longer than --context " + to_text(longest) + " and left out");
+  const Index known = task->known_test_pairs();
+  note(known, "pairs held back that stand among the others, too: " + to_text(known) + " of " +
+                  to_text(task->validation_rows()) + "; accuracy and BLEU count them");
+  return task;
 }
 
 PairsTask::PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
@@ -65,6 +83,12 @@ PairsTask::PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords word
       pairs_(std::move(pairs)),
       training_(training_pairs(pairs_.size())),
       left_out_(left_out) {}
+
+Index PairsTask::known_test_pairs() const {
+  const auto first_test = pairs_.begin() + training_;
+  const std::set<Pair> known(pairs_.begin(), first_test);
+  return std::count_if(first_test, pairs_.end(), [&](const Pair& tested) { return known.contains(tested); });
+}
 
 SequenceTask::Pair PairsTask::pair(Index example) const {
   const Index first_test = static_cast<Index>(first_test_example);

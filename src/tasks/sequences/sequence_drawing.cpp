@@ -40,6 +40,7 @@ class DrawnSequences : public DrawnTask {
     } else {
       const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, data_, source);
       require_example(wanted.example, task->validation_rows(), source);
+      subject.notes = task->notes();
       subject.batch = task->test_batch(wanted.example, 1);
       cut_padding(subject.batch);
       for (std::size_t s = 0; s < subject.batch.source_bs.size(); ++s) {

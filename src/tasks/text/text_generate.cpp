@@ -7,9 +7,9 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "program/run_program.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/text/generator.hpp"
 #include "tasks/text/memory_flag.hpp"
-#include "tasks/text/plain_text.hpp"
 #include "tasks/text/stop_text.hpp"
 #include "tasks/text/text_kind.hpp"
 

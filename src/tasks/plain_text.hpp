@@ -26,6 +26,14 @@ std::optional<ForeignBytes> foreign_bytes(std::string_view bytes);
 std::vector<std::string> prepare_text(std::string& text, const std::string& name, const std::string& path,
                                       const Tokenizer* tokenizer);
 
+// A file of texts: prepared for a vocabulary that will be made of it, and the fingerprint of its bytes as they lie
+// there. Errors as of read_text_file and prepare_text.
+struct PlainText {
+  std::string text, fingerprint;
+  std::vector<std::string> notes;
+};
+PlainText read_plain_text(const std::string& path);
+
 // Drops the mark alone, whoever knows it, and returns what is to be said; nothing where there is none.
 std::optional<std::string> drop_mark(std::string& text, const std::string& name);
 

@@ -1,11 +1,13 @@
-#include "tasks/text/plain_text.hpp"
+#include "tasks/plain_text.hpp"
 
 #include <algorithm>
 
+#include "base/crc32.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/unicode.hpp"
 #include "base/utf8.hpp"
+#include "files/text_file.hpp"
 
 namespace abh {
 
@@ -173,6 +175,13 @@ std::vector<std::string> prepare_text(std::string& text, const std::string& name
                     fixed_text(percent, 1) + " %), where texts have none: is it one?");
   }
   return notes;
+}
+
+PlainText read_plain_text(const std::string& path) {
+  PlainText file{.text = read_text_file(path), .fingerprint = {}, .notes = {}};
+  file.fingerprint = fingerprint(file.text);
+  file.notes = prepare_text(file.text, path, path, nullptr);
+  return file;
 }
 
 }  // namespace abh
