@@ -105,6 +105,12 @@ std::string one_line(std::string text) {
   return line;
 }
 
+std::string small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
+}
+
 std::string in_quotes(std::string_view text) { return '"' + one_line(cut(std::string(text), longest_quotation)) + '"'; }
 
 std::string shell_word(std::string_view text) {

@@ -62,6 +62,9 @@ std::size_t edit_distance(std::string_view from, std::string_view to);
 // of direction, and cut at 4,000 bytes: safe to print as part of one line.
 std::string one_line(std::string text);
 
+// The text with a to z in the place of A to Z.
+std::string small_letters(std::string text);
+
 // A text of a file as a message quotes it: in quotes, on one line, cut at 80 bytes.
 std::string in_quotes(std::string_view text);
 
