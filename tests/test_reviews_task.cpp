@@ -297,8 +297,8 @@ TEST_CASE("reviews: the order of fields and what separates them is seen", "[revi
 }
 
 TEST_CASE("reviews: labels that differ in white space or case alone are one", "[reviews]") {
-  std::string lines =
-      in_turns("pos", "neg", 18) + lines_with(" pos\u00a0", 1) + lines_with("Pos", 1) + lines_with("neg", 2);
+  const std::string lines = in_turns("pos", "neg", 18) + lines_with(" pos\u00a0", 1, 18) + lines_with("Pos", 1, 19) +
+                            lines_with("neg", 2, 20);
   const ReviewsTask task = task_of(lines);
   CHECK((task.words().labels == std::vector<std::string>{"neg", "pos"}));
   CHECK(notes_of(task) ==
@@ -317,7 +317,7 @@ TEST_CASE("reviews: labels that differ in white space or case alone are one", "[
 TEST_CASE("reviews: a message and a summary have room for some labels of a file alone", "[reviews]") {
   std::string lines;
   for (int i = 0; i < 900; ++i)
-    lines += lines_with("a label of some words, the number " + std::to_string(i / 3 * 7 % 300), 1, i);
+    lines += lines_with("a label of some words, the number " + std::to_string(i * 7 % 300), 1, i);
   const ReviewsTask task = task_of(lines);
   CHECK(contains(task.summary(), "... (300 in all)"));
   CHECK(task.summary().size() < 600);
