@@ -218,6 +218,12 @@ TEST_CASE("plain text: a file is prepared, and known by its bytes as they lie th
   CHECK(file.text == "abc");
   CHECK(file.fingerprint == fingerprint(bytes));
   CHECK((file.notes == std::vector<std::string>{path + ": begins with a UTF-8 byte order mark, which is dropped"}));
+  write_bytes(path, "a\rb\r");
+  CHECK(error_of([&] { return read_plain_text(path).text; }) ==
+        path + ": its lines end in carriage returns alone, expected line feeds; tr '\\r' '\\n' <" + path + " >" + path +
+            ".lines converts it");
+  write_bytes(path, "a\rb\r\n");
+  CHECK(read_plain_text(path).text == "a\rb\r\n");
   write_bytes(path, encoded(repeated(english, 9), 2, true));
   CHECK(contains(error_of([&] { return read_plain_text(path).text; }), "x.txt: is UTF-16 text (big-endian)"));
 }

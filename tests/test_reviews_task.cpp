@@ -166,7 +166,7 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
       {"a,b\n,c\n", "f: line 2: expected a label, found none"},
       {"a,\"b\nc", "f: line 1: a quote that begins here does not end"},
       {"a,\"b\"c\n", "f: line 1: expected a comma or the end of the line behind a quoted field"},
-      {"a,b\nc,\xff\n", "f: invalid UTF-8 at byte offset 6 (line 2, byte 0xFF)"}};
+      {"a,b\nc,\xff\n", "f: invalid UTF-8 at byte offset 6 (line 2, byte 0xFF), expected text in UTF-8"}};
   for (const auto& [bytes, message] : faults) {
     CAPTURE(bytes);
     CHECK(error_of([&, &given = bytes] { labelled_texts(given, "f"); }) == message);
@@ -433,10 +433,11 @@ TEST_CASE("reviews: a file by characters, sorted, with a mark in front, is one r
   write_bytes(data, "\ufeff" + lines_with("neg", 30) + lines_with("pos", 30, 30));
   const Arguments flags =
       words("--channels 8 --heads 1 --context 30 --batch 4 --unit char") + Arguments{"--data", data};
-  const Outcome outcome = require_success(train_reviews(flags + words("--steps 8 --schedule constant --out " + whole)));
+  const Outcome outcome =
+      require_success(train_reviews(flags + words("--steps 8 --schedule inverse-sqrt --out " + whole)));
   CHECK(contains(outcome.out, data + ": begins with a UTF-8 byte order mark, which is dropped\n" + data +
                                   ": every tenth text is held back, not the last tenth: its labels stand in blocks\n"));
-  require_success(train_reviews(flags + words("--steps 4 --schedule constant --out " + half)));
+  require_success(train_reviews(flags + words("--steps 4 --schedule inverse-sqrt --out " + half)));
   require_success(run_program_of_build("train", {"--resume", half, "--steps", "8"}));
   CHECK((state_of(half).weights == state_of(whole).weights));
   CHECK(state_of(half).task.at("held_back") == "every tenth");

@@ -113,13 +113,17 @@ const Encoding* encoding_without_mark(std::string_view bytes) {
   return best;
 }
 
+// A file and another beside it, as words of a shell's command line.
+std::string from_to(const std::string& path, const std::string& ending) {
+  const std::string file = path.starts_with('-') ? "./" + path : path;
+  return shell_word(file) + " >" + shell_word(file + ending);
+}
+
 // What to do about it, behind what is wrong.
 std::string conversion(const ForeignBytes& foreign, const std::string& path) {
   if (foreign.encoding.empty()) return "extract its text first";
   const std::string command = "iconv -f " + foreign.encoding + " -t UTF-8";
-  if (path.empty()) return command + " converts it";
-  const std::string file = path.starts_with('-') ? "./" + path : path;
-  return command + " " + shell_word(file) + " >" + shell_word(file + ".utf8") + " converts it";
+  return command + (path.empty() ? "" : " " + from_to(path, ".utf8")) + " converts it";
 }
 
 // Whether NULs are too many to be an accident: one byte in a thousand, or a thousand of them.
@@ -181,6 +185,10 @@ PlainText read_plain_text(const std::string& path) {
   PlainText file{.text = read_text_file(path), .fingerprint = {}, .notes = {}};
   file.fingerprint = fingerprint(file.text);
   file.notes = prepare_text(file.text, path, path, nullptr);
+  if (file.text.find('\n') == file.text.npos && file.text.find('\r') != file.text.npos) {
+    throw Error(path + ": its lines end in carriage returns alone, expected line feeds; tr '\\r' '\\n' <" +
+                from_to(path, ".lines") + " converts it");
+  }
   return file;
 }
 

@@ -26,8 +26,8 @@ std::optional<ForeignBytes> foreign_bytes(std::string_view bytes);
 std::vector<std::string> prepare_text(std::string& text, const std::string& name, const std::string& path,
                                       const Tokenizer* tokenizer);
 
-// A file of texts: prepared for a vocabulary that will be made of it, and the fingerprint of its bytes as they lie
-// there. Errors as of read_text_file and prepare_text.
+// A file of lines: prepared for a vocabulary that will be made of it, and the fingerprint of its bytes as they lie
+// there. Errors as of read_text_file and prepare_text, and for lines that end in carriage returns alone.
 struct PlainText {
   std::string text, fingerprint;
   std::vector<std::string> notes;

@@ -210,7 +210,7 @@ std::optional<std::size_t> number_of_label(const std::vector<std::string>& label
 }
 
 LabelledTexts labelled_texts(std::string_view bytes, const std::string& path, const std::vector<std::string>& known) {
-  require_utf8(bytes, path);
+  require_utf8(bytes, path, ", expected text in UTF-8");
   const char separator = separator_of(bytes);
   const std::vector<Record> records =
       separator == '\t' ? lines_with_tabs(bytes) : quoted_records(bytes, separator, path);
