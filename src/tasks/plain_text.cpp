@@ -64,7 +64,7 @@ bool is_plausible(char32_t code) {
   return is_control_of_text(code) || (code < code_points && character_kind(code) != CharacterKind::hidden);
 }
 
-// What becomes of bytes when they are read as this encoding.
+// The result of reading bytes as this encoding.
 struct Reading {
   std::size_t characters = 0, plausible = 0, ascii = 0;
 };
@@ -87,7 +87,7 @@ Reading read_as(std::string_view bytes, const Encoding& encoding) {
   return reading;
 }
 
-// Whether the bytes at the front of a text do not look like UTF-8: they are none, or are full of what no text has.
+// The bytes at the front of a text do not look like UTF-8: they are none, or full of control characters.
 bool is_strange(std::string_view front, std::string_view text) {
   std::size_t characters = 0, controls = 0;
   for (std::size_t position = 0; position < front.size(); ++characters) {
@@ -119,14 +119,14 @@ std::string from_to(const std::string& path, const std::string& ending) {
   return shell_word(file) + " >" + shell_word(file + ending);
 }
 
-// What to do about it, behind what is wrong.
+// The remedy, behind the fault.
 std::string conversion(const ForeignBytes& foreign, const std::string& path) {
   if (foreign.encoding.empty()) return "extract its text first";
   const std::string command = "iconv -f " + foreign.encoding + " -t UTF-8";
   return command + (path.empty() ? "" : " " + from_to(path, ".utf8")) + " converts it";
 }
 
-// Whether NULs are too many to be an accident: one byte in a thousand, or a thousand of them.
+// NULs are too many to be an accident: one byte in a thousand, or a thousand of them.
 bool is_many(std::size_t nuls, std::size_t bytes) {
   return nuls > 0 && nuls >= std::min<std::size_t>(1000, bytes / 1000);
 }

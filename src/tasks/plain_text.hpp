@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether the bytes of a file are the text in UTF-8 that they are meant to be, looked at before they become tokens.
+// Checks that the bytes of a file are the text in UTF-8 that they are meant to be, before they become tokens.
 
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace abh {
 
-// What bytes are that give themselves away as something else: archives by how they begin, UTF-16 and UTF-32 by their
+// Bytes that are known as something else than text in UTF-8: archives by how they begin, UTF-16 and UTF-32 by their
 // mark, or without one by what they would be read so.
 struct ForeignBytes {
   std::string what;      // "UTF-16 text (little-endian)", "a gzip file"

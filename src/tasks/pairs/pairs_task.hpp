@@ -27,7 +27,7 @@ class PairsTask : public SequenceTask {
   std::size_t bytes() const override;
   std::string summary() const override;
   std::string unit() const override { return words().target().unit(); }
-  // Of the file; pairs without a source or a target, pairs that are left out, and test pairs that are trained on.
+  // Notes of the file, on pairs without a source or a target, on pairs left out, and on test pairs that are trained on.
   std::vector<std::string> notes() const override { return notes_; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
   Batch validation_batch(Index first, Index B, Index rows) const override;

@@ -44,7 +44,7 @@ std::vector<Record> lines_with_tabs(std::string_view bytes) {
   return records;
 }
 
-// Where the quoted field ends that begins at `begin`: on the quote before a separator or the end of a line; npos where
+// The end of the quoted field that begins at `begin`: the quote before a separator or the end of a line; npos where
 // the quote there is one of the text.
 std::size_t end_of_quotes(std::string_view bytes, std::size_t begin) {
   for (std::size_t i = bytes.find('"', begin + 1); i != bytes.npos; i = bytes.find('"', i + 1)) {
@@ -107,7 +107,7 @@ std::vector<Record> quoted_records(std::string_view bytes, char separator, const
   return records;
 }
 
-// What separates the fields of the first record, judged by what stands outside of quotes there.
+// The separator of the fields of the first record, judged by the characters outside of quotes there.
 char separator_of(std::string_view bytes) {
   std::map<char, Index> count;
   bool begins_field = true;

@@ -25,7 +25,7 @@ struct ReviewWords {
   }
 };
 
-// What a network of such a task is told: by "labels" of the metadata.
+// The words of a network, by "labels" of its metadata.
 ReviewWords words_of_reviews(const Metadata& task, const std::string& source);
 
 // Texts of a file that are the test set. by_labels: the last tenth, but every tenth where labels stand in blocks and
@@ -53,7 +53,7 @@ class ReviewsTask : public AnswerTask {
   void append(Batch& batch, Index example) const override;
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
 
-  // Of the file; labels that are one; and a test set that says little.
+  // Notes of the file, on labels that are one, and on a test set that says little.
   std::vector<std::string> notes() const override { return notes_; }
   const ReviewWords& words() const { return words_; }
 
