@@ -89,10 +89,6 @@ bool stand_in_blocks(std::span<const LabelledText> texts) {
   return 10 * changes <= at_random;
 }
 
-std::string share_of(Index part, Index all) {
-  return fixed_text(100 * static_cast<double>(part) / static_cast<double>(all), 0) + " %";
-}
-
 void require_value(const std::string& key, const std::vector<std::string>& expected, const std::string& found,
                    const std::string& source) {
   if (std::find(expected.begin(), expected.end(), found) != expected.end()) return;
@@ -108,8 +104,8 @@ ReviewWords words_of_reviews(const Metadata& task, const std::string& source) {
   ReviewWords known{.words = {"", "?"}, .labels = lines_of(task.at("label_names"))};
   for (std::string& word : lines_of(task.at("words"))) known.words.push_back(std::move(word));
   if (const auto unit = task.find("unit"); unit != task.end()) {
-    known.are_characters = unit->second == "char";
     require_value("unit", {"word", "char"}, unit->second, source);
+    known.are_characters = unit->second == "char";
   }
   return known;
 }
@@ -205,8 +201,9 @@ void ReviewsTask::read(const std::vector<LabelledText>& texts, const std::string
                      ", the first " + first_of_other_case);
   }
   if (4 * unknown_test_words > 3 * test_words) {
-    notes_.push_back(path + ": of the " + unit_name() + " of the texts held back, " +
-                     share_of(unknown_test_words, test_words) + " are not known" +
+    const double percent = 100 * static_cast<double>(unknown_test_words) / static_cast<double>(test_words);
+    notes_.push_back(path + ": of the " + unit_name() + " of the texts held back, " + fixed_text(percent, 0) +
+                     " % are not known" +
                      (words_.are_characters ? "" : "; for languages without blanks train has --unit char"));
   }
 }
