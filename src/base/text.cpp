@@ -16,10 +16,12 @@ namespace abh {
 
 namespace {
 
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
 // What would break a line in two, or turn it around.
 bool ends_line(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0x61C ||
-         code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0x61C || code == 0x200E || code == 0x200F ||
+         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 bool is_seen(char32_t code) {
@@ -35,6 +37,26 @@ std::string octal(unsigned char byte) {
   }
   return text;
 }
+
+// The text with a stand-in, stand_in(code), for every character where is_wrong(code).
+template <class IsWrong, class StandIn>
+std::string replaced(std::string_view text, const IsWrong& is_wrong, const StandIn& stand_in) {
+  std::string line;
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(text, position);
+    if (code == invalid_code_point) ++position;
+    if (is_wrong(code)) {
+      line += stand_in(code);
+    } else {
+      line.append(text, begin, position - begin);
+    }
+  }
+  return line;
+}
+
+// U+001B as \u001B.
+std::string escape(char32_t code) { return "\\u" + code_text(code).substr(2); }
 
 }  // namespace
 
@@ -78,6 +100,15 @@ std::optional<double> real_from_text(std::string_view text) {
   return value;
 }
 
+std::string escaped_controls(std::string_view text, std::string_view kept) {
+  const auto is_obeyed = [&](char32_t code) {
+    return is_control(code) && (code >= 0x80 || kept.find(static_cast<char>(code)) == kept.npos);
+  };
+  return replaced(text, is_obeyed, escape);
+}
+
+std::string escaped_line(std::string_view text) { return replaced(text, ends_line, escape); }
+
 std::string one_line(std::string text) {
   constexpr std::size_t longest = 4000;
   if (text.size() > longest) {
@@ -85,18 +116,7 @@ std::string one_line(std::string text) {
     while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside of a character
     text.replace(end, text.npos, " ...");
   }
-  std::string line;
-  for (std::size_t position = 0; position < text.size();) {
-    const std::size_t begin = position;
-    const char32_t code = next_code_point(text, position);
-    if (code == invalid_code_point) ++position;
-    if (ends_line(code)) {
-      line += ' ';
-    } else {
-      line.append(text, begin, position - begin);
-    }
-  }
-  return line;
+  return replaced(text, ends_line, [](char32_t) { return ' '; });
 }
 
 std::string shell_word(std::string_view text) {
@@ -128,6 +148,12 @@ std::string shell_word(std::string_view text) {
     }
   }
   return word + "'";
+}
+
+std::string small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
 }
 
 std::vector<std::string> words_in(std::string_view text) {

@@ -89,12 +89,6 @@ std::vector<Record> comma_separated(std::string_view bytes, const std::string& p
   return records;
 }
 
-std::string small_letters(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return text;
-}
-
 bool is_one_of(const std::string& field, const std::vector<std::string>& names) {
   return std::find(names.begin(), names.end(), small_letters(field)) != names.end();
 }
