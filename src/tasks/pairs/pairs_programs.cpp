@@ -87,13 +87,13 @@ SequenceWords words_of(const Trained& trained, const std::string& source) {
   return words_of_pairs(trained.task, trained.config.embeddings == "shared", source);
 }
 
-std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                         const std::string& source) {
-  if (data.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
-  const std::string bytes = read_text_file(data);
-  const std::vector<PairedLine> lines = paired_lines(PairsTraining::without_mark(bytes), data);
+  if (own.path.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
+  const std::string bytes = read_text_file(own.path);
+  const std::vector<PairedLine> lines = paired_lines(PairsTraining::without_mark(bytes), own.path);
   return PairsTask::of_lines(lines, words_of_pairs(task, config.embeddings == "shared", source), fingerprint(bytes),
-                             data, config.context);
+                             own.path, config.context, own.all);
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// How many of the records of a file are to be trained on.
-std::size_t training_records(std::size_t all) { return all - all / 10; }
+// How many of the records of a file are to be trained on; with `all` none is.
+std::size_t training_records(std::size_t records, bool all = false) { return all ? 0 : records - records / 10; }
 
 ReviewWords words_in(const std::vector<LabelledText>& texts, std::size_t training) {
   std::map<std::string, Index> count_of_word, count_of_label;
@@ -77,17 +77,17 @@ ReviewsTask::ReviewsTask(const std::string& labels, bool has_cls)
       training_(drawn_training) {}
 
 ReviewsTask::ReviewsTask(const std::vector<LabelledText>& texts, std::string fingerprint, const std::string& path,
-                         Index longest, bool has_cls, const ReviewWords* known)
-    : AnswerTask("reviews", longest + (has_cls ? 1 : 0), 1, static_cast<Index>(training_records(texts.size())),
-                 static_cast<Index>(texts.size() - training_records(texts.size()))),
+                         Index longest, bool has_cls, const ReviewWords* known, bool all)
+    : AnswerTask("reviews", longest + (has_cls ? 1 : 0), 1, static_cast<Index>(training_records(texts.size(), all)),
+                 static_cast<Index>(texts.size() - training_records(texts.size(), all))),
       labels_("file"),
       fingerprint_(std::move(fingerprint)),
       name_(one_line(path)),
       longest_(longest),
       has_cls_(has_cls),
       words_(known ? *known : words_in(texts, training_records(texts.size()))),
-      training_(static_cast<Index>(training_records(texts.size()))) {
-  if (texts.size() < 10) {
+      training_(static_cast<Index>(training_records(texts.size(), all))) {
+  if (!all && texts.size() < 10) {
     throw Error(path + ": holds " + to_text(static_cast<Index>(texts.size())) +
                 " texts, expected 10 at least: the last tenth is held back");
   }
@@ -140,19 +140,25 @@ std::string ReviewsTask::summary() const {
          (cut_ > 0 ? ", " + to_text(cut_) + " cut behind " + to_text(longest_) + " words" : "");
 }
 
-void ReviewsTask::append(Batch& batch, Index example) const {
-  std::vector<Token> words;
-  Token label;
+std::vector<std::string> ReviewsTask::kinds() const {
+  std::vector<std::string> kinds;
+  for (const std::string& label : words_.labels) kinds.push_back("label " + label);
+  return kinds;
+}
+
+ReviewsTask::Review ReviewsTask::review(Index example) const {
   if (texts_.empty()) {
     DrawnReview review = drawn_review(static_cast<std::uint32_t>(example));
-    words = std::move(review.words);
-    label = (labels_ == "tone" ? review.tone : review.meaning) ? 1 : 0;
-  } else {
-    const Index first_test = static_cast<Index>(first_test_example);
-    const auto i = static_cast<std::size_t>(example < first_test ? example : example - first_test + training_);
-    words = texts_[i];
-    label = label_of_[i];
+    const bool praises = labels_ == "tone" ? review.tone : review.meaning;
+    return {std::move(review.words), praises ? 1 : 0};
   }
+  const Index first_test = static_cast<Index>(first_test_example);
+  const auto i = static_cast<std::size_t>(example < first_test ? example : example - first_test + training_);
+  return {texts_[i], label_of_[i]};
+}
+
+void ReviewsTask::append(Batch& batch, Index example) const {
+  const auto [words, label] = review(example);
   ++batch.B;
   const Index C = batch.C, first = has_cls_ ? 1 : 0, length = first + static_cast<Index>(words.size());
   if (has_cls_) batch.token_bc.push_back(static_cast<Token>(words_.words.size()));
@@ -171,8 +177,8 @@ std::string ReviewsTask::shown(const Batch& batch, Index b, const std::vector<To
   }
   const auto label = [&](Token number) { return words_.labels[static_cast<std::size_t>(number)]; };
   const auto row = static_cast<std::size_t>(b);
-  return text + "-> " + label(best_r[row]) +
-         (best_r[row] == batch.target_r[row] ? "" : ", is " + label(batch.target_r[row]));
+  return escaped_line(text + "-> " + label(best_r[row]) +
+                      (best_r[row] == batch.target_r[row] ? "" : ", is " + label(batch.target_r[row])));
 }
 
 }  // namespace abh

@@ -25,9 +25,10 @@ class ReviewsTask : public AnswerTask {
   ReviewsTask(const std::string& labels, bool has_cls);
   // Those of a file, of at most `longest` words: the last tenth of its records is the test set. `known`: the words and
   // labels of a network that knows some already; null: those of the other records, the words as far as they stand there
-  // twice, the most frequent first, 20,000 at most. Error for a label that is not among them.
+  // twice, the most frequent first, 20,000 at most. Error for a label that is not among them. all: every record is one
+  // of the test set.
   ReviewsTask(const std::vector<LabelledText>& texts, std::string fingerprint, const std::string& path, Index longest,
-              bool has_cls, const ReviewWords* known);
+              bool has_cls, const ReviewWords* known, bool all = false);
 
   Metadata metadata() const override;
   void shape(ModelConfig& config) const override;
@@ -38,9 +39,19 @@ class ReviewsTask : public AnswerTask {
   void append(Batch& batch, Index example) const override;
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
 
+  // The labels: each is a kind of examples.
+  std::vector<std::string> kinds() const override;
+  std::size_t kind(Index example) const override { return static_cast<std::size_t>(review(example).label); }
+
   const ReviewWords& words() const { return words_; }
 
  private:
+  struct Review {
+    std::vector<Token> words;
+    Token label;
+  };
+  Review review(Index example) const;
+
   std::string labels_, fingerprint_, name_;
   Index longest_;
   bool has_cls_;

@@ -14,10 +14,10 @@ namespace abh {
 namespace {
 
 std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, Index context, bool has_cls,
-                                          const ReviewWords* known) {
+                                          const ReviewWords* known, bool all = false) {
   const std::string bytes = read_text_file(path);
   return std::make_unique<ReviewsTask>(labelled_texts(bytes, path), fingerprint(bytes), path,
-                                       context - (has_cls ? 1 : 0), has_cls, known);
+                                       context - (has_cls ? 1 : 0), has_cls, known, all);
 }
 
 class ReviewsTraining : public TaskTraining {
@@ -73,16 +73,16 @@ class ReviewsTraining : public TaskTraining {
 
 }  // namespace
 
-std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                           const std::string& source) {
   const bool of_file = task.at("labels") == "file";
-  if (of_file == data.empty()) {
+  if (of_file == own.path.empty()) {
     throw Error(source + (of_file ? ": learned a file's labels, expected --data FILE"
                                   : ": learned reviews that are made up, expected no --data"));
   }
   if (!of_file) return std::make_unique<ReviewsTask>(task.at("labels"), config.has_cls());
   const ReviewWords known = words_of_reviews(task, source);
-  return task_of_file(data, config.context, config.has_cls(), &known);
+  return task_of_file(own.path, config.context, config.has_cls(), &known, own.all);
 }
 
 std::unique_ptr<TaskTraining> reviews_training() { return std::make_unique<ReviewsTraining>(); }
