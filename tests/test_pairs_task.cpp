@@ -211,7 +211,7 @@ TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
   const Outcome marked = require_success(train(place.flags("--steps 1 --embeddings shared --context 22")));
   CHECK_FALSE(matches(marked.out, "note: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
   require_success(train(place.flags("--steps 1 --tokenizer byte --shards 2 --mixer additive")));
-  // What bytes it writes, 259 tokens of random weights, stays on its line.
+  // Random weights write any of the 256 bytes; each answer stays on its line.
   const std::string said =
       generated({"--checkpoint", place.run, "--prompt", "1\n2\n3", "--beam", "8", "--n-best", "8"});
   CHECK(lines_of(said).size() == 24);

@@ -62,7 +62,7 @@ char separator_of(std::string_view first_line) {
   return ',';
 }
 
-// Whether the fields are names, of which the last one is that of the label.
+// Tells names of columns, of which the last one is that of the label, from numbers.
 bool is_header(const std::vector<std::string_view>& fields) {
   std::string name = small_letters(std::string(fields.back()));
   std::erase(name, '"');

@@ -22,7 +22,7 @@ struct PictureSet {
 // do semicolons or tabs, where the first line has such; blanks around a number and decimals of 0 mean nothing. A first
 // line whose last field is label, target, digit, class or y is a header.
 PictureSet pictures_of_lines(std::string_view bytes, const std::string& path);
-// Whether a first line may be one of these: several fields, and a digit in front of them or a header.
+// Tells files of such lines from others: the first line has several fields, and begins with a digit or is a header.
 bool is_of_lines(std::string_view bytes);
 
 // MNIST's format, IDX: a magic number, extents in four bytes, highest first, and then the numbers, a byte each; three

@@ -113,7 +113,7 @@ LabelledPictures with_test_set(PictureSet training, const std::string& path, Pic
   return {training.height, training.width, std::move(training.pictures), count};
 }
 
-// Of one place: the last fifth is the test set, or with `all` everything.
+// Pictures of one place: the last fifth is the test set, or with `all` everything.
 LabelledPictures with_last_fifth(PictureSet set, const std::string& path, bool all) {
   const auto count = static_cast<Index>(set.pictures.size());
   if (count < (all ? 1 : 5)) {

@@ -56,9 +56,10 @@ class SequenceGeneration : public TaskCommand {
   }
 
  private:
-  // Those of the prompt, a line each, of at most `longest` tokens; one that is empty where there is no line.
+  // Reads the sources of the prompt, a line each, of at most `longest` tokens; one that is empty where there is no
+  // line.
   std::vector<std::vector<Token>> read_sources(const SequenceWords& words, Index longest) {
-    // What it has to say of the prompt has no place: standard output is for the answers.
+    // Its notes are not printed: standard output is for the answers.
     prepare_text(prompt_, "prompt", "", nullptr);
     std::vector<std::vector<Token>> sources;
     const std::string_view prompt = prompt_;
@@ -77,7 +78,7 @@ class SequenceGeneration : public TaskCommand {
     return sources;
   }
 
-  // The best hypothesis of each text, best first.
+  // Prints the best hypothesis of each text, best first.
   void print_best(const std::vector<Hypothesis>& found, const SequenceWords& words) const {
     const std::vector<Index> ranks = ranks_of_texts(found, words);
     Index shown = 0;

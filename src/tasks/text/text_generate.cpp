@@ -60,8 +60,8 @@ class TextGeneration : public TaskCommand {
     if (prompt_tokens.empty()) {
       prompt_tokens = model.tokenizer.encode(opening_of_text(model.tokenizer), "prompt");
     }
-    const auto print = [obeys = on_terminal()](std::string_view text) {
-      const std::string shown = obeys ? escaped_controls(text, "\t\n\r") : std::string(text);
+    const auto print = [is_terminal = on_terminal()](std::string_view text) {
+      const std::string shown = is_terminal ? escaped_controls(text, "\t\n\r") : std::string(text);
       std::fwrite(shown.data(), 1, shown.size(), stdout);
     };
     for (Index sample = 0; sample < samples_; ++sample, ++settings_.seed) {
