@@ -481,6 +481,15 @@ TEST_CASE("flags: white space goes from both ends of a text, and stays within", 
   CHECK(trimmed("\u00e9") == "\u00e9");
 }
 
+TEST_CASE("control characters are escaped where a text is shown", "[flags]") {
+  CHECK(escaped_line("a\n\x1b[1m\x7f\u009b\u2028\u202e\u05d0\u200d \\ \xff") ==
+        "a\\u000A\\u001B[1m\\u007F\\u009B\\u2028\\u202E\u05d0\u200d \\ \xff");
+  CHECK(escaped_line(std::string(1, '\0') + std::string(5000, 'a')) == "\\u0000" + std::string(5000, 'a'));
+  CHECK(escaped_controls("a\t\n\x1b\u009b\u2028\u202e") == "a\\u0009\\u000A\\u001B\\u009B\u2028\u202e");
+  CHECK(escaped_controls("a\t\n\x1b", "\n\t") == "a\t\n\\u001B");
+  CHECK(small_letters("AZ @[ az \u00c9") == "az @[ az \u00c9");
+}
+
 TEST_CASE("a path can be pasted into a shell", "[flags]") {
   CHECK(shell_word("runs/tiny-2_a.b,c:d+e@f%g=h") == "runs/tiny-2_a.b,c:d+e@f%g=h");
   CHECK(shell_word("") == "''");

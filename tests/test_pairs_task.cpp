@@ -143,6 +143,26 @@ TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
   CHECK(again.source_size() == shared->words().source_size());
 }
 
+TEST_CASE("pairs: all of a file as the test set", "[pairs]") {
+  const auto all_of = [](const std::string& text, Index longest) {
+    const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
+    return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", false, false), {}, "p.tsv", longest, true);
+  };
+  CHECK(all_of(counting(30), 60)->validation_rows() == 30);
+  const auto one = all_of("12\tone two\n", 60);
+  CHECK(one->validation_rows() == 1);
+  CHECK(one->words().source_text(one->test_batch(0, 1).source_bs.data(), 60) == "12");
+  CHECK(error_of([&] { all_of("12\tone two\n", 4); }) ==
+        "p.tsv: holds 0 pairs that are not longer than --context 4, expected one at least");
+}
+
+TEST_CASE("pairs: control characters of a file are shown escaped", "[pairs]") {
+  const auto task = task_of(counting(20) + "\x1b[31m\tx\u202ey\n\n" + counting(1), 60);
+  const Batch batch = task->test_batch(0, 1);
+  const std::vector<Token> nothing(batch.target_r.size(), SequenceWords::end);
+  CHECK(task->shown(batch, 0, nothing) == "\\u001B[31m -> , expected x\\u202Ey");
+}
+
 const Arguments tiny = words(
     "--task pairs --channels 16 --heads 2 --encoder-layers 1 --decoder-layers 1 --batch 8 "
     "--steps 6 --context 40 --eval-tokens 300");
@@ -177,7 +197,23 @@ TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") 
   CHECK(last_line(require_success(evaluate({"--checkpoint", place.run, "--data", place.data, "--decode"})).out) ==
         last_line(tests.out));
   CHECK(lines_of(generated({"--checkpoint", place.run, "--prompt", "12\n\n7\n"})).size() == 3);
-  require_refusal(generate({"--checkpoint", place.run, "--prompt", "twelve"}), 1, {"prompt", "'t' (U+0074)"});
+  require_refusal(generate({"--checkpoint", place.run, "--prompt", "12\r\ntwelve\r\n"}), 1,
+                  {"prompt: line 2: character 1, 't' (U+0074)"});
+  CHECK(generated({"--checkpoint", place.run, "--prompt", "-"}, {.input = "\uFEFF12\r\n"}) ==
+        generated({"--checkpoint", place.run, "--prompt", "12"}));
+
+  // A file of one's own as a whole, however short it is.
+  const Arguments all = {"--checkpoint", place.run, "--all", "--data"};
+  CHECK(last_line(require_success(evaluate(all + Arguments{place.data})).out)
+            .starts_with("evaluate: pairs, 300 examples, "));
+  const std::string few = place / "few.tsv";
+  write_bytes(few, "12\tone two\n" + std::string(50, '3') + "\tthree\n7\tseven\n");
+  const Outcome judged = require_success(evaluate(all + Arguments{few, "--decode"}));
+  CHECK(contains(judged.out, "few.tsv, 0 pairs for training, 2 for testing"));
+  CHECK(contains(judged.out, ", 1 left out behind 40\n"));
+  CHECK(last_line(judged.out).starts_with("evaluate: pairs, 2 examples, "));
+  require_refusal(evaluate({"--checkpoint", place.run, "--data", few}), 1, {"expected 10 at least"});
+  require_refusal(evaluate({"--checkpoint", place.run, "--all"}), 2, {"--all: expected --data beside it"});
   require_refusal(evaluate({"--checkpoint", place.run}), 1, {"learned a file of pairs, expected --data FILE"});
   write_bytes(place.data, counting(301));
   require_refusal(train({"--resume", half, "--steps", "7"}), 1, {"expected the data that the run was trained on"});
@@ -199,6 +235,11 @@ TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
   CHECK_FALSE(matches(judged.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
   CHECK(contains(judged.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
   require_success(train(place.flags("--steps 1 --tokenizer byte --shards 2 --mixer additive")));
+  // Random weights write any of the 256 bytes; each answer stays on its line.
+  const std::string said =
+      generated({"--checkpoint", place.run, "--prompt", "1\n2\n3", "--beam", "8", "--n-best", "8"});
+  CHECK(lines_of(said).size() == 24);
+  for (const char c : said) CHECK((c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= ' '));
   // Lines of UTF-16 cannot be cut at bytes, so that --tokenizer byte does not help.
   std::string wide;
   for (const char c : counting(300)) wide += {c, '\0'};

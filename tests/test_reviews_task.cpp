@@ -171,6 +171,19 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
     CAPTURE(bytes);
     CHECK(error_of([&, &given = bytes] { labelled_texts(given, "f"); }) == message);
   }
+  // Some of a user's own, all of them to be judged.
+  const ReviewsTask all({{texts.begin(), texts.begin() + 3}, {}}, "x", "f", 3, false, task.words(), HeldBack::all);
+  CHECK(all.validation_rows() == 3);
+  CHECK((all.test_batch(0, 3).target_r == std::vector<Token>{1, 0, 1}));
+  CHECK((all.kinds() == std::vector<std::string>{"label bad", "label good"}));
+  CHECK(all.kind(all.test_example(0)) == 1);
+  CHECK(all.kind(all.test_example(1)) == 0);
+  // Words and labels of a checkpoint may be anything.
+  const ReviewWords wild{.words = {"", "?", "fine\x1b[31m"}, .labels = {"\u009bgood", "bad"}};
+  const ReviewsTask shown({{{"bad", "fine", 1}}, {}}, "x", "f", 3, false, wild, HeldBack::all);
+  CHECK(shown.shown({.B = 1, .C = 1, .token_bc = {2}, .target_r = {1}}, 0, {0}) ==
+        "fine\\u001B[31m -> \\u009Bgood, is bad");
+
   const auto error = [](std::vector<LabelledText> given) {
     return error_of([&] { ReviewsTask({given, {}}, "x", "f", 3, false, {}, HeldBack::by_labels); });
   };
@@ -364,7 +377,7 @@ TEST_CASE("reviews: a test set that says little gets a word", "[reviews]") {
   }
   const ReviewsTask by_words = task_of(chinese);
   CHECK(notes_of(by_words) ==
-        "f: of the words of the texts held back, 100 % are not known; for languages without blanks train has --unit "
+        "f: of the words of the test set, 100 % are not known; for languages without blanks train has --unit "
         "char\n");
   const ReviewsTask by_characters = task_of(chinese, {.are_characters = true});
   CHECK(notes_of(by_characters).empty());
@@ -397,6 +410,7 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
   const Outcome evaluated = require_success(run_program_of_build("evaluate", {"--checkpoint", whole, "--errors", "2"}));
   CHECK(last_line(evaluated.out).starts_with("evaluate: reviews, 2000 examples, "));
   CHECK(evaluated.out.find("\nwrong: example ") != std::string::npos);
+  CHECK(evaluated.out.find("\nlabel negative: ") < evaluated.out.find("\nlabel positive: "));
   CHECK(read_bytes(whole + "/sample.txt").starts_with(text_of(drawn_review(first_test_example)) + " -> "));
   require_refusal(run_program_of_build("generate", {"--checkpoint", whole}), 1, {"nothing to do", "reviews"});
 
@@ -409,6 +423,18 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
   CHECK(last_line(require_success(run_program_of_build("evaluate", evaluate)).out)
             .starts_with("evaluate: reviews, 1 examples, "));
   require_refusal(run_program_of_build("evaluate", {"--checkpoint", of_file}), 1, {"expected --data FILE"});
+  const Outcome all = require_success(run_program_of_build("evaluate", evaluate + Arguments{"--all"}));
+  CHECK(all.out.find("films.csv, 0 for training, 10 for testing") != std::string::npos);
+  CHECK(all.out.find("\nlabel bad: 5 examples, accuracy ") != std::string::npos);
+  CHECK(last_line(all.out).starts_with("evaluate: reviews, 10 examples, "));
+  const std::string few = folder / "few.tsv";
+  write_bytes(few, "good\tfine film\nbad\tlines\n");
+  const Arguments own = {"--checkpoint", of_file, "--data", few};
+  require_refusal(run_program_of_build("evaluate", own), 1, {"few.tsv: holds 2 texts, expected 10 at least"});
+  CHECK(last_line(require_success(run_program_of_build("evaluate", own + Arguments{"--all"})).out)
+            .starts_with("evaluate: reviews, 2 examples, "));
+  require_refusal(run_program_of_build("evaluate", {"--checkpoint", whole, "--all"}), 2,
+                  {"--all: expected --data beside it, found none"});
   require_success(run_program_of_build("train", {"--resume", of_file, "--steps", "14"}));
   // Other texts of the same words and labels, and then another label.
   std::string turned = films;

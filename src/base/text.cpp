@@ -17,10 +17,12 @@ namespace abh {
 
 namespace {
 
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
 // What would break a line in two, or turn it around.
 bool ends_line(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0x61C ||
-         code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0x61C || code == 0x200E || code == 0x200F ||
+         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 bool is_seen(char32_t code) {
@@ -46,6 +48,26 @@ std::string cut(std::string text, std::size_t longest) {
 }
 
 constexpr std::size_t longest_quotation = 80, most_names = 8;
+
+// The text with a stand-in, stand_in(code), for every character where is_wrong(code).
+template <class IsWrong, class StandIn>
+std::string replaced(std::string_view text, const IsWrong& is_wrong, const StandIn& stand_in) {
+  std::string line;
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(text, position);
+    if (code == invalid_code_point) ++position;
+    if (is_wrong(code)) {
+      line += stand_in(code);
+    } else {
+      line.append(text, begin, position - begin);
+    }
+  }
+  return line;
+}
+
+// U+001B as \u001B.
+std::string escape(char32_t code) { return "\\u" + code_text(code).substr(2); }
 
 }  // namespace
 
@@ -89,26 +111,17 @@ std::optional<double> real_from_text(std::string_view text) {
   return value;
 }
 
-std::string one_line(std::string text) {
-  text = cut(std::move(text), 4000);
-  std::string line;
-  for (std::size_t position = 0; position < text.size();) {
-    const std::size_t begin = position;
-    const char32_t code = next_code_point(text, position);
-    if (code == invalid_code_point) ++position;
-    if (ends_line(code)) {
-      line += ' ';
-    } else {
-      line.append(text, begin, position - begin);
-    }
-  }
-  return line;
+std::string escaped_controls(std::string_view text, std::string_view kept) {
+  const auto is_obeyed = [&](char32_t code) {
+    return is_control(code) && (code >= 0x80 || kept.find(static_cast<char>(code)) == kept.npos);
+  };
+  return replaced(text, is_obeyed, escape);
 }
 
-std::string small_letters(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return text;
+std::string escaped_line(std::string_view text) { return replaced(text, ends_line, escape); }
+
+std::string one_line(std::string text) {
+  return replaced(cut(std::move(text), 4000), ends_line, [](char32_t) { return ' '; });
 }
 
 std::string in_quotes(std::string_view text) { return '"' + one_line(cut(std::string(text), longest_quotation)) + '"'; }
@@ -153,6 +166,12 @@ std::string_view trimmed(std::string_view text) {
       if (text.ends_with(blank)) text.remove_suffix(blank.size());
     }
   }
+  return text;
+}
+
+std::string small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return text;
 }
 

@@ -83,12 +83,12 @@ SequenceWords words_of(const Trained& trained, const std::string& source) {
   return words_of_pairs(trained.task, trained.config.embeddings == "shared", source);
 }
 
-std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                         const std::string& source) {
-  if (data.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
+  if (own.path.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
   const SequenceWords words = words_of_pairs(task, config.embeddings == "shared", source);
-  const PlainText file = read_pairs(data, words.source().kind(), "");
-  return PairsTask::of_lines(paired_lines(file.text, data), words, file, data, config.context);
+  const PlainText file = read_pairs(own.path, words.source().kind(), "");
+  return PairsTask::of_lines(paired_lines(file.text, own.path), words, file, own.path, config.context, own.all);
 }
 
 }  // namespace

@@ -17,8 +17,6 @@ namespace {
 
 constexpr Index fewest_pairs = 10, most_translated = 1000;
 
-Index training_pairs(std::size_t all) { return static_cast<Index>(all - all / 10); }
-
 }  // namespace
 
 SequenceWords words_of_lines(const std::vector<PairedLine>& lines, const std::string& path, bool bytes, bool shared) {
@@ -40,7 +38,8 @@ SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::strin
 }
 
 std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
-                                               const PlainText& file, const std::string& path, Index longest) {
+                                               const PlainText& file, const std::string& path, Index longest,
+                                               bool all) {
   std::vector<Pair> pairs;
   for (const PairedLine& line : lines) {
     const std::string where = path + ": line " + to_text(line.line);
@@ -49,13 +48,14 @@ std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& li
     if (source <= longest && target < longest) pairs.push_back(std::move(pair));
   }
   const Index kept = static_cast<Index>(pairs.size()), left_out = static_cast<Index>(lines.size()) - kept;
-  if (kept < fewest_pairs) {
+  if (kept < (all ? 1 : fewest_pairs)) {
     throw Error(path + ": holds " + to_text(kept) + " pairs" +
                 (left_out > 0 ? " that are not longer than --context " + to_text(longest) : "") + ", expected " +
-                to_text(fewest_pairs) + " at least: the last tenth is held back");
+                (all ? "one at least" : to_text(fewest_pairs) + " at least: the last tenth is held back"));
   }
+  const Index training = all ? 0 : kept - kept / 10;
   std::unique_ptr<PairsTask> task(
-      new PairsTask(std::move(pairs), left_out, std::move(words), file.fingerprint, path, longest));
+      new PairsTask(std::move(pairs), training, left_out, std::move(words), file.fingerprint, path, longest));
   task->notes_ = file.notes;
   const auto note = [&](Index count, const std::string& what) {
     if (count > 0) task->notes_.push_back(path + ": " + what);
@@ -74,14 +74,13 @@ std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& li
   return task;
 }
 
-PairsTask::PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
-                     const std::string& path, Index longest)
-    : SequenceTask("pairs", std::move(words), longest, longest, training_pairs(pairs.size()),
-                   static_cast<Index>(pairs.size()) - training_pairs(pairs.size())),
+PairsTask::PairsTask(std::vector<Pair> pairs, Index training, Index left_out, SequenceWords words,
+                     std::string fingerprint, const std::string& path, Index longest)
+    : SequenceTask("pairs", std::move(words), longest, longest, training, static_cast<Index>(pairs.size()) - training),
       fingerprint_(std::move(fingerprint)),
       name_(one_line(path)),
       pairs_(std::move(pairs)),
-      training_(training_pairs(pairs_.size())),
+      training_(training),
       left_out_(left_out) {}
 
 Index PairsTask::known_test_pairs() const {

@@ -17,9 +17,10 @@ namespace abh {
 class PairsTask : public SequenceTask {
  public:
   // Lines of `file` of at most `longest` tokens each, the end of the target included; longer ones are left out. Error,
-  // which names `path`, where fewer than ten are left.
+  // which names `path`, where fewer than ten are left. all: every pair is one of the test set, and one is enough.
   static std::unique_ptr<PairsTask> of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
-                                             const PlainText& file, const std::string& path, Index longest);
+                                             const PlainText& file, const std::string& path, Index longest,
+                                             bool all = false);
 
   Pair pair(Index example) const override;
   Metadata metadata() const override;
@@ -39,7 +40,7 @@ class PairsTask : public SequenceTask {
   Index left_out() const { return left_out_; }
 
  private:
-  PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
+  PairsTask(std::vector<Pair> pairs, Index training, Index left_out, SequenceWords words, std::string fingerprint,
             const std::string& path, Index longest);
   // How many pairs of the test set are among those to train on, too.
   Index known_test_pairs() const;

@@ -28,7 +28,7 @@ class DrawnReviews : public DrawnTask {
     if (wanted.text) {
       words = tokens_of(*wanted.text, known, trained.task.at("labels") == "file", subject.notes);
     } else {
-      const std::unique_ptr<AnswerTask> task = reviews_again(trained.task, trained.config, data_, source);
+      const std::unique_ptr<AnswerTask> task = reviews_again(trained.task, trained.config, {.path = data_}, source);
       require_example(wanted.example, task->validation_rows(), source);
       subject.notes = task->notes();
       const Batch example = task->test_batch(wanted.example, 1);

@@ -35,7 +35,9 @@ std::string joined(const std::vector<std::string>& lines) {
 }
 
 // How many of the records of a file are to be trained on.
-std::size_t training_records(std::size_t all) { return all - all / 10; }
+std::size_t training_records(std::size_t records, HeldBack held_back = HeldBack::last_tenth) {
+  return held_back == HeldBack::all ? 0 : records - records / 10;
+}
 
 // Each label once, as it is written most often; in the order of their letters.
 std::vector<std::string> labels_in(const std::vector<LabelledText>& texts, std::size_t training) {
@@ -129,8 +131,9 @@ ReviewsTask::ReviewsTask(const std::string& labels, bool has_cls)
 
 ReviewsTask::ReviewsTask(LabelledTexts file, std::string fingerprint, const std::string& path, Index longest,
                          bool has_cls, ReviewWords known, HeldBack held_back)
-    : AnswerTask("reviews", longest + (has_cls ? 1 : 0), 1, static_cast<Index>(training_records(file.texts.size())),
-                 static_cast<Index>(file.texts.size() - training_records(file.texts.size()))),
+    : AnswerTask("reviews", longest + (has_cls ? 1 : 0), 1,
+                 static_cast<Index>(training_records(file.texts.size(), held_back)),
+                 static_cast<Index>(file.texts.size() - training_records(file.texts.size(), held_back))),
       labels_("file"),
       fingerprint_(std::move(fingerprint)),
       name_(one_line(path)),
@@ -138,9 +141,9 @@ ReviewsTask::ReviewsTask(LabelledTexts file, std::string fingerprint, const std:
       has_cls_(has_cls),
       words_(std::move(known)),
       held_back_(held_back),
-      training_(static_cast<Index>(training_records(file.texts.size()))),
+      training_(static_cast<Index>(training_records(file.texts.size(), held_back))),
       notes_(std::move(file.notes)) {
-  if (file.texts.size() < 10) {
+  if (held_back != HeldBack::all && file.texts.size() < 10) {
     throw Error(path + ": holds " + to_text(static_cast<Index>(file.texts.size())) +
                 " texts, expected 10 at least: the last tenth is held back");
   }
@@ -152,13 +155,13 @@ ReviewsTask::ReviewsTask(LabelledTexts file, std::string fingerprint, const std:
   }
   if (words_.labels.size() < 2) throw Error(path + ": every text to train on has one label, expected two at least");
   read(file.texts, path);
-  note_test_set(file.texts, path);
+  if (held_back_ != HeldBack::all) note_test_set(file.texts, path);
 }
 
 void ReviewsTask::hold_back(std::vector<LabelledText>& texts, const std::string& path) {
   const bool decides = held_back_ == HeldBack::by_labels;
   if (decides) held_back_ = stand_in_blocks(texts) ? HeldBack::every_tenth : HeldBack::last_tenth;
-  if (held_back_ == HeldBack::last_tenth) return;
+  if (held_back_ != HeldBack::every_tenth) return;
   std::vector<LabelledText> others, test;
   for (std::size_t i = 0; i < texts.size(); ++i) (i % 10 == 9 ? test : others).push_back(std::move(texts[i]));
   std::move(test.begin(), test.end(), std::back_inserter(others));
@@ -202,7 +205,7 @@ void ReviewsTask::read(const std::vector<LabelledText>& texts, const std::string
   }
   if (4 * unknown_test_words > 3 * test_words) {
     const double percent = 100 * static_cast<double>(unknown_test_words) / static_cast<double>(test_words);
-    notes_.push_back(path + ": of the " + unit_name() + " of the texts held back, " + fixed_text(percent, 0) +
+    notes_.push_back(path + ": of the " + unit_name() + " of the test set, " + fixed_text(percent, 0) +
                      " % are not known" +
                      (words_.are_characters ? "" : "; for languages without blanks train has --unit char"));
   }
@@ -255,19 +258,25 @@ std::string ReviewsTask::summary() const {
          (cut_ > 0 ? ", " + to_text(cut_) + " cut behind " + to_text(longest_) + " " + unit_name() : "");
 }
 
-void ReviewsTask::append(Batch& batch, Index example) const {
-  std::vector<Token> words;
-  Token label;
+std::vector<std::string> ReviewsTask::kinds() const {
+  std::vector<std::string> kinds;
+  for (const std::string& label : words_.labels) kinds.push_back("label " + label);
+  return kinds;
+}
+
+ReviewsTask::Review ReviewsTask::review(Index example) const {
   if (texts_.empty()) {
     DrawnReview review = drawn_review(static_cast<std::uint32_t>(example));
-    words = std::move(review.words);
-    label = (labels_ == "tone" ? review.tone : review.meaning) ? 1 : 0;
-  } else {
-    const Index first_test = static_cast<Index>(first_test_example);
-    const auto i = static_cast<std::size_t>(example < first_test ? example : example - first_test + training_);
-    words = texts_[i];
-    label = label_of_[i];
+    const bool praises = labels_ == "tone" ? review.tone : review.meaning;
+    return {std::move(review.words), praises ? 1 : 0};
   }
+  const Index first_test = static_cast<Index>(first_test_example);
+  const auto i = static_cast<std::size_t>(example < first_test ? example : example - first_test + training_);
+  return {texts_[i], label_of_[i]};
+}
+
+void ReviewsTask::append(Batch& batch, Index example) const {
+  const auto [words, label] = review(example);
   ++batch.B;
   const Index C = batch.C, first = has_cls_ ? 1 : 0, length = first + static_cast<Index>(words.size());
   if (has_cls_) batch.token_bc.push_back(static_cast<Token>(words_.words.size()));
@@ -286,8 +295,8 @@ std::string ReviewsTask::shown(const Batch& batch, Index b, const std::vector<To
   }
   const auto label = [&](Token number) { return words_.labels[static_cast<std::size_t>(number)]; };
   const auto row = static_cast<std::size_t>(b);
-  return text + "-> " + label(best_r[row]) +
-         (best_r[row] == batch.target_r[row] ? "" : ", is " + label(batch.target_r[row]));
+  return escaped_line(text + "-> " + label(best_r[row]) +
+                      (best_r[row] == batch.target_r[row] ? "" : ", is " + label(batch.target_r[row])));
 }
 
 }  // namespace abh

@@ -30,7 +30,7 @@ ReviewWords words_of_reviews(const Metadata& task, const std::string& source);
 
 // Texts of a file that are the test set. by_labels: the last tenth, but every tenth where labels stand in blocks and
 // the last tenth lacks one.
-enum class HeldBack { by_labels, last_tenth, every_tenth };
+enum class HeldBack { by_labels, last_tenth, every_tenth, all };
 // That of a network, by "held_back" of the metadata.
 HeldBack held_back_in(const Metadata& task, const std::string& source);
 
@@ -53,11 +53,20 @@ class ReviewsTask : public AnswerTask {
   void append(Batch& batch, Index example) const override;
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
 
+  // The labels: each is a kind of examples.
+  std::vector<std::string> kinds() const override;
+  std::size_t kind(Index example) const override { return static_cast<std::size_t>(review(example).label); }
+
   // Notes of the file, on labels that are one, and on a test set that says little.
   std::vector<std::string> notes() const override { return notes_; }
   const ReviewWords& words() const { return words_; }
 
  private:
+  struct Review {
+    std::vector<Token> words;
+    Token label;
+  };
+  Review review(Index example) const;
   std::string unit_name() const { return words_.are_characters ? "characters" : "words"; }
   // Takes the texts in the order of the file, and puts the test set last.
   void hold_back(std::vector<LabelledText>& texts, const std::string& path);

@@ -83,15 +83,16 @@ class ReviewsTraining : public TaskTraining {
 
 }  // namespace
 
-std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                           const std::string& source) {
   const bool of_file = task.at("labels") == "file";
-  if (of_file == data.empty()) {
+  if (of_file == own.path.empty()) {
     throw Error(source + (of_file ? ": learned a file's labels, expected --data FILE"
                                   : ": learned reviews that are made up, expected no --data"));
   }
   if (!of_file) return std::make_unique<ReviewsTask>(task.at("labels"), config.has_cls());
-  return task_of_file(data, config, config.has_cls(), words_of_reviews(task, source), held_back_in(task, source));
+  return task_of_file(own.path, config, config.has_cls(), words_of_reviews(task, source),
+                      own.all ? HeldBack::all : held_back_in(task, source));
 }
 
 std::unique_ptr<TaskTraining> reviews_training() { return std::make_unique<ReviewsTraining>(); }

@@ -35,4 +35,8 @@ class Decoder {
   std::vector<double> logits_v_;
 };
 
+// The rank of every hypothesis that was found, from 1, by its text: equal texts, which the beam can reach by different
+// tokens, share the rank of the best of them.
+std::vector<Index> ranks_of_texts(const std::vector<Hypothesis>& found, const SequenceWords& words);
+
 }  // namespace abh
