@@ -101,7 +101,7 @@ class PgmWords {
     const std::optional<Index> value = number_up_to(word, high);
     if (value && *value >= low) return *value;
     throw Error(path_ + ": " + what + ": expected " + to_text(low) + " to " + to_text(high) + ", found " +
-                (word.empty() ? "the end" : "\"" + one_line(std::string(word)) + "\""));
+                (word.empty() ? "the end" : in_quotes(word)));
   }
   std::string_view next() {
     skip_space();
@@ -157,7 +157,7 @@ PictureSet pictures_of_lines(std::string_view bytes, const std::string& path) {
       const std::optional<Index> value = field_up_to(fields[i], most);
       if (!value) {
         throw Error(where + (i < pixels ? "number " + to_text(static_cast<Index>(i + 1)) : "the digit") +
-                    ": expected 0 to " + to_text(most) + ", found \"" + one_line(std::string(fields[i])) + "\"");
+                    ": expected 0 to " + to_text(most) + ", found " + in_quotes(fields[i]));
       }
       if (i < pixels) {
         picture.pixels.push_back(static_cast<std::uint8_t>(*value));
@@ -235,8 +235,7 @@ PictureSet picture_of_pgm(std::string_view bytes, const std::string& path) {
       picture.pixels.push_back(static_cast<std::uint8_t>(words.number("pixel " + to_text(i), 0, most)));
     }
     if (const std::string_view more = words.next(); !more.empty()) {
-      throw Error(path + ": expected the end behind " + to_text(pixels) + " pixels, found \"" +
-                  one_line(std::string(more)) + "\"");
+      throw Error(path + ": expected the end behind " + to_text(pixels) + " pixels, found " + in_quotes(more));
     }
   }
   set.pictures.push_back(std::move(picture));
