@@ -7,7 +7,9 @@
 #include "network/mixers.hpp"
 #include "tasks/dates/dates_task.hpp"
 #include "tasks/dates/drawn_dates.hpp"
+#include "tasks/sequences/decoding.hpp"
 #include "tests/catch.hpp"
+#include "tests/error_of.hpp"
 #include "tests/folder.hpp"
 #include "tests/lines.hpp"
 #include "tests/pattern.hpp"
@@ -62,6 +64,24 @@ TEST_CASE("dates: a row is a source with its mask, and a target that begins and 
   std::vector<Token> wrong = batch.target_r;
   wrong[1] = 5;
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
+}
+
+TEST_CASE("dates: a source is read in small letters", "[dates]") {
+  const SequenceWords words = DatesTask::words_of_dates();
+  CHECK((words.source_tokens("The 3rd of MAY, 1999", "it") == words.source_tokens("the 3rd of may, 1999", "it")));
+  CHECK(error_of([&] { words.source_tokens("3 M\u00c4RZ", "it"); }) ==
+        "it: character 4, '\u00c4' (U+00C4), is not one of the 40 characters of the vocabulary");
+}
+
+TEST_CASE("dates: texts that a beam finds twice share the better rank", "[dates]") {
+  const SequenceWords words = DatesTask::words_of_dates();
+  constexpr Token pad = SequenceWords::padding, begin = SequenceWords::begin, end = SequenceWords::end;
+  std::vector<Hypothesis> found;
+  for (const std::vector<Token>& tokens : {std::vector<Token>{5, end}, {pad, 5, end}, {6, end}, {5, begin}, {end}}) {
+    found.push_back({.tokens = tokens});
+  }
+  CHECK((ranks_of_texts(found, words) == std::vector<Index>{1, 1, 2, 1, 3}));
+  CHECK(ranks_of_texts({}, words).empty());
 }
 
 // A network that is trained at once.
@@ -154,9 +174,26 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   }
   require_refusal(generate(ask + Arguments{"3 may 1999", "--n-best", "2"}), 2,
                   {"--n-best: expected at most the 1 of --beam, found 2"});
-  require_refusal(generate(ask + Arguments{"3 Mai 1999"}), 1, {"prompt", "'M' (U+004D)"});
-  require_refusal(generate(ask + Arguments{"the 3rd of september or october"}), 1,
-                  {"prompt: expected lines of at most 26 characters, found one of 31"});
+  // A beam as wide as there are answers, and wider than there are texts.
+  const std::vector<std::string> all =
+      lines_of(generated(ask + Arguments{"3 may 1999", "--beam", "1024", "--n-best", "1024"}));
+  std::set<std::string> texts;
+  for (const std::string& line : all) texts.insert(line.substr(line.rfind('\t')));
+  CHECK(all.size() == texts.size());
+  CHECK(all.size() < 1024);
+  CHECK(all.size() > 500);
+
+  // Prompts as other programs write them.
+  CHECK((lines_of(generated(ask + Arguments{"-"}, {.input = "\uFEFF3 May 1999\r\n\r\n12/31/2001\r\n"})) == greedy));
+  CHECK((lines_of(generated(ask + Arguments{"3 MAY 1999\r"})) == std::vector<std::string>{greedy[0]}));
+  require_refusal(generate(ask + Arguments{"-"}, {.input = std::string("\xFF\xFE"
+                                                                       "3\0 \0",
+                                                                       6)}),
+                  1, {"prompt: is UTF-16 text (little-endian), expected text in UTF-8"});
+  require_refusal(generate(ask + Arguments{"3 may 1999\n3 m\u00e4rz 1999"}), 1,
+                  {"prompt: line 2: character 4, '\u00e4' (U+00E4)"});
+  require_refusal(generate(ask + Arguments{"1.1.2000\n\nthe 3rd of september or october"}), 1,
+                  {"prompt: line 3: expected at most 26 characters, found 31"});
   require_refusal(generate({"--checkpoint", place.run}), 2, {"--prompt"});
   require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected --decode beside it"});
 }
@@ -186,7 +223,9 @@ TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dat
       CHECK_FALSE(!(std::abs(std::stod(score[2]) - said) <= 0.00056));
     }
     require_refusal(draw({"--text", "3 may 1999", "--beam", "9"}), 2, {"--beam", "1 to 8"});
-    require_refusal(draw({"--text", "3 Mai 1999"}), 1, {"--text", "'M' (U+004D)"});
+    require_success(draw({"--text", "\uFEFF3 May 1999\r"}));
+    CHECK(contains(read_bytes(out + "/index.html"), "\u20183 may 1999\u2019"));
+    require_refusal(draw({"--text", "3 m\u00e4rz 1999"}), 1, {"--text", "'\u00e4' (U+00E4)"});
     require_refusal(draw({"--example", "1000"}), 1, {"1000"});
   }
 }

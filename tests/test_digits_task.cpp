@@ -158,6 +158,27 @@ TEST_CASE("digits: pictures of a user, byte by byte", "[digits]") {
   CHECK(lines.pictures[0].most == 16);
   CHECK((lines.pictures[1].pixels == std::vector<std::uint8_t>(64, 3)));
   CHECK(pictures_of_lines(line_of("1", "2").substr(0, 129), "f").pictures.size() == 1);  // no end of line
+  // The same picture as other programs write it.
+  const auto with_separator = [](std::string text, const std::string& separator) {
+    for (std::size_t at = 0; (at = text.find(',', at)) != text.npos; at += separator.size()) {
+      text.replace(at, 1, separator);
+    }
+    return text;
+  };
+  std::string names;
+  for (int i = 0; i < 64; ++i) names += "pixel" + std::to_string(i) + ",";
+  for (const std::string& text :
+       {with_separator(line_of("5", "3"), ", "), with_separator(line_of(" 5", " 3 \r"), " ,"), line_of("5.0", "3.00"),
+        line_of("5.", "3"), line_of("5.000000000000000000e+00", "3e0"), with_separator(line_of("5", "3"), ";"),
+        with_separator(line_of("5.0", "3"), "\t"), names + "Label\r\n" + line_of("5", "3"),
+        with_separator(names + "\"target\"\n" + line_of("5", "3"), ";")}) {
+    CAPTURE(text);
+    const PictureSet set_of_text = pictures_of_lines(text, "f");
+    REQUIRE(set_of_text.pictures.size() == 1);
+    CHECK((set_of_text.pictures[0].pixels == std::vector<std::uint8_t>(64, 5)));
+    CHECK(set_of_text.pictures[0].label == 3);
+    CHECK((set_of_text.notes.empty() == !text.starts_with("pixel")));
+  }
 
   for (const std::string& bytes : {std::string("P2 #\n3\t2 # size\n200\n0 1 2\n#x\n 3 4 200#\n"),
                                    std::string("P5\n#a b\n3 2\n200\n\0\1\2\3\4\xC8", 22)}) {
@@ -212,7 +233,17 @@ TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[d
   CHECK(of_lines(line_of("-1", "2")) == "f: line 1: number 1: expected 0 to 16, found \"-1\"");
   CHECK(of_lines(line_of("99999999999999999999", "2")) ==
         "f: line 1: number 1: expected 0 to 16, found \"99999999999999999999\"");
-  CHECK(of_lines(line_of("1.0", "2")) == "f: line 1: number 1: expected 0 to 16, found \"1.0\"");
+  for (const char* number : {"1.5", "1.0.0", "-1.0", "16.5", "17.0", "nan", "inf", "0x1", "1 0", "1,0"}) {
+    CAPTURE(number);
+    std::string text = line_of("#", "2");
+    for (char& c : text) c = c == ',' ? ';' : c;
+    CHECK(of_lines(text.replace(0, 1, number)) ==
+          std::string("f: line 1: number 1: expected 0 to 16, found \"") + number + "\"");
+  }
+  CHECK(of_lines(line_of("1", "2.5")) == "f: line 1: the digit: expected 0 to 9, found \"2.5\"");
+  // A header stands first, and says where the digit is.
+  CHECK(of_lines(good + line_of("x", "label")) == "f: line 2: number 1: expected 0 to 16, found \"x\"");
+  CHECK(of_lines(line_of("label", "pixel63")) == "f: line 1: number 1: expected 0 to 16, found \"label\"");
   CHECK(of_lines(line_of("1", "10")) == "f: line 1: the digit: expected 0 to 9, found \"10\"");
   CHECK(of_lines(line_of("1", "")) == "f: line 1: the digit: expected 0 to 9, found \"\"");
 
@@ -283,11 +314,64 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   write_bytes(at("dots/train-labels.idx1-ubyte"), labels_of("01234"));
   CHECK(shown(folder / "dots") == "0123|4");
 
+  // The names of other collections, of which a folder may hold several.
+  write_bytes(at("emnist/emnist-digits-train-images-idx3-ubyte"), images_of("012345"));
+  write_bytes(at("emnist/emnist-digits-train-labels-idx1-ubyte"), labels_of("012345"));
+  write_bytes(at("emnist/emnist-digits-test-images-idx3-ubyte"), images_of("9"));
+  write_bytes(at("emnist/emnist-digits-test-labels-idx1-ubyte"), labels_of("9"));
+  write_bytes(at("emnist/emnist-digits-mapping.txt"), "0 48");
+  CHECK(shown(folder / "emnist") == "012345|9");
+  CHECK(shown(folder / "emnist/emnist-digits-train-images-idx3-ubyte") == "012345|9");
+  write_bytes(at("emnist/emnist-mnist-train-images-idx3-ubyte.gz"), "\x1F\x8B");
+  CHECK(error(folder / "emnist") ==
+        folder / "emnist" +
+            ": expected one IDX file of images to train on, found emnist-digits-train-images-idx3-ubyte, "
+            "emnist-mnist-train-images-idx3-ubyte; name one of them");
+  write_bytes(at("emnist/train-images-idx3-ubyte"), images_of("54321"));
+  write_bytes(at("emnist/train-labels-idx1-ubyte"), labels_of("54321"));
+  CHECK(shown(folder / "emnist") == "5432|1");
+  write_bytes(at("packed/qmnist-train-images-idx3-ubyte.gz"), "\x1F\x8B");
+  CHECK(error(folder / "packed").find("qmnist-train-images-idx3-ubyte.gz: is a gzip file, expected") !=
+        std::string::npos);
+  write_bytes(at("own/my-images-idx3-ubyte"), images_of("54321"));
+  write_bytes(at("own/my-labels-idx1-ubyte"), labels_of("54321"));
+  CHECK(shown(folder / "own") == "5432|1");
+  for (const auto& [bytes, what] : {std::pair{"PK\3\4\x80", "a zip archive"}, {"7z\xBC\xAF\x27\x1C", "a 7z archive"}}) {
+    for (const char* name : {"digits.npz", "zip/train-images-idx3-ubyte", "zipped/1.pgm"}) {
+      write_bytes(at(name), bytes);
+      const std::string path = folder / name, place = path.substr(0, path.rfind('/'));
+      CHECK(error(place == folder.path() ? path : place).starts_with(path + ": is " + what + ", expected an IDX file"));
+    }
+  }
+
   // Lines.
   std::string lines;
   for (int i = 0; i < 11; ++i) lines += line_of(std::to_string(i), std::to_string(i % 10));
   write_bytes(at("digits.csv"), lines);
   CHECK(shown(folder / "digits.csv") == "01234567|890");
+  write_bytes(at("mark.csv"), "\uFEFF" + line_of("x", "y") + lines);
+  const LabelledPictures marked = read_pictures(folder / "mark.csv");
+  CHECK(digits_shown(marked) == "01234567|890");
+  REQUIRE(marked.notes.size() == 2);
+  CHECK(marked.notes[0] == folder / "mark.csv" + ": begins with a UTF-8 byte order mark, which is dropped");
+  CHECK(marked.notes[1] == folder / "mark.csv" + ": line 1: names the columns, and is no picture");
+  CHECK(fingerprint_of(marked) == fingerprint_of(read_pictures(folder / "digits.csv")));
+  for (const bool has_mark : {false, true}) {
+    std::string wide = has_mark ? "\xFF\xFE" : "";
+    for (const char c : lines) wide += {c, '\0'};
+    write_bytes(at("wide.csv"), wide);
+    CHECK(
+        error(folder / "wide.csv")
+            .starts_with(folder / "wide.csv" + ": is UTF-16 text (little-endian), expected text in UTF-8; iconv -f "));
+  }
+  // Everything as the test set.
+  const auto all_shown = [](const std::string& path) { return digits_shown(read_pictures(path, true)); };
+  CHECK(all_shown(folder / "digits.csv") == "|01234567890");
+  CHECK(all_shown(folder / "emnist/emnist-digits-train-images-idx3-ubyte") == "|0123459");
+  write_bytes(at("one.csv"), line_of("1", "7"));
+  CHECK(all_shown(folder / "one.csv") == "|7");
+  CHECK(error(folder / "one.csv") ==
+        folder / "one.csv" + ": holds 1 pictures, expected 5 at least: a fifth is held back");
   write_bytes(at("packed.csv"), "\x1F\x8B\x08");
   const std::string packed = folder / "packed.csv";
   CHECK(error(packed) == packed + ": is a gzip file, expected what is in it; gunzip <" + packed + " >" + packed +
@@ -311,6 +395,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
     write_bytes(at(std::string("pgm/") + name), pgm(name[0] - '0'));
   }
   CHECK(shown(folder / "pgm") == "01235|4");
+  CHECK(all_shown(folder / "pgm") == "|012345");
   CHECK(read_pictures(folder / "pgm").pictures[3].pixels[3] == 3);
   write_bytes(at("pgm/7/a.pgm"), pgm(7));
   write_bytes(at("pgm/7/b.pgm"), pgm(7));
@@ -339,6 +424,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   CHECK(error(folder / "parts") == folder / "parts/test" + ": holds no pictures, expected some");
   write_bytes(at("parts/test/1.pgm"), pgm(3));
   CHECK(shown(folder / "parts") == "12|1");
+  CHECK(all_shown(folder / "parts") == "|121");
 
   // What a network is to learn it is to see.
   const auto teaching = [&](const std::string& all) {
@@ -489,6 +575,13 @@ TEST_CASE("digits: programs learn the pictures of a user, and know them again", 
   };
   const Outcome all = require_success(evaluated({"--data", csv, "--errors", "1"}));
   CHECK(last_line(all.out).starts_with("evaluate: digits, 12 examples, "));
+  CHECK(all.out.find("\ndigit 0: ") < all.out.find("\ndigit 9: "));
+  const std::string own = folder / "own.csv";
+  write_bytes(own, "\uFEFF" + drawn_lines(3));
+  const Outcome judged = require_success(evaluated({"--data", own, "--all"}));
+  CHECK(judged.out.starts_with(own + ": begins with a UTF-8 byte order mark"));
+  CHECK(last_line(judged.out).starts_with("evaluate: digits, 3 examples, "));
+  require_refusal(evaluated({"--all"}), 2, {"--all: expected --data beside it"});
   require_refusal(evaluated({}), 1,
                   {"model.safetensors: learned the pictures of a file, expected --data FILE or FOLDER"});
   // The same pictures, as PGM: one in five is scored.

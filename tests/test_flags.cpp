@@ -478,6 +478,32 @@ TEST_CASE("control characters do not leave a line", "[flags]") {
   CHECK(one_line("e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b") == "e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b");
 }
 
+TEST_CASE("flags: a message quotes and lists no more than a line has room for", "[flags]") {
+  CHECK(in_quotes("a\tb") == "\"a b\"");
+  CHECK(in_quotes(std::string(79, 'a') + "\u00e9" + std::string(1 << 20, 'b')) ==
+        '"' + std::string(79, 'a') + " ...\"");
+  CHECK(listed_briefly({"a", "b\nc", std::string(200, 'd')}) == "a, b c or " + std::string(80, 'd') + " ...");
+  CHECK(listed_briefly({"a", "b", "c", "d", "e", "f", "g", "h"}) == "a, b, c, d, e, f, g or h");
+  CHECK(listed_briefly(std::vector<std::string>(9, "i")) == "i, i, i, i, i, i, i, i, ... (9 in all)");
+  CHECK(listed_briefly({}).empty());
+}
+
+TEST_CASE("flags: white space goes from both ends of a text, and stays within", "[flags]") {
+  CHECK(trimmed(" \t\u3000\u00a0 a \u00a0b\r\n\u00a0\v\f") == "a \u00a0b");
+  CHECK(trimmed(" \n ").empty());
+  CHECK(trimmed("").empty());
+  CHECK(trimmed("\u00e9") == "\u00e9");
+}
+
+TEST_CASE("control characters are escaped where a text is shown", "[flags]") {
+  CHECK(escaped_line("a\n\x1b[1m\x7f\u009b\u2028\u202e\u05d0\u200d \\ \xff") ==
+        "a\\u000A\\u001B[1m\\u007F\\u009B\\u2028\\u202E\u05d0\u200d \\ \xff");
+  CHECK(escaped_line(std::string(1, '\0') + std::string(5000, 'a')) == "\\u0000" + std::string(5000, 'a'));
+  CHECK(escaped_controls("a\t\n\x1b\u009b\u2028\u202e") == "a\\u0009\\u000A\\u001B\\u009B\u2028\u202e");
+  CHECK(escaped_controls("a\t\n\x1b", "\n\t") == "a\t\n\\u001B");
+  CHECK(small_letters("AZ @[ az \u00c9") == "az @[ az \u00c9");
+}
+
 TEST_CASE("a path can be pasted into a shell", "[flags]") {
   CHECK(shell_word("runs/tiny-2_a.b,c:d+e@f%g=h") == "runs/tiny-2_a.b,c:d+e@f%g=h");
   CHECK(shell_word("") == "''");

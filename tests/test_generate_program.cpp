@@ -35,6 +35,15 @@ TEST_CASE("programs: generate refuses a prompt that it cannot read", "[programs]
   require_refusal(generate({"--checkpoint", run, "--prompt", "-"}, {.input = "the\tcat"}), 1, {"U+0009"});
 }
 
+TEST_CASE("programs: generate hands a terminal no control character but those of lines", "[programs]") {
+  const Workplace place;
+  write_bytes(place.data, some_text(2000) + "\x1b[31m\t" + some_text(500));
+  require_success(train(place.flags()));
+  const Arguments ask = {"--checkpoint", place.run, "--tokens", "0", "--prompt", "a\x1b[31m\ta"};
+  CHECK(generated(ask) == "a\x1b[31m\ta\n");
+  CHECK(generated(ask, {.terminal = true}) == "a\\u001B[31m\ta\r\n");
+}
+
 TEST_CASE("programs: generate goes on from its prompt", "[programs]") {
   const std::string run = trained();
   const auto text = [&](const Arguments& changes, const RunOptions& options = {}) {

@@ -31,7 +31,15 @@ std::string counting(Index pairs) {
 
 std::unique_ptr<PairsTask> task_of(const std::string& text, Index longest, bool bytes = false, bool shared = false) {
   const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
-  return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", bytes, shared), "of a test", "p.tsv", longest);
+  return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", bytes, shared), {text, "of a test", {"of the file"}},
+                             "p.tsv", longest);
+}
+
+// Pairs of which no two are one.
+std::string numbered(Index first, Index pairs) {
+  std::string text;
+  for (Index i = first; i < first + pairs; ++i) text += std::to_string(i) + "\t" + std::to_string(i * i) + "\n";
+  return text;
 }
 
 TEST_CASE("pairs: BLEU of words and of two of them", "[pairs]") {
@@ -85,6 +93,18 @@ TEST_CASE("pairs: what is too long is left out, and the last tenth is held back"
         "p.tsv: holds 9 pairs, expected 10 at least: the last tenth is held back");
 }
 
+TEST_CASE("pairs: notes on pairs that are empty, left out, or on both sides of the split", "[pairs]") {
+  using Notes = std::vector<std::string>;
+  CHECK((task_of(numbered(0, 40), 25)->notes() == Notes{"of the file"}));
+  const std::string odd = "\tx\ny\t\n\tz\n" + std::string(30, '7') + "\tlong\n";
+  CHECK((task_of(odd + numbered(0, 40) + numbered(30, 2) + numbered(50, 2), 25)->notes() ==
+         Notes{"of the file", "p.tsv: pairs without a source: 2", "p.tsv: pairs without a target: 1",
+               "p.tsv: 1 pairs are longer than --context 25 and left out",
+               "p.tsv: pairs held back that stand among the others, too: 2 of 4; accuracy and BLEU count them"}));
+  // A source with another target is another pair.
+  CHECK((task_of(numbered(0, 39) + "7\t7\n", 25)->notes() == Notes{"of the file"}));
+}
+
 TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn anywhere", "[pairs]") {
   const auto task = task_of(counting(400), 60);
   double spread = 0;
@@ -123,6 +143,26 @@ TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
   CHECK(again.source_size() == shared->words().source_size());
 }
 
+TEST_CASE("pairs: all of a file as the test set", "[pairs]") {
+  const auto all_of = [](const std::string& text, Index longest) {
+    const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
+    return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", false, false), {}, "p.tsv", longest, true);
+  };
+  CHECK(all_of(counting(30), 60)->validation_rows() == 30);
+  const auto one = all_of("12\tone two\n", 60);
+  CHECK(one->validation_rows() == 1);
+  CHECK(one->words().source_text(one->test_batch(0, 1).source_bs.data(), 60) == "12");
+  CHECK(error_of([&] { all_of("12\tone two\n", 4); }) ==
+        "p.tsv: holds 0 pairs that are not longer than --context 4, expected one at least");
+}
+
+TEST_CASE("pairs: control characters of a file are shown escaped", "[pairs]") {
+  const auto task = task_of(counting(20) + "\x1b[31m\tx\u202ey\n\n" + counting(1), 60);
+  const Batch batch = task->test_batch(0, 1);
+  const std::vector<Token> nothing(batch.target_r.size(), SequenceWords::end);
+  CHECK(task->shown(batch, 0, nothing) == "\\u001B[31m -> , expected x\\u202Ey");
+}
+
 const Arguments tiny = words(
     "--task pairs --channels 16 --heads 2 --encoder-layers 1 --decoder-layers 1 --batch 8 "
     "--steps 6 --context 40 --eval-tokens 300");
@@ -157,7 +197,23 @@ TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") 
   CHECK(last_line(require_success(evaluate({"--checkpoint", place.run, "--data", place.data, "--decode"})).out) ==
         last_line(tests.out));
   CHECK(lines_of(generated({"--checkpoint", place.run, "--prompt", "12\n\n7\n"})).size() == 3);
-  require_refusal(generate({"--checkpoint", place.run, "--prompt", "twelve"}), 1, {"prompt", "'t' (U+0074)"});
+  require_refusal(generate({"--checkpoint", place.run, "--prompt", "12\r\ntwelve\r\n"}), 1,
+                  {"prompt: line 2: character 1, 't' (U+0074)"});
+  CHECK(generated({"--checkpoint", place.run, "--prompt", "-"}, {.input = "\uFEFF12\r\n"}) ==
+        generated({"--checkpoint", place.run, "--prompt", "12"}));
+
+  // A file of one's own as a whole, however short it is.
+  const Arguments all = {"--checkpoint", place.run, "--all", "--data"};
+  CHECK(last_line(require_success(evaluate(all + Arguments{place.data})).out)
+            .starts_with("evaluate: pairs, 300 examples, "));
+  const std::string few = place / "few.tsv";
+  write_bytes(few, "12\tone two\n" + std::string(50, '3') + "\tthree\n7\tseven\n");
+  const Outcome judged = require_success(evaluate(all + Arguments{few, "--decode"}));
+  CHECK(contains(judged.out, "few.tsv, 0 pairs for training, 2 for testing"));
+  CHECK(contains(judged.out, ", 1 left out behind 40\n"));
+  CHECK(last_line(judged.out).starts_with("evaluate: pairs, 2 examples, "));
+  require_refusal(evaluate({"--checkpoint", place.run, "--data", few}), 1, {"expected 10 at least"});
+  require_refusal(evaluate({"--checkpoint", place.run, "--all"}), 2, {"--all: expected --data beside it"});
   require_refusal(evaluate({"--checkpoint", place.run}), 1, {"learned a file of pairs, expected --data FILE"});
   write_bytes(place.data, counting(301));
   require_refusal(train({"--resume", half, "--steps", "7"}), 1, {"expected the data that the run was trained on"});
@@ -173,8 +229,32 @@ TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
   require_refusal(train(place.flags()), 1, {"numbers.tsv: is empty, expected text"});
   write_bytes(place.data, "\xEF\xBB\xBF" + counting(300));
   const Outcome marked = require_success(train(place.flags("--steps 1 --embeddings shared --context 22")));
-  CHECK_FALSE(matches(marked.out, "note: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK_FALSE(matches(marked.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK(contains(marked.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
+  const Outcome judged = require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
+  CHECK_FALSE(matches(judged.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK(contains(judged.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
   require_success(train(place.flags("--steps 1 --tokenizer byte --shards 2 --mixer additive")));
+  // Random weights write any of the 256 bytes; each answer stays on its line.
+  const std::string said =
+      generated({"--checkpoint", place.run, "--prompt", "1\n2\n3", "--beam", "8", "--n-best", "8"});
+  CHECK(lines_of(said).size() == 24);
+  for (const char c : said) CHECK((c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= ' '));
+  // Lines of UTF-16 cannot be cut at bytes, so that --tokenizer byte does not help.
+  std::string wide;
+  for (const char c : counting(300)) wide += {c, '\0'};
+  for (const char* tokenizer : {"char", "byte"}) {
+    write_bytes(place.data, wide);
+    require_refusal(train(place.flags(std::string("--tokenizer ") + tokenizer)), 1,
+                    {"numbers.tsv: is UTF-16 text (little-endian)", "iconv -f UTF-16LE -t UTF-8"});
+    write_bytes(place.data, "\x1F\x8B\x08\x01\x02\x03\xFF\x01");
+    require_refusal(train(place.flags(std::string("--tokenizer ") + tokenizer)), 1, {"numbers.tsv: is a gzip file"});
+  }
+  require_refusal(evaluate({"--checkpoint", place.run, "--data", place.data}), 1, {"numbers.tsv: is a gzip file"});
+  write_bytes(place.data, counting(300) + "1\tcaf\xE9\n");
+  require_refusal(train(place.flags()), 1,
+                  {"numbers.tsv: invalid UTF-8 at byte offset", "(line 301, byte 0xE9)", "use --tokenizer byte"});
+  require_success(train(place.flags("--steps 1 --tokenizer byte")));
 }
 
 }  // namespace

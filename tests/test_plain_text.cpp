@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/crc32.hpp"
 #include "base/utf8.hpp"
 #include "catch.hpp"
 #include "error_of.hpp"
-#include "tasks/text/plain_text.hpp"
+#include "folder.hpp"
+#include "tasks/plain_text.hpp"
 
 using namespace abh;
 using namespace std::string_view_literals;
@@ -206,4 +208,22 @@ TEST_CASE("plain text: many NULs get a word", "[plain_text]") {
   // With a mark, both are told.
   std::string text = "\uFEFF" + "abc\0"s;
   CHECK(contains(said(text), "dropped\nmy text.txt: NUL bytes, 1 of 4 "));
+}
+
+TEST_CASE("plain text: a file is prepared, and known by its bytes as they lie there", "[plain_text]") {
+  const TestFolder folder;
+  const std::string path = folder / "x.txt", bytes = "\uFEFF" + std::string("abc");
+  write_bytes(path, bytes);
+  const PlainText file = read_plain_text(path);
+  CHECK(file.text == "abc");
+  CHECK(file.fingerprint == fingerprint(bytes));
+  CHECK((file.notes == std::vector<std::string>{path + ": begins with a UTF-8 byte order mark, which is dropped"}));
+  write_bytes(path, "a\rb\r");
+  CHECK(error_of([&] { return read_plain_text(path).text; }) ==
+        path + ": its lines end in carriage returns alone, expected line feeds; tr '\\r' '\\n' <" + path + " >" + path +
+            ".lines converts it");
+  write_bytes(path, "a\rb\r\n");
+  CHECK(read_plain_text(path).text == "a\rb\r\n");
+  write_bytes(path, encoded(repeated(english, 9), 2, true));
+  CHECK(contains(error_of([&] { return read_plain_text(path).text; }), "x.txt: is UTF-16 text (big-endian)"));
 }

@@ -297,18 +297,22 @@ TEST_CASE("sort: what makes no sense is refused in one line", "[sort][programs]"
   require_success(train(place.flags("--steps 0")));
   const auto asked = [&](const std::string& prompt, const std::string& message) {
     INFO(prompt);
-    require_refusal(generate({"--checkpoint", place.run, "--prompt", prompt}), 1, {"prompt: " + message});
+    require_refusal(generate({"--checkpoint", place.run, "--prompt", prompt}), 1, {"prompt: line " + message});
   };
-  const std::string what = "expected 6 digits from 1 to 3, with spaces between them, found ";
+  const std::string what = "1: expected 6 digits from 1 to 3, with spaces between them, found ";
   asked("", what + "none");
   asked("3 1 2 1 3 4", what + "\"4\"");
   asked("3 1 2 1 3 0", what + "\"0\"");
   asked("3 1 2 1 3 x", what + "\"x\"");
   asked("312132", what + "\"312132\"");
   asked("3", what + "1");
-  asked("3 1 2 1 3", "expected 6 digits as " + place.run +
+  asked("3 1 2 1 3", "1: expected 6 digits as " + place.run +
                          "/model.safetensors was trained on, since its positions are " + "learned, found 5");
-  asked("3 1 2 1 3 2\n3 1 2 1 3 2 1", "expected 6 digits as ");
+  asked("3 1 2 1 3 2\n3 1 2 1 3 2 1", "2: expected 6 digits as ");
+  require_refusal(generate({"--checkpoint", place.run, "--prompt", "-"}, {.input = "3 1 2 1 3 2\r\n3 1\r\n2 3 4"}), 1,
+                  {"prompt: line 3: expected 6 digits from 1 to 3, with spaces between them, found \"4\""});
+  CHECK(generated({"--checkpoint", place.run, "--prompt", "-"}, {.input = "\uFEFF3 1 2 1 3 2\r\n"}) ==
+        generated({"--checkpoint", place.run, "--prompt", "3 1 2 1 3 2"}));
   require_refusal(generate({"--checkpoint", place.run, "--tokens", "9"}), 2, {"--tokens: expected only with text"});
   require_refusal(evaluate({"--checkpoint", place.run, "--length", "8"}), 1, {"--length: expected 6 digits as "});
   require_refusal(evaluate({"--checkpoint", place.run, "--length", "1"}), 2, {"--length: expected 0, or"});

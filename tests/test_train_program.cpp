@@ -465,9 +465,9 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
       "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 eval-tokens=24 checkpoint-every=3 "
       "keep-checkpoints=2 log-every=1 "
       "type=float");
-  const std::set<std::string> of_other_tasks = {"class-pooling", "digits", "labels",         "length",
-                                                "patch",         "reach",  "encoder-layers", "decoder-layers",
-                                                "embeddings",    "cross"};
+  const std::set<std::string> of_other_tasks = {
+      "class-pooling",  "digits",         "labels",     "length", "patch", "reach",
+      "encoder-layers", "decoder-layers", "embeddings", "cross",  "unit"};
   // Patterns go with neither chunks nor alibi; two streams with neither --norm post nor --additive-skip normed, and
   // without them no file has the key.
   const std::set<std::string> of_patterns = {"pattern", "stride", "summary", "part"};

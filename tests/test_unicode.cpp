@@ -56,6 +56,24 @@ TEST_CASE("unicode: known characters", "[unicode]") {
   CHECK(code_text(0x10FFFF) == "U+10FFFF");
 }
 
+TEST_CASE("unicode: letters, numbers and marks are parts of words", "[unicode]") {
+  const std::map<WordPart, std::vector<char32_t>> known = {
+      // blanks, dashes, quotes, ellipsis, euro, full stops and commas, joiners, emoji, mark of byte order, surrogate
+      {WordPart::none, {0,      ' ',    '-',    '\'',   0xA0,   0xAD,   0x2009, 0x200B, 0x200D,  0x2013, 0x2019, 0x201C,
+                        0x2026, 0x20AC, 0x3000, 0x3001, 0x3002, 0x2764, 0xFEFF, 0xFF01, 0x1F600, 0xD800, 0xE000}},
+      // digits, superscripts and fractions, modifier letters, ideographs, kana, parts of Korean syllables
+      {WordPart::letter, {'0',   '9',   'A',    'z',    0xB2,   0xBD,   0xE9,   0x2BC,  0x416,  0x5D0,   0x627,
+                          0x661, 0xE01, 0x2460, 0x3042, 0x30FC, 0x4E00, 0xAC00, 0x1160, 0xFF11, 0x1D400, 0x20000}},
+      // accents, vowels of Devanagari, drawn beside a letter too, and selectors
+      {WordPart::mark, {0x300, 0x5B0, 0x903, 0x93E, 0x941, 0xE31, 0x20E3, 0x3099, 0xFE0F, 0xE0100}}};
+  for (const auto& [part, codes] : known) {
+    for (const char32_t code : codes) {
+      INFO(code_text(code));
+      CHECK(static_cast<int>(word_part(code)) == static_cast<int>(part));
+    }
+  }
+}
+
 TEST_CASE("unicode: the table is what its script makes of the same Unicode", "[unicode]") {
   const std::string source = ABH_SOURCE_DIR, table = read_bytes(source + "/src/base/unicode_runs.inc");
   const std::string made = output_of("python3 " + source + "/tools/unicode_runs.py");

@@ -183,7 +183,7 @@ SETTINGS = {
 VERSION = 3
 
 # What else the metadata of a model says, nothing of its function.
-OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "patch", "reach",
+OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "unit", "held_back", "patch", "reach",
              "height", "width", "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
 
 

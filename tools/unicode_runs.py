@@ -2,7 +2,9 @@
 """tools/unicode_runs.py: prints src/base/unicode_runs.inc, from what this Python knows of Unicode."""
 import unicodedata
 
-kinds = ["hidden", "format", "mark", "narrow", "wide"]  # as src/base/unicode.hpp lists them
+# As src/base/unicode.hpp lists them.
+kinds = ["hidden", "format", "mark", "narrow", "wide"]
+parts = ["none", "letter", "mark"]
 
 
 def is_selector(code):
@@ -25,20 +27,30 @@ def kind_of(code):
     return "wide" if unicodedata.east_asian_width(chr(code)) in ("W", "F") else "narrow"
 
 
+def part_of(code):
+    """The part that a character takes in a word."""
+    return {"L": "letter", "N": "letter", "M": "mark"}.get(unicodedata.category(chr(code))[0], "none")
+
+
 def runs():
-    """Each first code point of a run of one kind, and that kind."""
+    """Each first code point of a run of one kind and one part, and the number of both."""
     before = None
     for code in range(0x110000):
-        kind = kind_of(code)
-        if kind != before:
-            yield code, kind
-        before = kind
+        number = len(kinds) * parts.index(part_of(code)) + kinds.index(kind_of(code))
+        if number != before:
+            yield code, number
+        before = number
+
+
+def listed(names, step):
+    return ", ".join(f"{step * i} {name}" for i, name in enumerate(names))
 
 
 def main():
     print(f"// Made by tools/unicode_runs.py from Unicode {unicodedata.unidata_version}: the first code point of each run of")
-    print("// one kind, with the kind in the last digit: " + ", ".join(f"{i} {kind}" for i, kind in enumerate(kinds)) + ".")
-    numbers = [f"0x{16 * code + kinds.index(kind):X}," for code, kind in runs()]
+    print(f"// one kind and one part in words. The last digit is the kind ({listed(kinds, 1)})")
+    print(f"// plus the part ({listed(parts, len(kinds))}).")
+    numbers = [f"0x{16 * code + number:X}," for code, number in runs()]
     line = ""
     for number in numbers:
         if len(line) + 1 + len(number) > 120:

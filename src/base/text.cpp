@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "base/unicode.hpp"
 #include "base/utf8.hpp"
@@ -16,10 +17,12 @@ namespace abh {
 
 namespace {
 
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
 // What would break a line in two, or turn it around.
 bool ends_line(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0x61C ||
-         code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0x61C || code == 0x200E || code == 0x200F ||
+         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 bool is_seen(char32_t code) {
@@ -35,6 +38,36 @@ std::string octal(unsigned char byte) {
   }
   return text;
 }
+
+// At most so many bytes of a text, and no part of a character.
+std::string cut(std::string text, std::size_t longest) {
+  if (text.size() <= longest) return text;
+  std::size_t end = longest;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
+  return text.replace(end, text.npos, " ...");
+}
+
+constexpr std::size_t longest_quotation = 80, most_names = 8;
+
+// The text with a stand-in, stand_in(code), for every character where is_wrong(code).
+template <class IsWrong, class StandIn>
+std::string replaced(std::string_view text, const IsWrong& is_wrong, const StandIn& stand_in) {
+  std::string line;
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t begin = position;
+    const char32_t code = next_code_point(text, position);
+    if (code == invalid_code_point) ++position;
+    if (is_wrong(code)) {
+      line += stand_in(code);
+    } else {
+      line.append(text, begin, position - begin);
+    }
+  }
+  return line;
+}
+
+// U+001B as \u001B.
+std::string escape(char32_t code) { return "\\u" + code_text(code).substr(2); }
 
 }  // namespace
 
@@ -78,26 +111,20 @@ std::optional<double> real_from_text(std::string_view text) {
   return value;
 }
 
-std::string one_line(std::string text) {
-  constexpr std::size_t longest = 4000;
-  if (text.size() > longest) {
-    std::size_t end = longest;
-    while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside of a character
-    text.replace(end, text.npos, " ...");
-  }
-  std::string line;
-  for (std::size_t position = 0; position < text.size();) {
-    const std::size_t begin = position;
-    const char32_t code = next_code_point(text, position);
-    if (code == invalid_code_point) ++position;
-    if (ends_line(code)) {
-      line += ' ';
-    } else {
-      line.append(text, begin, position - begin);
-    }
-  }
-  return line;
+std::string escaped_controls(std::string_view text, std::string_view kept) {
+  const auto is_obeyed = [&](char32_t code) {
+    return is_control(code) && (code >= 0x80 || kept.find(static_cast<char>(code)) == kept.npos);
+  };
+  return replaced(text, is_obeyed, escape);
 }
+
+std::string escaped_line(std::string_view text) { return replaced(text, ends_line, escape); }
+
+std::string one_line(std::string text) {
+  return replaced(cut(std::move(text), 4000), ends_line, [](char32_t) { return ' '; });
+}
+
+std::string in_quotes(std::string_view text) { return '"' + one_line(cut(std::string(text), longest_quotation)) + '"'; }
 
 std::string shell_word(std::string_view text) {
   constexpr std::string_view harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:+@%=";
@@ -130,6 +157,24 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks[] = {" ", "\t", "\n", "\v", "\f", "\r", "\u00A0", "\u3000"};
+  for (std::size_t before = text.size() + 1; text.size() < before;) {
+    before = text.size();
+    for (const std::string_view blank : blanks) {
+      if (text.starts_with(blank)) text.remove_prefix(blank.size());
+      if (text.ends_with(blank)) text.remove_suffix(blank.size());
+    }
+  }
+  return text;
+}
+
+std::string small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
+}
+
 std::vector<std::string> words_in(std::string_view text) {
   constexpr std::string_view white = " \t\n\v\f\r";
   std::vector<std::string> words;
@@ -149,6 +194,17 @@ std::string listed(const std::vector<std::string>& names) {
     text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
   }
   return text;
+}
+
+std::string listed_briefly(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(names.size(), most_names); ++i) {
+    shown.push_back(one_line(cut(names[i], longest_quotation)));
+  }
+  if (names.size() <= most_names) return listed(shown);
+  std::string text;
+  for (const std::string& name : shown) text += name + ", ";
+  return text + "... (" + to_text(names.size()) + " in all)";
 }
 
 }  // namespace abh

@@ -25,6 +25,12 @@ std::string fixed_text(double value, int decimals);
 // A number with so many digits that count: "0.0214", "1.5e-07".
 std::string short_number(double value, int digits = 3);
 
+// The text with a to z in the place of A to Z.
+std::string small_letters(std::string text);
+
+// The text without white space at both ends, that of other languages (U+00A0, U+3000) included.
+std::string_view trimmed(std::string_view text);
+
 // The words of a text, which white space parts.
 std::vector<std::string> words_in(std::string_view text);
 
@@ -59,11 +65,23 @@ std::size_t edit_distance(std::string_view from, std::string_view to);
 // of direction, and cut at 4,000 bytes: safe to print as part of one line.
 std::string one_line(std::string text);
 
+// A text of a file as a message quotes it: in quotes, on one line, cut at 80 bytes.
+std::string in_quotes(std::string_view text);
+
+// The same characters as \u001B, and nothing cut: for a line that shows text of a file.
+std::string escaped_line(std::string_view text);
+
+// Control characters alone so, but for those that are kept: what a terminal would obey.
+std::string escaped_controls(std::string_view text, std::string_view kept = "");
+
 // A text, a path say, as one word of a shell's command line: as it is where that works, else in quotes. It stays on one
 // line, and what cannot be seen stands in it as $'\n' or $'\302\205' (bash, zsh, ksh).
 std::string shell_word(std::string_view text);
 
 // "shared or own", "a, b or c".
 std::string listed(const std::vector<std::string>& names);
+// The same of names that a file has: each on one line and cut at 80 bytes, and of more than eight the first eight, with
+// their number: "a, b, c, d, e, f, g, h, ... (300 in all)".
+std::string listed_briefly(const std::vector<std::string>& names);
 
 }  // namespace abh

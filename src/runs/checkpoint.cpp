@@ -173,7 +173,7 @@ Number number_of(const SafetensorsFile& file, const std::string& key) {
   if constexpr (std::is_floating_point_v<Number>) good = good && std::isfinite(*number);
   if constexpr (std::is_integral_v<Number>) good = good && *number >= 0;
   if (!good) {
-    throw Error(file.path() + ": metadata " + key + ": expected a number, found \"" + one_line(text) + "\"");
+    throw Error(file.path() + ": metadata " + key + ": expected a number, found " + in_quotes(text));
   }
   return *number;
 }

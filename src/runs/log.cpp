@@ -75,7 +75,7 @@ LogRow parse_row(std::string_view line, const std::string& where, const RunLog::
     const std::optional<Number> number = from_text<Number>(text);
     if (!number || (std::is_integral_v<Number> && *number < 0)) {
       const char* expected = std::is_integral_v<Number> ? "a whole number" : "a number";
-      throw Error(where + name + ": expected " + expected + ", found \"" + one_line(std::string(text)) + '"');
+      throw Error(where + name + ": expected " + expected + ", found " + in_quotes(text));
     }
     value = *number;
   };

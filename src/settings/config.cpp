@@ -80,7 +80,7 @@ class MetadataReader {
                 to_text(file_version_) + " has");
   }
   [[noreturn]] void fail(const char* key, const std::string& found, const char* expected) const {
-    throw Error(source_ + ": metadata " + key + ": expected " + expected + ", found \"" + one_line(found) + "\"");
+    throw Error(source_ + ": metadata " + key + ": expected " + expected + ", found " + in_quotes(found));
   }
 
   const std::map<std::string, std::string>& metadata_;

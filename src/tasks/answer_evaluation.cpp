@@ -2,6 +2,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/text.hpp"
 #include "device/available.hpp"
 #include "network/model.hpp"
@@ -18,12 +19,16 @@ class AnswerEvaluation : public TaskCommand {
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
-    if (!data_help_.empty()) flags.text("data", data_, "FILE", data_help_);
+    if (!data_help_.empty()) {
+      flags.text("data", own_.path, "FILE", data_help_);
+      flags.bare("all", own_.all, "all of --data, those that were trained on, too");
+    }
     flags.integer("errors", errors_, "N", "show so many of the answers that are wrong", 0);
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
-    const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, data_, source);
+    if (own_.all && own_.path.empty()) throw UsageError("--all: expected --data beside it, found none");
+    const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, own_, source);
     constexpr Index most = 64, most_tokens = 1 << 14;
     const Index examples = task->validation_rows(), C = trained.config.context;
     const Index most_rows = std::clamp<Index>(most_tokens / C, 1, most);
@@ -31,6 +36,8 @@ class AnswerEvaluation : public TaskCommand {
     require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
     const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
+    for (const std::string& note : task->notes()) std::cout << one_line(note) << "\n";
+    if (!own_.path.empty()) std::cout << one_line("data: " + task->summary()) << "\n";
     std::cout << "model: " << one_line(source) << ", step " << trained.step << "; device "
               << resolved_device(machine.device.device) << ", " << machine.type << "\n";
     const Answer answer = make_answer_ ? make_answer_(trained, machine) : nullptr;
@@ -62,8 +69,8 @@ class AnswerEvaluation : public TaskCommand {
       }
     }
     for (const Kind& kind : kinds) {
-      std::cout << kind.name << ": " << kind.examples << " examples, accuracy " << percent_of(kind.right, kind.examples)
-                << " %\n";
+      std::cout << one_line(kind.name) << ": " << kind.examples << " examples, accuracy "
+                << percent_of(kind.right, kind.examples) << " %\n";
     }
     std::cout << "evaluate: " << task->name() << ", " << examples << " examples, "
               << fixed_text(score.loss_sum / static_cast<double>(score.count), 4) << " nats, accuracy "
@@ -84,7 +91,8 @@ class AnswerEvaluation : public TaskCommand {
   }
 
   MakeAnswerTask make_;
-  std::string data_help_, data_;
+  std::string data_help_;
+  OwnExamples own_;
   MakeAnswer make_answer_;
   Index errors_ = 0;
 };

@@ -32,6 +32,8 @@ class AnswerTask : public Task {
   // example is of. None: all are alike.
   virtual std::vector<std::string> kinds() const { return {}; }
   virtual std::size_t kind(Index /*example*/) const { return 0; }
+  // Remarks on the data for the user, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
 
   const std::string& name() const { return name_; }
   // Examples first ... first + B - 1 of the test set.
@@ -72,11 +74,17 @@ class AnswerTask : public Task {
 // Error where a test set of so many has no such example.
 void require_example(Index example, Index examples, const std::string& source);
 
+// Examples of the user's own.
+struct OwnExamples {
+  std::string path{};  // of --data; empty: none
+  bool all = false;    // --all: the test set is all of them, not those held back
+};
+
 // evaluate for such a task, which `make` makes of what a checkpoint, the file `source`, says of it: scores the test
 // set, shows some answers that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
-// data: what its flag --data FILE is said to be; empty: it has none.
+// data: what its flag --data FILE is said to be, beside which it has --all; empty: it has neither.
 using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config,
-                                                                 const std::string& data, const std::string& source)>;
+                                                                 const OwnExamples& own, const std::string& source)>;
 
 // What else may answer than the network's choice of each target with those before it given: it overwrites best_r, a
 // token a target, for the sequences of a batch. Made once the model is read; null: nothing else does.

@@ -16,7 +16,7 @@ Index number_in(const Metadata& metadata, const std::string& key, Index low, Ind
   const std::optional<Index> number = from_text<Index>(text);
   if (number && *number >= low && *number <= high) return *number;
   throw Error(source + ": metadata " + key + ": expected a whole number from " + to_text(low) + " to " + to_text(high) +
-              ", found \"" + one_line(text) + "\"");
+              ", found " + in_quotes(text));
 }
 
 std::vector<std::string> names_of(TaskKinds kinds) {
@@ -31,7 +31,7 @@ const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source
   for (const TaskKind& kind : kinds) {
     if (kind.name == name) return kind;
   }
-  throw Error(source + ": metadata task: expected " + listed(names_of(kinds)) + ", found \"" + one_line(name) + "\"");
+  throw Error(source + ": metadata task: expected " + listed(names_of(kinds)) + ", found " + in_quotes(name));
 }
 
 }  // namespace abh

@@ -40,8 +40,12 @@ void for_each_character(std::string_view text, const std::string& source, const 
 
 }  // namespace
 
+void require_utf8(std::string_view text, const std::string& source, const char* advice) {
+  for_each_character(text, source, advice, [](char32_t) {});
+}
+
 Tokenizer Tokenizer::of_characters(std::string_view text, const std::string& source) {
-  return Tokenizer().joined_with(text, source, "; for a text that is not UTF-8 use --tokenizer byte");
+  return Tokenizer().joined_with(text, source, advice_of_bytes);
 }
 
 Tokenizer Tokenizer::extended_by(std::string_view text, const std::string& source) const {

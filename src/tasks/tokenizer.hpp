@@ -12,11 +12,15 @@
 
 namespace abh {
 
+// Throws Error for invalid UTF-8 (overlong forms, surrogates, code points above U+10FFFF and truncated sequences
+// included), which names `source` (a path), the byte offset and the line, and ends in `advice`.
+void require_utf8(std::string_view text, const std::string& source, const char* advice = "");
+// The advice where another tokenizer reads such a text.
+inline constexpr const char* advice_of_bytes = "; for a text that is not UTF-8 use --tokenizer byte";
+
 class Tokenizer {
  public:
-  // The vocabulary of `text`. Throws Error for invalid UTF-8 (overlong forms, surrogates, code points above U+10FFFF
-  // and truncated sequences included), which names `source` (a path), the byte offset and the line; and for an empty
-  // text.
+  // The vocabulary of `text`. Throws Error as require_utf8, with advice_of_bytes, and for an empty text.
   static Tokenizer of_characters(std::string_view text, const std::string& source);
 
   // The 256 byte values.

@@ -20,11 +20,11 @@
 #include "settings/setting_flags.hpp"
 #include "tasks/digits/digits_kind.hpp"
 #include "tasks/digits/digits_task.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/reviews/reviews_kind.hpp"
 #include "tasks/sort/sort_kind.hpp"
 #include "tasks/sort/sort_task.hpp"
 #include "tasks/text/evaluation.hpp"
-#include "tasks/text/plain_text.hpp"
 #include "tasks/text/text_task.hpp"
 
 namespace abh {

@@ -127,7 +127,7 @@ void print_settings(const TrainArguments& a, const Task& task, const NetworkMemo
   const Index of_all = task.evaluation_targets(task.validation_rows());
   const Index evaluated = task.evaluation_targets(task.evaluation_rows(t.eval_tokens));
   const auto mebibytes = [](std::size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
-  std::cout << "data: " << task.summary() << "\n"
+  std::cout << one_line("data: " + task.summary()) << "\n"
             << "model: " << settings_text(a.model, idle_flags(a.model)) << "\n"
             << "training: " << settings_text(t) << "\n"
             << (evaluated < of_all ? "evaluation: on " + to_text(evaluated) + " targets, at the end on all\n" : "")

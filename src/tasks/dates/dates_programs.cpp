@@ -51,7 +51,7 @@ class DatesTraining : public TaskTraining {
   }
 };
 
-std::unique_ptr<AnswerTask> dates_again(const Metadata&, const ModelConfig&, const std::string&, const std::string&) {
+std::unique_ptr<AnswerTask> dates_again(const Metadata&, const ModelConfig&, const OwnExamples&, const std::string&) {
   return std::make_unique<DatesTask>();
 }
 

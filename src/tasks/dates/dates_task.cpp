@@ -16,7 +16,7 @@ DatesTask::DatesTask()
 
 SequenceWords DatesTask::words_of_dates() {
   const auto tokenizer = [](const char* characters) { return Tokenizer::of_characters(characters, "dates"); };
-  return {tokenizer(characters_of_written_dates), tokenizer(characters_of_dates), false};
+  return {tokenizer(characters_of_written_dates), tokenizer(characters_of_dates), false, true};
 }
 
 SequenceTask::Pair DatesTask::pair(Index example) const {

@@ -22,7 +22,7 @@ class DrawnPictures : public DrawnTask {
     if (wanted.text) throw UsageError("--text: expected --example, as " + source + " has learned pictures");
     grid_ = grid_of_task(trained.task, source);
     has_cls_ = trained.config.has_cls();
-    const std::unique_ptr<AnswerTask> task = digits_again(trained.task, trained.config, data_, source);
+    const std::unique_ptr<AnswerTask> task = digits_again(trained.task, trained.config, {.path = data_}, source);
     require_example(wanted.example, task->validation_rows(), source);
     Subject subject{.title = "picture " + to_text(wanted.example), .batch = task->test_batch(wanted.example, 1)};
     if (constexpr Index most = 2 * longest_drawn + 1; subject.batch.C > most) {

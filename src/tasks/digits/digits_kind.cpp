@@ -14,8 +14,8 @@ PatchGrid grid_of_task(const Metadata& task, const std::string& source) {
     if (entry == task.end()) throw Error(source + ": metadata has no " + key + ", expected height and width");
     const std::optional<Index> value = from_text<Index>(entry->second);
     if (value && *value >= 1 && *value <= high) return *value;
-    throw Error(source + ": metadata " + key + ": expected 1 to " + to_text(high) + ", found \"" +
-                one_line(entry->second) + "\"");
+    throw Error(source + ": metadata " + key + ": expected 1 to " + to_text(high) + ", found " +
+                in_quotes(entry->second));
   };
   PatchGrid grid{drawn_side, drawn_side, number("patch", largest_patch)};
   if (is_of_file(task)) {

@@ -16,8 +16,8 @@ TaskPrograms digits_programs();
 std::unique_ptr<TaskTraining> digits_training();
 std::unique_ptr<TaskCommand> digits_drawing();
 
-// The task of a checkpoint, the file `source`, again; data: where a user's pictures are, empty for drawn ones.
-std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+// The task of a checkpoint, the file `source`, again, of drawn digits where there are no others.
+std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                          const std::string& source);
 
 // What the metadata of a checkpoint, the file `source`, say of its pictures: whether they are a user's, and how they

@@ -100,26 +100,31 @@ Batch DigitsTask::training_batch(Index B, std::uint64_t seed, Index step) const 
   return batch;
 }
 
+std::vector<std::string> DigitsTask::kinds() const {
+  std::vector<std::string> kinds;
+  for (Index digit = 0; digit < digit_count; ++digit) kinds.push_back("digit " + to_text(digit));
+  return kinds;
+}
+
+Picture DigitsTask::picture(Index example) const {
+  if (of_file_.pictures.empty()) return drawn_digit(static_cast<std::uint32_t>(example));
+  const auto first_test = static_cast<Index>(first_test_example);
+  const Index i = example < first_test ? example : example - first_test + of_file_.training;
+  return of_file_.pictures[static_cast<std::size_t>(i)];
+}
+
 void DigitsTask::append_moved(Batch& batch, Index example, Move move) const {
-  Picture drawn;
-  const Picture* picture = &drawn;
-  if (of_file_.pictures.empty()) {
-    drawn = drawn_digit(static_cast<std::uint32_t>(example));
-  } else {
-    const auto first_test = static_cast<Index>(first_test_example);
-    const Index i = example < first_test ? example : example - first_test + of_file_.training;
-    picture = &of_file_.pictures[static_cast<std::size_t>(i)];
-  }
+  const Picture picture = this->picture(example);
   ++batch.B;
   if (has_cls_) batch.token_bc.push_back(0);
   batch.token_bc.insert(batch.token_bc.end(), static_cast<std::size_t>(grid_.patches()), -1);
-  batch.target_r.push_back(picture->label);
+  batch.target_r.push_back(picture.label);
   for (Index i = 0; i < grid_.pixels(); ++i) {
     const PatchGrid::Place to = grid_.place_of(i);
     const Index y = to.y - move.down, x = to.x - move.right;
     const bool inside = 0 <= y && y < grid_.height && 0 <= x && x < grid_.width;
-    const int value = picture->pixels[inside ? static_cast<std::size_t>(y * grid_.width + x) : 0];
-    batch.patch_bpi.push_back(static_cast<float>(2 * value) / static_cast<float>(picture->most) - 1);
+    const int value = picture.pixels[inside ? static_cast<std::size_t>(y * grid_.width + x) : 0];
+    batch.patch_bpi.push_back(static_cast<float>(2 * value) / static_cast<float>(picture.most) - 1);
   }
 }
 

@@ -27,6 +27,10 @@ class DigitsTask : public AnswerTask {
   std::size_t bytes() const override;
   std::string summary() const override;
   std::string unit() const override { return "digit"; }
+  // The digits: each is a kind of examples.
+  std::vector<std::string> kinds() const override;
+  std::size_t kind(Index example) const override { return static_cast<std::size_t>(picture(example).label); }
+  std::vector<std::string> notes() const override { return of_file_.notes; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
   void append(Batch& batch, Index example) const override { append_moved(batch, example, {0, 0}); }
   // The picture in characters, two rows of pixels in one of theirs.
@@ -40,6 +44,7 @@ class DigitsTask : public AnswerTask {
   struct Move {
     Index down, right;
   };
+  Picture picture(Index example) const;
   void append_moved(Batch& batch, Index example, Move move) const;
 
   PatchGrid grid_;

@@ -74,6 +74,7 @@ class DigitsTraining : public TaskTraining {
       throw Error(data + ": --patch: " + fault);
     }
     Started started;
+    started.notes = pictures.notes;
     started.task = data.empty() ? std::make_unique<DigitsTask>(patch, has_cls)
                                 : std::make_unique<DigitsTask>(std::move(pictures), data, patch, has_cls);
     started.begin_with(request);
@@ -86,16 +87,16 @@ class DigitsTraining : public TaskTraining {
 
 }  // namespace
 
-std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                          const std::string& source) {
   const PatchGrid grid = grid_of_task(task, source);
-  if (data.empty() && is_of_file(task)) {
+  if (own.path.empty() && is_of_file(task)) {
     throw Error(source + ": learned the pictures of a file, expected --data FILE or FOLDER");
   }
-  if (data.empty()) return std::make_unique<DigitsTask>(grid.patch, config.has_cls());
-  LabelledPictures pictures = read_pictures(data);
-  require_grid(grid, pictures.height, pictures.width, data, source);
-  return std::make_unique<DigitsTask>(std::move(pictures), data, grid.patch, config.has_cls());
+  if (own.path.empty()) return std::make_unique<DigitsTask>(grid.patch, config.has_cls());
+  LabelledPictures pictures = read_pictures(own.path, own.all);
+  require_grid(grid, pictures.height, pictures.width, own.path, source);
+  return std::make_unique<DigitsTask>(std::move(pictures), own.path, grid.patch, config.has_cls());
 }
 
 std::unique_ptr<TaskTraining> digits_training() { return std::make_unique<DigitsTraining>(); }

@@ -1,6 +1,8 @@
 #include "tasks/digits/labelled_pictures.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "base/error.hpp"
@@ -20,20 +22,52 @@ void require_sides(Index height, Index width, const std::string& path) {
               " either way");
 }
 
-// A field of a line as a number up to `most`.
-std::optional<Index> number_up_to(std::string_view field, Index most) {
-  const std::optional<Index> number = from_text<Index>(field);
+// A word as a number up to `most`.
+std::optional<Index> number_up_to(std::string_view word, Index most) {
+  const std::optional<Index> number = from_text<Index>(word);
   return number && *number >= 0 && *number <= most ? number : std::nullopt;
 }
 
-std::vector<std::string_view> fields_of(std::string_view line) {
+// A field of a line as such a number, which other programs write as 5, 5.0 or 5e0.
+std::optional<Index> field_up_to(std::string_view field, Index most) {
+  const std::optional<double> number = from_text<double>(field);
+  const bool is_whole =
+      number && *number >= 0 && *number <= static_cast<double>(most) && *number == std::floor(*number);
+  return is_whole ? std::optional(static_cast<Index>(*number)) : std::nullopt;
+}
+
+std::string_view without_blanks(std::string_view field) {
+  constexpr std::string_view blanks = " \t\r";
+  field.remove_prefix(std::min(field.find_first_not_of(blanks), field.size()));
+  return field.substr(0, field.find_last_not_of(blanks) + 1);
+}
+
+std::vector<std::string_view> fields_of(std::string_view line, char separator) {
   std::vector<std::string_view> fields;
   for (;;) {
-    const std::size_t comma = line.find(',');
-    fields.push_back(line.substr(0, comma));
-    if (comma == line.npos) return fields;
-    line.remove_prefix(comma + 1);
+    const std::size_t end = line.find(separator);
+    fields.push_back(without_blanks(line.substr(0, end)));
+    if (end == line.npos) return fields;
+    line.remove_prefix(end + 1);
   }
+}
+
+std::string_view first_line_of(std::string_view bytes) { return bytes.substr(0, bytes.find('\n')); }
+
+// The character between the fields of lines of which this is the first one.
+char separator_of(std::string_view first_line) {
+  for (const char separator : {';', '\t'}) {
+    if (first_line.find(separator) != first_line.npos) return separator;
+  }
+  return ',';
+}
+
+// Tells names of columns, of which the last one is that of the label, from numbers.
+bool is_header(const std::vector<std::string_view>& fields) {
+  std::string name = small_letters(std::string(fields.back()));
+  std::erase(name, '"');
+  const std::string names[] = {"label", "target", "digit", "class", "y"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
 // Four bytes of an IDX file's head, the highest first.
@@ -67,7 +101,7 @@ class PgmWords {
     const std::optional<Index> value = number_up_to(word, high);
     if (value && *value >= low) return *value;
     throw Error(path_ + ": " + what + ": expected " + to_text(low) + " to " + to_text(high) + ", found " +
-                (word.empty() ? "the end" : "\"" + one_line(std::string(word)) + "\""));
+                (word.empty() ? "the end" : in_quotes(word)));
   }
   std::string_view next() {
     skip_space();
@@ -100,16 +134,19 @@ class PgmWords {
 PictureSet pictures_of_lines(std::string_view bytes, const std::string& path) {
   constexpr std::size_t pixels = side_of_lines * side_of_lines;
   PictureSet set{side_of_lines, side_of_lines};
+  const char separator = separator_of(first_line_of(bytes));
   Index number = 0;
   while (!bytes.empty()) {
-    const std::size_t end = std::min(bytes.find('\n'), bytes.size());
-    std::string_view line = bytes.substr(0, end);
-    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+    const std::string_view line = first_line_of(bytes);
+    bytes.remove_prefix(std::min(line.size() + 1, bytes.size()));
     ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty()) continue;
+    if (without_blanks(line).empty()) continue;
     const std::string where = path + ": line " + to_text(number) + ": ";
-    const std::vector<std::string_view> fields = fields_of(line);
+    const std::vector<std::string_view> fields = fields_of(line, separator);
+    if (number == 1 && is_header(fields)) {
+      set.notes.push_back(where + "names the columns, and is no picture");
+      continue;
+    }
     if (fields.size() != pixels + 1) {
       throw Error(where + "expected 64 numbers and a digit with commas between them, found " +
                   to_text(static_cast<Index>(fields.size())) + " fields");
@@ -117,10 +154,10 @@ PictureSet pictures_of_lines(std::string_view bytes, const std::string& path) {
     Picture picture{.pixels = {}, .label = 0, .most = most_of_lines};
     for (std::size_t i = 0; i <= pixels; ++i) {
       const Index most = i < pixels ? most_of_lines : digit_count - 1;
-      const std::optional<Index> value = number_up_to(fields[i], most);
+      const std::optional<Index> value = field_up_to(fields[i], most);
       if (!value) {
         throw Error(where + (i < pixels ? "number " + to_text(static_cast<Index>(i + 1)) : "the digit") +
-                    ": expected 0 to " + to_text(most) + ", found \"" + one_line(std::string(fields[i])) + "\"");
+                    ": expected 0 to " + to_text(most) + ", found " + in_quotes(fields[i]));
       }
       if (i < pixels) {
         picture.pixels.push_back(static_cast<std::uint8_t>(*value));
@@ -131,6 +168,13 @@ PictureSet pictures_of_lines(std::string_view bytes, const std::string& path) {
     set.pictures.push_back(std::move(picture));
   }
   return set;
+}
+
+bool is_of_lines(std::string_view bytes) {
+  const std::string_view line = first_line_of(bytes);
+  const std::vector<std::string_view> fields = fields_of(line, separator_of(line));
+  const bool has_number = !fields.front().empty() && '0' <= fields.front()[0] && fields.front()[0] <= '9';
+  return fields.size() > 1 && (has_number || is_header(fields));
 }
 
 bool is_idx_of_images(std::string_view bytes) { return bytes.size() >= 4 && word_at(bytes, 0) == idx_of_images; }
@@ -191,8 +235,7 @@ PictureSet picture_of_pgm(std::string_view bytes, const std::string& path) {
       picture.pixels.push_back(static_cast<std::uint8_t>(words.number("pixel " + to_text(i), 0, most)));
     }
     if (const std::string_view more = words.next(); !more.empty()) {
-      throw Error(path + ": expected the end behind " + to_text(pixels) + " pixels, found \"" +
-                  one_line(std::string(more)) + "\"");
+      throw Error(path + ": expected the end behind " + to_text(pixels) + " pixels, found " + in_quotes(more));
     }
   }
   set.pictures.push_back(std::move(picture));

@@ -15,10 +15,15 @@ namespace abh {
 struct PictureSet {
   Index height = 0, width = 0;
   std::vector<Picture> pictures{};
+  std::vector<std::string> notes{};  // remarks for the user, a line each
 };
 
-// Lines of 64 numbers from 0 to 16, row by row, and the digit, with commas between them: scikit-learn's digits.csv.
+// Lines of 64 numbers from 0 to 16, row by row, and the digit, with commas between them: scikit-learn's digits.csv. So
+// do semicolons or tabs, where the first line has such; blanks around a number and decimals of 0 mean nothing. A first
+// line whose last field is label, target, digit, class or y is a header.
 PictureSet pictures_of_lines(std::string_view bytes, const std::string& path);
+// Tells files of such lines from others: the first line has several fields, and begins with a digit or is a header.
+bool is_of_lines(std::string_view bytes);
 
 // MNIST's format, IDX: a magic number, extents in four bytes, highest first, and then the numbers, a byte each; three
 // extents for images, one for their labels.

@@ -20,7 +20,8 @@ struct Picture {
 struct LabelledPictures {
   Index height = 0, width = 0;
   std::vector<Picture> pictures{};
-  Index training = 0;  // how many these are; the others are the test set
+  Index training = 0;                // how many these are; the others are the test set
+  std::vector<std::string> notes{};  // remarks for the user, a line each
 };
 
 inline constexpr Index digit_count = 10;     // that a picture may show

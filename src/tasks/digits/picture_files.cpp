@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/text.hpp"
 #include "files/text_file.hpp"
 #include "tasks/digits/labelled_pictures.hpp"
+#include "tasks/plain_text.hpp"
 
 namespace abh {
 
@@ -44,11 +46,15 @@ bool is_digit(char c) { return '0' <= c && c <= '9'; }
   throw Error(path + ": is a gzip file, expected what is in it; " + command + " unpacks it");
 }
 
-// The bytes of a file; where it lies there as gzip alone, what to do.
+// The bytes of a file; where it lies there as gzip alone, or is an archive, what to do.
 std::string bytes_of(const std::string& path) {
   if (const std::string packed = path + ".gz"; !is_there(path) && is_there(packed)) refuse_gzip(packed);
   std::string bytes = read_data_file(path, "pictures of digits");
   if (bytes.starts_with("\x1F\x8B")) refuse_gzip(path);
+  const std::optional<ForeignBytes> foreign = foreign_bytes(bytes);
+  if (foreign && foreign->encoding.empty()) {
+    throw Error(path + ": is " + foreign->what + ", expected " + accepted + "; extract it first");
+  }
   return bytes;
 }
 
@@ -107,18 +113,20 @@ LabelledPictures with_test_set(PictureSet training, const std::string& path, Pic
   return {training.height, training.width, std::move(training.pictures), count};
 }
 
-LabelledPictures with_last_fifth(PictureSet set, const std::string& path) {
+// Pictures of one place: the last fifth is the test set, or with `all` everything.
+LabelledPictures with_last_fifth(PictureSet set, const std::string& path, bool all) {
   const auto count = static_cast<Index>(set.pictures.size());
-  if (count < 5) {
-    throw Error(path + ": holds " + to_text(count) + " pictures, expected 5 at least: a fifth is held back");
+  if (count < (all ? 1 : 5)) {
+    throw Error(path + ": holds " + to_text(count) + " pictures, expected " +
+                (all ? "one at least" : "5 at least: a fifth is held back"));
   }
-  return {set.height, set.width, std::move(set.pictures), count - (count + 4) / 5};
+  return {set.height, set.width, std::move(set.pictures), all ? 0 : count - (count + 4) / 5, std::move(set.notes)};
 }
 
-LabelledPictures of_idx(const std::string& path, const std::string& images) {
+LabelledPictures of_idx(const std::string& path, const std::string& images, bool all) {
   PictureSet set = idx_set(path, images);
   const std::optional<std::string> test = test_images(path);
-  if (!test) return with_last_fifth(std::move(set), path);
+  if (!test) return with_last_fifth(std::move(set), path, all);
   return with_test_set(std::move(set), path, idx_set(*test, bytes_of(*test)), *test);
 }
 
@@ -172,12 +180,36 @@ PictureSet pgm_set(const std::string& folder) {
   return set;
 }
 
-LabelledPictures of_pgm(const std::string& folder) {
+// The IDX file of images in a folder, or of those to train on, unpacked or not; none if there is none. MNIST's own
+// comes before those of other collections.
+std::optional<std::string> images_in(const std::string& folder) {
+  std::set<std::string> names, training;
+  for (const std::string& path : paths_in(folder)) {
+    std::string name = fs::path(path).filename().string();
+    if (name.ends_with(".gz")) name.resize(name.size() - 3);
+    if (is_folder(path) || name.find("images") == name.npos || name.find("idx3") == name.npos) continue;
+    names.insert(name);
+    if (name.find("train") != name.npos) training.insert(name);
+  }
+  if (!training.empty()) names = std::move(training);
+  for (const char* usual : {"train-images-idx3-ubyte", "train-images.idx3-ubyte"}) {
+    if (names.contains(usual)) names = {usual};
+  }
+  if (names.empty()) return std::nullopt;
+  if (names.size() > 1) {
+    throw Error(folder + ": expected one IDX file of images to train on, found " + *names.begin() + ", " +
+                *std::next(names.begin()) + (names.size() > 2 ? ", ..." : "") + "; name one of them");
+  }
+  return (fs::path(folder) / *names.begin()).string();
+}
+
+LabelledPictures of_pgm(const std::string& folder, bool all_tests) {
   const std::string training = (fs::path(folder) / "train").string(), test = (fs::path(folder) / "test").string();
   if (is_folder(training) && is_folder(test)) return with_test_set(pgm_set(training), training, pgm_set(test), test);
   PictureSet set = pgm_set(folder);
   if (set.pictures.empty()) throw Error(folder + ": holds no pictures of digits, expected " + accepted);
-  LabelledPictures all = with_last_fifth(std::move(set), folder);
+  LabelledPictures all = with_last_fifth(std::move(set), folder, all_tests);
+  if (all_tests) return all;
   std::vector<Picture> test_pictures, training_pictures;
   for (std::size_t i = 0; i < all.pictures.size(); ++i) {
     (i % 5 == 4 ? test_pictures : training_pictures).push_back(std::move(all.pictures[i]));
@@ -188,21 +220,29 @@ LabelledPictures of_pgm(const std::string& folder) {
   return all;
 }
 
-}  // namespace
+LabelledPictures of_lines(std::string text, const std::string& path, bool all) {
+  std::vector<std::string> notes = prepare_text(text, path, path, nullptr);
+  if (!is_of_lines(text)) throw Error(path + ": expected " + accepted);
+  LabelledPictures pictures = with_last_fifth(pictures_of_lines(text, path), path, all);
+  pictures.notes.insert(pictures.notes.begin(), notes.begin(), notes.end());
+  return pictures;
+}
 
-LabelledPictures read_pictures(const std::string& path) {
+LabelledPictures pictures_at(const std::string& path, bool all) {
   if (is_folder(path)) {
-    for (const char* name : {"train-images-idx3-ubyte", "train-images.idx3-ubyte"}) {
-      const std::string images = (fs::path(path) / name).string();
-      if (is_there(images) || is_there(images + ".gz")) return of_idx(images, bytes_of(images));
-    }
-    return of_pgm(path);
+    const std::optional<std::string> images = images_in(path);
+    return images ? of_idx(*images, bytes_of(*images), all) : of_pgm(path, all);
   }
   const std::string bytes = bytes_of(path);
-  if (is_idx_of_images(bytes)) return of_idx(path, bytes);
-  const std::string first_line = bytes.substr(0, bytes.find('\n'));
-  if (!is_digit(bytes[0]) || first_line.find(',') == first_line.npos) throw Error(path + ": expected " + accepted);
-  return with_last_fifth(pictures_of_lines(bytes, path), path);
+  return is_idx_of_images(bytes) ? of_idx(path, bytes, all) : of_lines(bytes, path, all);
+}
+
+}  // namespace
+
+LabelledPictures read_pictures(const std::string& path, bool all) {
+  LabelledPictures pictures = pictures_at(path, all);
+  if (all) pictures.training = 0;
+  return pictures;
 }
 
 std::string fingerprint_of(const LabelledPictures& pictures) {

@@ -2,12 +2,10 @@
 #include <string>
 #include <utility>
 
-#include "base/crc32.hpp"
 #include "base/error.hpp"
-#include "base/text.hpp"
-#include "files/text_file.hpp"
 #include "tasks/pairs/pairs_kind.hpp"
 #include "tasks/pairs/pairs_task.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/sequences/sequence_programs.hpp"
 
 namespace abh {
@@ -15,7 +13,13 @@ namespace abh {
 namespace {
 
 constexpr const char* data_help = "the pairs, of which the last tenth are the test set";
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+// Errors beside those of read_plain_text: what is no UTF-8, where tokens are characters.
+PlainText read_pairs(const std::string& path, const std::string& tokenizer, const char* advice) {
+  PlainText file = read_plain_text(path);
+  if (tokenizer == "char") require_utf8(file.text, path, advice);
+  return file;
+}
 
 class PairsTraining : public TaskTraining {
  public:
@@ -58,26 +62,18 @@ class PairsTraining : public TaskTraining {
   Started start(Request request) const override {
     const Metadata* stored = request.stored();
     if (data.empty()) throw Error(request.source + ": learned a file of pairs, expected --data FILE");
-    const std::string bytes = read_text_file(data);
-    const std::string_view text = without_mark(bytes);
-    const std::vector<PairedLine> lines = paired_lines(text, data);
+    const PlainText file = read_pairs(data, tokenizer_, stored ? "" : advice_of_bytes);
+    const std::vector<PairedLine> lines = paired_lines(file.text, data);
     const bool shared = request.model.embeddings == "shared";
     Started started;
     auto task = PairsTask::of_lines(lines,
                                     stored ? words_of_pairs(*stored, shared, request.source)
                                            : words_of_lines(lines, data, tokenizer_ == "byte", shared),
-                                    fingerprint(bytes), data, request.model.context);
-    if (task->left_out() > 0) {
-      started.notes.push_back("note: " + to_text(task->left_out()) + " pairs are longer than --context " +
-                              to_text(request.model.context) + " and left out");
-    }
+                                    file, data, request.model.context);
+    started.notes = task->notes();
     started.task = std::move(task);
     started.begin_with(request);
     return started;
-  }
-
-  static std::string_view without_mark(std::string_view text) {
-    return text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text;
   }
 
  private:
@@ -88,13 +84,12 @@ SequenceWords words_of(const Trained& trained, const std::string& source) {
   return words_of_pairs(trained.task, trained.config.embeddings == "shared", source);
 }
 
-std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                         const std::string& source) {
-  if (data.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
-  const std::string bytes = read_text_file(data);
-  const std::vector<PairedLine> lines = paired_lines(PairsTraining::without_mark(bytes), data);
-  return PairsTask::of_lines(lines, words_of_pairs(task, config.embeddings == "shared", source), fingerprint(bytes),
-                             data, config.context);
+  if (own.path.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
+  const SequenceWords words = words_of_pairs(task, config.embeddings == "shared", source);
+  const PlainText file = read_pairs(own.path, words.source().kind(), "");
+  return PairsTask::of_lines(paired_lines(file.text, own.path), words, file, own.path, config.context, own.all);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -14,8 +16,6 @@ namespace abh {
 namespace {
 
 constexpr Index fewest_pairs = 10, most_translated = 1000;
-
-Index training_pairs(std::size_t all) { return static_cast<Index>(all - all / 10); }
 
 }  // namespace
 
@@ -38,7 +38,8 @@ SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::strin
 }
 
 std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
-                                               std::string fingerprint, const std::string& path, Index longest) {
+                                               const PlainText& file, const std::string& path, Index longest,
+                                               bool all) {
   std::vector<Pair> pairs;
   for (const PairedLine& line : lines) {
     const std::string where = path + ": line " + to_text(line.line);
@@ -47,24 +48,46 @@ std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& li
     if (source <= longest && target < longest) pairs.push_back(std::move(pair));
   }
   const Index kept = static_cast<Index>(pairs.size()), left_out = static_cast<Index>(lines.size()) - kept;
-  if (kept < fewest_pairs) {
+  if (kept < (all ? 1 : fewest_pairs)) {
     throw Error(path + ": holds " + to_text(kept) + " pairs" +
                 (left_out > 0 ? " that are not longer than --context " + to_text(longest) : "") + ", expected " +
-                to_text(fewest_pairs) + " at least: the last tenth is held back");
+                (all ? "one at least" : to_text(fewest_pairs) + " at least: the last tenth is held back"));
   }
-  return std::unique_ptr<PairsTask>(
-      new PairsTask(std::move(pairs), left_out, std::move(words), std::move(fingerprint), path, longest));
+  const Index training = all ? 0 : kept - kept / 10;
+  std::unique_ptr<PairsTask> task(
+      new PairsTask(std::move(pairs), training, left_out, std::move(words), file.fingerprint, path, longest));
+  task->notes_ = file.notes;
+  const auto note = [&](Index count, const std::string& what) {
+    if (count > 0) task->notes_.push_back(path + ": " + what);
+  };
+  const auto without = [&](std::string_view PairedLine::*side, const std::string& name) {
+    const auto is_empty = [&](const PairedLine& line) { return (line.*side).empty(); };
+    const Index count = std::count_if(lines.begin(), lines.end(), is_empty);
+    note(count, "pairs without a " + name + ": " + to_text(count));
+  };
+  without(&PairedLine::source, "source");
+  without(&PairedLine::target, "target");
+  note(left_out, to_text(left_out) + " pairs are longer than --context " + to_text(longest) + " and left out");
+  const Index known = task->known_test_pairs();
+  note(known, "pairs held back that stand among the others, too: " + to_text(known) + " of " +
+                  to_text(task->validation_rows()) + "; accuracy and BLEU count them");
+  return task;
 }
 
-PairsTask::PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
-                     const std::string& path, Index longest)
-    : SequenceTask("pairs", std::move(words), longest, longest, training_pairs(pairs.size()),
-                   static_cast<Index>(pairs.size()) - training_pairs(pairs.size())),
+PairsTask::PairsTask(std::vector<Pair> pairs, Index training, Index left_out, SequenceWords words,
+                     std::string fingerprint, const std::string& path, Index longest)
+    : SequenceTask("pairs", std::move(words), longest, longest, training, static_cast<Index>(pairs.size()) - training),
       fingerprint_(std::move(fingerprint)),
       name_(one_line(path)),
       pairs_(std::move(pairs)),
-      training_(training_pairs(pairs_.size())),
+      training_(training),
       left_out_(left_out) {}
+
+Index PairsTask::known_test_pairs() const {
+  const auto first_test = pairs_.begin() + training_;
+  const std::set<Pair> known(pairs_.begin(), first_test);
+  return std::count_if(first_test, pairs_.end(), [&](const Pair& tested) { return known.contains(tested); });
+}
 
 SequenceTask::Pair PairsTask::pair(Index example) const {
   const Index first_test = static_cast<Index>(first_test_example);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tasks/pairs/paired_lines.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/sequences/sequence_task.hpp"
 
 namespace abh {
@@ -15,10 +16,11 @@ namespace abh {
 // test set. Batches hold pairs of similar length.
 class PairsTask : public SequenceTask {
  public:
-  // Of at most `longest` tokens each, the end of the target included; longer ones are left out. Error, which names
-  // `path`, where fewer than ten are left.
+  // Lines of `file` of at most `longest` tokens each, the end of the target included; longer ones are left out. Error,
+  // which names `path`, where fewer than ten are left. all: every pair is one of the test set, and one is enough.
   static std::unique_ptr<PairsTask> of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
-                                             std::string fingerprint, const std::string& path, Index longest);
+                                             const PlainText& file, const std::string& path, Index longest,
+                                             bool all = false);
 
   Pair pair(Index example) const override;
   Metadata metadata() const override;
@@ -26,6 +28,8 @@ class PairsTask : public SequenceTask {
   std::size_t bytes() const override;
   std::string summary() const override;
   std::string unit() const override { return words().target().unit(); }
+  // Notes of the file, on pairs without a source or a target, on pairs left out, and on test pairs that are trained on.
+  std::vector<std::string> notes() const override { return notes_; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
   Batch validation_batch(Index first, Index B, Index rows) const override;
   Index evaluation_targets(Index rows) const override;
@@ -37,8 +41,10 @@ class PairsTask : public SequenceTask {
   Index left_out() const { return left_out_; }
 
  private:
-  PairsTask(std::vector<Pair> pairs, Index left_out, SequenceWords words, std::string fingerprint,
+  PairsTask(std::vector<Pair> pairs, Index training, Index left_out, SequenceWords words, std::string fingerprint,
             const std::string& path, Index longest);
+  // How many pairs of the test set are among those to train on, too.
+  Index known_test_pairs() const;
 
   // Steps whose pairs are drawn together, and then dealt out by their length.
   static constexpr Index steps_at_once = 16;
@@ -46,6 +52,7 @@ class PairsTask : public SequenceTask {
   std::string fingerprint_, name_;
   std::vector<Pair> pairs_;  // first those to train on
   Index training_, left_out_;
+  std::vector<std::string> notes_;
 };
 
 // The words of a file, or those that a network knows; shared: one vocabulary for sources and targets. Error for text

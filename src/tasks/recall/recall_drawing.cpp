@@ -24,7 +24,7 @@ std::vector<Token> tokens_of(const std::string& text) {
       token_c.push_back(static_cast<Token>(c - '0'));
     } else {
       throw Error("--text: expected symbols 0 to " + to_text(recall_symbols - 1) +
-                  " and the marker *, as in 31*57204*, found \"" + one_line(text) + "\"");
+                  " and the marker *, as in 31*57204*, found " + in_quotes(text));
     }
   }
   return token_c;

@@ -67,7 +67,7 @@ class RecallTraining : public TaskTraining {
   Index reach_ = 0, learned_ = 0;  // of the command line, and of a run or a network; 0: none
 };
 
-std::unique_ptr<AnswerTask> recall_again(const Metadata& task, const ModelConfig& config, const std::string&,
+std::unique_ptr<AnswerTask> recall_again(const Metadata& task, const ModelConfig& config, const OwnExamples&,
                                          const std::string&) {
   return std::make_unique<RecallTask>(recall_size_of(task, config));
 }

@@ -28,8 +28,9 @@ class DrawnReviews : public DrawnTask {
     if (wanted.text) {
       words = tokens_of(*wanted.text, known, trained.task.at("labels") == "file", subject.notes);
     } else {
-      const std::unique_ptr<AnswerTask> task = reviews_again(trained.task, trained.config, data_, source);
+      const std::unique_ptr<AnswerTask> task = reviews_again(trained.task, trained.config, {.path = data_}, source);
       require_example(wanted.example, task->validation_rows(), source);
+      subject.notes = task->notes();
       const Batch example = task->test_batch(wanted.example, 1);
       subject.batch.target_r = example.target_r;
       for (Index c = first; c < example.C; ++c) {
@@ -65,11 +66,11 @@ class DrawnReviews : public DrawnTask {
                                       std::vector<std::string>& notes) {
     std::vector<Token> tokens;
     Index strange = 0;
-    for (const std::string& word : words_of(text)) {
+    for (const std::string& word : known.in(text)) {
       const auto found = std::find(known.words.begin() + (of_file ? 2 : 1), known.words.end(), word);
       if (found == known.words.end() && !of_file) {
         throw Error("--text: expected words of made-up reviews, " +
-                    listed({known.words.begin() + 1, known.words.end()}) + ", found \"" + one_line(word) + "\"");
+                    listed({known.words.begin() + 1, known.words.end()}) + ", found " + in_quotes(word));
       }
       strange += found == known.words.end();
       tokens.push_back(found == known.words.end() ? 1 : static_cast<Token>(found - known.words.begin()));

@@ -12,6 +12,7 @@ namespace {
 
 void check_reviews(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
   const ReviewWords known = words_of_reviews(metadata, source);
+  held_back_in(metadata, source);
   require_size("vocabulary_size", static_cast<Index>(known.words.size()), config.vocabulary, source);
   require_size("classes", static_cast<Index>(known.labels.size()), config.classes, source);
 }
@@ -28,6 +29,7 @@ TaskKind reviews_kind(const TaskPrograms& programs) {
                 metadata.try_emplace("label_names", "");
                 metadata.try_emplace("words", "");
               },
+          .rare_keys = {"unit", "held_back"},
           .programs = programs};
 }
 

@@ -2,10 +2,8 @@
 #include <string>
 #include <utility>
 
-#include "base/crc32.hpp"
 #include "base/error.hpp"
-#include "base/text.hpp"
-#include "files/text_file.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/reviews/reviews_kind.hpp"
 #include "tasks/reviews/reviews_task.hpp"
 
@@ -13,11 +11,13 @@ namespace abh {
 
 namespace {
 
-std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, Index context, bool has_cls,
-                                          const ReviewWords* known) {
-  const std::string bytes = read_text_file(path);
-  return std::make_unique<ReviewsTask>(labelled_texts(bytes, path), fingerprint(bytes), path,
-                                       context - (has_cls ? 1 : 0), has_cls, known);
+std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, const ModelConfig& model, bool has_cls,
+                                          const ReviewWords& known, HeldBack held_back) {
+  const PlainText file = read_plain_text(path);
+  LabelledTexts texts = labelled_texts(file.text, path, known.labels);
+  texts.notes.insert(texts.notes.begin(), file.notes.begin(), file.notes.end());
+  return std::make_unique<ReviewsTask>(std::move(texts), file.fingerprint, path, model.context - (has_cls ? 1 : 0),
+                                       has_cls, known, held_back);
 }
 
 class ReviewsTraining : public TaskTraining {
@@ -26,12 +26,17 @@ class ReviewsTraining : public TaskTraining {
     flags.text("data", data, "FILE", "lines LABEL TAB TEXT, or CSV of both; none: reviews that are made up");
     flags.choice("labels", labels_, {"tone", "meaning"},
                  "labels of made-up reviews: what most adjectives say, or what they say where not turns the next one");
+    flags.choice("unit", unit_, {"word", "char"},
+                 "tokens of the texts of --data: words or characters; char for languages without blanks");
   }
 
   void check(const Flags& flags) const override {
     if (data.empty() && flags.given("data")) throw UsageError("--data: expected a file, found \"\"");
     if (!data.empty() && flags.given("labels")) {
       throw UsageError("--labels: expected no --data beside it, whose labels are the file's");
+    }
+    if (data.empty() && flags.given("unit")) {
+      throw UsageError("--unit: expected --data beside it; made-up reviews are read by words");
     }
     if (data.empty() && flags.given("context")) {
       throw UsageError("--context: expected --data beside it; made-up reviews have a length of their own");
@@ -48,6 +53,7 @@ class ReviewsTraining : public TaskTraining {
 
   void take(const Metadata& task, const std::string&) override {
     if (task.at("labels") != "file") labels_ = task.at("labels");
+    unit_ = task.contains("unit") ? task.at("unit") : "word";
   }
 
   Started start(Request request) const override {
@@ -60,8 +66,12 @@ class ReviewsTraining : public TaskTraining {
       throw Error("--data: expected none, as " + request.source + " learned reviews that are made up");
     }
     if (of_file) {
-      const ReviewWords known = stored ? words_of_reviews(*stored, request.source) : ReviewWords{};
-      started.task = task_of_file(data, request.model.context, has_cls, stored ? &known : nullptr);
+      const ReviewWords known =
+          stored ? words_of_reviews(*stored, request.source) : ReviewWords{.are_characters = unit_ == "char"};
+      auto task = task_of_file(data, request.model, has_cls, known,
+                               request.task ? held_back_in(*request.task, request.source) : HeldBack::by_labels);
+      started.notes = task->notes();
+      started.task = std::move(task);
     } else {
       started.task = std::make_unique<ReviewsTask>(labels_, has_cls);
     }
@@ -70,21 +80,21 @@ class ReviewsTraining : public TaskTraining {
   }
 
  private:
-  std::string labels_ = "meaning";
+  std::string labels_ = "meaning", unit_ = "word";
 };
 
 }  // namespace
 
-std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const std::string& data,
+std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                           const std::string& source) {
   const bool of_file = task.at("labels") == "file";
-  if (of_file == data.empty()) {
+  if (of_file == own.path.empty()) {
     throw Error(source + (of_file ? ": learned a file's labels, expected --data FILE"
                                   : ": learned reviews that are made up, expected no --data"));
   }
   if (!of_file) return std::make_unique<ReviewsTask>(task.at("labels"), config.has_cls());
-  const ReviewWords known = words_of_reviews(task, source);
-  return task_of_file(data, config.context, config.has_cls(), &known);
+  return task_of_file(own.path, config, config.has_cls(), words_of_reviews(task, source),
+                      own.all ? HeldBack::all : held_back_in(task, source));
 }
 
 std::unique_ptr<TaskTraining> reviews_training() { return std::make_unique<ReviewsTraining>(); }

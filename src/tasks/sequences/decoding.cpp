@@ -1,6 +1,8 @@
 #include "tasks/sequences/decoding.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -48,6 +50,16 @@ std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source, st
         return std::span<const double>(logits_v_);
       },
       [&](Index to, Index from) { model_->copy_hypothesis(to, from); }, tree);
+}
+
+std::vector<Index> ranks_of_texts(const std::vector<Hypothesis>& found, const SequenceWords& words) {
+  std::map<std::string, Index> rank_of;
+  std::vector<Index> ranks;
+  for (const Hypothesis& hypothesis : found) {
+    const std::string text = words.target_text(hypothesis.tokens.data(), static_cast<Index>(hypothesis.tokens.size()));
+    ranks.push_back(rank_of.try_emplace(text, static_cast<Index>(rank_of.size()) + 1).first->second);
+  }
+  return ranks;
 }
 
 }  // namespace abh

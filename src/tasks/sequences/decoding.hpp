@@ -78,4 +78,8 @@ std::optional<std::vector<Result>> computed_by_decoders(const Trained& trained, 
   return results;
 }
 
+// The rank of every hypothesis that was found, from 1, by its text: equal texts, which the beam can reach by different
+// tokens, share the rank of the best of them.
+std::vector<Index> ranks_of_texts(const std::vector<Hypothesis>& found, const SequenceWords& words);
+
 }  // namespace abh

@@ -10,6 +10,7 @@
 #include "pictures/matrix.hpp"
 #include "pictures/tree.hpp"
 #include "tasks/drawing.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/sequences/decoding.hpp"
 #include "tasks/sequences/sequence_programs.hpp"
 
@@ -34,12 +35,15 @@ class DrawnSequences : public DrawnTask {
     Subject subject;
     std::vector<Token> asked;
     if (wanted.text) {
-      asked = words.source_tokens(*wanted.text, "--text");
+      std::string text = *wanted.text;
+      subject.notes = prepare_text(text, "--text", "", nullptr);
+      asked = words.source_tokens(prompt_line(text), "--text");
       subject.batch = answered(words, asked, trained);
       subject.notes.push_back("The right answer is not known: the loss is that of the network's own.");
     } else {
-      const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, data_, source);
+      const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, {.path = data_}, source);
       require_example(wanted.example, task->validation_rows(), source);
+      subject.notes = task->notes();
       subject.batch = task->test_batch(wanted.example, 1);
       cut_padding(subject.batch);
       for (std::size_t s = 0; s < subject.batch.source_bs.size(); ++s) {
@@ -125,10 +129,13 @@ class DrawnSequences : public DrawnTask {
           {.parent = node.parent, .name = name_v[static_cast<std::size_t>(node.token)], .value = node.log_probability});
       tree.scale.smallest = std::min(tree.scale.smallest, node.log_probability);
     }
+    const std::vector<Index> ranks = ranks_of_texts(found, words);
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (found[i].node >= static_cast<Index>(tree.nodes.size())) continue;
       TreePicture::Node& end = tree.nodes[static_cast<std::size_t>(found[i].node)];
-      end.end = {to_text(static_cast<Index>(i) + 1) + ".", fixed_text(found[i].score, 3)};
+      const bool repeats = std::find(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks[i]) !=
+                           ranks.begin() + static_cast<std::ptrdiff_t>(i);
+      end.end = {(repeats ? "= " : "") + to_text(ranks[i]) + ".", fixed_text(found[i].score, 3)};
       end.is_first = i == 0;
       has_child[static_cast<std::size_t>(found[i].node)] = true;
     }
@@ -139,16 +146,21 @@ class DrawnSequences : public DrawnTask {
              "\u2019 (" + short_number(hypothesis.score, 4) + ")";
     };
     tree.text.description = "Found first: " + said(found.front());
-    if (found.size() > 1) tree.text.description += "; second: " + said(found[1]);
+    const auto second = std::find(ranks.begin(), ranks.end(), 2);
+    if (second != ranks.end()) {
+      tree.text.description += "; second: " + said(found[static_cast<std::size_t>(second - ranks.begin())]);
+    }
     tree.text.description += ". Of " + to_text(static_cast<Index>(tree.nodes.size())) +
                              " hypotheses, longer and longer, " + to_text(died) + " died.";
     if (tree.nodes.size() < nodes.size()) {
       tree.text.description += " Only the first " + to_text(longest_drawn) + " tokens are drawn.";
     }
-    return {"beam.svg", tree_svg(tree), tree.text.title + ": " + tree.text.description,
-            "Every box is a hypothesis that was kept. A cross: it died, since others were likelier. Below an end "
-            "stand its rank and its score; the thick line leads to the best. " +
-                tree.text.description};
+    return {
+        "beam.svg", tree_svg(tree), tree.text.title + ": " + tree.text.description,
+        "Every box is a hypothesis that was kept. A cross: it died, since others were likelier. Below an end "
+        "stand its rank and its score (= 1.: the text of rank 1 once more, by other tokens); the thick line leads to "
+        "the best. " +
+            tree.text.description};
   }
 
   // The source, with what the network writes for it as the target.

@@ -2,12 +2,14 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "program/run_program.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/sequences/decoding.hpp"
 #include "tasks/sequences/sequence_programs.hpp"
 
@@ -24,7 +26,8 @@ class SequenceGeneration : public TaskCommand {
     flags.text("prompt", prompt_, "TEXT|-", "what to answer, a source a line; -: read it from standard input");
     add_decoding_flags(flags, decoding_);
     flags.integer("n-best", best_, "N",
-                  "print so many answers of a beam, a line each: score, log probability, text; 0: the best, text alone",
+                  "print so many different texts of a beam, or all where it found fewer, a line each: score, log "
+                  "probability, text; 0: the best, text alone",
                   0, widest_beam);
   }
 
@@ -44,36 +47,53 @@ class SequenceGeneration : public TaskCommand {
       throw UsageError("--prompt: expected what " + one_line(source) + " is to answer, found none");
     }
     const SequenceWords words = make_words_(trained, source);
-    std::vector<std::vector<Token>> sources;
-    for (std::size_t begin = 0; begin < prompt_.size();) {
-      const std::size_t end = std::min(prompt_.find('\n', begin), prompt_.size());
-      const std::string line = prompt_.substr(begin, end - begin);
-      begin = end + 1;
-      sources.push_back(words.source_tokens(line, "prompt"));
-      const Index length = static_cast<Index>(sources.back().size()), longest = trained.config.source_context;
-      if (length > longest) {
-        throw Error("prompt: expected lines of at most " + to_text(longest) + " " + words.source().unit() +
-                    "s, found one of " + to_text(length));
-      }
-    }
-    if (sources.empty()) sources.emplace_back();
+    const std::vector<std::vector<Token>> sources = read_sources(words, trained.config.source_context);
     Decoder decode(machine, trained, decoding_);
     for (const std::vector<Token>& tokens : sources) {
-      const std::vector<Hypothesis> found = decode(tokens);
-      const std::size_t shown = std::min(static_cast<std::size_t>(std::max<Index>(best_, 1)), found.size());
-      for (std::size_t i = 0; i < shown; ++i) {
-        const std::string text = words.target_text(found[i].tokens.data(), static_cast<Index>(found[i].tokens.size()));
-        if (best_ > 0) {
-          std::cout << fixed_text(found[i].score, 4) << "\t" << fixed_text(found[i].log_probability, 4) << "\t";
-        }
-        std::cout << text << "\n";
-      }
+      print_best(decode(tokens), words);
       flush_standard_output();
     }
     return 0;
   }
 
  private:
+  // Reads the sources of the prompt, a line each, of at most `longest` tokens; one that is empty where there is no
+  // line.
+  std::vector<std::vector<Token>> read_sources(const SequenceWords& words, Index longest) {
+    // Its notes are not printed: standard output is for the answers.
+    prepare_text(prompt_, "prompt", "", nullptr);
+    std::vector<std::vector<Token>> sources;
+    const std::string_view prompt = prompt_;
+    for (std::size_t begin = 0; begin < prompt.size();) {
+      const std::size_t end = std::min(prompt.find('\n', begin), prompt.size());
+      const std::string where = "prompt: line " + to_text(sources.size() + 1);
+      sources.push_back(words.source_tokens(prompt_line(prompt.substr(begin, end - begin)), where));
+      begin = end + 1;
+      const Index length = static_cast<Index>(sources.back().size());
+      if (length > longest) {
+        throw Error(where + ": expected at most " + to_text(longest) + " " + words.source().unit() + "s, found " +
+                    to_text(length));
+      }
+    }
+    if (sources.empty()) sources.emplace_back();
+    return sources;
+  }
+
+  // Prints the best hypothesis of each text, best first.
+  void print_best(const std::vector<Hypothesis>& found, const SequenceWords& words) const {
+    const std::vector<Index> ranks = ranks_of_texts(found, words);
+    Index shown = 0;
+    for (std::size_t i = 0; i < found.size() && shown < std::max<Index>(best_, 1); ++i) {
+      if (ranks[i] <= shown) continue;
+      ++shown;
+      if (best_ > 0) {
+        std::cout << fixed_text(found[i].score, 4) << "\t" << fixed_text(found[i].log_probability, 4) << "\t";
+      }
+      const std::string text = words.target_text(found[i].tokens.data(), static_cast<Index>(found[i].tokens.size()));
+      std::cout << escaped_controls(text) << "\n";
+    }
+  }
+
   MakeWords make_words_;
   std::string prompt_;
   Decoding decoding_;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tasks/programs.hpp"
 #include "tasks/sequences/sequence_task.hpp"
@@ -13,6 +14,11 @@ namespace abh {
 // network writes by itself where a beam is asked for.
 using MakeWords = SequenceWords (*)(const Trained& trained, const std::string& source);
 std::unique_ptr<TaskCommand> sequence_generation(MakeWords words);
+// A line of a prompt without the carriage return that ends lines on some systems.
+inline std::string_view prompt_line(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
 // draw shows which characters of a source each one of the answer looks at. make: as above; data: what its flag --data
 // FILE is said to be, empty: it has none.
 std::unique_ptr<TaskCommand> sequence_drawing(const MakeAnswerTask& make, MakeWords words, const std::string& data);

@@ -76,8 +76,8 @@ std::string SequenceTask::shown(const Batch& batch, Index b, const std::vector<T
   const auto text = [&](const std::vector<Token>& tokens) {
     return words_.target_text(tokens.data(), static_cast<Index>(tokens.size()));
   };
-  return words_.source_text(batch.source_bs.data() + b * batch.S, batch.S) + " -> " + text(said) +
-         (said == expected ? "" : ", expected " + text(expected));
+  return escaped_line(words_.source_text(batch.source_bs.data() + b * batch.S, batch.S) + " -> " + text(said) +
+                      (said == expected ? "" : ", expected " + text(expected)));
 }
 
 void require_sizes(const SequenceWords& words, const ModelConfig& config, const std::string& source) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ class SequenceTask : public AnswerTask {
  public:
   struct Pair {
     std::vector<Token> source, target;  // of words(), without begin and end
+    auto operator<=>(const Pair&) const = default;
   };
 
   // longest_source, longest_target: tokens, the end of the target included.

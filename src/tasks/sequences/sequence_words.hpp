@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.hpp"
 #include "settings/config.hpp"
 #include "tasks/tokenizer.hpp"
 
@@ -14,9 +15,13 @@ class SequenceWords {
  public:
   static constexpr Token padding = 0, begin = 1, end = 2;
 
-  // shared: one vocabulary for both, which `source` and `target` then have alike, and one numbering.
-  SequenceWords(Tokenizer source, Tokenizer target, bool shared)
-      : source_(std::move(source)), target_(std::move(target)), first_source_(shared ? first_target : padding + 1) {}
+  // shared: one vocabulary for both, which `source` and `target` then have alike, and one numbering. in_small_letters:
+  // a source is read with a to z in the place of A to Z.
+  SequenceWords(Tokenizer source, Tokenizer target, bool shared, bool in_small_letters = false)
+      : source_(std::move(source)),
+        target_(std::move(target)),
+        first_source_(shared ? first_target : padding + 1),
+        in_small_letters_(in_small_letters) {}
 
   const Tokenizer& source() const { return source_; }
   const Tokenizer& target() const { return target_; }
@@ -25,7 +30,8 @@ class SequenceWords {
 
   // Without begin and end. Error for what has no token, which names `what`.
   std::vector<Token> source_tokens(std::string_view text, const std::string& what) const {
-    return numbered(source_, text, what, first_source_);
+    const std::string read = in_small_letters_ ? small_letters(std::string(text)) : std::string(text);
+    return numbered(source_, read, what, first_source_);
   }
   std::vector<Token> target_tokens(std::string_view text, const std::string& what) const {
     return numbered(target_, text, what, first_target);
@@ -59,6 +65,7 @@ class SequenceWords {
 
   Tokenizer source_, target_;
   Token first_source_;
+  bool in_small_letters_;
 };
 
 }  // namespace abh

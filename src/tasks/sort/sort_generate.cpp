@@ -12,6 +12,7 @@
 #include "device/available.hpp"
 #include "network/model.hpp"
 #include "program/run_program.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/sort/sort_kind.hpp"
 #include "tasks/sort/sort_task.hpp"
 
@@ -34,9 +35,9 @@ class SortGeneration : public TaskCommand {
     const ArraySize size = array_size_of(trained.task);
     const std::vector<std::vector<Token>> arrays = read_arrays(size);
     Index longest = 0;
-    for (const std::vector<Token>& array_l : arrays) {
-      const Index length = static_cast<Index>(array_l.size());
-      require_length(trained, length, "prompt", source);
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const Index length = static_cast<Index>(arrays[i].size());
+      require_length(trained, length, place_of(i), source);
       longest = std::max(longest, length);
     }
     set_length(trained, longest);
@@ -52,11 +53,16 @@ class SortGeneration : public TaskCommand {
   }
 
  private:
-  std::vector<std::vector<Token>> read_arrays(const ArraySize& size) const {
+  static std::string place_of(std::size_t array) { return "prompt: line " + to_text(array + 1); }
+
+  std::vector<std::vector<Token>> read_arrays(const ArraySize& size) {
+    prepare_text(prompt_, "prompt", "", nullptr);
     std::vector<std::vector<Token>> arrays;
     std::istringstream lines(prompt_);
-    for (std::string line; std::getline(lines, line);) arrays.push_back(array_of_line(line, size, "prompt"));
-    if (arrays.empty()) arrays.push_back(array_of_line("", size, "prompt"));
+    for (std::string line; std::getline(lines, line);) {
+      arrays.push_back(array_of_line(line, size, place_of(arrays.size())));
+    }
+    if (arrays.empty()) arrays.push_back(array_of_line("", size, place_of(0)));
     return arrays;
   }
 

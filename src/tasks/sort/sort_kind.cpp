@@ -53,7 +53,7 @@ std::vector<Token> array_of_line(const std::string& line, const ArraySize& size,
   std::vector<Token> array_l;
   for (const std::string& word : words_in(line)) {
     const std::optional<Index> digit = from_text<Index>(word);
-    if (!digit || *digit < 1 || *digit > size.digits) refuse("\"" + one_line(word) + "\"");
+    if (!digit || *digit < 1 || *digit > size.digits) refuse(in_quotes(word));
     array_l.push_back(static_cast<Token>(*digit - 1));
   }
   const Index count = static_cast<Index>(array_l.size());

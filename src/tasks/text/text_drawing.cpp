@@ -8,8 +8,8 @@
 #include "base/utf8.hpp"
 #include "pictures/picture_frame.hpp"
 #include "tasks/drawing.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/text/by_character.hpp"
-#include "tasks/text/plain_text.hpp"
 #include "tasks/text/text_kind.hpp"
 #include "tasks/text/text_task.hpp"
 

@@ -10,11 +10,11 @@
 #include "files/text_file.hpp"
 #include "program/run_program.hpp"
 #include "program/terminal.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/text/by_character.hpp"
 #include "tasks/text/dataset.hpp"
 #include "tasks/text/evaluation.hpp"
 #include "tasks/text/memory_flag.hpp"
-#include "tasks/text/plain_text.hpp"
 #include "tasks/text/text_kind.hpp"
 
 namespace abh {

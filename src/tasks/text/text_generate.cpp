@@ -7,9 +7,10 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "program/run_program.hpp"
+#include "program/terminal.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/text/generator.hpp"
 #include "tasks/text/memory_flag.hpp"
-#include "tasks/text/plain_text.hpp"
 #include "tasks/text/stop_text.hpp"
 #include "tasks/text/text_kind.hpp"
 
@@ -65,7 +66,10 @@ class TextGeneration : public TaskCommand {
     if (prompt_tokens.empty()) {
       prompt_tokens = model.tokenizer.encode(opening_of_text(model.tokenizer), "prompt");
     }
-    const auto print = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); };
+    const auto print = [is_terminal = on_terminal()](std::string_view text) {
+      const std::string shown = is_terminal ? escaped_controls(text, "\t\n\r") : std::string(text);
+      std::fwrite(shown.data(), 1, shown.size(), stdout);
+    };
     for (Index sample = 0; sample < samples_; ++sample, ++settings_.seed) {
       if (sample > 0) {
         print("---\n");

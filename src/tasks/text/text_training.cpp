@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "files/text_file.hpp"
-#include "tasks/text/plain_text.hpp"
+#include "tasks/plain_text.hpp"
 #include "tasks/text/text_kind.hpp"
 #include "tasks/text/text_task.hpp"
 #include "tasks/text/warm_start.hpp"

@@ -1,11 +1,13 @@
-#include "tasks/text/plain_text.hpp"
+#include "tasks/plain_text.hpp"
 
 #include <algorithm>
 
+#include "base/crc32.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/unicode.hpp"
 #include "base/utf8.hpp"
+#include "files/text_file.hpp"
 
 namespace abh {
 
@@ -62,7 +64,7 @@ bool is_plausible(char32_t code) {
   return is_control_of_text(code) || (code < code_points && character_kind(code) != CharacterKind::hidden);
 }
 
-// What becomes of bytes when they are read as this encoding.
+// The result of reading bytes as this encoding.
 struct Reading {
   std::size_t characters = 0, plausible = 0, ascii = 0;
 };
@@ -85,7 +87,7 @@ Reading read_as(std::string_view bytes, const Encoding& encoding) {
   return reading;
 }
 
-// Whether the bytes at the front of a text do not look like UTF-8: they are none, or are full of what no text has.
+// The bytes at the front of a text do not look like UTF-8: they are none, or full of control characters.
 bool is_strange(std::string_view front, std::string_view text) {
   std::size_t characters = 0, controls = 0;
   for (std::size_t position = 0; position < front.size(); ++characters) {
@@ -111,16 +113,20 @@ const Encoding* encoding_without_mark(std::string_view bytes) {
   return best;
 }
 
-// What to do about it, behind what is wrong.
+// A file and another beside it, as words of a shell's command line.
+std::string from_to(const std::string& path, const std::string& ending) {
+  const std::string file = path.starts_with('-') ? "./" + path : path;
+  return shell_word(file) + " >" + shell_word(file + ending);
+}
+
+// The remedy, behind the fault.
 std::string conversion(const ForeignBytes& foreign, const std::string& path) {
   if (foreign.encoding.empty()) return "extract its text first";
   const std::string command = "iconv -f " + foreign.encoding + " -t UTF-8";
-  if (path.empty()) return command + " converts it";
-  const std::string file = path.starts_with('-') ? "./" + path : path;
-  return command + " " + shell_word(file) + " >" + shell_word(file + ".utf8") + " converts it";
+  return command + (path.empty() ? "" : " " + from_to(path, ".utf8")) + " converts it";
 }
 
-// Whether NULs are too many to be an accident: one byte in a thousand, or a thousand of them.
+// NULs are too many to be an accident: one byte in a thousand, or a thousand of them.
 bool is_many(std::size_t nuls, std::size_t bytes) {
   return nuls > 0 && nuls >= std::min<std::size_t>(1000, bytes / 1000);
 }
@@ -173,6 +179,17 @@ std::vector<std::string> prepare_text(std::string& text, const std::string& name
                     fixed_text(percent, 1) + " %), where texts have none: is it one?");
   }
   return notes;
+}
+
+PlainText read_plain_text(const std::string& path) {
+  PlainText file{.text = read_text_file(path), .fingerprint = {}, .notes = {}};
+  file.fingerprint = fingerprint(file.text);
+  file.notes = prepare_text(file.text, path, path, nullptr);
+  if (file.text.find('\n') == file.text.npos && file.text.find('\r') != file.text.npos) {
+    throw Error(path + ": its lines end in carriage returns alone, expected line feeds; tr '\\r' '\\n' <" +
+                from_to(path, ".lines") + " converts it");
+  }
+  return file;
 }
 
 }  // namespace abh
