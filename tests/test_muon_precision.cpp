@@ -1,5 +1,5 @@
-// How exact the rounds of Muon are in each type: gradients of low rank show it, random ones do not. The table of
-// docs/layers/muon.md is `GRADCHECK=1 build/tests "[muon_precision]"`.
+// The error of Muon's rounds in each type, on gradients of low rank: those of full rank hide it. The figures of
+// docs/layers/muon.md are printed by `GRADCHECK=1 build/tests "[muon_precision]"`.
 
 #include <cstdio>
 
@@ -75,7 +75,7 @@ void check_row(const std::string& row) {
 
 TEST_CASE("muon: bf16 rounds make noise of a gradient of low rank, float rounds do not",
           "[muon][muon_precision][gpu]") {
-  const Index O = GENERATE(64, 40, 96), I = O == 64 ? 64 : 136 - O;
+  const Index O = GENERATE(64, 40, 96), I = O == 64 ? 64 : 136 - O;  // 64 x 64, 40 x 96, 96 x 40
   const std::vector<std::pair<Index, double>> bounds = {{1, 1.2}, {4, 0.55}, {16, 0.25}, {std::min(O, I), 0.05}};
   const double float_bound = 1e-4;
   const auto record = [&](Index rank, const std::string& name, const std::string& type, double error, double bound) {
@@ -100,7 +100,7 @@ TEST_CASE("muon: bf16 rounds make noise of a gradient of low rank, float rounds 
   for_each_gpu(check, true);
 }
 
-// A network at its first weights: few tokens in a batch make a gradient of low rank.
+// A batch of few tokens makes a gradient of low rank.
 TEST_CASE("muon: bf16 rounds of a network's first gradients", "[muon][muon_precision][gpu]") {
   const ModelConfig config =
       model_with("layers=2 channels=64 heads=4 context=32 vocabulary_size=65 mixer=dot conv_kernel=4 conv_groups=0");
@@ -113,16 +113,17 @@ TEST_CASE("muon: bf16 rounds of a network's first gradients", "[muon][muon_preci
     }
     std::vector<Token> targets(tokens.begin() + 1, tokens.end());
     tokens.pop_back();
-    const std::vector<float> gradients = new_model({.device = "cpu", .threads = 1}, config, training, training.init_std)
-                                             ->gradient(batch_of_sequences(C, tokens, targets));
+    const auto model = new_model({.device = "plain", .threads = 1}, config, training, training.init_std);
+    const std::vector<float> gradients = model->gradient(batch_of_sequences(C, tokens, targets));
     std::vector<double> errors;
     for (const Parameter& p : parameter_table(config)) {
       if (p.kind != Kind::linear) continue;
       const auto begin = gradients.begin() + p.offset;
       const Array<double> gradient(begin, begin + p.count);
       errors.push_back(step_error<bf16>(device, gradient, p.shape[0], p.shape[1]));
-      record_gradcheck({"muon", "1 step, first gradient of " + std::to_string(B * C) + " tokens", p.name, "update",
-                        name, "bf16", errors.back(), 10.0 / static_cast<double>(B * C)});
+      const std::string what = "1 step, first gradient of " + std::to_string(B * C) + " tokens";
+      const double bound = 10 / static_cast<double>(B * C);
+      record_gradcheck({"muon", what, p.name, "update", name, "bf16", errors.back(), bound});
     }
     std::sort(errors.begin(), errors.end());
     return errors;
