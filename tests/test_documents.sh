@@ -16,7 +16,7 @@ check() {
   fi
 }
 
-for document in README.md data/*.md docs/*.md docs/*/*.md docs/*/*/*.md; do
+for document in README.md data/*.md findings/*.md docs/*.md docs/*/*.md docs/*/*/*.md; do
   folder=$(dirname "$document")
   for link in $(grep -o ']([^)#]*' "$document" | cut -c3- | grep -v '^https\?:'); do
     [ -e "$folder/$link" ]
