@@ -49,8 +49,9 @@ std::vector<std::pair<std::string, std::string>> idle_flags(const ModelConfig& m
       {"lsh-rounds", &MixerProperties::hashes},
       {"lsh-buckets", &MixerProperties::hashes},
       {"lsh-piece", &MixerProperties::hashes}};
-  for (const auto& [flag, takes] : owners)
-    add_if_idle(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });
+  for (const auto& owner : owners) {
+    add_if_idle(owner.first, [takes = owner.second](const auto& mixer) { return mixer.*takes; });
+  }
   if (model.has_rotary()) add_if_idle("positions rotary", [](const auto& mixer) { return mixer.has_turns; });
   if (model.has_alibi())
     add_if_idle("positions alibi", [](const auto& mixer) { return mixer.has_scores || mixer.decays; });
