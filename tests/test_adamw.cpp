@@ -205,11 +205,10 @@ TEST_CASE("adamw: no weights", "[adamw][gpu]") {
 // Aligned and not, less than an access and more than a block.
 TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
   for_each_gpu([&](auto& device, const std::string& name) {
-    for (const auto& [count, begin] : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 0}, {2077, 3}}) {
+    for (const auto& range : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 0}, {2077, 3}}) {
+      const Index count = range.first, begin = range.second;
       INFO(name << ", " << count << " weights, the first " << begin << " left alone");
-      const auto steps = [&, count = count, begin = begin]<class T>(auto& any) {
-        return run<T>(any, count, {.weight_decay = 0.1}, begin);
-      };
+      const auto steps = [&]<class T>(auto& any) { return run<T>(any, count, {.weight_decay = 0.1}, begin); };
       GradcheckRow row{"adamw", "15 steps, " + std::to_string(count) + " weights", "weight", "update", name, "float", 0,
                        1e-5};
       const auto [got, narrow] = check_update_on_gpu(device, row, slots_of(count), steps);

@@ -682,7 +682,7 @@ TEST_CASE("tensors that are missing, impossible or of the wrong kind have status
                                      {"weight.z", "has no use for it"},
                                      {"grad_output.z", "has no use for it"},
                                      {"z", "before the name"}}) {
-      check_unusable(content, part, [name = name](Content& changed) { changed.reals[name] = {{1}, {0}}; });
+      check_unusable(content, part, [tensor = name](Content& changed) { changed.reals[tensor] = {{1}, {0}}; });
     }
   }
   check_unusable(linear, "none of them 0", [](Content& changed) { changed.reals["input.x_bci"] = {{1, 0, 2}, {}}; });

@@ -380,8 +380,8 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
 
 // A row of a matrix's square that is longer than a block, and more parts of a matrix than a block has threads.
 TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
-  for (const auto& [shape, rounds] : {std::pair{Shape{257, 258}, 1}, {Shape{1, 256 * 4096 + 1}, 0}}) {
-    const auto updated = [&, shape = shape, rounds = rounds]<class T>(auto& device, T) {
+  for (const auto& sized : {std::pair{Shape{257, 258}, 1}, {Shape{1, 256 * 4096 + 1}, 0}}) {
+    const auto updated = [&, shape = sized.first, rounds = sized.second]<class T>(auto& device, T) {
       Array<T> d_weight;
       for (Index i = 0; i < shape.O * shape.I; ++i) d_weight.push_back(static_cast<T>(i * i % 101 - 40));
       d_weight.back() = 4e4;  // half of the norm: the last part must count

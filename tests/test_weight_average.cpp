@@ -143,11 +143,10 @@ TEST_CASE("weight_average: no weights", "[weight_average][gpu]") {
 // Aligned and not, less than an access and more than a block.
 TEST_CASE("weight_average: on the GPU", "[weight_average][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
-    for (const auto& [count, margin] : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 3}, {2077, 4}}) {
+    for (const auto& range : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 3}, {2077, 4}}) {
+      const Index count = range.first, margin = range.second;
       INFO(name << ", " << count << " weights, " << margin << " on either side left alone");
-      const auto steps = [count = count, margin = margin]<class T>(auto& any) {
-        return run<T>(any, count, 5, 9, margin);
-      };
+      const auto steps = [=]<class T>(auto& any) { return run<T>(any, count, 5, 9, margin); };
       const auto got = run_in_three_orders([&] { return steps.template operator()<float>(device); });
       const std::vector<Slot> slots = {activation("average", {count})};
       for (const Comparison& comparison :

@@ -6,6 +6,7 @@
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md). Two
 # checks need PyTorch: python3 -m pip install torch.
 set -u
+export WARNINGS_AS_ERRORS=ON
 cd "$(dirname "$0")/.."
 tools/need.sh cmake c++ clang++ clang-format clang-tidy catch2 python3 || exit 1
 failed=()

@@ -22,8 +22,8 @@ void embedding_forward(Device&, T* out_bcd, const Token* tokens_bc, const T* tok
 
 // d_token_vd: (V, D), added to: with tied weights the logits add their share to the same array; V = 0: no table.
 // d_position_cd: added to, may be null; rows from C on are not touched. Nothing is saved by the forward pass but the
-// tokens. Two flops an element, without the product with scale; reads d_out_bcd once. The rows are added in the order of
-// (b, c), whatever the number of threads.
+// tokens. Two flops an element, without the product with scale; reads d_out_bcd once. The rows are added in the order
+// of (b, c), whatever the number of threads.
 template <class Device, class T>
 void embedding_backward(Device&, Accum<T>* d_token_vd, Accum<T>* d_position_cd, const T* d_out_bcd,
                         const Token* tokens_bc, Index B, Index C, Index D, Index V, double scale = 1);

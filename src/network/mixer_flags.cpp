@@ -58,8 +58,9 @@ IdleFlags idle_flags(const ModelConfig& model) {
       {"lsh-rounds", &MixerProperties::hashes},
       {"lsh-buckets", &MixerProperties::hashes},
       {"lsh-piece", &MixerProperties::hashes}};
-  for (const auto& [flag, takes] : owners)
-    add_without_mixer(flag, [takes = takes](const auto& mixer) { return mixer.*takes; });
+  for (const auto& owner : owners) {
+    add_without_mixer(owner.first, [takes = owner.second](const auto& mixer) { return mixer.*takes; });
+  }
   const auto weighs = [](const auto& mixer) { return mixer.has_scores || mixer.decays; };
   const auto has_heads = [&](const auto& mixer) { return weighs(mixer) || mixer.has_segments || mixer.hashes; };
   if (!model.has_encoder()) add_without_mixer("heads", has_heads);
