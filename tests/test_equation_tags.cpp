@@ -68,8 +68,8 @@ OwnLevel own_level(const std::string& code) {
   return own;
 }
 
-// Whether the code of a line computes something: it holds an operator, or it begins a call or a block. What else stands
-// there is the tail of a statement or a jump, and no place for a tag.
+// True for code that holds an operator, or begins a call or a block. Other lines are tails of statements or jumps,
+// where a tag has no place.
 bool computes(const std::string& code) {
   const std::string text = matches(code, "^\\s*(?:if \\(.*\\) (?=continue|break|return;))?(.*\\S)").at(0)[1];
   const OwnLevel own = own_level(text);
