@@ -46,7 +46,7 @@ class TaskTraining : public TaskFlags {
   virtual void take(const Metadata& task, const std::string& source) = 0;
   // What Task::shape will say of a network, as far as the flags know it. A preset says something else.
   virtual void shape(ModelConfig&) const {}
-  // Whether networks of this task tell classes apart.
+  // True where the networks of this task are classifiers.
   virtual bool has_classes() const { return false; }
   // Error if a network of this task, in the file `source`, is none to train further.
   virtual void require_teachable(const ModelConfig&, const std::string&) const {}
