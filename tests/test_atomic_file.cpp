@@ -28,7 +28,7 @@ struct OldFile : TestFolder {
   OldFile() { write_file_atomically(path, "old"); }
   const std::string path = *this / "file";
 
-  // What lies beside the file: the temporaries of its writers.
+  // Everything beside the file: the temporaries of its writers.
   std::vector<std::string> temporaries() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(this->TestFolder::path())) {
@@ -198,7 +198,7 @@ TEST_CASE("atomic_file: other files beside it stay, whatever they are called", "
   const OldFile folder;
   const std::vector<std::string> names = {"file.tmp", "file.1.tmp", "file.abh-1-1", "file.abh-x.tmp", "abh-1-1.tmp"};
   for (const std::string& name : names) write_file_atomically(folder / name, "mine");
-  // Of what has the name of a temporary, a link is not followed, a pipe not waited for and a folder not entered.
+  // Under the name of a temporary, a link is not followed, a pipe not waited for and a folder not entered.
   fs::create_symlink("file.tmp", folder / "file.abh-1-0.tmp");
   REQUIRE(::mkfifo((folder / "file.abh-2-0.tmp").c_str(), 0600) == 0);
   fs::create_directory(folder / "file.abh-3-0.tmp");

@@ -4,8 +4,8 @@
 
 namespace abh {
 
-// Keeps other runs out of a folder as long as it lives, and not longer, however the program ends. Error if another run
-// is in there. Where the file system cannot lock, nothing is kept out.
+// Keeps other programs out of a folder as long as it lives, and not longer, however the program ends. Error if another
+// one is in there. Where the file system cannot lock, nothing is kept out.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);

@@ -103,7 +103,7 @@ class Flags {
     std::string section = {};                   // heading above this flag, if it is the first of its section
     std::string default_value = {};
     std::vector<std::string> uses = {};                                // none: all
-    std::vector<std::pair<std::string, std::string>> other_help = {};  // of later uses: their names, and what they say
+    std::vector<std::pair<std::string, std::string>> other_help = {};  // names of later uses, and their text
     void add_help(const std::string& use, const std::string& text);
     std::string whole_help() const;
   };

@@ -113,7 +113,7 @@ class Drawing : public TaskCommand {
     std::string folder = flags.value("out");
     if (folder.empty()) folder = std::filesystem::path(source).replace_filename("pictures").string();
     make_folder(folder);
-    const FolderLock lock(folder);  // of two pages at a time, pictures would be mixed
+    const FolderLock lock(folder);  // two draws at a time would mix their pictures
     const std::string index = (std::filesystem::path(folder) / "index.html").string();
     const std::vector<std::string> older = older_pictures(index);
     // A page that cannot be written is found now, not when all has been computed.

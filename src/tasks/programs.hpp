@@ -45,13 +45,13 @@ class TaskTraining : public TaskFlags {
   virtual void take(const Metadata& task, const std::string& source) = 0;
   // What Task::shape will say of a network, as far as the flags know it. A preset says something else.
   virtual void shape(ModelConfig&) const {}
-  // Whether the network learns what comes next, which it must not see.
+  // True where the network learns what comes next, which it must not see.
   virtual bool predicts() const { return false; }
-  // Whether networks of this task tell classes apart.
+  // True where the networks of this task are classifiers.
   virtual bool has_classes() const { return false; }
   // Error if a network of this task, in the file `source`, is none to train further.
   virtual void require_teachable(const ModelConfig&, const std::string&) const {}
-  // Whether a flag of this task may differ from what such a network has learned.
+  // True for a flag of this task that may differ from what such a network has learned.
   virtual bool may_differ(const std::string& flag) const { return flag == "data"; }
 
   // What a run begins with: nothing, where it stood, or the weights of a trained network.

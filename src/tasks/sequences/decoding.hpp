@@ -23,7 +23,7 @@ struct Decoding {
 };
 inline constexpr Index widest_beam = 1024;
 void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest = widest_beam);
-// UsageError for a penalty of the only hypothesis, whose score nobody sees.
+// UsageError for a length penalty without a beam: a single hypothesis is the best with any penalty.
 void require_penalty_of_several(const Decoding& decoding);
 
 // A network that answers sources, one after the other.
