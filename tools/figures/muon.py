@@ -4,22 +4,58 @@ import math
 
 import numpy
 
+LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
+
+
+def bf16(x: numpy.ndarray) -> numpy.ndarray:
+    mantissa, exponent = numpy.frexp(x)
+    return numpy.ldexp(numpy.round(256 * mantissa) / 256, exponent)
+
+
+def split(x: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """A high and a low part in bf16."""
+    high = bf16(x)
+    return high, bf16(x - high)
+
+
+def sum_of_split(x: numpy.ndarray) -> numpy.ndarray:
+    high, low = split(x)
+    return high + low
+
+
+def split_product(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
+    (a_high, a_low), (b_high, b_low) = split(a), split(b)
+    return a_high @ b_high + a_high @ b_low + a_low @ b_high
+
+
+def step_error(gradient: numpy.ndarray, split_rounds: int) -> float:
+    """The error of five rounds, the first ones in split products, the others in bf16."""
+    wanted = got = gradient / numpy.linalg.norm(gradient)
+    for r in range(5):
+        gram = wanted @ wanted.T
+        wanted = LINEAR * wanted + (CUBIC * gram + QUINTIC * gram @ gram) @ wanted
+        store, product = (sum_of_split, split_product) if r < split_rounds else (bf16, numpy.matmul)
+        got = store(got)
+        gram = store(product(got, got.T))
+        polynomial = store(CUBIC * gram + QUINTIC * product(gram, gram))
+        got = LINEAR * got + product(polynomial, got)
+    return float(numpy.linalg.norm(bf16(got) - wanted) / numpy.linalg.norm(wanted))
+
 
 def figures() -> None:
-    """What the rounds do to a singular value, how long the step is after them, what bf16 rounds off, and what they cost."""
-    linear, cubic, quintic = 3.4445, -4.7750, 2.0315
+    """The rounds and a singular value, the length of the step, the error in bf16, and the cost."""
 
     def rounds(value: float, count: int) -> float:
         for _ in range(count):
-            value = linear * value + cubic * value**3 + quintic * value**5
+            value = LINEAR * value + CUBIC * value**3 + QUINTIC * value**5
         return value
 
-    root = math.sqrt(9 * cubic**2 - 20 * quintic * linear)
+    root = math.sqrt(9 * CUBIC**2 - 20 * QUINTIC * LINEAR)
     for name, sign in (("largest", -1), ("least", 1)):
-        s = math.sqrt((-3 * cubic + sign * root) / (10 * quintic))
+        s = math.sqrt((-3 * CUBIC + sign * root) / (10 * QUINTIC))
         print(f"p is {name} at s = {s:.4f}: p(s) = {rounds(s, 1):.4f}, p(p(s)) = {rounds(s, 2):.4f}")
-    fixed = math.sqrt((-cubic - math.sqrt(cubic**2 - 4 * quintic * (linear - 1))) / (2 * quintic))
-    slope = linear + 3 * cubic * fixed**2 + 5 * quintic * fixed**4
+    fixed = math.sqrt((-CUBIC - math.sqrt(CUBIC**2 - 4 * QUINTIC * (LINEAR - 1))) / (2 * QUINTIC))
+    slope = LINEAR + 3 * CUBIC * fixed**2 + 5 * QUINTIC * fixed**4
     print(f"p(s) = s at s = {fixed:.4f}, where the slope is {slope:.2f}")
     for count in (3, 5):
         after = [rounds(i / 10000, count) for i in range(10001)]
@@ -38,15 +74,18 @@ def figures() -> None:
         x /= numpy.sqrt((x * x).sum())
         for _ in range(5):
             gram = x @ x.T
-            x = (linear * numpy.identity(O) + cubic * gram + quintic * gram @ gram) @ x
+            x = (LINEAR * numpy.identity(O) + CUBIC * gram + QUINTIC * gram @ gram) @ x
         print(f"{O} x {I}: {0.2 * math.sqrt(max(O, I)) * math.sqrt((x * x).mean()):.4f}")
 
     x = numpy.random.default_rng(1).standard_normal(1000000)
-    mantissa, exponent = numpy.frexp(x)
-    rounded = numpy.ldexp(numpy.round(256 * mantissa) / 256, exponent)
-    error = math.sqrt(((rounded - x) ** 2).sum() / (x * x).sum())
-    print(f"rounding to bf16 errs by {error:.2%} of the length of a vector of normal numbers; five rounds raise a small value"
-          f" by {linear**5:.0f}, and the error to {linear**5 * error:.2f} of the length")
+    error = numpy.linalg.norm(bf16(x) - x) / numpy.linalg.norm(x)
+    print(f"rounding to bf16 errs by {error:.2%}, which three rounds raise to {LINEAR**3 * error:.2f}, five to"
+          f" {LINEAR**5 * error:.2f}")
+    print("error of a step of 64 x 64, the first 0 to 3 rounds in split products, the others in bf16")
+    for rank in (1, 4, 16, 64):
+        draw = numpy.random.default_rng(1)
+        gradient = draw.standard_normal((64, rank)) @ draw.standard_normal((rank, 64))
+        print(f"rank {rank}:", *(f"{step_error(gradient, count):.1%}" for count in range(4)))
 
     for preset, D, tokens, layers in (("tiny", 128, 768, 4), ("baby", 384, 16384, 6)):
         # Of a layer with shared values and no projection: query and key, up and down.
