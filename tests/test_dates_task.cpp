@@ -230,6 +230,22 @@ TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dat
   }
 }
 
+TEST_CASE("dates: a drawn beam tells texts that it found twice", "[dates][drawing][programs]") {
+  const DatesPlace place;
+  require_success(train(place.flags("--steps 0")));
+  // All tokens are equally likely, and of equals the lowest win: padding and begin, which say nothing, and the end.
+  Checkpoint model = model_of(place.run);
+  std::fill(model.weights.begin(), model.weights.end(), 0.0F);
+  write_checkpoint(place / "zeros", model);
+  const Arguments beam = {"--checkpoint", place / "zeros", "--device", "cpu", "--beam", "8"};
+  CHECK(lines_of(generated(beam + words("--n-best 8 --prompt 1"))).size() == 1);
+  require_success(run_program_of_build("draw", beam + Arguments{"--text", "1", "--out", place / "pictures"}));
+  const std::string drawn = read_bytes(place / "pictures/beam.svg");
+  CHECK(matches(drawn, ">1\\.</text>").size() == 1);
+  CHECK(matches(drawn, ">= 1\\.</text>").size() == 7);
+  CHECK_FALSE(contains(drawn, "second: "));
+}
+
 TEST_CASE("dates: what cannot be", "[dates][programs]") {
   const DatesPlace place;
   require_refusal(train(place.flags("--context 20")), 2, {"--context: expected none, as dates have a length"});
