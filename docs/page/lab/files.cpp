@@ -22,7 +22,7 @@ std::string read_data_file(const std::string& path, const std::string& expected)
   return file->second;
 }
 
-LabelledPictures read_pictures(const std::string& path) {
+LabelledPictures read_pictures(const std::string& path, bool) {
   throw Error(path + ": expected no --data, as a page reads no pictures: digits are drawn");
 }
 void require_teaching(const LabelledPictures&, const std::string&) {}

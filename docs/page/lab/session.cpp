@@ -178,8 +178,8 @@ Session::Session(std::string_view bytes, const std::string& name, Numbers& numbe
   memory_ = model_memory(page_device, config_, {.B = 1, .C = config_.context, .S = config_.source_context});
   const std::string& task = metadata_.at("task");
   if (task == "sort") task_ = std::make_unique<SortTask>(array_size_of(metadata_));
-  if (task == "reviews" && metadata_.at("labels") != "file") task_ = reviews_again(metadata_, config_, "", name);
-  if (task == "digits" && !is_of_file(metadata_)) task_ = digits_again(metadata_, config_, "", name);
+  if (task == "reviews" && metadata_.at("labels") != "file") task_ = reviews_again(metadata_, config_, {}, name);
+  if (task == "digits" && !is_of_file(metadata_)) task_ = digits_again(metadata_, config_, {}, name);
   drawn_ = drawn_task(task);
 }
 
