@@ -1,7 +1,6 @@
 // regress: kernel regression on fifty points, by the one layer of that name, and what its width is worth.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -23,7 +22,6 @@
 #include "plain/plain.hpp"
 #include "program/flags.hpp"
 #include "program/run_program.hpp"
-#include "program/terminal.hpp"
 #include "runs/progress.hpp"
 
 namespace abh {
@@ -197,16 +195,9 @@ double quantile(const Numbers& sorted, double part) {
 void print_draws(std::uint64_t seed, Index draws) {
   std::vector<std::string> names;
   std::vector<Numbers> errors, widths;
-  using Clock = std::chrono::steady_clock;
-  Progress progress(draws, on_terminal());
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point shown = begin;
+  WorkProgress progress("draws", draws);
   for (Index draw = 0; draw < draws; ++draw) {
-    if (const Clock::time_point now = Clock::now(); now - shown >= progress.pause()) {
-      shown = now;
-      const double seconds = std::chrono::duration<double>(now - begin).count() / static_cast<double>(draw);
-      progress.working(std::nullopt, "draws", draw, draws, seconds * static_cast<double>(draws - draw));
-    }
+    progress.done(draw);
     const std::vector<Estimate> table = estimates(seed + static_cast<std::uint64_t>(draw));
     if (draw == 0) {
       for (const Estimate& row : table) names.push_back(row.name);

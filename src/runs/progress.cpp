@@ -78,6 +78,17 @@ void Progress::show(std::vector<Part> parts) {
   }
 }
 
+WorkProgress::WorkProgress(std::string work, Index all)
+    : work_(std::move(work)), all_(all), progress_(0, on_terminal()) {}
+
+void WorkProgress::done(Index count) {
+  const Clock::time_point now = Clock::now();
+  if (now - shown_ < progress_.pause()) return;
+  shown_ = now;
+  const double seconds = std::chrono::duration<double>(now - begin_).count() / static_cast<double>(count);
+  progress_.working(std::nullopt, work_, count, all_, seconds * static_cast<double>(all_ - count));
+}
+
 void Progress::line(std::string_view text) {
   if (!live_.empty()) out_ << "\r\x1b[K";
   out_ << text << '\n' << live_ << std::flush;

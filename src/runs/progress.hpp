@@ -56,4 +56,26 @@ class Progress {
   std::string live_;  // the live line as printed; empty if there is none
 };
 
+// Shows on standard output how far some work is, with the time that is left, as long as it lasts.
+class WorkProgress {
+ public:
+  // `work` names the items of which there are so many: "examples".
+  WorkProgress(std::string work, Index all);
+
+  // So many items are done.
+  void done(Index count);
+  // Prints a message on a line of its own.
+  void line(std::string_view text) { progress_.line(text); }
+  // Prints the result in the place of the live line.
+  void finish(std::string_view text) { progress_.finish(text); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string work_;
+  Index all_;
+  Progress progress_;
+  Clock::time_point begin_ = Clock::now(), shown_ = begin_;
+};
+
 }  // namespace abh

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "device/available.hpp"
 #include "network/model.hpp"
+#include "runs/progress.hpp"
 #include "tasks/answers.hpp"
 
 namespace abh {
@@ -49,6 +50,7 @@ class AnswerEvaluation : public TaskCommand {
     for (const std::string& name : task->kinds()) kinds.push_back({name});
     Score score;
     Index shown = 0, right = 0;
+    WorkProgress progress("examples", examples);
     for (Index first = 0; first < examples; first += extent.B) {
       const Index B = std::min(extent.B, examples - first);
       const Batch batch = task->test_batch(first, B);
@@ -64,17 +66,19 @@ class AnswerEvaluation : public TaskCommand {
           kind.right += hit;
         }
         if (hit || shown == errors_) continue;
-        std::cout << "wrong: example " << first + b << ": " << task->shown(batch, b, best_r) << "\n";
+        progress.line("wrong: example " + to_text(first + b) + ": " + task->shown(batch, b, best_r));
         ++shown;
       }
+      progress.done(first + B);
     }
+    std::string result;
     for (const Kind& kind : kinds) {
-      std::cout << one_line(kind.name) << ": " << kind.examples << " examples, accuracy "
-                << percent_of(kind.right, kind.examples) << " %\n";
+      result += one_line(kind.name) + ": " + to_text(kind.examples) + " examples, accuracy " +
+                percent_of(kind.right, kind.examples) + " %\n";
     }
-    std::cout << "evaluate: " << task->name() << ", " << examples << " examples, "
-              << fixed_text(score.loss_sum / static_cast<double>(score.count), 4) << " nats, accuracy "
-              << percent_of(right, examples) << " %\n";
+    progress.finish(result + "evaluate: " + task->name() + ", " + to_text(examples) + " examples, " +
+                    fixed_text(score.loss_sum / static_cast<double>(score.count), 4) + " nats, accuracy " +
+                    percent_of(right, examples) + " %");
     return 0;
   }
 

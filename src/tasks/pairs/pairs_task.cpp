@@ -161,8 +161,10 @@ std::optional<std::string> PairsTask::closing_line(const ModelConfig& config, co
   const auto text = [&](const std::vector<Token>& tokens) {
     return words().target_text(tokens.data(), static_cast<Index>(tokens.size()));
   };
-  const std::optional<std::vector<double>> bleu_of = computed_by_decoders<double>(
-      {.config = config, .task = {}, .weights = weights}, examples, threads,
+  Decoders decoders({.device = {.device = "cpu", .threads = threads}},
+                    {.config = config, .task = {}, .weights = weights}, {}, examples);
+  const std::optional<std::vector<double>> bleu_of = decoders.run<double>(
+      examples,
       [&](Decoder& decode, Index row) {
         const Pair expected = pair(evaluated_example(row, examples));
         return bleu(text(decode(expected.source).front().tokens), text(expected.target));

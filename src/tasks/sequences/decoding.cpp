@@ -52,6 +52,14 @@ std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source, st
       [&](Index to, Index from) { model_->copy_hypothesis(to, from); }, tree);
 }
 
+Decoders::Decoders(const Machine& machine, const Trained& trained, const Decoding& decoding, Index sources) {
+  const bool is_cpu = resolved_device(machine.device.device) == "cpu";
+  Machine each = machine;
+  if (is_cpu) each.device.threads = 1;
+  const Index count = is_cpu ? std::min(working_threads(machine.device), sources) : 1;
+  for (Index i = 0; i < count; ++i) decoders_.push_back(std::make_unique<Decoder>(each, trained, decoding));
+}
+
 std::vector<Index> ranks_of_texts(const std::vector<Hypothesis>& found, const SequenceWords& words) {
   std::map<std::string, Index> rank_of;
   std::vector<Index> ranks;

@@ -42,41 +42,45 @@ class Decoder {
   std::vector<double> logits_v_;
 };
 
-// result(decoder, i) for i in [0, count), greedy and on the CPU, by so many threads with a decoder each. go_on(results
-// done) is asked by the calling thread after each of its own; where it says no, there are none.
-template <class Result>
-std::optional<std::vector<Result>> computed_by_decoders(const Trained& trained, Index count, Index threads,
-                                                        const std::function<Result(Decoder&, Index)>& result,
-                                                        const std::function<bool(Index)>& go_on) {
-  std::vector<Result> results(static_cast<std::size_t>(count));
-  std::atomic<Index> next = 0, done = 0;
-  std::atomic<bool> stopped = false;
-  const auto work = [&](Decoder& decoder, bool asks) {
-    try {
-      for (Index i = next++; i < count && !stopped; i = next++) {
-        results[static_cast<std::size_t>(i)] = result(decoder, i);
-        ++done;
-        if (asks && !go_on(done)) stopped = true;
+// Decoders that share out sources: on a CPU one for each of its threads, else one.
+class Decoders {
+ public:
+  // For at most so many sources at a time.
+  Decoders(const Machine& machine, const Trained& trained, const Decoding& decoding, Index sources);
+
+  // result(decoder, i) for i in [0, count). go_on(results done) is asked by the calling thread after each of its own;
+  // where it says no, there are none.
+  template <class Result>
+  std::optional<std::vector<Result>> run(Index count, const std::function<Result(Decoder&, Index)>& result,
+                                         const std::function<bool(Index)>& go_on) {
+    std::vector<Result> results(static_cast<std::size_t>(count));
+    std::atomic<Index> next = 0, done = 0;
+    std::atomic<bool> stopped = false;
+    const auto work = [&](Decoder& decoder, bool asks) {
+      try {
+        for (Index i = next++; i < count && !stopped; i = next++) {
+          results[static_cast<std::size_t>(i)] = result(decoder, i);
+          ++done;
+          if (asks && !go_on(done)) stopped = true;
+        }
+      } catch (...) {
+        stopped = true;
+        throw;
       }
-    } catch (...) {
-      stopped = true;
-      throw;
+    };
+    std::vector<std::future<void>> others;  // which hand on what is thrown
+    for (std::size_t i = 1; i < decoders_.size(); ++i) {
+      others.push_back(std::async(std::launch::async, work, std::ref(*decoders_[i]), false));
     }
-  };
-  std::vector<std::unique_ptr<Decoder>> decoders;
-  for (Index thread = 0; thread < std::min(threads, count); ++thread) {
-    decoders.push_back(
-        std::make_unique<Decoder>(Machine{.device = {.device = "cpu", .threads = 1}}, trained, Decoding{}));
+    work(*decoders_.front(), true);
+    for (std::future<void>& other : others) other.get();
+    if (stopped) return std::nullopt;
+    return results;
   }
-  std::vector<std::future<void>> others;  // which hand on what is thrown
-  for (std::size_t i = 1; i < decoders.size(); ++i) {
-    others.push_back(std::async(std::launch::async, work, std::ref(*decoders[i]), false));
-  }
-  work(*decoders.front(), true);
-  for (std::future<void>& other : others) other.get();
-  if (stopped) return std::nullopt;
-  return results;
-}
+
+ private:
+  std::vector<std::unique_ptr<Decoder>> decoders_;
+};
 
 // The rank of every hypothesis that was found, from 1, by its text: equal texts, which the beam can reach by different
 // tokens, share the rank of the best of them.

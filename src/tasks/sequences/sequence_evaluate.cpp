@@ -39,18 +39,23 @@ class SequenceEvaluation : public TaskCommand {
 
  private:
   Answer answer_by(const Trained& trained, const Machine& machine) const {
-    return [decode = std::make_shared<Decoder>(machine, trained, decoding_)](const Batch& batch,
-                                                                             std::vector<Token>& best_r) {
-      for (Index b = 0; b < batch.B; ++b) {
+    const auto decoders = std::make_shared<Decoders>(machine, trained, decoding_, largest_batch);
+    return [decoders](const Batch& batch, std::vector<Token>& best_r) {
+      const auto answer = [&](Decoder& decode, Index b) {
         std::vector<Token> source;
         for (Index s = b * batch.S; s < (b + 1) * batch.S; ++s) {
           if (batch.source_mask_bs[static_cast<std::size_t>(s)]) {
             source.push_back(batch.source_bs[static_cast<std::size_t>(s)]);
           }
         }
-        std::vector<Token> said = (*decode)(source).front().tokens;
+        std::vector<Token> said = decode(source).front().tokens;
         said.resize(static_cast<std::size_t>(batch.C), SequenceWords::padding);
-        std::copy(said.begin(), said.end(), best_r.begin() + b * batch.C);
+        return said;
+      };
+      const auto always = [](Index) { return true; };
+      const auto answers = *decoders->run<std::vector<Token>>(batch.B, answer, always);
+      for (std::size_t b = 0; b < answers.size(); ++b) {
+        std::copy(answers[b].begin(), answers[b].end(), best_r.begin() + static_cast<Index>(b) * batch.C);
       }
     };
   }
