@@ -83,7 +83,7 @@ TEST_CASE("programs: generate ends before the stop text", "[programs]") {
       return generated(with({"--checkpoint", run, "--tokens", "300", "--prompt", "the ", "--seed", "3"}, changes));
     };
     const std::string whole = text({});
-    for (const std::size_t size : {1, 2, 7, 40}) {
+    for (const std::size_t size : {1U, 2U, 7U, 40U}) {
       const std::string stop = whole.substr(100, size);
       INFO(tokenizer << ": \"" << stop << "\"");
       // What the prompt says does not count.

@@ -110,9 +110,9 @@ class AdditiveBlock : public Block<Device, T> {
       second_.backward(device, d_t, false, d_e_bnc, d_u_bcd, {t_bcd}, pass);  // (additive.14)
       second_.logits_backward(device, d_t, d_e_bnc, {t_bcd}, pass);           // (additive.15)
     }
-    const GateBackward<T> d_gated = gate(d_p_bcd, d_k_bcd, d_r_bcd, p_and_k(pass));                 // (additive.17)
-    mid_norm_.backward_of_gate(device, d_r_bcd, d_t_bcd, skip_normed_ ? d_x_bcd : nullptr, r_bcd_,  // (additive.16)
-                               d_gated);
+    T* d_skip_bcd = skip_normed_ ? d_x_bcd : nullptr;
+    mid_norm_.backward_of_gate(device, d_r_bcd, d_t_bcd, d_skip_bcd, r_bcd_,  // (additive.16) (additive.17)
+                               gate(d_p_bcd, d_k_bcd, d_r_bcd, p_and_k(pass)));
     if (projection_) {
       const T* z_bcd = dropped_bcd_ ? dropped_bcd_ : drop(device, d_z_bcd, pass);
       mix_.backward_weight(weights.fork(), d_p_bcd, z_bcd, BC);  // (additive.18)
@@ -179,10 +179,10 @@ class AdditiveBlock : public Block<Device, T> {
       const T* z_bcd = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass);  // (additive.5)
       mix_.forward(device, mixed_bcd_, z_bcd, BC);                                // (additive.6)
     }
-    const GateForward<T> gated = gate(r_bcd_, h_bcd, p_and_k(pass));     // (additive.7)
-    const T* t_bcd = mid_norm_.forward_of_gate(device, out_bcd, gated);  // (additive.8)
-    second_.logits(device, {t_bcd}, pass);                               // (additive.9)
-    pool(second_, {t_bcd});                                              // (additive.10)
+    const T* t_bcd = mid_norm_.forward_of_gate(device, out_bcd,  // (additive.7) (additive.8)
+                                               gate(r_bcd_, h_bcd, p_and_k(pass)));
+    second_.logits(device, {t_bcd}, pass);  // (additive.9)
+    pool(second_, {t_bcd});                 // (additive.10)
     if (!skip_normed_) {
       gate_forward<Device, T>(device, gate(out_bcd, around(in_bcd), u_and_v(pass)));  // (additive.11)
     } else {
