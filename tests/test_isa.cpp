@@ -1,3 +1,6 @@
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "catch.hpp"
@@ -32,3 +35,24 @@ TEST_CASE("isa: without a wish the widest is taken", "[isa]") {
     CHECK(best_isa() == widest);
   }
 }
+
+#if defined(ABH_AVX2)
+TEST_CASE("isa: AVX2 and AVX-512 are available where Linux lists their flags", "[isa]") {
+  std::ifstream file("/proc/cpuinfo");
+  std::string word;
+  while (file >> word && word != "flags") {
+  }
+  if (!file) return;  // not Linux
+  std::getline(file, word);
+  std::istringstream line(word);
+  std::set<std::string> flags;
+  while (line >> word) flags.insert(word);
+  const bool avx2 = flags.contains("avx2") && flags.contains("fma");
+  CHECK(isa_available(Isa::avx2) == avx2);
+#if defined(ABH_AVX512)
+  const bool avx512 = flags.contains("avx512f") && flags.contains("avx512dq") && flags.contains("avx512bw") &&
+                      flags.contains("avx512vl");
+  CHECK(isa_available(Isa::avx512) == (avx2 && avx512));
+#endif
+}
+#endif

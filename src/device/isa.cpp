@@ -2,10 +2,42 @@
 
 #include <cstdlib>
 #include <string>
+#if defined(ABH_AVX2)
+#include <cpuid.h>
+#endif
 
 #include "base/error.hpp"
 
 namespace abh {
+
+#if defined(ABH_AVX2)
+namespace {
+
+// The processor is asked directly: __builtin_cpu_supports needs a library that some compilers come without.
+enum Register { eax, ebx, ecx, edx };
+
+// One register of a leaf of CPUID; 0 if the processor has no such leaf.
+unsigned cpuid(unsigned leaf, Register which) {
+  unsigned registers[4] = {};
+  __get_cpuid_count(leaf, 0, &registers[eax], &registers[ebx], &registers[ecx], &registers[edx]);
+  return registers[which];
+}
+
+// The registers that the operating system saves for every thread: bits of XCR0, which exists if CPUID has OSXSAVE.
+enum SavedRegisters : unsigned { xmm_and_ymm = 0x06, zmm_and_masks = 0xE0 };
+unsigned saved_registers() {
+  unsigned low, high;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+#if defined(__APPLE__)
+  low |= zmm_and_masks;  // macOS saves them, but sets their bits only when a thread uses them for the first time
+#endif
+  return low;
+}
+
+bool has_all(unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; }
+
+}  // namespace
+#endif
 
 bool isa_available(Isa isa) {
   switch (isa) {
@@ -13,12 +45,14 @@ bool isa_available(Isa isa) {
       return true;
 #if defined(ABH_AVX2)
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+      return has_all(cpuid(1, ecx), bit_OSXSAVE | bit_AVX | bit_FMA) && has_all(cpuid(7, ebx), bit_AVX2) &&
+             has_all(saved_registers(), xmm_and_ymm);
 #endif
 #if defined(ABH_AVX512)
     case Isa::avx512:
-      return isa_available(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+      return isa_available(Isa::avx2) &&
+             has_all(cpuid(7, ebx), bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL) &&
+             has_all(saved_registers(), zmm_and_masks);
 #endif
 #if defined(ABH_NEON)
     case Isa::neon:
