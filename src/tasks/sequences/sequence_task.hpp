@@ -16,7 +16,7 @@ class SequenceTask : public AnswerTask {
  public:
   struct Pair {
     std::vector<Token> source, target;  // of words(), without begin and end
-    auto operator<=>(const Pair&) const = default;
+    std::strong_ordering operator<=>(const Pair&) const = default;
   };
 
   // longest_source, longest_target: tokens, the end of the target included.
