@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/crc32.hpp"
@@ -53,8 +54,8 @@ void check_layout(std::vector<SafetensorsEntry>& entries, Index data_size, const
   }
 
   // By end as well: a tensor of no elements comes before the one that begins at the same place.
-  std::stable_sort(entries.begin(), entries.end(), [](const SafetensorsEntry& left, const SafetensorsEntry& right) {
-    return std::pair(left.begin, left.end) < std::pair(right.begin, right.end);
+  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& left, const SafetensorsEntry& right) {
+    return std::tie(left.begin, left.end, left.name) < std::tie(right.begin, right.end, right.name);
   });
   Index covered = 0;
   const auto fail_hole = [&](Index end) {
@@ -241,8 +242,8 @@ void safetensors_bytes(const std::string& path, const std::vector<SafetensorsOut
 
   std::vector<const SafetensorsOutput*> ordered;
   for (const SafetensorsOutput& tensor : tensors) ordered.push_back(&tensor);
-  std::stable_sort(ordered.begin(), ordered.end(), [](const SafetensorsOutput* left, const SafetensorsOutput* right) {
-    return element_size(left->dtype) > element_size(right->dtype);
+  std::sort(ordered.begin(), ordered.end(), [](const SafetensorsOutput* left, const SafetensorsOutput* right) {
+    return std::pair(-element_size(left->dtype), left) < std::pair(-element_size(right->dtype), right);
   });
 
   std::string entries;

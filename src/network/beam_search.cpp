@@ -89,12 +89,14 @@ std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogi
                                     std::vector<BeamNode>* tree) {
   std::vector<BeamNode> nodes;
   std::vector<Live> live = {{.end = {.parent = -1, .token = settings.begin, .log_probability = 0}, .node = -1}};
-  std::vector<Hypothesis> found;
+  std::vector<Hypothesis> found;  // the best first; of equal scores the one found first
+  const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
   const auto end_at = [&](const BeamNode& end, Index node) {
     Hypothesis hypothesis{.tokens = tokens_to(node, nodes), .log_probability = end.log_probability, .node = node};
     const double n = static_cast<double>(hypothesis.tokens.size());
     hypothesis.score = end.log_probability / std::pow((5 + n) / 6, settings.length_penalty);
-    found.push_back(std::move(hypothesis));
+    const auto next_worse = std::upper_bound(found.begin(), found.end(), hypothesis, better);
+    found.insert(next_worse, std::move(hypothesis));
   };
   std::vector<Candidate> candidates;
   for (Index position = 0; position < settings.most_tokens; ++position) {
@@ -123,8 +125,6 @@ std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogi
     if (live.empty()) break;
   }
   for (const Live& each : live) end_at(each.end, each.node);
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
   if (tree) *tree = std::move(nodes);
   return found;
 }

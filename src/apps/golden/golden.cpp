@@ -244,6 +244,10 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
   if (largest_of_kind.empty())
     file.fail("no activation., output., grad_input. or grad_weight. tensor: nothing to compare");
 
+  // Tensors without a number follow in the order of the file.
+  const auto before = [](const GoldenComparison& a, const GoldenComparison& b) {
+    return a.number != 0 && (b.number == 0 || a.number < b.number);
+  };
   std::vector<GoldenComparison> comparisons;
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const char* kind = kind_of(tensor.name, compared_kinds);
@@ -252,11 +256,10 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
     const GoldenResult& result = results.at(tensor.name);
     const double least = result.number > 0 ? 0 : 0.01 * largest_of_kind[kind];
     const double scale = std::max(largest(reference), least);
-    comparisons.push_back({tensor.name, tensor.shape, relative_error(result.values, reference, scale), result.number});
+    const GoldenComparison comparison{tensor.name, tensor.shape, relative_error(result.values, reference, scale),
+                                      result.number};
+    comparisons.insert(std::upper_bound(comparisons.begin(), comparisons.end(), comparison, before), comparison);
   }
-  std::stable_sort(comparisons.begin(), comparisons.end(), [](const GoldenComparison& a, const GoldenComparison& b) {
-    return a.number != b.number && b.number == 0 ? true : a.number > 0 && a.number < b.number;
-  });
   return comparisons;
 }
 

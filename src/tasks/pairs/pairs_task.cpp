@@ -1,6 +1,7 @@
 #include "tasks/pairs/pairs_task.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -116,25 +117,26 @@ std::string PairsTask::summary() const {
 Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {
   // The pairs that the steps around this one draw, by length: how they are drawn is as everywhere.
   const Index first_step = step / steps_at_once * steps_at_once;
-  std::vector<Index> drawn;
+  std::vector<std::array<Index, 3>> drawn;  // length, number, example: equal lengths stay in the order of their numbers
   for (Index t = first_step; t < first_step + steps_at_once; ++t) {
-    for (Index b = 0; b < B; ++b) drawn.push_back(training_example(B, seed, t, b));
+    for (Index b = 0; b < B; ++b) {
+      const Index example = training_example(B, seed, t, b);
+      const Pair& pair = pairs_[static_cast<std::size_t>(example)];
+      const std::size_t length = pair.source.size() + pair.target.size();
+      drawn.push_back({static_cast<Index>(length), static_cast<Index>(drawn.size()), example});
+    }
   }
-  const auto length = [&](Index example) {
-    const Pair& pair = pairs_[static_cast<std::size_t>(example)];
-    return pair.source.size() + pair.target.size();
-  };
-  std::stable_sort(drawn.begin(), drawn.end(), [&](Index a, Index b) { return length(a) < length(b); });
+  std::sort(drawn.begin(), drawn.end());
   // Which of the steps takes the shortest ones is drawn, too.
   std::vector<Index> order(steps_at_once);
   std::iota(order.begin(), order.end(), Index{0});
   const auto lot = [&](Index i) {
     return philox_word(seed, static_cast<std::uint64_t>(B + i), static_cast<std::uint32_t>(first_step), sites::batch);
   };
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return lot(a) < lot(b); });
+  std::sort(order.begin(), order.end(), [&](Index a, Index b) { return std::pair(lot(a), a) < std::pair(lot(b), b); });
   const Index part = order[static_cast<std::size_t>(step - first_step)];
   Batch batch = empty_batch();
-  for (Index b = 0; b < B; ++b) append(batch, drawn[static_cast<std::size_t>(part * B + b)]);
+  for (Index b = 0; b < B; ++b) append(batch, drawn[static_cast<std::size_t>(part * B + b)][2]);
   cut_padding(batch);
   return batch;
 }

@@ -24,7 +24,8 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
   std::vector<Token> order(logits_v.size());
   std::iota(order.begin(), order.end(), 0);
   const auto logit_of = [&](Token token) { return static_cast<double>(logits_v[static_cast<std::size_t>(token)]); };
-  std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) { return logit_of(a) > logit_of(b); });
+  std::sort(order.begin(), order.end(),
+            [&](Token a, Token b) { return logit_of(a) != logit_of(b) ? logit_of(a) > logit_of(b) : a < b; });
   if (settings.top_k > 0 && settings.top_k < static_cast<Index>(order.size())) {
     order.resize(static_cast<std::size_t>(settings.top_k));
   }
