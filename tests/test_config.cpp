@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "files/safetensors.hpp"
 #include "settings/schedule.hpp"
 #include "settings/setting_flags.hpp"
@@ -354,6 +355,20 @@ TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does 
     TrainingConfig one{.steps = 1, .learning_rate = 2, .warmup = 0};
     one.schedule = schedule;
     CHECK(std::isfinite(learning_rate_at(one, 0)));
+  }
+}
+
+TEST_CASE("config: a learning rate is shown with the digits of the optimizer's float", "[config]") {
+  TrainingConfig training{.steps = 3000, .learning_rate = 3e-3, .warmup = 100};
+  for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
+    training.schedule = schedule;
+    bool same = true;
+    for (Index step = 0; step < training.steps; ++step) {
+      const float used = static_cast<float>(learning_rate_at(training, step));
+      same &= to_text(shown_learning_rate_at(training, step)) == to_text(used);
+    }
+    INFO(schedule);
+    CHECK(same);
   }
 }
 

@@ -210,7 +210,7 @@ class Trainer {
                      .val_loss = val_loss,
                      .accuracy = measured.accuracy,
                      .span = mean_span(),
-                     .learning_rate = learning_rate_at(training, state_.step - 1),
+                     .learning_rate = shown_learning_rate_at(training, state_.step - 1),
                      .grad_norm = gradient_norm,
                      .tokens_per_s = tokens_per_second()});
       progress_.update(state_.step, *recent_loss(), val_loss, tokens_per_second(), seconds_left(), measured.accuracy);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/text.hpp"
+
 namespace abh {
 
 double learning_rate_at(const TrainingConfig& training, Index step) {
@@ -19,6 +21,10 @@ double learning_rate_at(const TrainingConfig& training, Index step) {
   }
   const double lowest = 0.1, progress = share(fallen, falling - 1);
   return training.learning_rate * (lowest + (1 - lowest) * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
+}
+
+double shown_learning_rate_at(const TrainingConfig& training, Index step) {
+  return *from_text<double>(to_text(static_cast<float>(learning_rate_at(training, step))));
 }
 
 }  // namespace abh

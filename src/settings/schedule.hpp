@@ -10,4 +10,8 @@ namespace abh {
 //   inverse-sqrt  falls as ((warmup + 1) / (step + 1))^(1/2), whatever the number of steps (Vaswani et al. 2017, 5.3)
 double learning_rate_at(const TrainingConfig& training, Index step);
 
+// The same as the optimizer uses it, rounded to float, in a double with as few digits as that float needs: libraries
+// differ in the last digit of a cosine.
+double shown_learning_rate_at(const TrainingConfig& training, Index step);
+
 }  // namespace abh

@@ -250,7 +250,9 @@ double Session::step() {
   return result_.loss;
 }
 
-double Session::learning_rate() const { return trains_ && step_ > 0 ? learning_rate_at(training_, step_ - 1) : 0; }
+double Session::learning_rate() const {
+  return trains_ && step_ > 0 ? shown_learning_rate_at(training_, step_ - 1) : 0;
+}
 
 void Session::begin_evaluation() {
   if (!trains_) throw Error(name_ + ": expected a run to train, found a network that was read");
