@@ -51,6 +51,7 @@ check "pictures of networks in a browser" python3 docs/page/browser_draw_test.py
 check "the pictures that can be touched" bash -c '"$(tools/page_python.sh)" docs/page/browser_touch_test.py build/site'
 check "the lab computes what the programs compute, Chromium" tools/lab_in_browser.sh build build/site
 check "the lab computes what the programs compute, Firefox" tools/lab_in_browser.sh build build/site --firefox
+check "the lab computes what the programs compute, JavaScriptCore" tools/lab_in_browser.sh build build/site --jsc
 check "fuzzing the checkpoint reader" tests/fuzz/run.sh "${FUZZ_SECONDS:-600}"
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -2,7 +2,7 @@
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
 # "catch2" stands for its header, "libc++" for the standard library of clang++, "mpi" for Open MPI, "page" for the
 # libraries and the font of docs/page, "wasm" for clang and the libraries for WebAssembly, "libclang-rt" for clang's
-# sanitizer runtimes.
+# sanitizer runtimes, "venv" for Python's virtual environments.
 set -u
 
 has() {
@@ -15,6 +15,7 @@ has() {
       ;;
     libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
     libclang-rt) ls "$(clang++ -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.asan* >/dev/null 2>&1 ;;
+    venv) python3 -c 'import ensurepip' 2>/dev/null ;;
     mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
     wasm)
       command -v clang++ >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && command -v wasm-opt >/dev/null 2>&1 &&
@@ -35,6 +36,8 @@ package_of() {
     aarch64-linux-gnu-g++) echo g++-aarch64-linux-gnu ;;
     qemu-aarch64) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;
+    jsc) apt-cache search --names-only '^libjavascriptcoregtk-.*-bin$' | awk 'END { print $1 }' ;;
+    venv) echo python3-venv ;;
     mpi) echo openmpi-bin libopenmpi-dev ;;
     wasm) echo clang lld wasi-libc libc++-dev-wasm32 libclang-rt-dev-wasm32 binaryen cmake ;;
     page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;

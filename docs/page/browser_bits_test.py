@@ -1,9 +1,10 @@
 """The lab's module in a real browser computes what a terminal computes: python3 docs/page/browser_bits_test.py BUILD [SITE]
-[--firefox].
+[--firefox|--jsc].
 
 BUILD holds the programs, SITE is build/site where nothing else is said; it was written where there are tools for
 WebAssembly. Chromium needs what browser_test.py needs, Firefox itself alone: it is asked by its own protocol,
-Marionette. Bits are compared on x86-64, where the baseline joins no product and sum into one rounding.
+Marionette. --jsc takes the shell of JavaScriptCore, the engine of Safari. Bits are compared on x86-64, where the
+baseline joins no product and sum into one rounding.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ import unittest
 from pathlib import Path
 
 import browser_test
+from jsc import Jsc
 from lab_module import LARGEST_MODULE, SCRIPT
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
-FIREFOX = False
+ENGINE = ""
 STEPS = 100
 TEXT = "docs/architecture.md"
 OF_TEXT = ["--data", TEXT, "--layers", "2", "--heads", "3", "--channels", "24", "--context", "32", "--batch", "4"]
@@ -144,9 +146,9 @@ class Lab(unittest.TestCase):
     def setUpClass(cls) -> None:
         if not (browser_test.SITE / SCRIPT).is_file():
             raise unittest.SkipTest(f"the site has no {SCRIPT}: no tools for WebAssembly where it was written")
-        if FIREFOX and not (shutil.which("firefox-esr") or shutil.which("firefox")):
+        if ENGINE == "--firefox" and not (shutil.which("firefox-esr") or shutil.which("firefox")):
             raise unittest.SkipTest("no firefox here")
-        cls.browser = Firefox() if FIREFOX else browser_test.Browser()
+        cls.browser = {"--firefox": Firefox, "--jsc": Jsc}.get(ENGINE, browser_test.Browser)()
         cls.browser.open("index.html")
         cls.browser.run(LOAD, (browser_test.SITE / SCRIPT).as_uri())
 
@@ -438,8 +440,8 @@ class Lab(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--firefox"]
-    FIREFOX = "--firefox" in sys.argv
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    ENGINE = next((word for word in sys.argv[1:] if word.startswith("--")), "")
     if words:
         BUILD = Path(words[0]).resolve()
     if len(words) > 1:
