@@ -1,6 +1,11 @@
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "apps/programs/programs.hpp"
 #include "base/error.hpp"
@@ -12,7 +17,9 @@
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 #include "tests/catch.hpp"
+#include "tests/child.hpp"
 #include "tests/folder.hpp"
+#include "tests/pattern.hpp"
 #include "tests/silence.hpp"
 
 namespace abh {
@@ -137,6 +144,52 @@ TEST_CASE("task: a run learns another one", "[task]") {
     CHECK(score.asked == Echo::rows);
     CHECK(accuracy == static_cast<double>(score.right) / static_cast<double>(Echo::rows));
   }
+}
+
+// Its validation and its closing line take long enough to be shown.
+class SlowEcho : public Echo {
+ public:
+  static constexpr Index examples = 5;
+
+  Index evaluation_targets(Index of_rows) const override { return of_rows * targets_of_row; }
+  Batch validation_batch(Index first, Index B, Index of_rows) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    return Echo::validation_batch(first, B, of_rows);
+  }
+  Index closing_examples() const override { return examples; }
+  std::optional<std::string> closing_line(const ModelConfig&, const std::vector<float>&, Index count, Index threads,
+                                          const std::function<bool(Index)>& go_on) const override {
+    for (Index done = 1; done <= count; ++done) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      if (!go_on(done)) return std::nullopt;
+    }
+    return "closing: " + to_text(count) + " examples, " + to_text(threads) + " thread";
+  }
+
+  static constexpr Index targets_of_row = 3;  // as many as it says, whatever a batch has
+};
+
+// Rows have fewer targets than positions: the share of an evaluation that is done is a share of its targets.
+TEST_CASE("task: progress counts what is asked, up to 100 %, and the time left includes the closing line", "[task]") {
+  const TestFolder folder;
+  TrainingRun slow = run_of(folder / "slow", 4, 1);
+  slow.training.eval_every = 2;
+  const std::string shown = shown_on_terminal([&] { return train(slow, SlowEcho()); });
+  const Index all = 2 * Echo::rows * SlowEcho::targets_of_row;  // the last and the best weights
+  Index words = 0, largest = 0;
+  for (const Parts& found : matches(shown, "step 4/4  validation (\\d+) % of (\\d+)  0:\\d\\d left")) {
+    ++words;
+    CHECK(std::stoll(found[1]) > largest);
+    CHECK(std::stoll(found[2]) == all);
+    largest = std::stoll(found[1]);
+  }
+  CHECK(words >= 2);
+  CHECK((largest > 50 && largest <= 100));
+  CHECK(matches(shown, "validation").size() == matches(shown, "validation \\d+ % of \\d+  0:\\d\\d left").size());
+  // Its five examples take 1.5 s, as the evaluation before has shown.
+  CHECK_FALSE(matches(shown, "step 4/4  train [^\n]*  0:0[2-9] left").empty());
+  CHECK_FALSE(matches(shown, "step 4/4  answers [2468]0 % of 5  0:0\\d left").empty());
+  CHECK_FALSE(matches(shown, "closing: 5 examples, 1 thread\\s+final: echo, step 4, ").empty());
 }
 
 // What programs do for it.
