@@ -54,7 +54,8 @@ std::string shown_on_terminal(const Body& body) {
   int status = 0;
   char buffer[4096];
   // Reading fails once the child is gone and all of its output has been read.
-  for (ssize_t count; (count = ::read(terminal, buffer, sizeof buffer)) > 0;) shown.append(buffer, count);
+  for (ssize_t count; (count = ::read(terminal, buffer, sizeof buffer)) > 0;)
+    shown.append(buffer, static_cast<std::size_t>(count));
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
   ::close(terminal);
