@@ -60,15 +60,15 @@ Array<double> gradient_of_rank(Index rank, Index O, Index I) {
   return gradient;
 }
 
-// "1.6 %", to two digits.
-std::string percent(double share) {
+// "1.6 %", to two digits. A build without a GPU device, real or emulated, does not use it.
+[[maybe_unused]] std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, share < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
   return text;
 }
 
 // The chapter has the figures of the emulator with the products of this project.
-void check_row(const std::string& row) {
+[[maybe_unused]] void check_row(const std::string& row) {
   INFO(row);
   CHECK(read_bytes(ABH_SOURCE_DIR "/docs/layers/muon.md").find(row) != std::string::npos);
 }
