@@ -120,16 +120,6 @@ inline L splat(ScalarOf<L> x) {
   }
 }
 
-// Lanes of a and b by number; those of b follow those of a.
-template <int... numbers, class V>
-inline V shuffled(const V& a, const V& b) {
-#if defined(__clang__)
-  return __builtin_shufflevector(a, b, numbers...);
-#else
-  return __builtin_shuffle(a, b, decltype(a < b){numbers...});
-#endif
-}
-
 // Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)). Through vectors of half the width: element by element
 // a compiler moves every lane on its own.
 template <int width, class V>
