@@ -30,15 +30,16 @@ void adamw_update(Device& device, const AdamwUpdate<T>& a) {
   parallel_pieces(device, a.count, weights_per_task, [=](Index begin, Index end) {
     for_lanes<T>(end - begin, [=]<class L>(Index offset) {
       const Index i = begin + offset;
-      const L gradient = clip_scale * load<L>(a.d_weight + i);                                           // (adamw.1)
-      const L first = beta1 * load<L>(a.first_moment + i) + beta1_complement * gradient;                 // (adamw.2)
-      const L second = beta2 * load<L>(a.second_moment + i) + beta2_complement * (gradient * gradient);  // (adamw.3)
-      const L mean = first * mean_correction;                                                            // (adamw.4)
-      const L square = second * square_correction;                                                       // (adamw.5)
+      const L gradient = clip_scale * load<L>(a.d_weight + i);                                    // (adamw.1)
+      const L first = fused<L>(beta1, load<L>(a.first_moment + i), beta1_complement * gradient);  // (adamw.2)
+      const L second =
+          fused<L>(beta2, load<L>(a.second_moment + i), beta2_complement * (gradient * gradient));  // (adamw.3)
+      const L mean = first * mean_correction;                                                       // (adamw.4)
+      const L square = second * square_correction;                                                  // (adamw.5)
       // All loads before the first store, which to the compiler may be one to any of the arrays.
       const L old = load<L>(a.weight + i);
       const L direction = mean / (square_root<L>(square) + epsilon);
-      store<L>(a.weight + i, old - (learning_rate * direction + decay * old));  // (adamw.6)
+      store<L>(a.weight + i, old - fused<L>(learning_rate, direction, decay * old));  // (adamw.6)
       store<L>(a.first_moment + i, first);
       store<L>(a.second_moment + i, second);
     });

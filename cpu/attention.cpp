@@ -75,7 +75,8 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
     for (Index c = 0; c < rows; ++c) {
       RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes
       const T* key_k = row(a.key_ch, c);
-      for_lanes<T>(a.K, [&]<class L>(Index k) { score += load<L>(a.query_h + n * a.K + k) * load<L>(key_k + k); });
+      for_terms<T>(a.K,
+                   [&]<class L>(Index k) { score.add_product(load<L>(a.query_h + n * a.K + k), load<L>(key_k + k)); });
       score_c[c] = score.total() * scale;  // (attention.1)
       if (sight.distance_bias_nc) score_c[c] += sight.distance_bias_nc[n * sight.distances + rows - 1 - c];
       max = larger(max, score_c[c]);
@@ -97,7 +98,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       for (Index first_row = 0; first_row < rows; first_row += tile) {
         L of_tile = splat<L>(T(0));
         for (Index c = first_row; c < lesser(first_row + tile, rows); ++c) {
-          of_tile += score_c[c] * load<L>(row(a.value_ch, c) + k);
+          of_tile = fused<L>(score_c[c], load<L>(row(a.value_ch, c) + k), of_tile);
         }
         add_to_pair(out, low, of_tile);
       }

@@ -99,15 +99,15 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
       for (Index k = 0; k < K; ++k) {
         unrolled<vectors>([&](int v) {
           const Index c = k * at_once + v * width, s = k * band + behind + v * width;
-          score[v] += load<L>(query_kc + c) * load<L>(key_ks + s);
-          d_weight[v] += load<L>(d_out_kc + c) * load<L>(value_ks + s);
+          score[v] = fused<L>(load<L>(query_kc + c), load<L>(key_ks + s), score[v]);
+          d_weight[v] = fused<L>(load<L>(d_out_kc + c), load<L>(value_ks + s), d_weight[v]);
         });
       }
       L sum = load<L>(sum_iv + i * width);
       unrolled<vectors>([&](int v) {
         const L hide = load<L>(hide_s + behind + v * width) - load<L>(lse_here_c + v * width);
-        const L weight = exponential<L>(score[v] * scale + bias_x[distances.begin + i] + hide);
-        sum += weight * (d_weight[v] - load<L>(delta_c + v * width));
+        const L weight = exponential<L>(fused<L>(score[v], scale, bias_x[distances.begin + i]) + hide);
+        sum = fused<L>(weight, d_weight[v] - load<L>(delta_c + v * width), sum);
       });
       store<L>(sum_iv + i * width, sum);
     }

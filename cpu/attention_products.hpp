@@ -63,7 +63,8 @@ inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_strid
     unrolled<vectors>([&](int v) __attribute__((always_inline)) { b_vectors[v] = load<L>(b + v * width); });
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       const T x = a[r * row_stride];
-      unrolled<vectors>([&](int v) __attribute__((always_inline)) { sum[r][v] += x * b_vectors[v]; });
+      unrolled<vectors>([&](int v)
+                            __attribute__((always_inline)) { sum[r][v] = fused<L>(x, b_vectors[v], sum[r][v]); });
       keep_loads_here();
     });
     a += step_stride;

@@ -133,7 +133,9 @@ inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
     power[i] = splat<L>(coefficients[0]);
   });
   unrolled<6>([&](int term) __attribute__((always_inline)) {
-    unrolled<count>([&](int i) __attribute__((always_inline)) { power[i] = power[i] * x[i] + coefficients[term + 1]; });
+    unrolled<count>([&](int i) __attribute__((always_inline)) {
+      power[i] = fused<L>(power[i], x[i], coefficients[term + 1]);
+    });
   });
   unrolled<count>([&](int i) __attribute__((always_inline)) { x[i] = power[i] * scale[i]; });
 }
@@ -211,8 +213,8 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
       const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
       L shrink[] = {(max_before - base) * to_exponent, (max_here - base) * to_exponent};
       powers_of_two(shrink);
-      L sum = load<L>(total_sum_c + c) * shrink[0], low = load<L>(total_sum_low_c + c) * shrink[0];
-      add_to_pair(sum, low, load<L>(sum_c + c) * shrink[1]);
+      L sum = load<L>(total_sum_c + c), low = load<L>(total_sum_low_c + c);
+      add_to_scaled_pair<L>(sum, low, shrink[0], load<L>(sum_c + c) * shrink[1]);
       store<L>(total_max_c + c, max);
       store<L>(total_sum_c + c, sum);
       store<L>(total_sum_low_c + c, low);
@@ -224,8 +226,8 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
     for (Index c = 0; c < group_queries; ++c) {
       T *sum_k = sum_ck[g + c], *total_k = total_ck[g + c], *low_k = total_low_ck[g + c];
       for (Index k = 0; k < padded_K; k += width) {
-        L total = load<L>(total_k + k) * shrink_total_c[c], low = load<L>(low_k + k) * shrink_total_c[c];
-        add_to_pair(total, low, load<L>(sum_k + k) * shrink_here_c[c]);
+        L total = load<L>(total_k + k), low = load<L>(low_k + k);
+        add_to_scaled_pair<L>(total, low, splat<L>(shrink_total_c[c]), load<L>(sum_k + k) * shrink_here_c[c]);
         store<L>(total_k + k, total);
         store<L>(low_k + k, low);
       }
@@ -316,7 +318,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
         for (; key < seen; ++key) weigh.template operator()<1>(key);
         for (; key < keys; ++key) store<L>(weight_s + key * group<T>, splat<L>(T(0)));
         store<L>(max_c + g + half, max);
-        store<L>(sum_c + g + half, load<L>(sum_c + g + half) * shrink[0] + sum);  // (attention.2)
+        store<L>(sum_c + g + half, fused<L>(load<L>(sum_c + g + half), shrink[0], sum));  // (attention.2)
         store<L>(shrink_c + half, shrink[0]);
       }
       // The outputs so far move to the new maximum as well; most maxima come early and do not change any more.
@@ -356,8 +358,8 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
   for (Index c = 0; c < queries; c += width) {
     const L sum = load<L>(sum_c + c), none = splat<L>(T(0));
     store<L>(sum_c + c, sum == none ? none : T(1) / sum);
-    store<L>(max_c + c,
-             sum == none ? splat<L>(T(infinity)) : load<L>(max_c + c) * scale + natural_log<L>(sum));  // (attention.4)
+    store<L>(max_c + c, sum == none ? splat<L>(T(infinity))
+                                    : fused<L>(load<L>(max_c + c), scale, natural_log<L>(sum)));  // (attention.4)
   }
   for (Index c = 0; c < queries; ++c) {
     lse_c[c] = max_c[c];
@@ -484,7 +486,7 @@ void backward_block(const AttentionBackward<T>& a, Index b, Index n, Index first
             unrolled<count>([&](int i) {
               L score = load<L>(weight_cs + (c + i) * group<T> + half);
               if constexpr (biased) score += load<L>(bias_x + at - (c + i));  // (attention.11)
-              weight[i] = (score * scale + hide - lse_c[first_query + c + i]) * T(log2_e);
+              weight[i] = (fused<L>(score, scale, hide) - lse_c[first_query + c + i]) * T(log2_e);
             });
             powers_of_two(weight);  // (attention.5)
             unrolled<count>([&](int i) {
@@ -582,9 +584,9 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
       L x[4], y[4];
       d_out.four_channels(x, k);
       out.four_channels(y, k);
-      for (int i = 0; i < 4; ++i) sum += x[i] * y[i];
+      for (int i = 0; i < 4; ++i) sum = fused<L>(x[i], y[i], sum);
     }
-    for (; k < K; ++k) sum += d_out.channel(k) * out.channel(k);
+    for (; k < K; ++k) sum = fused<L>(d_out.channel(k), out.channel(k), sum);
     T delta[lane_width<T>];
     store<L>(delta, sum);
     for (Index i = 0; i < lesser(lane_width<T>, end - c); ++i) delta_c[c + i] = delta[i];

@@ -149,13 +149,13 @@ inline __attribute__((always_inline)) void near_logits(L (&logit)[keys], const T
       const T* key_power_k = key_power_sk[i] + k;
       L divisor[at_once];
       unrolled<at_once>([&](auto j) __attribute__((always_inline)) {
-        const L x = T(1) + query_power[j] * key_power_k[j];
+        const L x = fused<L>(query_power[j], key_power_k[j], T(1));
         divisor[j] = x < limit ? x : limit;
       });
       const L low = divisor[0] * divisor[1], high = divisor[2] * divisor[3];
-      const L low_numerator = score_k[k] * divisor[1] + score_k[k + 1] * divisor[0];
-      const L high_numerator = score_k[k + 2] * divisor[3] + score_k[k + 3] * divisor[2];
-      sum[i] += (low_numerator * high + high_numerator * low) / (low * high);
+      const L low_numerator = fused<L>(score_k[k], divisor[1], score_k[k + 1] * divisor[0]);
+      const L high_numerator = fused<L>(score_k[k + 2], divisor[3], score_k[k + 3] * divisor[2]);
+      sum[i] += fused<L>(low_numerator, high, high_numerator * low) / (low * high);
     });
   }
   unrolled<keys>([&](auto i) __attribute__((always_inline)) { logit[i] = score_sum - T(2) * sum[i]; });
@@ -167,7 +167,8 @@ Wide<T> far_logits(const Head<T>& head, const LaneRows<T>& query, Index s) {
   const T* key_k = head.key_sk[s];
   Wide<T> sum = splat<Wide<T>>(T(0));
   for (Index k = 0; k < head.K; ++k) {
-    sum += head.score_k[k] * hyperbolic_tangent<Wide<T>>(query.channel(k) + key_k[k]);  // (bahdanau_attention.1)
+    sum = fused<Wide<T>>(head.score_k[k], hyperbolic_tangent<Wide<T>>(query.channel(k) + key_k[k]),
+                         sum);  // (bahdanau_attention.1)
   }
   return sum;
 }
@@ -352,7 +353,7 @@ inline __attribute__((always_inline)) void add_near_pairs(Wide<T> (&d_key)[at_on
     const L query_power = load<L>(query_power_ck[c]);
     L divisor[at_once], lack[at_once];
     unrolled<at_once>([&](auto j) __attribute__((always_inline)) {
-      const L x = T(1) + query_power * key_power[j];
+      const L x = fused<L>(query_power, key_power[j], T(1));
       divisor[j] = x < limit ? x : limit;
     });
     // Four reciprocals by one division.
@@ -365,10 +366,10 @@ inline __attribute__((always_inline)) void add_near_pairs(Wide<T> (&d_key)[at_on
     L d_query = splat<L>(T(0));
     unrolled<at_once>([&](auto j) __attribute__((always_inline)) {
       const T d_logit = d_logit_sc[j * group<T> + c];
-      const L slope = lack[j] - lack[j] * lack[j];  // a quarter of 1 - tanh^2
-      d_query += d_logit * slope;
-      d_key[j] += d_logit * slope;
-      d_score += d_logit * lack[j];
+      const L slope = fused<L>(-lack[j], lack[j], lack[j]);  // a quarter of 1 - tanh^2
+      d_query = fused<L>(d_logit, slope, d_query);
+      d_key[j] = fused<L>(d_logit, slope, d_key[j]);
+      d_score = fused<L>(d_logit, lack[j], d_score);
     });
     store<L>(d_query_ck[c], load<L>(d_query_ck[c]) + d_query);
   }
@@ -380,10 +381,10 @@ void add_far_pair(const Head<T>& head, Index c, Index s, T d_logit, T* d_query_k
   const T *query_k = head.query_ck[c], *key_k = head.key_sk[s];
   for_lanes<T>(head.K, [=]<class L>(Index k) {
     const L hidden = hyperbolic_tangent<L>(load<L>(query_k + k) + load<L>(key_k + k));
-    const L slope = d_logit * (T(0.25) * (T(1) - hidden * hidden));
-    store<L>(d_query_k + k, load<L>(d_query_k + k) + slope);
-    store<L>(d_key_k + k, load<L>(d_key_k + k) + slope);
-    store<L>(d_score_k + k, load<L>(d_score_k + k) + d_logit * (T(0.5) - T(0.5) * hidden));
+    const L slope = T(0.25) * fused<L>(-hidden, hidden, T(1));
+    store<L>(d_query_k + k, fused<L>(d_logit, slope, load<L>(d_query_k + k)));
+    store<L>(d_key_k + k, fused<L>(d_logit, slope, load<L>(d_key_k + k)));
+    store<L>(d_score_k + k, fused<L>(d_logit, fused<L>(T(-0.5), hidden, T(0.5)), load<L>(d_score_k + k)));
   });
 }
 

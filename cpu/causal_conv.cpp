@@ -75,7 +75,7 @@ void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strid
       const L tap = load<L>(weight_x);
       // Row r sees seen[r + t] through tap t. For the gradient of the input the strides of positions and taps run
       // backwards, which turns c - (J - 1) + j into c + (J - 1) - j.
-      for (int r = 0; r < rows; ++r) sum[r] += tap * seen[r + t];  // (causal_conv.1) (causal_conv.2)
+      for (int r = 0; r < rows; ++r) sum[r] = fused<L>(tap, seen[r + t], sum[r]);  // (causal_conv.1) (causal_conv.2)
     }
   }
 }
@@ -138,7 +138,7 @@ void add_products(T* d_weight, const T* d_out, const T* in, Index position_strid
   for (int i = 0; i < rows + taps - 1; ++i, in += position_stride) seen[i] = load<L>(in);
   for (int r = 0; r < rows; ++r, d_out += position_stride) {
     const L d = load<L>(d_out);
-    for (int t = 0; t < taps; ++t) sum[t] += d * seen[r + t];  // (causal_conv.3)
+    for (int t = 0; t < taps; ++t) sum[t] = fused<L>(d, seen[r + t], sum[t]);  // (causal_conv.3)
   }
   for (int t = 0; t < taps; ++t) store<L>(d_weight + t * tap_stride, sum[t]);
 }
@@ -351,8 +351,8 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
     const T* window_gj = window_dj + (d - d % G) * J;
     const T* weight_gj = weight_dgj + d * G * J;
     RowSum<T> sum;
-    for_lanes<T>(G * J, [&]<class L>(Index i) {
-      sum += load<L>(weight_gj + i) * load<L>(window_gj + i);  // (causal_conv.1)
+    for_terms<T>(G * J, [&]<class L>(Index i) {
+      sum.add_product(load<L>(weight_gj + i), load<L>(window_gj + i));  // (causal_conv.1)
     });
     out_d[d] = sum.total();
   });

@@ -24,6 +24,16 @@ T largest_of_row(const T* in_v, Index V) {
   return larger<T>(max_lanes<Wide<T>>(wide), scalar);
 }
 
+// e^x, for a sum that it joins with one rounding in vectors of lanes, and after its own in single elements.
+template <class L>
+Exponential<L> factors_of(const L& x) {
+  if constexpr (width_of < L >> 1) {
+    return exponential_factors<L>(x);
+  } else {
+    return {exponential<L>(x), L(1)};
+  }
+}
+
 // The two levels of the target distribution: every token gets on_each, the target on_target more. A sum with q is then
 // on_each times the sum of all and on_target times the target's: no vector loop compares an index with the target.
 template <class T>
@@ -58,15 +68,17 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     RowSum<T> sum_shifted;
     for_lanes<T>(V, [&]<class L>(Index v) {
       const L shifted = load<L>(logits_v + v) - max;
-      sum_exp += exponential<L>(shifted);
+      const Exponential<L> e = factors_of<L>(shifted);
+      sum_exp.add_product(e.power, e.scale);
       sum_shifted += shifted;
     });
     const T log_sum = natural_log<T>(sum_exp.total());
     a.lse_bc[bc] = max + log_sum;  // (cross_entropy.2)
 
-    T loss = log_sum - q.on_target * (logits_v[target] - max);  // (cross_entropy.3)
+    T loss = fused<T>(-q.on_target, logits_v[target] - max, log_sum);  // (cross_entropy.3)
     // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-    if (in.label_smoothing > 0) loss -= q.on_each * sum_shifted.total();  // (cross_entropy.3), the share of all
+    if (in.label_smoothing > 0)
+      loss = fused<T>(-q.on_each, sum_shifted.total(), loss);  // (cross_entropy.3), the share of all
     a.loss_bc[bc] = loss;
   });
 
@@ -99,10 +111,12 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
     }
     const T lse = a.lse_bc[bc];
     for_lanes<T>(V, [&]<class L>(Index v) {
-      const L probability = exponential<L>(load<L>(logits_v + v) - lse);
-      store<L>(d_logits_v + v, (probability - q.on_each) * row_weight);  // (cross_entropy.5), the share of all
+      const Exponential<L> probability = factors_of<L>(load<L>(logits_v + v) - lse);
+      const L d_logit = fused<L>(probability.power, probability.scale, -q.on_each);
+      store<L>(d_logits_v + v, d_logit * row_weight);  // (cross_entropy.5), the share of all
     });
-    d_logits_v[target] -= q.on_target * row_weight;  // (cross_entropy.5), the share of the target
+    d_logits_v[target] =
+        fused<T>(-q.on_target, row_weight, d_logits_v[target]);  // (cross_entropy.5), the share of the target
   });
 }
 

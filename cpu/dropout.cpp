@@ -28,10 +28,13 @@ void dropout_forward(Device& device, T* out, const T* in, const T* residual, con
     const bool draws = dropout.p > 0;
     if (draws) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {
-      L sum = load<L>(in + begin + i);
-      if (draws) sum *= load<L>(factor + i);  // (dropout.2)
-      if (residual) sum += load<L>(residual + begin + i);
-      store<L>(out + begin + i, sum);
+      const L x = load<L>(in + begin + i);
+      if (residual) {
+        const L added = load<L>(residual + begin + i);
+        store<L>(out + begin + i, draws ? fused<L>(x, load<L>(factor + i), added) : x + added);  // (dropout.2)
+      } else {
+        store<L>(out + begin + i, draws ? x * load<L>(factor + i) : x);
+      }
     });
   });
 }

@@ -38,8 +38,8 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
       T* d_position_d = d_position_cd ? d_position_cd + (bc % C) * D + begin : nullptr;
       for_lanes<T>(end - begin, [=]<class L>(Index d) {
         const L d_out = load<L>(d_out_d + d);
-        if (d_token_d) store<L>(d_token_d + d, load<L>(d_token_d + d) + T(scale) * d_out);  // (embedding.2)
-        if (d_position_d) store<L>(d_position_d + d, load<L>(d_position_d + d) + d_out);    // (embedding.3)
+        if (d_token_d) store<L>(d_token_d + d, fused<L>(T(scale), d_out, load<L>(d_token_d + d)));  // (embedding.2)
+        if (d_position_d) store<L>(d_position_d + d, load<L>(d_position_d + d) + d_out);            // (embedding.3)
       });
     }
   });

@@ -32,7 +32,7 @@ L normal_density(const L& x) {
 template <class L>
 L tanh_argument(const L& x) {
   using T = ScalarOf<L>;
-  return T(kappa) * (x + T(alpha) * x * x * x);
+  return T(kappa) * fused<L>(T(alpha) * x * x, x, x);
 }
 
 // What `in` is multiplied with. In floats Phi is a polynomial that selects 0 or 1 at its ends (cpu/math.hpp), so that
@@ -68,8 +68,8 @@ void slopes(L (&slope)[group], const L (&in)[group], GeluForm form) {
   for (int g = 0; g < group; ++g) {
     const L x = bounded<L>(in[g]);
     const L tau = hyperbolic_tangent<L>(tanh_argument<L>(x));
-    const L d_argument = T(kappa) * (T(1) + T(3 * alpha) * x * x);
-    slope[g] = T(0.5) * (T(1) + tau) + T(0.5) * x * (T(1) - tau * tau) * d_argument;  // (gelu.4)
+    const L d_argument = T(kappa) * fused<L>(T(3 * alpha) * x, x, T(1));
+    slope[g] = fused<L>(T(0.5), T(1) + tau, T(0.5) * x * fused<L>(-tau, tau, T(1)) * d_argument);  // (gelu.4)
   }
 }
 

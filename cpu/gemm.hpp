@@ -33,7 +33,7 @@ void gemm(Device& device, const Gemm<T>& g, [[maybe_unused]] const Definition& d
       parallel_rows(device, g.M, 16, [&](Index m) {
         for (Index n = 0; n < g.N; ++n) {
           float& out = g.out_mn[m * g.out_row + n];
-          out = (g.accumulate ? out : 0) + (g.bias_n ? g.scale * g.bias_n[n] : 0);
+          out = fused<float>(g.scale, g.bias_n ? g.bias_n[n] : 0, g.accumulate ? out : 0);
         }
       });
     } else if (g.a_col != 1 || g.row_sum_m) {

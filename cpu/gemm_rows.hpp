@@ -20,12 +20,20 @@ inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n
     Index k = 0;
     for (; k + sums * lanes <= g.K; k += sums * lanes) {
       unrolled<sums>([&](auto i) __attribute__((always_inline)) {
-        wide[i] += load<L>(a_k + k + i * lanes) * load<L>(b_k + k + i * lanes);
+        wide[i] = fused<L>(load<L>(a_k + k + i * lanes), load<L>(b_k + k + i * lanes), wide[i]);
       });
     }
-    for (; k + lanes <= g.K; k += lanes) wide[0] += load<L>(a_k + k) * load<L>(b_k + k);
+    for (; k + lanes <= g.K; k += lanes) wide[0] = fused<L>(load<L>(a_k + k), load<L>(b_k + k), wide[0]);
     float sum = sum_lanes<L>((wide[0] + wide[1]) + (wide[2] + wide[3]));
-    for (; k < g.K; ++k) sum += a_k[k] * b_k[k];
+    if constexpr (lanes > 4) {  // as RowSum takes the rest of a row
+      using Half = HalfWide<float>;
+      if (k + lanes / 2 <= g.K) {
+        const Half product = load<Half>(a_k + k) * load<Half>(b_k + k);
+        for (int i = 0; i < lanes / 2; ++i) sum += product[i];
+        k += lanes / 2;
+      }
+    }
+    for (; k < g.K; ++k) sum = fused<float>(a_k[k], b_k[k], sum);
     if (g.bias_n) sum += g.bias_n[n];
     float& out = g.out_mn[m * g.out_row + n];
     out = g.accumulate ? out + g.scale * sum : g.scale * sum;

@@ -106,7 +106,7 @@ inline void sum_rows(const TileTarget& target, const TileOperands& operands) {
   unrolled<vectors>([&](auto v) __attribute__((always_inline)) { store<L>(sum_r + v * lanes, sum[v]); });
   for (Index r = 0; r < target.rows; ++r) {
     float& out = target.row_sum_m[r];
-    out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+    out = target.accumulate ? fused<float>(target.scale, sum_r[r], out) : target.scale * sum_r[r];
   }
 }
 
@@ -142,7 +142,7 @@ inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[ro
       } else {
         a_rk = a_k[r / lanes][r % lanes];
       }
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] = fused<L>(a_rk, b_k[v], sum[r][v]); });
       keep_loads_here();
     });
     a += order == GemmOrder::rows ? 1 : a_stride;
@@ -209,7 +209,8 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
       }
       unrolled<rows>([&](auto r) __attribute__((always_inline)) {
         const float a_rk = order == GemmOrder::rows ? a[r / 3][r % 3 * a_stride] : a[0][r];
-        unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] += a_rk * b_k[v]; });
+        unrolled<vectors>([&](auto v)
+                              __attribute__((always_inline)) { sum[r][v] = fused<L>(a_rk, b_k[v], sum[r][v]); });
       });
       unrolled<sizeof(a) / sizeof(a[0])>([&](auto i) __attribute__((always_inline)) {
         a[i] += order == GemmOrder::rows ? 1 : a_stride;
@@ -223,7 +224,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
       ABH_INDEPENDENT_TURNS
       for (Index r = 0; r < target.rows; ++r) {
         float& out = target.row_sum_m[r];
-        out = target.accumulate ? out + target.scale * sum_r[r] : target.scale * sum_r[r];
+        out = target.accumulate ? fused<float>(target.scale, sum_r[r], out) : target.scale * sum_r[r];
       }
     }
   }

@@ -107,7 +107,7 @@ void kernel_regression_forward(Device& device, const KernelRegressionForward<T>&
         const L gap = gap_of<L>(splat<L>(query), load<L>(in.key_s + first + s), splat<L>(near));
         const L power = power_of<L>(gap, factor);
         of_powers += power;
-        of_values += power * load<L>(in.value_s + first + s);
+        of_values.add_product(power, load<L>(in.value_s + first + s));
       });
       sum += of_powers.total();
       mixed += of_values.total();
@@ -137,8 +137,8 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
         const L gap = gap_of<L>(splat<L>(query), key, splat<L>(near));
         const L weight = share * power_of<L>(gap, factor);  // (kernel_regression.5)
         const L d_score = d_out * weight * (value - out);   // (kernel_regression.6)
-        of_query += d_score * (near - key);
-        of_width += d_score * gap;
+        of_query.add_product(d_score, near - key);
+        of_width.add_product(d_score, gap);
       });
       to_query += of_query.total();
       to_width += of_width.total();
@@ -165,8 +165,8 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
             hide<L>(weight, c - s);
             hide<L>(d_score, c - s);
           }
-          of_key += d_score * distance;
-          of_value += weight * a.d_out_c[c];
+          of_key = fused<L>(d_score, distance, of_key);
+          of_value = fused<L>(weight, a.d_out_c[c], of_value);
         }
         add_to_pair<L>(key_high, key_low, of_key);
         add_to_pair<L>(value_high, value_low, of_value);
@@ -180,7 +180,7 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
   on_one_thread(device, [&] {
     LongSum<T> sum;
     for (Index c = 0; c < in.C; ++c) sum += d_width_c[c];
-    *a.d_width -= width_in(in) * sum.total();  // (kernel_regression.10)
+    *a.d_width = fused<T>(-width_in(in), sum.total(), *a.d_width);  // (kernel_regression.10)
   });
 }
 

@@ -10,6 +10,12 @@
 
 #include <cstring>
 
+#if defined(ABH_NEON_LANES)
+#include <arm_neon.h>
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include "cpu/cpu.hpp"
 
 #if defined(ABH_SCALAR_LANES)
@@ -51,10 +57,9 @@ inline constexpr bool by_element = false;
 #endif
 
 // Before a loop no turn of which reads or writes what another one writes. A compiler that does not see that may compile
-// the loop twice, as vectors and one by one, and choose at run time by whether arrays overlap. The two may round
-// differently, as a product and a sum are one rounding in one of them alone, and bits would hang on where arrays lie.
-// So the build forbids it (CMakeLists.txt, tools/check_loops.py), and without this mark such a loop is one of scalars.
-// For clang++ there is no mark that does not also force vectors.
+// the loop twice, as vectors and one by one, and choose at run time by whether arrays overlap. Results must not depend
+// on addresses, so the build forbids it (CMakeLists.txt, tools/check_loops.py). Without this mark such a loop is
+// scalar. For clang++ there is no mark that does not also force vectors.
 #if defined(__clang__)
 #define ABH_INDEPENDENT_TURNS
 #else
@@ -75,6 +80,8 @@ inline constexpr int lane_width<float> = ABH_LANE_BYTES / 4;
 
 template <class T>
 using Wide = typename LanesOf<T, lane_width<T>>::type;
+template <class T>
+using HalfWide = typename LanesOf<T, (lane_width<T> + 1) / 2>::type;
 
 // The scalar type of a lane type, and how many of them it holds.
 template <class L>
@@ -88,6 +95,11 @@ struct LaneTraits<Wide<float>> {
   using Scalar = float;
   static constexpr int width = lane_width<float>;
 };
+template <>
+struct LaneTraits<HalfWide<float>> {
+  using Scalar = float;
+  static constexpr int width = lane_width<float> / 2;
+};
 #endif
 template <class L>
 using ScalarOf = typename LaneTraits<L>::Scalar;
@@ -99,7 +111,7 @@ typedef Wide<float> LanesAnywhere __attribute__((aligned(4), may_alias));
 template <class L>
 inline L load(const ScalarOf<L>* from) {
   // For ARM, g++ makes integers of what memcpy moves, and keeps them on the stack where they are many.
-  if constexpr (by_element && width_of<L> != 1) return *reinterpret_cast<const LanesAnywhere*>(from);
+  if constexpr (by_element && width_of<L> == lane_width<float>) return *reinterpret_cast<const LanesAnywhere*>(from);
   L lanes;
   std::memcpy(&lanes, from, sizeof(L));
   return lanes;
@@ -118,6 +130,54 @@ inline L splat(ScalarOf<L> x) {
   } else {
     return x - L{};
   }
+}
+
+// a * b + c, for fused(): one rounding where the instruction set has a fused multiply-add, else a product and a sum.
+template <class L>
+inline __attribute__((always_inline)) L multiply_add(const L& a, const L& b, const L& c) {
+  return a * b + c;
+}
+#if ABH_LANE_BYTES > 16 || defined(ABH_NEON_LANES)
+using Floats = Wide<float>;
+using HalfFloats = HalfWide<float>;
+inline __attribute__((always_inline)) float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline __attribute__((always_inline)) double multiply_add(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+#endif
+#if defined(ABH_NEON_LANES)
+inline __attribute__((always_inline)) Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+#elif ABH_LANE_BYTES == 64
+inline __attribute__((always_inline)) Floats multiply_add(Floats a, Floats b, Floats c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline __attribute__((always_inline)) HalfFloats multiply_add(HalfFloats a, HalfFloats b, HalfFloats c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+#elif ABH_LANE_BYTES == 32
+inline __attribute__((always_inline)) Floats multiply_add(Floats a, Floats b, Floats c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+inline __attribute__((always_inline)) HalfFloats multiply_add(HalfFloats a, HalfFloats b, HalfFloats c) {
+  return _mm_fmadd_ps(a, b, c);
+}
+#endif
+// x, in all lanes if it is a scalar.
+template <class L, class X>
+inline __attribute__((always_inline)) L lanes_of(const X& x) {
+  if constexpr (width_of<X> == width_of<L>) {
+    return x;
+  } else {
+    return splat<L>(x);
+  }
+}
+
+// multiply_add of lanes and scalars. A compiler that may fuse products and sums itself has rules of its own: which of
+// two products in a sum, whether a product with two uses, whether across a branch. So the build forbids it
+// (-ffp-contract=off), layers call this function, and every compiler gives the same bits.
+template <class L, class A, class B, class C>
+inline __attribute__((always_inline)) L fused(const A& a, const B& b, const C& c) {
+  return multiply_add(lanes_of<L>(a), lanes_of<L>(b), lanes_of<L>(c));
 }
 
 // Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)). Through vectors of half the width: element by element
@@ -185,12 +245,43 @@ inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) 
   for (; i < n; ++i) body.template operator()<T>(i);
 }
 
-// A sum over a row, fed by for_lanes: one accumulator for wide pieces, one for the scalars at the end.
+// for_lanes for bodies that add products to a RowSum: before the scalars, a piece of half the width if it fits.
+template <class T, class Body>
+inline __attribute__((always_inline)) void for_terms(Index n, const Body& body) {
+  Index i = 0;
+  if constexpr (lane_width < T >> 1) {
+    for (; i + lane_width<T> <= n; i += lane_width<T>) body.template operator()<Wide<T>>(i);
+  }
+  if constexpr (lane_width < T >> 4) {
+    if (i + lane_width<T> / 2 <= n) {
+      body.template operator()<HalfWide<T>>(i);
+      i += lane_width<T> / 2;
+    }
+  }
+  for (; i < n; ++i) body.template operator()<T>(i);
+}
+
+// A sum over a row, fed by for_lanes or for_terms: one accumulator for wide pieces, one for the rest of the row.
 template <class T>
 class RowSum {
  public:
   void operator+=(const Wide<T>& lanes) { wide_ += lanes; }
   void operator+=(const T& x) requires(lane_width<T> > 1) { scalar_ += x; }
+  void operator+=(const HalfWide<T>& lanes) requires(lane_width<T> > 4) {
+    for (int i = 0; i < lane_width<T> / 2; ++i) scalar_ += lanes[i];
+  }
+  // Adds a * b. In a half piece the product is rounded first.
+  template <class L>
+  void add_product(const L& a, const L& b) {
+    if constexpr (width_of<L> == lane_width<T>) {
+      wide_ = fused<L>(a, b, wide_);
+    } else if constexpr (width_of<L> == 1) {
+      scalar_ = fused<L>(a, b, scalar_);
+    } else {
+      *this += a * b;
+    }
+  }
+  const Wide<T>& wide() const { return wide_; }
   T total() const { return sum_lanes<Wide<T>>(wide_) + scalar_; }
 
  private:

@@ -16,27 +16,26 @@ constexpr Index rows_per_task = 32;
 template <class T>
 class InterleavedSum {
  public:
-  // Adds term.operator()<L>(i) for every piece of [0, n).
-  template <class Term>
-  inline __attribute__((always_inline)) void add(Index n, const Term& term) {
+  // body.operator()<L>(sum, i) adds the terms of a piece of [0, n) to a sum.
+  template <class Body>
+  inline __attribute__((always_inline)) void add(Index n, const Body& body) {
     constexpr Index width = lane_width<T>, step = turns * width;
     const Index whole = n / step * step;
     for (Index i = 0; i < whole; i += step) {
-      for (int turn = 0; turn < turns; ++turn) wide_[turn] += term.template operator()<Wide<T>>(i + turn * width);
+      for (int turn = 0; turn < turns; ++turn) body.template operator()<Wide<T>>(turn_[turn], i + turn * width);
     }
-    for_lanes<T>(n - whole, [&]<class L>(Index i) { rest_ += term.template operator()<L>(whole + i); });
+    for_terms<T>(n - whole, [&]<class L>(Index i) { body.template operator()<L>(rest_, whole + i); });
   }
   T total() {
-    Wide<T> sum = wide_[0];
-    for (int turn = 1; turn < turns; ++turn) sum += wide_[turn];
+    Wide<T> sum = turn_[0].wide();
+    for (int turn = 1; turn < turns; ++turn) sum += turn_[turn].wide();
     rest_ += sum;
     return rest_.total();
   }
 
  private:
   static constexpr int turns = 4;
-  Wide<T> wide_[turns] = {};
-  RowSum<T> rest_;
+  RowSum<T> turn_[turns], rest_;
 };
 
 }  // namespace
@@ -50,19 +49,19 @@ void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* 
       T* out_d = out_bcd + bc * D;
 
       InterleavedSum<T> sum;
-      sum.add(D, [=]<class L>(Index d) { return load<L>(in_d + d); });
+      sum.add(D, [=]<class L>(RowSum<T>& part, Index d) { part += load<L>(in_d + d); });
       const T mean = sum.total() / T(D);  // (layernorm.1)
 
       InterleavedSum<T> squares;
-      squares.add(D, [=]<class L>(Index d) {
+      squares.add(D, [=]<class L>(RowSum<T>& part, Index d) {
         const L centred = load<L>(in_d + d) - mean;
-        return centred * centred;
+        part.add_product(centred, centred);
       });
       const T rstd = T(1) / square_root(squares.total() / T(D) + T(layernorm_epsilon));  // (layernorm.2)
 
       for_lanes<T>(D, [=]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
-        store<L>(out_d + d, load<L>(weight_d + d) * normed + load<L>(bias_d + d));  // (layernorm.3)
+        store<L>(out_d + d, fused<L>(load<L>(weight_d + d), normed, load<L>(bias_d + d)));  // (layernorm.3)
       });
       mean_bc[bc] = mean;
       rstd_bc[bc] = rstd;
@@ -94,14 +93,14 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
 
       RowSum<T> sum_u;
       RowSum<T> sum_u_normed;
-      for_lanes<T>(D, [=, &sum_u, &sum_u_normed]<class L>(Index d) {
+      for_terms<T>(D, [=, &sum_u, &sum_u_normed]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
         const L d_out = load<L>(d_out_d + d);
         const L u = load<L>(weight_d + d) * d_out;
         sum_u += u;
-        sum_u_normed += u * normed;
-        store<L>(d_weight_d + d, load<L>(d_weight_d + d) + d_out * normed);  // (layernorm.5)
-        store<L>(d_bias_d + d, load<L>(d_bias_d + d) + d_out);               // (layernorm.6)
+        sum_u_normed.add_product(u, normed);
+        store<L>(d_weight_d + d, fused<L>(d_out, normed, load<L>(d_weight_d + d)));  // (layernorm.5)
+        store<L>(d_bias_d + d, load<L>(d_bias_d + d) + d_out);                       // (layernorm.6)
       });
       const T mean_u = sum_u.total() / T(D);
       const T mean_u_normed = sum_u_normed.total() / T(D);
@@ -111,10 +110,9 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
       T* d_in_d = a.d_in_bcd + bc * D;
       for_lanes<T>(D, [=]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
-        const L u = load<L>(weight_d + d) * load<L>(d_out_d + d);
-        L d_in = rstd * (u - mean_u - normed * mean_u_normed);  // (layernorm.4)
-        if (d_residual_d) d_in += load<L>(d_residual_d + d);
-        store<L>(d_in_d + d, d_in);
+        const L u_centred = fused<L>(load<L>(weight_d + d), load<L>(d_out_d + d), -mean_u);
+        const L rest = fused<L>(-normed, mean_u_normed, u_centred);  // (layernorm.4), less the factor
+        store<L>(d_in_d + d, d_residual_d ? fused<L>(rstd, rest, load<L>(d_residual_d + d)) : rstd * rest);
       });
     }
   });

@@ -27,7 +27,8 @@ Shares<T> shares_of(T max, T sum) {
 
 template <class T>
 T gate_of(T score) {
-  return T(1) / (T(1) + exponential<T>(-score));  // (leap_gate.4)
+  const Exponential<T> e = exponential_factors<T>(-score);
+  return T(1) / fused<T>(e.power, e.scale, T(1));  // (leap_gate.4)
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
       const T* pooled_value_k = pooled_key_k + H;
       T* out_k = a.out_bch + bc * H + n * K;
       RowSum<T> product;
-      for_lanes<T>(K, [&]<class L>(Index k) { product += load<L>(query_k + k) * load<L>(pooled_key_k + k); });
+      for_terms<T>(K, [&]<class L>(Index k) { product.add_product(load<L>(query_k + k), load<L>(pooled_key_k + k)); });
       const T gate = gate_of(scale * share * product.total());  // (leap_gate.3)
       const T passes = gate * share;
       for_lanes<T>(K, [=]<class L>(Index k) {
@@ -72,9 +73,9 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
       const T* pooled_value_k = pooled_key_k + H;
       const T* d_out_k = a.d_out_bch + bc * H + n * K;
       RowSum<T> products, passed_sum;
-      for_lanes<T>(K, [&]<class L>(Index k) {
-        products += load<L>(query_k + k) * load<L>(pooled_key_k + k);
-        passed_sum += load<L>(d_out_k + k) * load<L>(pooled_value_k + k);
+      for_terms<T>(K, [&]<class L>(Index k) {
+        products.add_product(load<L>(query_k + k), load<L>(pooled_key_k + k));
+        passed_sum.add_product(load<L>(d_out_k + k), load<L>(pooled_value_k + k));
       });
       const T product = products.total(), passed = passed_sum.total();
       const T gate = gate_of(scale * share * product), passes = gate * share;
@@ -89,7 +90,7 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
         store<L>(d_pooled_value_k + k, load<L>(d_out_k + k) * passes);   // (leap_gate.9)
       });
       // The sums over k of those with the averages, which are sums that are known already.
-      a.d_lse_bnc[first_head + n * C] = rest * (d_product * product + passes * passed);  // (leap_gate.11)
+      a.d_lse_bnc[first_head + n * C] = rest * fused<T>(d_product, product, passes * passed);  // (leap_gate.11)
     }
   });
 }

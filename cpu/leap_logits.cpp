@@ -24,7 +24,7 @@ void leap_logits_forward(Device& device, const LeapLogitsForward<T>& a) {
       const T* focus_k = in.focus_bch + bc * stride + n * K;
       const T* key_k = in.key_bch + bc * stride + n * K;
       RowSum<T> sum;
-      for_lanes<T>(K, [&]<class L>(Index k) { sum += load<L>(focus_k + k) * load<L>(key_k + k); });
+      for_terms<T>(K, [&]<class L>(Index k) { sum.add_product(load<L>(focus_k + k), load<L>(key_k + k)); });
       const T score = sum.total() * scale;                               // (leap_logits.1)
       logit[n * C] = elu && score > T(0) ? log_one_plus(score) : score;  // (leap_logits.2)
     }
@@ -49,8 +49,8 @@ void leap_logits_backward(Device& device, const LeapLogitsBackward<T>& a) {
       T* d_focus_k = a.d_focus_bch + bc * d_stride + n * K;
       T* d_key_k = a.d_key_bch + bc * d_stride + n * K;
       for_lanes<T>(K, [=]<class L>(Index k) {
-        store<L>(d_focus_k + k, load<L>(key_k + k) * scaled);                         // (leap_logits.4)
-        store<L>(d_key_k + k, load<L>(d_key_k + k) + load<L>(focus_k + k) * scaled);  // (leap_logits.5)
+        store<L>(d_focus_k + k, load<L>(key_k + k) * scaled);                                 // (leap_logits.4)
+        store<L>(d_key_k + k, fused<L>(load<L>(focus_k + k), scaled, load<L>(d_key_k + k)));  // (leap_logits.5)
       });
     }
   });

@@ -232,7 +232,7 @@ void make_inverses(Device& device, T* inverse_bnc, const LshInputs<T>& in) {
     for (Index c = first; c < lesser(first + tile, in.C); ++c) {
       const T* query_k = query_ck[c];
       RowSum<T> square;
-      for_lanes<T>(in.K, [&]<class L>(Index k) { square += load<L>(query_k + k) * load<L>(query_k + k); });
+      for_terms<T>(in.K, [&]<class L>(Index k) { square.add_product(load<L>(query_k + k), load<L>(query_k + k)); });
       const T length = square_root(square.total() / T(in.K) + T(lsh_epsilon));  // (lsh_attention.1)
       inverse_bnc[head * in.C + c] = T(1) / length;
     }
@@ -280,7 +280,7 @@ void forward_piece(const Round<T>& round, Index piece, const Met<T>& met, T* scr
         store<L>(score_s + s, power);
         sum += power;
       }
-      met.sum_bnc[c] = met.sum_bnc[c] * shrink_c[i] + sum.total();  // (lsh_attention.8)
+      met.sum_bnc[c] = fused<T>(met.sum_bnc[c], shrink_c[i], sum.total());  // (lsh_attention.8)
     }
     multiply<T>({.out = of_tile_ck,
                  .a = {scores.score_cs.first, tile, 1},
@@ -291,7 +291,7 @@ void forward_piece(const Round<T>& round, Index piece, const Met<T>& met, T* scr
     for (Index i = 0; i < scores.queries; ++i) {
       T *total_k = met.out_ck[first + scores.query_c[i]], *of_tile_k = of_tile_ck[i];
       for (Index k = 0; k < KP; k += width) {
-        store<L>(total_k + k, load<L>(total_k + k) * shrink_c[i] + load<L>(of_tile_k + k));
+        store<L>(total_k + k, fused<L>(load<L>(total_k + k), shrink_c[i], load<L>(of_tile_k + k)));
       }
     }
   };
@@ -480,14 +480,16 @@ void backward_by_lanes(Device& device, const LshBackward<T>& a) {
       T *d_query_k = d_query_ck[c], *d_value_k = d_value_ck[c];
       const T inverse = inverse_bnc[at], lonely = a.lse_bnc[at] == T(infinity) ? T(1) : T(0);
       RowSum<T> product;
-      for_lanes<T>(
-          K, [&]<class L>(Index k) { product += load<L>(query_k + k) * (load<L>(own_k + k) + load<L>(before_k + k)); });
+      for_terms<T>(K, [&]<class L>(Index k) {
+        product.add_product(load<L>(query_k + k), load<L>(own_k + k) + load<L>(before_k + k));
+      });
       const T along = product.total() * inverse * inverse / T(K);
       for_lanes<T>(K, [=]<class L>(Index k) {
         const L d_key = load<L>(own_k + k) + load<L>(before_k + k);
-        const L across = d_key - load<L>(query_k + k) * along;
+        const L across = fused<L>(-load<L>(query_k + k), along, d_key);
         store<L>(d_query_k + k, load<L>(d_asked_k + k) + across);  // (lsh_attention.16)
-        store<L>(d_value_k + k, load<L>(own_value_k + k) + load<L>(before_value_k + k) + load<L>(d_out_k + k) * lonely);
+        const L d_value = load<L>(own_value_k + k) + load<L>(before_value_k + k);
+        store<L>(d_value_k + k, fused<L>(load<L>(d_out_k + k), lonely, d_value));
       });
     }
   });

@@ -53,6 +53,13 @@ inline void add_to_pair(L& high, L& low, const L& x) {
   low += (high - (sum - added)) + (x - added);
   high = sum;
 }
+// The same for a pair that is scaled first.
+template <class L>
+inline void add_to_scaled_pair(L& high, L& low, const L& scale, const L& x) {
+  const L sum = fused<L>(high, scale, x), added = fused<L>(-high, scale, sum);
+  low = fused<L>(low, scale, fused<L>(high, scale, -(sum - added)) + (x - added));
+  high = sum;
+}
 
 // x between two bounds; NaN stays.
 template <class L>
@@ -91,12 +98,17 @@ inline IntegersOf<L> less(const L& a, ScalarOf<L> b) {
 template <class L, int count>
 inline L polynomial(const L& x, const float (&coefficients)[count]) {
   L sum = splat<L>(coefficients[count - 1]);
-  for (int i = count - 2; i >= 0; --i) sum = sum * x + coefficients[i];
+  for (int i = count - 2; i >= 0; --i) sum = fused<L>(sum, x, coefficients[i]);
   return sum;
 }
 
+// e^x as a product, for a caller that adds to it.
 template <class L>
-inline L exponential(const L& x) {
+struct Exponential {
+  L power, scale;
+};
+template <class L>
+inline Exponential<L> exponential_factors(const L& x) {
   if constexpr (is_float<ScalarOf<L>>) {
     // x = n log 2 + r with |r| <= log(2) / 2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
     constexpr float round = 12582912.0f;
@@ -105,18 +117,23 @@ inline L exponential(const L& x) {
     constexpr float coefficients[] = {0.499999930507f, 0.166665147914f, 0.0416684567868f, 0.0083694188354f,
                                       0.00138131446827f};
     const L bounded = clamped<L>(x, -104.5f, 89.0f);
-    const L shifted = bounded * 1.44269504f + round;
+    const L shifted = fused<L>(bounded, 1.44269504f, round);
     const L n = shifted - round;
-    const L r = (bounded - n * log2_high) - n * log2_low;
-    const L power = polynomial<L>(r, coefficients) * (r * r) + r + 1.0f;
+    const L r = fused<L>(n, -log2_low, fused<L>(n, -log2_high, bounded));
+    const L power = fused<L>(polynomial<L>(r, coefficients), r * r, r) + 1.0f;
     // 2^n in two factors: either is a normal number, so that only the last product can overflow or become subnormal.
     const IntegersOf<L> exponent = bits_as<IntegersOf<L>>(shifted) - bits_as<std::int32_t>(round);
     const IntegersOf<L> half = exponent >> 1;
-    return power * bits_as<L>((half + 127) << 23) * bits_as<L>((exponent - half + 127) << 23);
+    return {power * bits_as<L>((half + 127) << 23), bits_as<L>((exponent - half + 127) << 23)};
   } else {
     using std::exp;
-    return exp(x);
+    return {exp(x), L(1)};
   }
+}
+template <class L>
+inline L exponential(const L& x) {
+  const Exponential<L> factors = exponential_factors<L>(x);
+  return factors.power * factors.scale;
 }
 
 // Lane by lane: it is called once a row, not once an element.
@@ -156,11 +173,11 @@ inline void odd_steps(L (&step)[group], const L (&x)[group], float center, float
                       const float (&coefficients)[count]) {
   L from_center[group], sum[group];
   for (int g = 0; g < group; ++g) {
-    from_center[g] = center - x[g] * x[g];
+    from_center[g] = fused<L>(-x[g], x[g], center);
     sum[g] = splat<L>(coefficients[count - 1]);
   }
   for (int i = count - 2; i >= 0; --i) {
-    for (int g = 0; g < group; ++g) sum[g] = sum[g] * from_center[g] + coefficients[i];
+    for (int g = 0; g < group; ++g) sum[g] = fused<L>(sum[g], from_center[g], coefficients[i]);
   }
   for (int g = 0; g < group; ++g) {
     const L limit = with_sign_of<L>(splat<L>(0.5f), x[g]);
@@ -194,8 +211,9 @@ inline L hyperbolic_tangent(const L& x) {
                               -0.00570498692536f};
     const L size = magnitude<L>(x);
     const L square = size * size;
-    const L small = size + size * square * polynomial<L>(square, near);
-    const L large = 1.0f - 2.0f / (exponential<L>(size + size) + 1.0f);
+    const L small = fused<L>(size * square, polynomial<L>(square, near), size);
+    const Exponential<L> e = exponential_factors<L>(size + size);
+    const L large = 1.0f - 2.0f / fused<L>(e.power, e.scale, 1.0f);
     return with_sign_of<L>(where<L>(less<L>(size, 0.625f), small, large), x);
   } else {
     using std::tanh;

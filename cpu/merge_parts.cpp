@@ -43,7 +43,7 @@ void merge_parts(Device& device, const MergeParts<T>& a) {
       T* out_k = a.out_bch + bc * H + n * K;
       for_lanes<T>(K, [&]<class L>(Index k) {
         L out = splat<L>(T(0));
-        for (int m = 0; m < a.parts; ++m) out += load<L>(out_mk[m] + k) * share_m[m];
+        for (int m = 0; m < a.parts; ++m) out = fused<L>(load<L>(out_mk[m] + k), share_m[m], out);
         store<L>(out_k + k, out);  // (merge_parts.2)
       });
       const T merged = sum == T(0) ? T(infinity) : max + natural_log<T>(sum);  // (merge_parts.3)

@@ -95,13 +95,13 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
     for (Index k = 0; k < K; ++k) {  // (metric_key.6)
       const bool packed = in.form == MetricForm::packed;
       const T* row_k = packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k : metric + (n * K + k) * K;
-      if (packed) query_k[k] += project_k[k] * row_k[k];
+      if (packed) query_k[k] = fused<T>(project_k[k], row_k[k], query_k[k]);
       const Index begin = packed ? k + 1 : 0;
       RowSum<T> mirrored;
-      for_lanes<T>(K - begin, [&]<class L>(Index i) {
+      for_terms<T>(K - begin, [&]<class L>(Index i) {
         const L element = load<L>(row_k + begin + i);
-        store<L>(query_k + begin + i, load<L>(query_k + begin + i) + project_k[k] * element);
-        mirrored += element * load<L>(project_k + begin + i);
+        store<L>(query_k + begin + i, fused<L>(project_k[k], element, load<L>(query_k + begin + i)));
+        mirrored.add_product(element, load<L>(project_k + begin + i));
       });
       if (packed) query_k[k] += mirrored.total();
     }

@@ -80,10 +80,10 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
     T* first_moment = u.first_moment + u.offset_m[m];
     const T* d_weight = u.d_weight + u.offset_m[m];
     for_each_weight<T>(device, count, [=]<class L>(Index i) {
-      const L gradient = clip_scale * load<L>(d_weight + i);                     // (muon.1)
-      const L first = beta * load<L>(first_moment + i) + complement * gradient;  // (muon.2)
+      const L gradient = clip_scale * load<L>(d_weight + i);                             // (muon.1)
+      const L first = fused<L>(beta, load<L>(first_moment + i), complement * gradient);  // (muon.2)
       store<L>(first_moment + i, first);
-      store<L>(ahead_oi + i, beta * first + complement * gradient);  // (muon.3)
+      store<L>(ahead_oi + i, fused<L>(beta, first, complement * gradient));  // (muon.3)
     });
     StepState length;  // of which only the norm is used; clip 0
     global_norm<Device, T>(device, &length, ahead_oi, 0, count);
@@ -94,7 +94,7 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
     const T* x_oi = orthogonalize(device, ahead_oi, other_oi, gram, polynomial, O, I, u.settings.rounds);
     for_each_weight<T>(device, count, [=]<class L>(Index i) {
       const L old = load<L>(weight + i);
-      store<L>(weight + i, old - (step * load<L>(x_oi + i) + decay * old));  // (muon.8)
+      store<L>(weight + i, old - fused<L>(step, load<L>(x_oi + i), decay * old));  // (muon.8)
     });
   }
 }

@@ -24,7 +24,7 @@ float multiply_add_chains(float factor) {
   for (int c = 0; c < chains; ++c) sums[c] = splat<Wide<float>>(static_cast<float>(c));
   for (Index turn = 0; turn < turns; ++turn) {
 #pragma GCC unroll 12
-    for (int c = 0; c < chains; ++c) sums[c] = sums[c] * factor + factor;
+    for (int c = 0; c < chains; ++c) sums[c] = fused<Wide<float>>(sums[c], factor, factor);
   }
   float total = 0;
   for (int c = 0; c < chains; ++c) total += sum_lanes<Wide<float>>(sums[c]);

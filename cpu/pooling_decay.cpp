@@ -35,7 +35,7 @@ struct Decay {
     bool stays = true;
     for (Index c = from + 1; c <= to && stays; ++c) stays = logit[c] < max_c[c];
     if (stays) return sum_c[from] / sum_c[to];
-    return sum_c[from] * exponential<A>(max_c[from] - slope_n[n] * A(to - from) - max_c[to]) / sum_c[to];
+    return sum_c[from] * exponential<A>(fused<A>(-slope_n[n], A(to - from), max_c[from]) - max_c[to]) / sum_c[to];
   }
 };
 

@@ -24,7 +24,7 @@ void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T 
   T age = T(0);
   for_positions(C, block, order, [&](Index c, bool starts) {
     const T newcomer = logit[c];
-    const T aged = starts ? minus_infinity<T>() : top - slope * (age + T(1));  // (pooling_decay.2)
+    const T aged = starts ? minus_infinity<T>() : fused<T>(-slope, age + T(1), top);  // (pooling_decay.2)
     const bool nothing_new = newcomer == minus_infinity<T>();
     const bool stays = newcomer - margin < aged || nothing_new;
     const T most = stays ? aged : newcomer;

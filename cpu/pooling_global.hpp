@@ -174,10 +174,10 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
         const A share = alpha[slot][c];
         const A local = kappa[slot][c];
         if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling_chunk.2)
-        const A all = anchored ? drift + anchor * left[slot][c] : drift;
-        d_logit_c[c] = share * (local + all);           // (pooling.10)
-        drift = beta[slot][c] * drift - share * local;  // (pooling.11)
-        if (anchored && c == begin) anchor = beta[slot][c] * all - share * local;
+        const A all = anchored ? fused<A>(anchor, left[slot][c], drift) : drift;
+        d_logit_c[c] = share * (local + all);                      // (pooling.10)
+        drift = fused<A>(beta[slot][c], drift, -(share * local));  // (pooling.11)
+        if (anchored && c == begin) anchor = fused<A>(beta[slot][c], all, -(share * local));
       }
     };
     if (!in_stretches(s)) {

@@ -16,10 +16,10 @@ constexpr int rows_at_once = 4;
 template <int rows, class T>
 void row_dots(T (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
   RowSum<T> sum_r[rows];
-  for_lanes<T>(K, [&]<class L>(Index k) {
+  for_terms<T>(K, [&]<class L>(Index k) {
     const L pool = load<L>(pool_k + k);
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) sum_r[r] += load<L>(x_k + r * stride + k) * pool;
+    for (int r = 0; r < rows; ++r) sum_r[r].add_product(load<L>(x_k + r * stride + k), pool);
   });
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) dot_r[r] = sum_r[r].total();
@@ -35,8 +35,8 @@ void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_d
     L d_x[rows];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
-      d_x[r] = load<L>(d_x_k + r * d_x_stride + k) + pool * d_dot_r[r];  // (pooling_logits.2)
-      d_pool += load<L>(x_k + r * x_stride + k) * d_dot_r[r];            // (pooling_logits.3)
+      d_x[r] = fused<L>(pool, d_dot_r[r], load<L>(d_x_k + r * d_x_stride + k));  // (pooling_logits.2)
+      d_pool = fused<L>(load<L>(x_k + r * x_stride + k), d_dot_r[r], d_pool);    // (pooling_logits.3)
     }
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) store<L>(d_x_k + r * d_x_stride + k, d_x[r]);

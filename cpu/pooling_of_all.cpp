@@ -91,8 +91,9 @@ void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
           T* sum_k = sum_h + first + n * s.K;
           const bool starts = c == piece.begin;
           for_lanes<T>(s.K, [=]<class L>(Index k) {
-            const L added = load<L>(x_k + k) * share;
-            store<L>(sum_k + k, starts ? added : load<L>(sum_k + k) + added);  // (pooling_of_all.1)
+            const L added = load<L>(x_k + k);
+            store<L>(sum_k + k,
+                     starts ? added * share : fused<L>(added, share, load<L>(sum_k + k)));  // (pooling_of_all.1)
           });
         }
       }
@@ -157,7 +158,7 @@ void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
             const L adj = load<L>(adjoint_k + k);
             const L gradient = adj * share;  // (pooling_of_all.2)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
-            dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;
+            dot.add_product(load<L>(x_k + k) - load<L>(out_k + k), adj);
           });
           kappa += dot.total();
         }

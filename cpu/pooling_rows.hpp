@@ -102,7 +102,7 @@ void add_shares(T* out_h, const T* in_h, const Decay& decay, const Arguments& a,
     for (Index m = n; m < s.payloads * s.N; m += s.N) {
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         T* out = out_h + m * s.K + k;
-        store<L>(out, load<L>(out) + load<L>(in_h + m * s.K + k) * share);
+        store<L>(out, fused<L>(load<L>(in_h + m * s.K + k), share, load<L>(out)));
       });
     }
   }
@@ -215,7 +215,7 @@ void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, Per
         const T* x_k = x[c] + m * K;
         T* few_k = few_h + m * K;
         for_lanes<T>(K, [=]<class L>(Index k) {
-          store<L>(few_k + k, (c == begin ? L{} : load<L>(few_k + k)) + load<L>(x_k + k) * share);
+          store<L>(few_k + k, fused<L>(load<L>(x_k + k), share, c == begin ? L{} : load<L>(few_k + k)));
         });
       }
     }
@@ -279,7 +279,7 @@ void end_stretch(T* adjoint_h, const T* anchor_h, PerSlot<Accum<T>> left, const 
     const Accum<T> share = left[part.slot + m % s.N][part.begin];
     for_lanes<T>(s.K, [=]<class L>(Index k) {
       const Index h = m * s.K + k;
-      store<L>(adjoint_h + h, load<L>(adjoint_h + h) + load<L>(anchor_h + h) * share);
+      store<L>(adjoint_h + h, fused<L>(load<L>(anchor_h + h), share, load<L>(adjoint_h + h)));
     });
   }
 }
@@ -362,7 +362,7 @@ void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chu
       T* adjoint_k = adjoint_h + m * s.K;
       const T* d_out_k = d_out[c] + m * s.K;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        store<L>(adjoint_k + k, load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept);
+        store<L>(adjoint_k + k, fused<L>(load<L>(adjoint_k + k), kept, load<L>(d_out_k + k)));
       });
     }
   }
@@ -393,13 +393,11 @@ void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<cons
       T* adjoint_k = adjoint_h + m * s.K;
       RowSum<T> dot;
       for_lanes_down<T>(s.K, [&]<class L>(Index k) {
-        const L since = load<L>(d_out_k + k) + load<L>(adjoint_k + k) * kept;  // (pooling.7)
+        const L since = fused<L>(load<L>(adjoint_k + k), kept, load<L>(d_out_k + k));  // (pooling.7)
         L adj = since;
-        if constexpr (anchored) adj += load<L>(anchor_k + k) * of_anchor;
-        dot += (load<L>(x_k + k) - load<L>(out_k + k)) * adj;  // (pooling.9)
-        L gradient = adj * share;                              // (pooling.8)
-        if constexpr (accumulate) gradient += load<L>(d_x_k + k);
-        store<L>(d_x_k + k, gradient);
+        if constexpr (anchored) adj = fused<L>(load<L>(anchor_k + k), of_anchor, adj);
+        dot.add_product(load<L>(x_k + k) - load<L>(out_k + k), adj);                               // (pooling.9)
+        store<L>(d_x_k + k, accumulate ? fused<L>(adj, share, load<L>(d_x_k + k)) : adj * share);  // (pooling.8)
         store<L>(adjoint_k + k, since);
       });
       kappa[slot][c] = m + s.N >= M ? dot.total() : kappa[slot][c] + dot.total();

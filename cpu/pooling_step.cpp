@@ -52,7 +52,7 @@ void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k,
   for_lanes<T>(size, [=]<class L>(Index k) {
     const L before = starts ? splat<L>(T(0)) : load<L>(from_k + k);
     const L rest = starts ? splat<L>(T(0)) : load<L>(from_rest_k + k);
-    const L moved = rest + ((load<L>(x + k) - before) - rest) * alpha;  // (pooling.5)
+    const L moved = fused<L>((load<L>(x + k) - before) - rest, alpha, rest);  // (pooling.5)
     const L average = before + moved;
     store<L>(average_k + k, average);
     store<L>(rest_k + k, moved - (average - before));
@@ -64,14 +64,14 @@ template <class T>
 void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payloads<T>& x, const PoolingShape& s) {
   const bool starts = *from.sum == T(0);
   const bool nothing_new = logit == minus_infinity<T>();
-  const T aged = *from.top - slope * (*from.age + T(1));  // (pooling_decay.2)
+  const T aged = fused<T>(-slope, *from.age + T(1), *from.top);  // (pooling_decay.2)
   const bool stays = logit < aged || nothing_new;
   const T most = stays ? aged : logit;  // (pooling.2)
   const T keep = starts || nothing_new ? T(1) : exponential<T>(aged - most);
   const T add = nothing_new ? T(0) : exponential<T>(logit - most);
   using S = Longer<T>;
-  const S sum = (S(*from.sum) + S(*from.sum_rest)) * S(keep) + S(add);  // (pooling.3)
-  const T alpha = nothing_new ? T(0) : add / T(sum);                    // (pooling.4)
+  const S sum = fused<S>(S(*from.sum) + S(*from.sum_rest), S(keep), S(add));  // (pooling.3)
+  const T alpha = nothing_new ? T(0) : add / T(sum);                          // (pooling.4)
   for (Index p = 0; p < s.payloads; ++p) {
     const Index j = p * s.K;
     average_row(to.average_k + j, to.rest_k + j, from.average_k + j, from.rest_k + j, starts, alpha, x.x_k + p * x.gap,
@@ -91,14 +91,14 @@ struct Merged {
 };
 template <class T>
 Merged<T> merge(const State<T>& older, const State<T>& newer, T slope, Index distance) {
-  const T max_older = *older.top - slope * T(distance);  // (pooling_windowed.8)
-  const T max_newer = *newer.top - slope * *newer.age;
+  const T max_older = fused<T>(-slope, T(distance), *older.top);  // (pooling_windowed.8)
+  const T max_newer = fused<T>(-slope, *newer.age, *newer.top);
   if (*older.sum == T(0)) return {max_newer, *newer.sum, T(0)};
   if (*newer.sum == T(0)) return {max_older, *older.sum, T(1)};
   const T most = larger<T>(max_older, max_newer);
   const T old_sum = *older.sum * exponential<T>(max_older - most);
-  const T sum = old_sum + *newer.sum * exponential<T>(max_newer - most);  // (pooling_windowed.1)
-  return {most, sum, old_sum / sum};                                      // (pooling_windowed.2)
+  const T sum = fused<T>(*newer.sum, exponential<T>(max_newer - most), old_sum);  // (pooling_windowed.1)
+  return {most, sum, old_sum / sum};                                              // (pooling_windowed.2)
 }
 
 template <class T>
@@ -145,8 +145,9 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     // window.
     const bool ends = in_block + 1 == s.window;
     const State<A> suffix = windowed && !ends ? position(in_block + 1) : prefix;
-    const Merged<A> merged = windowed && !ends ? merge(suffix, prefix, slope, in_block + 1)
-                                               : Merged<A>{*prefix.top - slope * *prefix.age, *prefix.sum, A(0)};
+    const Merged<A> merged = windowed && !ends
+                                 ? merge(suffix, prefix, slope, in_block + 1)
+                                 : Merged<A>{fused<A>(-slope, *prefix.age, *prefix.top), *prefix.sum, A(0)};
     a.max_n[n] = merged.max;
     a.sum_n[n] = merged.sum;
     for (Index p = 0; p < s.payloads; ++p) {
@@ -155,7 +156,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
       T* out_k = a.out_h + (p * s.N + n) * s.K;
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         const L newer = load<L>(prefix_k + k);
-        store<L>(out_k + k, newer + (load<L>(suffix_k + k) - newer) * merged.share);  // (pooling_windowed.3)
+        store<L>(out_k + k, fused<L>(load<L>(suffix_k + k) - newer, merged.share, newer));  // (pooling_windowed.3)
       });
     }
 
@@ -165,7 +166,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     if (!ends) continue;
     for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
       const State<A> single = position(r);
-      const A logit = *single.top - slope * A(s.window - 1 - r);  // (pooling_windowed.8)
+      const A logit = fused<A>(-slope, A(s.window - 1 - r), *single.top);  // (pooling_windowed.8)
       push<A>(single, position(r + 1), logit, A(0), {single.average_k, s.K}, s);
     }
   }

@@ -108,7 +108,7 @@ T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, In
   using S = Longer<T>;
   S sum = S(0), rest = S(first_rest);
   for_positions(C, block, order, [&](Index c, bool starts) {
-    sum = starts ? S(add_c[c]) * (S(1) + rest) : sum * S(keep_c[c]) + S(add_c[c]);  // (pooling.3)
+    sum = starts ? S(add_c[c]) * (S(1) + rest) : fused<S>(sum, S(keep_c[c]), S(add_c[c]));  // (pooling.3)
     rest = S(0);
     sum_c[c] = T(sum);
   });
@@ -140,7 +140,7 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
       store<L>(out + k, load<L>(x + k) * alpha);
     } else {
       const L before = load<L>(state + k);
-      store<L>(out + k, before + (load<L>(x + k) - before) * alpha);  // (pooling.5)
+      store<L>(out + k, fused<L>(load<L>(x + k) - before, alpha, before));  // (pooling.5)
     }
   });
 }
@@ -170,7 +170,7 @@ void average_block(T* out, Index out_stride, const T* anchor, T* moved, const T*
     const L from = load<L>(anchor + k);
     L by = load<L>(moved + k);
     unrolled<count>([&](int i) {
-      by += ((load<L>(x + i * x_stride + k) - from) - by) * alpha_c[i];  // (pooling.5), less anchor
+      by = fused<L>((load<L>(x + i * x_stride + k) - from) - by, alpha_c[i], by);  // (pooling.5), less anchor
       store<L>(out + i * out_stride + k, from + by);
     });
     store<L>(moved + k, by);

@@ -111,7 +111,7 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
     T operator[](Index c) const {
       const Index begin = c / block * block;
       const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
-      return logit[c] - slope * T(order == PoolingOrder::up ? c - first : first - c);  // (pooling_windowed.8)
+      return fused<T>(-slope, T(order == PoolingOrder::up ? c - first : first - c), logit[c]);  // (pooling_windowed.8)
     }
   };
   running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
@@ -120,7 +120,7 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
 // The average of a window, from that of its newer part and that of its older one.
 template <class L>
 L merged(const L& prefix, const L& suffix, ScalarOf<L> share) {
-  return prefix + (suffix - prefix) * share;  // (pooling_windowed.3)
+  return fused<L>(suffix - prefix, share, prefix);  // (pooling_windowed.3)
 }
 
 // The suffix averages of `count` neighbouring positions, from the last to the first, as average_block() takes averages;
@@ -132,7 +132,7 @@ void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T*
     const L from = load<L>(anchor + k);
     L by = load<L>(moved + k);
     unrolled<count>([&](int i) {
-      by += ((load<L>(x - i * x_stride + k) - from) - by) * alpha_c[-i];  // (pooling.5), less anchor
+      by = fused<L>((load<L>(x - i * x_stride + k) - from) - by, alpha_c[-i], by);  // (pooling.5), less anchor
       T* out_k = out - i * out_stride + k;
       store<L>(out_k, merged<L>(load<L>(out_k), from + by, gamma_c[-i]));
     });
@@ -178,8 +178,8 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
       const Index first = c - block + 1;
       const Index distance = first % block;  // from the end of the suffix to c
       const bool has_suffix = first > 0 && distance != 0;
-      const A older =
-          has_suffix ? suffix_max[slot][first] - slope * A(distance) : minus_infinity<A>();  // (pooling_windowed.8)
+      const A older = has_suffix ? fused<A>(-slope, A(distance), suffix_max[slot][first])
+                                 : minus_infinity<A>();  // (pooling_windowed.8)
       const A newer = max_c[c];
       const A most = larger<A>(older, newer);
       keep[slot][c] = older == minus_infinity<A>() ? older : older - most;
@@ -192,7 +192,7 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
-      const A sum = older + sum_c[c] * add[slot][c];  // (pooling_windowed.1)
+      const A sum = fused<A>(sum_c[c], add[slot][c], older);  // (pooling_windowed.1)
       sum_c[c] = sum;
       gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling_windowed.2)
     }
@@ -273,12 +273,10 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
 }
 
 // The sum as a recurrence: keep is e^(level before - level), add e^(-max_c - level) / sum_c. state = starts ? add value
-// : keep state + add value; what state held before is not read at a start. Serves pull, row by row, and pull_out, a
-// number.
+// : keep state + add value; what state held before is not read at a start.
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
-  const L added = value * add;
-  return starts ? added : load<L>(state) * keep + added;  // (pooling_windowed.5)
+  return starts ? value * add : fused<L>(value, add, load<L>(state) * keep);  // (pooling_windowed.5)
 }
 
 // The pull of many windows, in stretches: what was pulled before this one is the anchor, of which `kept` is left by
@@ -296,8 +294,8 @@ struct PullInStretches {
     kept *= keep;
     if (!starts(i) || i == 0) return;
     for_lanes<T>(size, [=, pull_k = pull_k, anchor_k = anchor_k, anchored = anchored, kept = kept]<class L>(Index k) {
-      const L sum = load<L>(pull_k + k) * keep;
-      store<L>(anchor_k + k, anchored ? sum + load<L>(anchor_k + k) * kept : sum);
+      const L pull = load<L>(pull_k + k);
+      store<L>(anchor_k + k, anchored ? fused<L>(pull, keep, load<L>(anchor_k + k) * kept) : pull * keep);
     });
     anchored = true;
     kept = Accum<T>(1);
@@ -308,7 +306,7 @@ struct PullInStretches {
   template <class L>
   L all(const L& since, Index k) const {
     if constexpr (!in_stretches) return since;
-    return anchored ? since + load<L>(anchor_k + k) * kept : since;
+    return anchored ? fused<L>(load<L>(anchor_k + k), kept, since) : since;
   }
 };
 
@@ -363,8 +361,8 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
       const A highest = level[slot][lesser(last, C - 1)];
-      const A decay = slope == A(0) ? A(0) : slope * A(block - c % block);  // up to the block that level counts from
-      weight_up[slot][c] = exponent(c, highest - decay);                    // (pooling_windowed.9)
+      const A age = A(block - c % block);                                // up to the block that level counts from
+      weight_up[slot][c] = exponent(c, fused<A>(-slope, age, highest));  // (pooling_windowed.9)
     });
 
     exponentials(weight_down[slot], C);
@@ -405,8 +403,8 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
             store<L>(pull_k + k, pulled);
             const L gradient = sum.template all<L>(pulled, k) * weight;  // (pooling_windowed.6)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
-            x_sum += load<L>(x_k + k) * gradient;
-            out_sum += load<L>(out_k + k) * d;
+            x_sum.add_product(load<L>(x_k + k), gradient);
+            out_sum.add_product(load<L>(out_k + k), d);
           });
           x_dot_c[c] = x_sum.total();
           out_dot_c[c] = out_sum.total();
@@ -425,10 +423,10 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
           const T* x_k = x + c * stride;
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
-          for_lanes<T>(part.size, [&]<class L>(Index k) {
+          for_terms<T>(part.size, [&]<class L>(Index k) {
             const L gradient = sum.template all<L>(load<L>(pull_k + k), k) * weight;  // (pooling_windowed.6)
             store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
-            x_sum += load<L>(x_k + k) * gradient;
+            x_sum.add_product(load<L>(x_k + k), gradient);
           });
           x_dot_c[c] += x_sum.total();
         });
@@ -446,18 +444,20 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     };
     Longer<A> pulled = 0;
     const auto pull_one = [&](Index c, Index i, A keep, A add) {
-      pulled = weighted_sum<Longer<A>>(Longer<A>(pulled_at(c)), &pulled, i == 0, Longer<A>(keep), Longer<A>(add));
+      const Longer<A> added = Longer<A>(pulled_at(c)) * Longer<A>(add);
+      pulled = i == 0 ? added : fused<Longer<A>>(pulled, Longer<A>(keep), added);
     };
     for_windows(
         C, block,
         [&](Index c, Index i) {
           pull_one(c, i, keep_down[slot][c], add_down[slot][c]);
-          d_logit_c[c] =
-              sum_of_parts(x_dot[slot], parts, C, c) - weight_down[slot][c] * A(pulled);  // (pooling_windowed.7)
+          const A dot = sum_of_parts(x_dot[slot], parts, C, c);
+          d_logit_c[c] = fused<A>(-weight_down[slot][c], A(pulled), dot);  // (pooling_windowed.7)
         },
         [&](Index c, Index last, Index i) {
           if (last < C) pull_one(last, i, keep_up[slot][last], add_up[slot][last]);
-          d_logit_c[c] -= weight_up[slot][c] * A(pulled);  // (pooling_windowed.7), the next block
+          d_logit_c[c] =
+              fused<A>(-weight_up[slot][c], A(pulled), d_logit_c[c]);  // (pooling_windowed.7), the next block
         });
   };
 

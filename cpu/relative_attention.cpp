@@ -253,9 +253,7 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
         store<L>(score_s + s, power);
         sum += power;
       }
-      sum_c[c] *= shrink_c[c];
-      sum_low_c[c] *= shrink_c[c];
-      add_to_pair(sum_c[c], sum_low_c[c], sum.total());  // (relative_attention.2)
+      add_to_scaled_pair<T>(sum_c[c], sum_low_c[c], shrink_c[c], sum.total());  // (relative_attention.2)
     }
     multiply<T>({.out = of_tile_ck,
                  .a = {scores.score_cs.first, tile, 1},
@@ -266,8 +264,8 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
     for (Index c = 0; c < rows; ++c) {
       T *total_k = out.high[c], *low_k = out.low[c], *of_tile_k = of_tile_ck[c];
       for (Index k = 0; k < KP; k += width) {
-        L total = load<L>(total_k + k) * shrink_c[c], low = load<L>(low_k + k) * shrink_c[c];
-        add_to_pair(total, low, load<L>(of_tile_k + k));
+        L total = load<L>(total_k + k), low = load<L>(low_k + k);
+        add_to_scaled_pair<L>(total, low, splat<L>(shrink_c[c]), load<L>(of_tile_k + k));
         store<L>(total_k + k, total);
         store<L>(low_k + k, low);
       }

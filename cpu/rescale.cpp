@@ -25,9 +25,9 @@ void rescale_forward(Device& device, const RescaleForward<T>& a) {
       const T mean = sum.total() / T(K);  // (rescale.1)
 
       RowSum<T> squares;
-      for_lanes<T>(K, [=, &squares]<class L>(Index k) {
+      for_terms<T>(K, [=, &squares]<class L>(Index k) {
         const L centred = load<L>(in_k + k) - mean;
-        squares += centred * centred;
+        squares.add_product(centred, centred);
       });
       const T deviation = square_root(squares.total() / T(K - 1));  // (rescale.2)
 
@@ -53,17 +53,18 @@ void rescale_backward(Device& device, const RescaleBackward<T>& a) {
       const T deviation = a.deviation_bcn[bc * N + n];
 
       RowSum<T> sum, product;
-      for_lanes<T>(K, [=, &sum, &product]<class L>(Index k) {
+      for_terms<T>(K, [=, &sum, &product]<class L>(Index k) {
         const L d_out = load<L>(d_out_k + k);
         sum += d_out;
-        product += d_out * load<L>(out_k + k);
+        product.add_product(d_out, load<L>(out_k + k));
       });
       const T mean_d_out = sum.total() / T(K);
       const T along = deviation == T(0) ? T(0) : product.total() / (T(K - 1) * deviation);  // (rescale.4)
 
       const T factor = T(1) / (deviation + T(rescale_epsilon));
       for_lanes<T>(K, [=]<class L>(Index k) {
-        store<L>(d_in_k + k, (load<L>(d_out_k + k) - mean_d_out) * factor - along * load<L>(out_k + k));  // (rescale.5)
+        store<L>(d_in_k + k,
+                 fused<L>(load<L>(d_out_k + k) - mean_d_out, factor, -(along * load<L>(out_k + k))));  // (rescale.5)
       });
     }
   });

@@ -48,7 +48,8 @@ void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, In
         const L turn = load<L>(turn_k + k), cosines = firsts<L>(turn), sines = seconds<L>(turn) * sign;
         for (Index h = k; h < N * K; h += K) {
           const L in = load<L>(in_h + h);
-          store<L>(out_h + h, cosines * in + sines * exchanged<L>(in));  // (rotary.1) (rotary.2) (rotary.4) (rotary.5)
+          store<L>(out_h + h,
+                   fused<L>(cosines, in, sines * exchanged<L>(in)));  // (rotary.1) (rotary.2) (rotary.4) (rotary.5)
         }
       }
     }
@@ -56,8 +57,8 @@ void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, In
       const T cosine = turn_k[k], sine = direction * turn_k[k + 1];
       for (Index h = k; h < N * K; h += K) {
         const T first = in_h[h], second = in_h[h + 1];
-        out_h[h] = cosine * first - sine * second;      // (rotary.1) (rotary.4)
-        out_h[h + 1] = cosine * second + sine * first;  // (rotary.2) (rotary.5)
+        out_h[h] = fused<T>(cosine, first, -(sine * second));   // (rotary.1) (rotary.4)
+        out_h[h + 1] = fused<T>(cosine, second, sine * first);  // (rotary.2) (rotary.5)
       }
     }
     if (k == K) return;

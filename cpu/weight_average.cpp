@@ -23,7 +23,7 @@ void weight_average_update(Device& device, Accum<T>* average, const Accum<T>* we
     for_lanes<T>(end - begin, [=]<class L>(Index offset) {
       const Index i = begin + offset;
       const L exact = load<L>(weight + i), old = load<L>(average + i);
-      store<L>(average + i, keeps ? old + share * (exact - old) : exact);  // (weight_average.2)
+      store<L>(average + i, keeps ? fused<L>(share, exact - old, old) : exact);  // (weight_average.2)
     });
   });
 }

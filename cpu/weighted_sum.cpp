@@ -16,7 +16,7 @@ void weighted_sum_forward(Device& device, T* out, double p, const T* a, double q
     for_lanes<T>(end - begin, [=]<class L>(Index i) {
       const L p_lanes = splat<L>(T(p)), q_lanes = splat<L>(T(q));
       store<L>(out + begin + i,
-               p_lanes * load<L>(a + begin + i) + q_lanes * load<L>(b + begin + i));  // (weighted_sum.1)
+               fused<L>(p_lanes, load<L>(a + begin + i), q_lanes * load<L>(b + begin + i)));  // (weighted_sum.1)
     });
   });
 }

@@ -31,9 +31,13 @@ check "loops that are compiled twice, clang++" tools/check_loops.py build-clang
 check "several processes" tools/mpi_test.sh build 20
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests
+for isa in baseline avx2 avx512; do
+  check "g++ and clang++ have the same bits, $isa" env ATTENTION_ISA=$isa tools/compare_bits.py build build-clang
+done
 check "clang++ with libc++" tools/clang_build.sh libcxx
 check "quick tests, clang++ with libc++" build-libcxx/tests "~[slow]~[gpu]"
 check "64-bit ARM: quick tests and golden files" tools/aarch64.sh ${GOLDEN_FILES:-}
+check "64-bit ARM and RISC-V: the baseline has the bits of x86-64" tools/other_machines.sh build
 check "64-bit ARM: sums stay in their registers" tools/neon_registers.py aarch64-linux-gnu-g++ "clang++ --target=aarch64-linux-gnu"
 check "address and undefined-behaviour sanitizers" env OPTIONS=-DOMIT_AVX512=OFF tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""tools/compare_bits.py OLD NEW [ROW...]: compares short training runs of two build folders, bit by bit.
+"""tools/compare_bits.py OLD [EMULATOR:]NEW [ROW...]: compares short training runs of two build folders, bit by bit.
 
 Runs OLD/train and NEW/train with each row's flags, which cover every mixer, way of knowing positions, task, optimizer
 and device, and compares model.safetensors, the tensors of resume.safetensors, log.csv without its column tokens_per_s,
 and sample.txt. Prints a line for every row that differs and a summary; the status is 1 if one differs. A row that the
-old build refuses must be refused by the new one too. ROW: only rows whose text contains one of these words.
+old build refuses must be refused by the new one too. EMULATOR: a program that runs NEW/train, as qemu-aarch64. ROW: only
+rows whose text contains one of these words; "--steps 30": four rows that compilers and machines are compared by.
+ATTENTION_ISA in the environment holds for every row that has no --isa.
 """
 
 import json
@@ -80,6 +82,11 @@ def rows():
         yield f"--mixer {mixer} --device plain"
         yield f"--mixer {mixer} --isa baseline --dropout 0.1"
         yield f"--mixer {mixer} --isa avx2 --optimizer muon"
+    # Every mixer, a few optimizers, ways of knowing positions and tasks: compilers and machines are compared by these.
+    yield "--steps 30 --mixer additive,metric --conv-kernel 4 --dropout 0.1"
+    yield "--steps 30 --mixer leap,dot --positions rotary --heads 3 --channels 39 --optimizer muon"
+    yield "--steps 30 --mixer bahdanau,quadratic --positions alibi --norm post --label-smoothing 0.1"
+    yield "--steps 30 --task sort --mixer identity,average --clip 0.1"
     small = "--layers 1 --channels 8 --context 6 --batch 2 --steps 2 --eval-every 0 --device emulated"
     for mixer in ("additive", "metric", "dot"):
         yield f"{small} --mixer {mixer}"
@@ -128,10 +135,10 @@ def tensors(path):
     return header, content[end:]
 
 
-def outcome(build, row, data, folder):
+def outcome(train, row, data, folder):
     """What a run wrote, by name; or its status, where it was refused."""
     flags, isa = flags_of(row, data)
-    command = [build / "train", *flags, "--out", folder]
+    command = [*train, *flags, "--out", folder]
     done = subprocess.run(command, capture_output=True, text=True, env={"ATTENTION_ISA": isa} if isa else None)
     if done.returncode:
         return {"status": done.returncode}, done.stderr.strip()
@@ -142,8 +149,14 @@ def outcome(build, row, data, folder):
             "sample.txt": (folder / "sample.txt").read_bytes()}, ""
 
 
+def train_of(build):
+    """The command of a build's train: of FOLDER or EMULATOR:FOLDER."""
+    *emulator, folder = build.split(":")
+    return [*emulator, Path(folder).resolve() / "train"]
+
+
 def main():
-    old, new = (Path(build).resolve() for build in sys.argv[1:3])
+    old, new = (train_of(build) for build in sys.argv[1:3])
     wanted = sys.argv[3:]
     same = refused = different = 0
     with tempfile.TemporaryDirectory() as place:

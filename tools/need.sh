@@ -33,8 +33,8 @@ package_of() {
     clang++) echo clang ;;
     libc++) echo libc++-dev libc++abi-dev ;;
     libclang-rt) echo libclang-rt-dev ;;
-    aarch64-linux-gnu-g++) echo g++-aarch64-linux-gnu ;;
-    qemu-aarch64) echo qemu-user ;;
+    *-linux-gnu-g++) echo "g++-${1%-g++}" ;;
+    qemu-*) echo qemu-user ;;
     chromedriver) echo chromium-driver ;;
     jsc) apt-cache search --names-only '^libjavascriptcoregtk-.*-bin$' | awk 'END { print $1 }' ;;
     venv) echo python3-venv ;;

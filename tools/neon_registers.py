@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-flags = ["-std=c++20", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-DABH_NEON=1", "-DABH_NEON_LANES", "-I.", "-Isrc",
+flags = ["-std=c++20", "-O3", "-fno-math-errno", "-ffp-contract=off", "-DABH_NEON=1", "-DABH_NEON_LANES", "-I.", "-Isrc",
          "-S", "-o", "-"]
 
 Product = collections.namedtuple("Product", "source function sums least")

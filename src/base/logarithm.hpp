@@ -8,8 +8,7 @@ namespace abh {
 //   log x = k log 2 + log c + log(1 + r)
 //
 // where log(1 + r) is a polynomial of the third degree. All of it is double, rounded once, in the end: 0.82 units of
-// the last place at most. Whether a product and a sum are one rounding or two changes no bit of the result. A compiler
-// is told as much of it as it knows of the library's function: what it does around a call hangs on that.
+// the last place at most. Whether a product and a sum are one rounding or two changes no bit of the result.
 [[gnu::const, gnu::leaf]] float logarithm(float x) noexcept;
 
 }  // namespace abh
