@@ -3,6 +3,7 @@
 // The mask of dropout (layers/dropout.hpp), drawn a run of elements at a time. A mask is never stored: whoever needs
 // it, forward or backward, draws it again from the same seed, step, site and element numbers.
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #if defined(__SSE2__)
@@ -121,6 +122,8 @@ class Philox {
     // The last round keeps both halves of every lane: words 0 and 1, words 2 and 3.
     const WordLanes flip_high = reinterpret_cast<WordLanes>((std::uint64_t{sign} << 32) - BlockLanes{});
     const auto last_round = [&](BlockLanes product, BlockLanes other) {
+      // A big-endian machine has the high half of a lane first: nothing is swapped.
+      if (std::endian::native == std::endian::big) return product ^ (other << 32) ^ std::uint64_t{sign};
       return reinterpret_cast<BlockLanes>(swapped(reinterpret_cast<WordLanes>(product)) ^
                                           low_and_high(reinterpret_cast<WordLanes>(other), flip_high));
     };

@@ -17,8 +17,6 @@
 namespace abh {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "elements are used as they lie in the file, little-endian");
-
 constexpr Index max_header_size = 100'000'000;  // the limit of the reference implementation
 constexpr Index max_index = std::numeric_limits<Index>::max();
 
@@ -72,6 +70,27 @@ void check_layout(std::vector<SafetensorsEntry>& entries, Index data_size, const
     covered = entries[i].end;
   }
   if (covered != data_size) fail_hole(data_size);
+}
+
+// Elements of this machine as elements of a file, which are little-endian, or the other way.
+void turn_elements([[maybe_unused]] std::byte* data, [[maybe_unused]] Index bytes, [[maybe_unused]] Dtype dtype) {
+  if constexpr (std::endian::native == std::endian::big) {
+    const Index size = element_size(dtype);
+    for (Index i = 0; i < bytes; i += size) std::reverse(data + i, data + i + size);
+  }
+}
+
+// Gives the bytes of a tensor, of a shape that was checked, as a file has them to use(data, size).
+void with_file_bytes(const SafetensorsOutput& tensor, const auto& use) {
+  const Index size = *checked_byte_count(tensor.dtype, tensor.shape);
+  const auto* data = static_cast<const std::byte*>(tensor.data);
+  std::vector<std::byte> copy;
+  if (std::endian::native == std::endian::big) {
+    copy.assign(data, data + size);
+    turn_elements(copy.data(), size, tensor.dtype);
+    data = copy.data();
+  }
+  use(data, static_cast<std::size_t>(size));
 }
 
 [[noreturn]] void fail_metadata(const std::string& path, const std::string& key, const std::string& found,
@@ -194,7 +213,7 @@ SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::
   file.metadata_ = std::move(header.metadata);
   file.version_ = version;
   for (SafetensorsEntry& entry : header.entries) {
-    const std::byte* data = file.bytes_.data() + safetensors_length_size + size + entry.begin;
+    std::byte* data = file.bytes_.data() + safetensors_length_size + size + entry.begin;
     const auto alignment = static_cast<std::uintptr_t>(element_size(entry.dtype));
     if (entry.begin == entry.end) {
       data = file.bytes_.data();  // never read, but aligned and not null
@@ -202,6 +221,7 @@ SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::
       // The format does not promise alignment. operator new does, to the size of what is asked for.
       data = file.copies_.emplace_back(data, data + (entry.end - entry.begin)).data();
     }
+    turn_elements(data, entry.end - entry.begin, entry.dtype);
     file.position_of_[entry.name] = file.tensors_.size();
     file.tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), data});
   }
@@ -283,18 +303,16 @@ void safetensors_bytes(const std::string& path, const std::vector<SafetensorsOut
 
   const std::uint32_t check = check_of(header, check_position, [&](std::uint32_t crc) {
     for (const SafetensorsOutput* tensor : ordered) {
-      crc = crc32(tensor->data, static_cast<std::size_t>(*checked_byte_count(tensor->dtype, tensor->shape)), crc);
+      with_file_bytes(*tensor, [&crc](const void* data, std::size_t size) { crc = crc32(data, size, crc); });
     }
     return crc;
   });
   header.replace(check_position, blank_check.size(), hexadecimal(check, 8));
 
   const auto header_length = static_cast<std::uint64_t>(header.size());
-  write(&header_length, sizeof header_length);
+  with_file_bytes({"", Dtype::U64, {}, &header_length}, write);
   write(header.data(), header.size());
-  for (const SafetensorsOutput* tensor : ordered) {
-    write(tensor->data, static_cast<std::size_t>(*checked_byte_count(tensor->dtype, tensor->shape)));
-  }
+  for (const SafetensorsOutput* tensor : ordered) with_file_bytes(*tensor, write);
 }
 
 }  // namespace abh

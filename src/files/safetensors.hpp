@@ -44,8 +44,8 @@ inline constexpr Dtype dtype_of<float> = Dtype::F32;
 template <>
 inline constexpr Dtype dtype_of<std::int32_t> = Dtype::I32;
 
-// One tensor of a file that was read. `data` is never null, is aligned to the element size, and lives as long as the
-// SafetensorsFile it came from.
+// One tensor of a file that was read. `data` is never null, is aligned to the element size, has the byte order of this
+// machine, and lives as long as the SafetensorsFile it came from.
 struct SafetensorsTensor {
   std::string name;
   Dtype dtype;
@@ -110,8 +110,8 @@ struct SafetensorsOutput {
 // Gives the bytes of the file to write(data, size), piece by piece. Tensors are stored in the order given, except that
 // wider elements come before narrower ones, which aligns every tensor to its elements without holes. Metadata entries
 // are sorted by key; the marks are set here. The bytes depend on the arguments alone, but for `path`, which is only
-// used in messages. The data is read twice (check value, writing), never copied. Error if names repeat or texts are not
-// valid UTF-8: no reader would take it.
+// used in messages. The data is read twice (check value, writing); only a big-endian machine copies it, tensor by
+// tensor. Error if names repeat or texts are not valid UTF-8: no reader would take it.
 void safetensors_bytes(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
                        std::map<std::string, std::string> metadata,
                        const std::function<void(const void* data, std::size_t size)>& write);
