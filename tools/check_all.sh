@@ -29,6 +29,8 @@ check "golden files from PyTorch" bash -c \
 check "clang++" tools/clang_build.sh clang
 check "loops that are compiled twice, clang++" tools/check_loops.py build-clang
 check "several processes" tools/mpi_test.sh build 20
+check "several processes, MPICH" bash -c \
+  'cmake -S . -B build-mpich -DOMIT_AVX2=ON >/dev/null && MPI=mpich tools/mpi_test.sh build-mpich'
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests
 for isa in baseline avx2 avx512; do

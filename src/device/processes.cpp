@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -37,10 +38,14 @@ std::unique_ptr<Processes> join_processes([[maybe_unused]] const std::string& pr
     if (std::getenv(name)) return join_mpi_processes(program);
   }
 #else
-  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
-  if (size && std::string_view(size) != "1") {
-    throw Error("started as one of " + std::string(size) +
-                " processes, but this build knows of no others; build it with cmake -DBUILD_MPI=ON");
+  // What the same tell, and Slurm's srun, of one process alone. PMIx tells no size: ranks other than 0 refuse.
+  constexpr std::pair<const char*, std::string_view> of_one[] = {
+      {"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}};
+  for (const auto& [name, expected] : of_one) {
+    const char* found = std::getenv(name);
+    if (!found || found == expected) continue;
+    throw Error("started as one of several processes (" + std::string(name) + " is " + found +
+                "), but this build knows of no others; build it with cmake -DBUILD_MPI=ON");
   }
 #endif
   return std::make_unique<OneProcess>();

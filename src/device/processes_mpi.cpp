@@ -41,6 +41,8 @@ constexpr Index largest_message = Index{1} << 20;  // numbers of a sum that are 
 
 // What a message is.
 constexpr int of_sum = 1, of_life = 2, of_leaving = 3;
+// What one of life says: this process lives, or it is done and sends no more.
+constexpr char sign_of_life = 0, last_sign = 1;
 
 template <class T>
 const MPI_Datatype type_of = MPI_DATATYPE_NULL;
@@ -101,10 +103,7 @@ class MpiProcesses : public Processes {
   }
   ~MpiProcesses() override {
     largest(0);  // waits for those that still have something to do
-    do_now([this] {
-      MPI_Finalize();
-      over_ = true;
-    });
+    do_now([this] { part(); });
     speaker_.join();
   }
 
@@ -209,7 +208,23 @@ class MpiProcesses : public Processes {
     require(MPI_Irecv(&left_with_, 1, MPI_INT, MPI_ANY_SOURCE, of_leaving, MPI_COMM_WORLD, &leaving_));
     await_life();
   }
-  void await_life() { require(MPI_Irecv(nullptr, 0, MPI_BYTE, previous_, of_life, MPI_COMM_WORLD, &life_)); }
+  void await_life() { require(MPI_Irecv(&sign_, 1, MPI_CHAR, previous_, of_life, MPI_COMM_WORLD, &life_)); }
+  void send_life(const char& sign) {
+    MPI_Request sent;  // nothing waits for it: it is small, and `sign` stays where it is
+    require(MPI_Isend(&sign, 1, MPI_CHAR, next_, of_life, MPI_COMM_WORLD, &sent));
+    MPI_Request_free(&sent);
+  }
+
+  // The end of a run that is done: after it no message is on its way and no receive waits.
+  void part() {
+    send_life(last_sign);
+    const auto receive = [this] { require(MPI_Wait(&life_, MPI_STATUS_IGNORE)); };
+    for (receive(); sign_ != last_sign; receive()) await_life();
+    MPI_Cancel(&leaving_);
+    MPI_Wait(&leaving_, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    over_ = true;
+  }
 
   template <class T>
   void sum_by_tree(T* values, Index count) {
@@ -255,7 +270,7 @@ class MpiProcesses : public Processes {
     }
     int alive = 0;
     require(MPI_Test(&life_, &alive, MPI_STATUS_IGNORE));
-    if (alive) await_life();
+    if (alive && sign_ != last_sign) await_life();  // after the last sign MPI_Test finds no receive, and calls it done
     silent_looks_ = alive ? 0 : silent_looks_ + 1;
     if (ended || silent_looks_ > most_silent_looks) {
       end_all("process " + std::to_string(previous_) + " of " + std::to_string(size_) +
@@ -264,11 +279,7 @@ class MpiProcesses : public Processes {
               1);
     }
     if (leaves_) end_all(reason_, status_);
-    if (++looks_ % looks_a_beat == 0) {
-      MPI_Request sent;  // so small that it needs nobody to receive it
-      require(MPI_Isend(nullptr, 0, MPI_BYTE, next_, of_life, MPI_COMM_WORLD, &sent));
-      MPI_Request_free(&sent);
-    }
+    if (++looks_ % looks_a_beat == 0) send_life(sign_of_life);
   }
 
   [[noreturn]] void end_all(const std::string& reason, int status) {
@@ -300,6 +311,7 @@ class MpiProcesses : public Processes {
   Neighbour neighbour_;
   MPI_Request leaving_ = MPI_REQUEST_NULL, life_ = MPI_REQUEST_NULL;  // messages that may come at any time
   int left_with_ = 0;
+  char sign_ = sign_of_life;  // the last one that came
   int looks_ = 0, silent_looks_ = 0;
   Clock::time_point next_look_{};
   std::vector<std::byte> received_;
