@@ -78,5 +78,10 @@ run fresh
 check "a lock that stays is given up" [ $status = 1 ]
 check "after five minutes" [ "$(wc -l <sleeps)" -eq 60 ]
 
+touch lists
+"$script" clang++-99 2>err
+status=$?
+check "a version of clang++ has a package of its own" grep -q 'sudo apt-get install clang-99)' err
+
 printf '%s passed, %s failed\n' "$passed" "$failed"
 [ "$failed" = 0 ]

@@ -2,7 +2,8 @@
 # tools/check_all.sh: every check there is, the long way. An hour or so on two cores; FUZZ_SECONDS shortens the fuzzing.
 # What .ci/run has no time for is among them: under the address sanitizer slow and heavy tests, those that run programs
 # or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
-# longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++, and with libc++ everything but train.
+# longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++; by clang++ 19 with libc++ everything but
+# train.
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md). Two
 # checks need PyTorch: python3 -m pip install torch.
 set -u
@@ -36,8 +37,8 @@ check "all tests, clang++" build-clang/tests
 for isa in baseline avx2 avx512; do
   check "g++ and clang++ have the same bits, $isa" env ATTENTION_ISA=$isa tools/compare_bits.py build build-clang
 done
-check "clang++ with libc++" tools/clang_build.sh libcxx
-check "quick tests, clang++ with libc++" build-libcxx/tests "~[slow]~[gpu]"
+check "clang++ 19 with libc++" tools/clang_build.sh libcxx
+check "quick tests, clang++ 19 with libc++" build-libcxx/tests "~[slow]~[gpu]"
 check "64-bit ARM: quick tests and golden files" tools/aarch64.sh ${GOLDEN_FILES:-}
 check "64-bit ARM and RISC-V: the baseline has the bits of x86-64" tools/other_machines.sh build
 check "64-bit ARM: sums stay in their registers" tools/neon_registers.py aarch64-linux-gnu-g++ "clang++ --target=aarch64-linux-gnu"

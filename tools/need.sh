@@ -32,6 +32,7 @@ package_of() {
   case $1 in
     c++) echo g++ ;;
     clang++) echo clang ;;
+    clang++-*) echo "clang-${1#clang++-}" ;;
     libc++) echo libc++-dev libc++abi-dev ;;
     libclang-rt) echo libclang-rt-dev ;;
     *-linux-gnu-g++) echo "g++-${1%-g++}" ;;
