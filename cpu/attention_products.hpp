@@ -9,6 +9,10 @@
 #include "cpu/lanes.hpp"
 #include "cpu/rows.hpp"
 
+#if ABH_LANE_BYTES >= 32
+#include <immintrin.h>
+#endif
+
 namespace abh {
 
 namespace {
@@ -137,21 +141,29 @@ struct AllLanes<16> : LaneNumbers<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 
 // Within every four lanes, a and b become a0 b0 a1 b1 and a2 b2 a3 b3; a0 a1 b0 b1 and a2 a3 b2 b3.
 template <class L, int... i>
 inline void interleave_singles(L& a, L& b, LaneNumbers<i...>) {
-  const L low = __builtin_shufflevector(a, b, (i % 2 * width_of<L> + i - i % 4 + i % 4 / 2)...);
-  b = __builtin_shufflevector(a, b, (i % 2 * width_of<L> + i - i % 4 + i % 4 / 2 + 2)...);
+  const L low = shuffled<(i % 2 * width_of<L> + i - i % 4 + i % 4 / 2)...>(a, b);
+  b = shuffled<(i % 2 * width_of<L> + i - i % 4 + i % 4 / 2 + 2)...>(a, b);
   a = low;
 }
 template <class L, int... i>
 inline void interleave_pairs(L& a, L& b, LaneNumbers<i...>) {
-  const L low = __builtin_shufflevector(a, b, (i % 4 / 2 * width_of<L> + i - i % 4 + i % 2)...);
-  b = __builtin_shufflevector(a, b, (i % 4 / 2 * width_of<L> + i - i % 4 + i % 2 + 2)...);
+  const L low = shuffled<(i % 4 / 2 * width_of<L> + i - i % 4 + i % 2)...>(a, b);
+  b = shuffled<(i % 4 / 2 * width_of<L> + i - i % 4 + i % 2 + 2)...>(a, b);
   a = low;
 }
 
-template <class Half, int... i>
-inline auto side_by_side(const Half& low, const Half& high, LaneNumbers<i...>) {
-  return __builtin_shufflevector(low, high, i...);
+// Two vectors as one of twice the width. For g++, shuffles do not change the width.
+#if ABH_LANE_BYTES >= 32
+inline auto side_by_side(LanesOf<float, 4>::type low, LanesOf<float, 4>::type high) {
+  return LanesOf<float, 8>::type(_mm256_set_m128(high, low));
 }
+#endif
+#if ABH_LANE_BYTES >= 64
+inline auto side_by_side(LanesOf<float, 8>::type low, LanesOf<float, 8>::type high) {
+  return LanesOf<float, 16>::type(_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
+}
+#endif
+
 // Four channels of row 0, of row 4, ...
 template <int width, class T>
 inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, Index k) {
@@ -160,8 +172,7 @@ inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, 
     std::memcpy(&four, row_k[0] + k, sizeof(four));
     return four;
   } else {
-    return side_by_side(every_fourth_row<width / 2>(row_k, k), every_fourth_row<width / 2>(row_k + width / 2, k),
-                        AllLanes<width>{});
+    return side_by_side(every_fourth_row<width / 2>(row_k, k), every_fourth_row<width / 2>(row_k + width / 2, k));
   }
 }
 

@@ -56,30 +56,22 @@ inline BlockLanes low_product(BlockLanes lanes, std::uint32_t factor) {
 // swapped: the halves of every lane; low_and_high: the low halves of a, the high halves of b; even_lanes, odd_lanes:
 // (a0, b0, a2, b2, ...) and (a1, b1, a3, b3, ...). All stay within 128 bits, where x86 needs one instruction for each.
 #if ABH_LANE_BYTES == 64
-inline WordLanes swapped(WordLanes a) {
-  return __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-}
+inline WordLanes swapped(WordLanes a) { return shuffled<1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14>(a, a); }
 inline WordLanes low_and_high(WordLanes a, WordLanes b) {
-  return __builtin_shufflevector(a, b, 0, 17, 2, 19, 4, 21, 6, 23, 8, 25, 10, 27, 12, 29, 14, 31);
+  return shuffled<0, 17, 2, 19, 4, 21, 6, 23, 8, 25, 10, 27, 12, 29, 14, 31>(a, b);
 }
-inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) {
-  return __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
-}
-inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) {
-  return __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
-}
+inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return shuffled<0, 8, 2, 10, 4, 12, 6, 14>(a, b); }
+inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return shuffled<1, 9, 3, 11, 5, 13, 7, 15>(a, b); }
 #elif ABH_LANE_BYTES == 32
-inline WordLanes swapped(WordLanes a) { return __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6); }
-inline WordLanes low_and_high(WordLanes a, WordLanes b) {
-  return __builtin_shufflevector(a, b, 0, 9, 2, 11, 4, 13, 6, 15);
-}
-inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
-inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
+inline WordLanes swapped(WordLanes a) { return shuffled<1, 0, 3, 2, 5, 4, 7, 6>(a, a); }
+inline WordLanes low_and_high(WordLanes a, WordLanes b) { return shuffled<0, 9, 2, 11, 4, 13, 6, 15>(a, b); }
+inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return shuffled<0, 4, 2, 6>(a, b); }
+inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return shuffled<1, 5, 3, 7>(a, b); }
 #else
-inline WordLanes swapped(WordLanes a) { return __builtin_shufflevector(a, a, 1, 0, 3, 2); }
-inline WordLanes low_and_high(WordLanes a, WordLanes b) { return __builtin_shufflevector(a, b, 0, 5, 2, 7); }
-inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 0, 2); }
-inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return __builtin_shufflevector(a, b, 1, 3); }
+inline WordLanes swapped(WordLanes a) { return shuffled<1, 0, 3, 2>(a, a); }
+inline WordLanes low_and_high(WordLanes a, WordLanes b) { return shuffled<0, 5, 2, 7>(a, b); }
+inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return shuffled<0, 2>(a, b); }
+inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return shuffled<1, 3>(a, b); }
 #endif
 
 // The generator Philox4x32-10 (random.hpp) with one seed, step and site.

@@ -336,13 +336,12 @@ inline void pack_transposed(float* panel, const float* from, Index stride, Index
         const float* corner = from + n * stride + k;
         const Quad r0 = load_quad(corner), r1 = load_quad(corner + stride);
         const Quad r2 = load_quad(corner + 2 * stride), r3 = load_quad(corner + 3 * stride);
-        const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-        const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-        const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-        const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-        const Quad columns_of[4] = {
-            __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-            __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+        const Quad low01 = shuffled<0, 4, 1, 5>(r0, r1);
+        const Quad low23 = shuffled<0, 4, 1, 5>(r2, r3);
+        const Quad high01 = shuffled<2, 6, 3, 7>(r0, r1);
+        const Quad high23 = shuffled<2, 6, 3, 7>(r2, r3);
+        const Quad columns_of[4] = {shuffled<0, 1, 4, 5>(low01, low23), shuffled<2, 3, 6, 7>(low01, low23),
+                                    shuffled<0, 1, 4, 5>(high01, high23), shuffled<2, 3, 6, 7>(high01, high23)};
         for (int i = 0; i < 4; ++i) std::memcpy(panel + (k + i) * tile_columns + n, &columns_of[i], sizeof(Quad));
       }
       for (; k < end; ++k) {

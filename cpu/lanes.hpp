@@ -180,6 +180,16 @@ inline __attribute__((always_inline)) L fused(const A& a, const B& b, const C& c
   return multiply_add(lanes_of<L>(a), lanes_of<L>(b), lanes_of<L>(c));
 }
 
+// Lanes of a and b by number; those of b follow those of a.
+template <int... numbers, class V>
+inline V shuffled(const V& a, const V& b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, numbers...);
+#else
+  return __builtin_shuffle(a, b, decltype(a < b){numbers...});
+#endif
+}
+
 // Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)). Through vectors of half the width: element by element
 // a compiler moves every lane on its own.
 template <int width, class V>
@@ -237,9 +247,10 @@ inline __attribute__((always_inline)) void unrolled(const Body& body) {
 // a compiler knows.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
+  constexpr int width = lane_width<T>;
   Index i = 0;
-  if constexpr (lane_width < T >> 1) {
-    for (; i + lane_width<T> <= n; i += lane_width<T>) body.template operator()<Wide<T>>(i);
+  if constexpr (width > 1) {
+    for (; i + width <= n; i += width) body.template operator()<Wide<T>>(i);
   }
   ABH_INDEPENDENT_TURNS
   for (; i < n; ++i) body.template operator()<T>(i);
@@ -248,14 +259,15 @@ inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) 
 // for_lanes for bodies that add products to a RowSum: before the scalars, a piece of half the width if it fits.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_terms(Index n, const Body& body) {
+  constexpr int width = lane_width<T>;
   Index i = 0;
-  if constexpr (lane_width < T >> 1) {
-    for (; i + lane_width<T> <= n; i += lane_width<T>) body.template operator()<Wide<T>>(i);
+  if constexpr (width > 1) {
+    for (; i + width <= n; i += width) body.template operator()<Wide<T>>(i);
   }
-  if constexpr (lane_width < T >> 4) {
-    if (i + lane_width<T> / 2 <= n) {
+  if constexpr (width > 4) {
+    if (i + width / 2 <= n) {
       body.template operator()<HalfWide<T>>(i);
-      i += lane_width<T> / 2;
+      i += width / 2;
     }
   }
   for (; i < n; ++i) body.template operator()<T>(i);
