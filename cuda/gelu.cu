@@ -73,7 +73,7 @@ constexpr int accesses = 2;
 
 // Of a multiprocessor, which leaves a thread 40 registers. By itself the compiler makes do with 32, and for that reads
 // what backward needs when half of it has been computed.
-constexpr int blocks_at_once = 6;
+[[maybe_unused]] constexpr int blocks_at_once = 6;
 
 template <int width>
 inline constexpr int elements_per_block = threads_per_block* accesses* width;

@@ -34,8 +34,8 @@ __global__ void forward_kernel(RescaleForward<T> a, int lanes) {
   wait_for_kernel_before();
   const HeadPlace at = head_of_group<width>(a.BC, a.N, a.K, lanes);
   const int K = int(a.K), step = lanes * width;
-  const T* in_k = a.in_bch + at.bc * a.in_stride + at.n * K;
-  T* out_k = a.out_bch + at.bc * a.out_stride + at.n * K;
+  const T* in_k = a.in_bch + at.bc * a.in_stride + int(at.n) * K;
+  T* out_k = a.out_bch + at.bc * a.out_stride + int(at.n) * K;
 
   float sum = 0;
   for (int k = at.first; k < at.end; k += step) {
@@ -68,9 +68,9 @@ __global__ void backward_kernel(RescaleBackward<T> a, int lanes) {
   wait_for_kernel_before();
   const HeadPlace at = head_of_group<width>(a.BC, a.N, a.K, lanes);
   const int K = int(a.K), step = lanes * width;
-  const T* d_out_k = a.d_out_bch + at.bc * a.d_out_stride + at.n * K;
-  const T* out_k = a.out_bch + at.bc * a.out_stride + at.n * K;
-  T* d_in_k = a.d_in_bch + at.bc * a.d_in_stride + at.n * K;
+  const T* d_out_k = a.d_out_bch + at.bc * a.d_out_stride + int(at.n) * K;
+  const T* out_k = a.out_bch + at.bc * a.out_stride + int(at.n) * K;
+  T* d_in_k = a.d_in_bch + at.bc * a.d_in_stride + int(at.n) * K;
 
   float sum = 0, product = 0;
   for (int k = at.first; k < at.end; k += step) {

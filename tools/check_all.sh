@@ -40,7 +40,7 @@ done
 check "clang++ 19 with libc++" tools/clang_build.sh libcxx
 check "quick tests, clang++ 19 with libc++" build-libcxx/tests "~[slow]~[gpu]"
 check "64-bit ARM: quick tests and golden files" tools/aarch64.sh ${GOLDEN_FILES:-}
-check "64-bit ARM and RISC-V: the baseline has the bits of x86-64" tools/other_machines.sh build
+check "64-bit ARM, RISC-V, s390x: the baseline has the bits of x86-64" tools/other_machines.sh build
 check "64-bit ARM: sums stay in their registers" tools/neon_registers.py aarch64-linux-gnu-g++ "clang++ --target=aarch64-linux-gnu"
 check "address and undefined-behaviour sanitizers" env OPTIONS=-DOMIT_AVX512=OFF tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
